@@ -38,12 +38,14 @@ class ExportedActor(Actor):
         CheckpointCorrupt: If a file is not the one that its card names.
     """
 
+    # An agent id is a part of the observation's row, where the policy reads it.
     reads_agent = False
 
     def __init__(self, directory: Path, *, greedy: bool = False) -> None:
         self.card = read_card(directory)
         self._greedy = greedy
         self._session = make_session(_verified(directory, self.card, POLICY))
+        # [batch, H]; the batch is symbolic.
         shapes = {node.name: node.shape for node in self._session.get_inputs()}
         self._state_size = int(shapes[STATE_IN][1]) if STATE_IN in shapes else 0
         self._layout = self.card.observation_layout

@@ -243,6 +243,7 @@ class AnyCard(_Part):
     exploitability: float | None = None
     record: tuple[RecordLine, ...]
     versions: dict[str, str]
+    # Empty until the export is written: `write` knows the bytes.
     files: dict[str, FileRecord] = Field(default_factory=dict)
 
     @property
@@ -287,6 +288,7 @@ class Card(AnyCard):
         lineage: Ancestors, the nearest first.
     """
 
+    # A card without a kind is a policy's (`_Kind`).
     kind: Literal["policy"] = "policy"
     network: NetworkConfig
     agent_steps: int = Field(ge=0)
@@ -318,6 +320,7 @@ class CardMember(_Part):
         rating: Rating at the time of the export.
     """
 
+    # A member's directory is part of a path: nothing else than this is taken.
     directory: str = Field(pattern=r"^members/[0-9]{2}$")
     player: str
     probability: float = Field(gt=0.0, le=1.0)
@@ -378,6 +381,7 @@ def read_any_card(directory: Path) -> Card | MixtureCard:
     return _read(directory, Card)
 
 
+# Read before the card: fields of the two kinds differ.
 class _Kind(_Part):
     """Part of a card that tells its kind."""
 

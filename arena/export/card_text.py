@@ -28,6 +28,7 @@ def card_for_people(card: Card) -> str:
         _table(
             ("policy", "generation", "agent steps", "weights"),
             [
+                # Twelve digits tell weights apart for people; `card.json` has all.
                 (line.policy, line.generation, line.agent_steps, line.weights[:12])
                 for line in card.lineage
             ],
@@ -99,6 +100,7 @@ def _record(card: AnyCard) -> str:
 def _files(card: AnyCard) -> tuple[str, ...]:
     return (
         "## Versions",
+        # The environment's packages first, then those that wrote the export.
         _table(("package", "version"), (card.environment.versions | card.versions).items()),
         "## Files",
         _table(
@@ -168,6 +170,7 @@ def _environment(card: AnyCard) -> list[tuple[str, object]]:
 
 
 def _exploitability(card: AnyCard) -> list[tuple[str, object]]:
+    # Known for small two-player zero-sum games only: no line instead of an unknown.
     if card.exploitability is None:
         return []
     return [

@@ -75,6 +75,7 @@ class Champion:
         self._probabilities = masses / masses.sum()
         self._observations = Observations(self.card["observation"]["space"], self.card["mask"])
         self._actions = Actions(self.card["action"]["space"], continuous=continuous_of(self.card))
+        # Overwritten by `reset` if there is a seed; that also draws the first member.
         self._rng = np.random.default_rng()
         self.member = 0
         self.reset(seed=seed)
@@ -547,6 +548,7 @@ def play_game(
         The return of every agent.
     """
     table = Table(champion, agents=agents, rng=rng, sample=sample)
+    # A new episode: recurrent states are cleared, and a mixture draws its member.
     champion.reset()
     returns = dict.fromkeys(champion.card["environment"]["agents"], 0.0)
     play = _play_in_turn if hasattr(env, "agent_iter") else _play_at_once

@@ -43,6 +43,7 @@ def check_target(directory: Path, *, force: bool) -> None:
         return
     if not directory.is_dir():
         raise ConfigError(f"{directory} must be a directory")
+    # An empty directory holds nothing that could be lost.
     if not any(directory.iterdir()):
         return
     if not (directory / CARD).is_file():

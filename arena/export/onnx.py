@@ -191,6 +191,7 @@ def _random_feeds(
 
 def opset_version(model: bytes) -> int:
     """Return the version of the standard operators that a model uses."""
+    # A model may import operators of several domains; the standard one has two names.
     opsets = onnx.ModelProto.FromString(model).opset_import
     return int(next(opset.version for opset in opsets if opset.domain in ("", "ai.onnx")))
 
@@ -263,6 +264,7 @@ def _check_actions(outputs: Feeds, expected: Feeds, *, action: ActionLayout) -> 
             if not (np.abs(given - values) <= tolerance).all():
                 raise ExportError(f"{name} must be the policy's mean, within its bounds")
             continue
+        # [N, ...] -> a column [N] for each category, in the order of the logits
         for chosen, number in zip(given.reshape(len(given), -1).T, leaf.choices, strict=True):
             logits = expected[LOGITS][:, first : first + number]
             # max_a z_a less the tolerance: choices equal within rounding may be swapped.

@@ -63,6 +63,7 @@ def write_export(
     """
     # Through links: the target of a link is replaced, not the link. Checked before the export,
     # which takes seconds.
+    # Early: an export takes seconds, and the reason to refuse is known now.
     directory = directory.resolve()
     check_target(directory, force=force)
     files, written_card, check = _contents(card, weights)
@@ -112,6 +113,7 @@ def write_mixture(
     versions = dict(card.versions)
     for member, (member_card, weights) in zip(card.members, members, strict=True):
         contents, written_member, check = _contents(member_card, weights)
+        # A member's own card is among its files, so each member is an export by itself.
         files |= {f"{member.directory}/{name}": data for name, data in contents.items()}
         versions |= written_member.versions
         checks.append(check)
