@@ -84,6 +84,7 @@ class ActingNetwork:
         """Round rows once instead of in every epoch; images stay uint8."""
         if not normalized.is_floating_point():
             return normalized
+        # The first product would round them anyway (autocast).
         return normalized.to(self._product_dtype)
 
     def _autocast(self) -> AbstractContextManager[object]:

@@ -123,6 +123,7 @@ def make_algorithm(
 def _takes_critic_input(algorithm_class: object) -> bool:
     if not callable(algorithm_class):
         return False
+    # By name: the class is called with keywords.
     return "critic_input" in inspect.signature(algorithm_class).parameters
 
 

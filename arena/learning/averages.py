@@ -25,6 +25,7 @@ class AveragedNetwork(Generic[NetworkT]):
         """Start as a copy of the live network."""
         self.network = copy.deepcopy(live).requires_grad_(False)
         """Computes with the averaged parameters."""
+        # Lists in the order of `parameters()`, for one fused operation over all.
         self._average: list[torch.Tensor] = list(self.network.parameters())
         self._live: list[torch.Tensor] = list(live.parameters())
         self._buffers = list(zip(self.network.buffers(), live.buffers(), strict=True))

@@ -216,6 +216,7 @@ def coerce_hyperparameters(
 
 def _rounded(value: float) -> float | int:
     """Return the nearest integer; infinity, NaN and text are left to the validation."""
+    # round raises for infinity and NaN; the model's message is better than that.
     try:
         return round(value)
     except (TypeError, ValueError, OverflowError):

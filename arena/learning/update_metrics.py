@@ -32,6 +32,7 @@ class UpdateMetrics:
 
     def begin_epoch(self) -> None:
         """Begin an epoch, perhaps the last one."""
+        # Kept apart: diagnostics are those of the last epoch.
         self._earlier += self._epoch
         self._epoch = []
 
