@@ -45,6 +45,7 @@ class Games:
         episode: Number of each row's episode, unique in this process. On the CPU. int64 [N].
     """
 
+    # The numbers are for bots, which get numpy arrays: hence on the CPU.
     seat: Seat
     index: torch.Tensor
     episode: torch.Tensor

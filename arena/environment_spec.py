@@ -69,6 +69,7 @@ class EnvironmentSpec:
     @property
     def digest(self) -> Digest:
         """Digest of everything but the package versions and the state."""
+        # A deep copy, from which keys may be deleted.
         facts = asdict(self)
         # A patch release of a package, or a critic of states, must not orphan a run.
         del facts["versions"], facts["state"]

@@ -121,6 +121,7 @@ class Plan:
 
     def _is_due(self, index: int, name: str) -> bool:
         rule = self._rules[index]
+        # fnmatch alone would fold case on some systems.
         if not fnmatch.fnmatchcase(name, rule.pattern):
             return False
         self._hits[index] += 1
@@ -138,6 +139,7 @@ def _is_first(path: Path) -> bool:
 
 
 def _act(rule: Rule, name: str) -> None:
+    # `trace` matches nothing here: the hit is recorded already.
     match rule.action:
         case "kill":
             os.kill(os.getpid(), signal.SIGKILL)

@@ -68,6 +68,7 @@ class RunningNormalizer(nn.Module):
 
     def by_column(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Return mean and deviation of every column of a row, copied. float32 [F] each."""
+        # Copied: a stack of frozen policies must not share a live network's buffers.
         return self.mean.clone(), self.deviation
 
     def normalize(self, values: torch.Tensor) -> torch.Tensor:

@@ -31,6 +31,7 @@ def resolve(reference: str, *, launch_directory: str | None) -> object:
     if launch_directory is not None:
         put_first_on_path(launch_directory)
     try:
+        # A second call finds the module in sys.modules, whatever the path is by then.
         found: object = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         # error.name: the missing module may be one that the user's own imports.

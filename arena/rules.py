@@ -70,6 +70,7 @@ def broken_rule(fault: ErrorDetails) -> str:
         return "must not be empty"
     for begin, rule in _RULES:
         if fault["type"].startswith(begin):
+            # Bounds come from pydantic's context, under the names in the braces.
             return rule.format_map(context) + _suggestion(begin, fault["input"])
     # Kinds of faults that are not listed, or that a later pydantic adds.
     return "must be of another form"

@@ -135,6 +135,7 @@ def _owner(frame: FrameType) -> str:
 
 def _is_below(path: str, *kinds: str) -> bool:
     """Return whether a file is in Python's directories of these kinds."""
+    # Those of the interpreter that runs, a virtual environment's included.
     places = sysconfig.get_paths()
     # With a separator at the end: /lib/python3 is no parent of /lib/python3-local.
     return path.startswith(tuple(os.path.join(places[kind], "") for kind in kinds))

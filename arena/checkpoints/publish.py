@@ -64,6 +64,7 @@ def publish(root: Path, *, manifest: Manifest, files: Mapping[str, bytes]) -> Ch
         CheckpointError: If the name is taken by another checkpoint.
         ValueError: If manifest and files do not belong together.
     """
+    # Before the key is made: it carries the digest of these records.
     if manifest.files != file_records(files):
         raise ValueError(f"the manifest describes {manifest.files}, not the files that are given")
     digest = manifest.digest

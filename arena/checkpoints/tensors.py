@@ -34,6 +34,7 @@ def serialize(tensors: Mapping[str, torch.Tensor]) -> bytes:
         ValueError: If a tensor is not float32.
     """
     plain: Tensors = {}
+    # Sorted, as equal tensors must have equal bytes.
     for name in sorted(tensors):
         tensor = tensors[name].detach()
         if tensor.dtype != torch.float32:
