@@ -127,7 +127,7 @@ class EnvironmentConfig(Model):
 
     @model_validator(mode="after")
     def _components_can_be_reported(self) -> Self:
-        # All faults at once, with keys that no single field knows.
+        # All faults at once: rules between keys belong to no single field.
         faults = [
             f"environment.reward_weights: a component's name must match "
             f"^{COMPONENT_NAME.pattern}$, got {name!r}"

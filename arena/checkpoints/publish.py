@@ -231,8 +231,7 @@ def _appear(
                     failpoint("publish.renamed")
                     _sync_directory(target.parent)
                 except OSError:
-                    # The rename may not survive a power loss, and a failed fsync is not tried
-                    # again.
+                    # The rename may not survive a power loss, and a failed fsync is final.
                     shutil.rmtree(target, ignore_errors=True)
                     raise
                 return

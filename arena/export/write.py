@@ -61,9 +61,8 @@ def write_export(
         ExportError: If the graph does not reproduce the policy, or the disk refuses.
         CheckpointCorrupt: If the weights are not those of ``card.network``.
     """
-    # Through links: the target of a link is replaced, not the link. Checked before the export,
-    # which takes seconds.
-    # Early: an export takes seconds, and the reason to refuse is known now.
+    # Through links, so that a link's target is replaced and not the link. Early, because an export
+    # takes seconds.
     directory = directory.resolve()
     check_target(directory, force=force)
     files, written_card, check = _contents(card, weights)

@@ -241,8 +241,7 @@ class LearnerLoop:
 
     def _receive(self, state: LearnerState) -> None:
         wait_s = min(max(state.due_s() - time.monotonic(), 0.0), MAX_WAIT_S)
-        # An event between this look and the wait is not missed: `_tell` wakes the transport after
-        # it.
+        # An event that comes after this look is not missed: `_tell` wakes the transport.
         received = self._transport.receive(0.0 if self._events else wait_s)
         if received is not None:
             header, message = received
@@ -272,7 +271,7 @@ class LearnerLoop:
                 self._transport.send(self._heartbeat(command), epoch=epoch)
             case StartWork():
                 self._progress.reset()
-                # Before put: the stop of the assignment before is not one of this.
+                # Before put: a stop of the assignment before must not end this one.
                 self._stop_work.clear()
                 self._assignments.put(command.assignment)
             case StopWork():

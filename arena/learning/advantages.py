@@ -92,8 +92,7 @@ def generalized_advantages(
     known = decisions.next_decided
     for t in reversed(range(len(decisions.value))):
         ended = decisions.ended[t]
-        # R_t = r_t + R_{t+1}, without what came after an end; after it V is the end's value and A
-        # is 0.
+        # R_t = r_t + R_{t+1}; at an end R_{t+1} = A_{t+1} = 0, and V_{t+1} is the end's value.
         reward = decisions.reward[t] + reward.masked_fill(ended, 0.0)
         next_value = torch.where(ended, decisions.end_value[t], next_value)
         next_advantage = next_advantage.masked_fill(ended, 0.0)

@@ -224,8 +224,7 @@ class Ppo(ActingNetwork):
                 number is not finite.
         """
         state = optimizer_state or {}
-        # Where an average plays, these are its weights, from which it restarts; live ones come
-        # after.
+        # Where an average plays, these are its weights; the live ones are loaded below.
         load_tensors(self._network.state_dict(), weights, what="weights")
         if self._average is not None:
             self._average.restart()

@@ -113,8 +113,7 @@ def _accumulated(
     after = torch.cat([successor, successor.new_full((1,), -1)])
     after = torch.where(after < 0, len(term), after)  # the last row follows itself and adds 0
     while bool((after < len(term)).any()):
-        # x_d = total_d + factor_d x_{after d}: substituting x_{after d} doubles the distance of
-        # after.
+        # x_d = total_d + factor_d x_{after d}; putting in x_{after d} doubles the reach of after.
         total = total + factor * total[after]
         factor = factor * factor[after]
         after = after[after]

@@ -214,8 +214,8 @@ def _compare_returns(
     row_of = {entrants: row for row, entrants in enumerate(distinct)}
     row_of_block = torch.tensor([row_of[block.entrants] for block in blocks])
     row_of_env = row_of_block[block_of_env.cpu()]
-    # Row k of an environment is its k-th episode played to the end. The seeds of rows are pairs as
-    # long as no episode before was void.
+    # Row k of an environment is its k-th counted episode: the same seed in every log, unless an
+    # episode before it was void.
     sums = TallySums(distinct, seats=seats, compare=True)
     sums.add(
         torch.repeat_interleave(row_of_env, play.num_matches.cpu()),

@@ -234,8 +234,7 @@ def _balanced(pairings: Sequence[_Pairing], *, names: Sequence[str]) -> list[_Pa
     return sorted(
         pairings,
         key=lambda pairing: (
-            # By the distance from home to away: each distance has each contender once as home and
-            # once as away.
+            # Each distance from home to away has each contender once at home and once away.
             (position[pairing.away.name] - position[pairing.home.name]) % len(names)
         ),
     )

@@ -176,8 +176,7 @@ class _Joint:
         over = turn.terminated | turn.truncated | turn.episode_over[:, None]
         for name, size in self._sizes.items():
             group = turn.groups[name]
-            # Cut: a one-hot agent id may follow, which `_with_agent_id` adds for the deciding agent
-            # alone.
+            # Cut: a one-hot agent id may follow; `_with_agent_id` adds the deciding agent's.
             observation = group.observation[..., :size]
             if name not in self._seen:
                 shape = (len(over), self._num_agents + 1, size)

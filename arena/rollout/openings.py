@@ -50,8 +50,7 @@ class Openings:
             1, self._settings.max_decisions + 1, size, generator=generator, device=device
         )
         opened = environments & (draw < self._settings.share)
-        # An episode that ended within its opening leaves a rest, which the next one must not use
-        # up.
+        # 0 elsewhere: an episode may have ended within its opening and left a rest.
         self._left = torch.where(environments, torch.where(opened, length, 0), self._left)
         return opened
 

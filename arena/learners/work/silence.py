@@ -48,8 +48,7 @@ class Silence:
             self._num_rollouts[policy] += 1
             num_rollouts = self._num_rollouts[policy]
             num_ended = num_episodes - self._episodes_before[policy]
-            # Long episodes in which it waits are no fault: as many as there are environments must
-            # end.
+            # Waiting in long episodes is no fault: as many as there are environments must end.
             is_enough = num_rollouts >= MIN_SILENT_ROLLOUTS and num_ended >= self._num_envs
             # Whole episodes may be over before any limit above is reached.
             is_over = collector.is_done and agent_steps == 0
