@@ -55,13 +55,16 @@ def parse_bot(player: str) -> BotId | None:
     """
     if player == RANDOM_BOT:
         return None
+    # Before it is parsed: a long nest of brackets would cost the parser memory.
     if len(player) > MAX_LENGTH:
         raise _too_long(player)
+    # An id without parentheses has no arguments; with empty ones it is the same bot.
     reference, opened, given = player.removeprefix(BOT_PREFIX).partition("(")
     if not player.startswith(BOT_PREFIX) or not REFERENCE.fullmatch(reference):
         raise ConfigError(f"a bot is {FORM}, got {player!r}")
     arguments = _arguments(f"({given}", player=player) if opened else {}
     bot = BotId(reference=reference, arguments=dict(sorted(arguments.items())))
+    # The canonical spelling may be longer: it escapes and quotes.
     spelled = str(bot)
     if len(spelled) > MAX_LENGTH:
         raise _too_long(spelled)
@@ -97,9 +100,12 @@ def _arguments(given: str, *, player: str) -> dict[str, object]:
             "at commas: put the id in quotes)"
         )
     try:
+        # A call of any name, so that Python's own grammar reads keywords. It is never evaluated.
         call = ast.parse(f"bot{given}", mode="eval").body
+    # ValueError: a null byte. MemoryError, RecursionError: too deeply nested.
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         raise ConfigError(f"a bot is {FORM}, got {player!r}: it cannot be read") from None
+    # (a)(b) is a call of a call, and positional arguments have several spellings.
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.args:
         raise ConfigError(
             f"a bot takes keywords with literals, as in Class(depth=3), got {player!r}"
@@ -126,11 +132,14 @@ def _literal(node: ast.expr) -> object:
         ValueError: If it is no literal.
     """
     match node:
+        # bool before int, which it is a subclass of; bytes, complex numbers and ... match nothing.
         case ast.Constant(value=str() | bool() | None as value):
             return value
         case ast.Constant(value=int() | float() as number):
             return _checked(number)
+        # Python has no negative literals: -3 is an operation on 3.
         case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as number)):
+            # -True would be -1.
             if not isinstance(number, bool):
                 return -_checked(number)
         case ast.List(elts=elements):
@@ -147,6 +156,7 @@ def _literal(node: ast.expr) -> object:
 
 def _key(node: ast.expr | None) -> object:
     key = None if node is None else _literal(node)
+    # None stands for a missing node here (**), so it is no key.
     if not isinstance(key, str | int | float | bool):
         raise ValueError("a dictionary has texts or numbers as keys")
     return key
@@ -165,11 +175,13 @@ def _spelled(value: object) -> str:
     """Spell a literal in printable ASCII."""
     match value:
         case str():
+            # unicode_escape leaves quotes as they are, so double ones are escaped after it.
             escaped = value.encode("unicode_escape").decode("ascii").replace('"', '\\"')
             return f'"{escaped}"'
         case list():
             return f"[{', '.join(map(_spelled, value))}]"
         case tuple():
+            # A tuple of one needs its comma.
             return f"({', '.join(map(_spelled, value))}{',' if len(value) == 1 else ''})"
         case dict():
             pairs = (f"{_spelled(key)}: {_spelled(entry)}" for key, entry in value.items())

@@ -2,6 +2,9 @@
 
 `populations.config.run_config.RunConfig` contains these models and is the only reader of YAML; a
 learner receives a `LearnerSetup` as JSON.
+
+Tests: `tests/populations/config/test_run_config.py`,
+`tests/populations/config/test_reward_weights.py`.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from arena.types import Digest, Seat, canonical_digest
 class Model(BaseModel):
     """Model that is frozen, refuses unknown keys, and holds no non-finite numbers."""
 
+    # A misspelled key must not leave a default in force without a word.
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
@@ -102,11 +106,13 @@ class EnvironmentConfig(Model):
     """
 
     id: str
+    # pydantic copies mutable defaults for each object.
     kwargs: dict[str, object] = {}
     num_envs: Literal["auto"] | Annotated[int, Field(ge=1, le=65536)] = "auto"
     backend: Literal["auto", "pettingzoo", "batched"] = "auto"
     sides: dict[str, list[str]] | None = None
     random_openings: RandomOpenings = RandomOpenings()
+    # In this order, because the last member takes any text.
     outcome: Annotated[Outcome, Field(union_mode="left_to_right")] = "return"
     reward_weights: dict[str, RewardWeight] = {}
     possible_agents: list[str] | None = None
@@ -116,10 +122,12 @@ class EnvironmentConfig(Model):
     @property
     def possible_backend(self) -> Literal["auto", "pettingzoo", "batched"]:
         """Backend; with reward weights only PettingZoo's environments, which report components."""
+        # Batched games report no components of rewards.
         return "pettingzoo" if self.reward_weights else self.backend
 
     @model_validator(mode="after")
     def _components_can_be_reported(self) -> Self:
+        # All faults at once: rules between keys belong to no single field.
         faults = [
             f"environment.reward_weights: a component's name must match "
             f"^{COMPONENT_NAME.pattern}$, got {name!r}"
@@ -137,6 +145,7 @@ class EnvironmentConfig(Model):
                 f"no components of rewards), got {self.reward_weights} with id {self.id!r}"
             )
         if faults:
+            # Not a ConfigError, which would end pydantic's check and hide faults of other keys.
             raise BrokenRules(*faults)
         return self
 
@@ -184,6 +193,7 @@ class NetworkConfig(Model):
     @field_validator("encoder")
     @classmethod
     def _known_encoder(cls, encoder: str) -> str:
+        # Only the form: a user's module is imported where it is used.
         if encoder not in ENCODERS and ":" not in encoder:
             raise ValueError(f"must be one of {', '.join(ENCODERS)} or package.module:Class")
         return encoder
@@ -261,5 +271,6 @@ class LearnerSetup(Model):
         and device.
         """
         return canonical_digest(
+            # Learners on other machines see the run elsewhere and compute on other devices.
             self.model_dump(mode="json", exclude={"root", "launch_directory", "device"})
         )

@@ -45,6 +45,7 @@ class Games:
         episode: Number of each row's episode, unique in this process. On the CPU. int64 [N].
     """
 
+    # The numbers are for bots, which get numpy arrays: hence on the CPU.
     seat: Seat
     index: torch.Tensor
     episode: torch.Tensor
@@ -97,6 +98,7 @@ class AlgorithmOutput(ActorOutput):
     value: torch.Tensor
 
 
+# `SeatedPlayers` tells actors from policies that learn by it.
 @runtime_checkable
 class Actor(Protocol):
     """Chooses actions: a frozen policy, a bot, an exported champion.
@@ -110,6 +112,7 @@ class Actor(Protocol):
         """H; 0: the actor is not recurrent."""
         return 0
 
+    # True is the safe default: an actor that ignores its agent gives up nothing but speed.
     @property
     def reads_agent(self) -> bool:
         """Whether `act` depends on ``agent``; if not, rows of several agents come in one call."""
@@ -131,6 +134,7 @@ class Actor(Protocol):
         ...
 
 
+# `make_algorithm` checks a user's class by it.
 @runtime_checkable
 class Algorithm(Protocol):
     """A policy that learns: its network, its optimizer, and the effect of a rollout on them.
@@ -146,6 +150,7 @@ class Algorithm(Protocol):
         """H; 0: the policy is not recurrent, and ``network.core`` is refused."""
         return 0
 
+    # Bodies of a Protocol are defaults for classes that inherit from it.
     @property
     def critic_size(self) -> int:
         """G; 0: values are computed from observations."""

@@ -2,6 +2,8 @@
 
 A short-lived child makes it once (`arena.envs.inspect`). It is stored in `run.yaml`, and its digest
 is in every Hello and manifest. Free of torch and PettingZoo.
+
+Tests: `tests/arena/envs/test_inspect.py`, `tests/populations/config/test_run_file.py`.
 """
 
 from __future__ import annotations
@@ -51,10 +53,9 @@ class EnvironmentSpec:
         api: ``aec``: one agent at a time; ``parallel``: all at once.
         agents: ``possible_agents`` in the environment's order.
         agent_specs: Spaces by agent.
-        versions: Versions of the packages that define the environment. Recorded, not digested: a
-            patch release of a package must not orphan a run.
-        state: Space of ``state()``, where a value network reads it. None: not inspected. Not
-            digested: it does not concern play.
+        versions: Versions of the packages that define the environment; recorded, not digested.
+        state: Space of ``state()``, where a value network reads it; not digested. None: not
+            inspected.
     """
 
     id: str
@@ -68,6 +69,8 @@ class EnvironmentSpec:
     @property
     def digest(self) -> Digest:
         """Digest of everything but the package versions and the state."""
+        # A deep copy, from which keys may be deleted.
         facts = asdict(self)
+        # A patch release of a package, or a critic of states, must not orphan a run.
         del facts["versions"], facts["state"]
         return canonical_digest(facts)

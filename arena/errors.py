@@ -17,6 +17,8 @@ ArenaError
 │   ├── NotAdmitted            the controller knows no such key (a learner's exit 2)
 │   └── AuthenticatorDead      the thread that checks keys has ended (exit 3)
 └── ExportError
+
+Tests: `tests/populations/config/test_unread_settings.py`, `tests/arena/test_users_code.py`.
 """
 
 from __future__ import annotations
@@ -41,6 +43,7 @@ class ConfigFaults(ConfigError):
 
     def __init__(self, faults: Iterable[str]) -> None:
         """Store the faults in order, each one once."""
+        # Several rules may name the same fault.
         self.faults = tuple(dict.fromkeys(faults))
         super().__init__("; ".join(self.faults))
 
@@ -112,6 +115,7 @@ class VersionMismatch(WireError):
     def __init__(self, reason: str, *, theirs: int, ours: int) -> None:
         """Build the message with both versions."""
         super().__init__(reason)
+        # Beside the text: each side words the advice for its own reader (`arena.wire.session`).
         self.theirs = theirs
         self.ours = ours
 

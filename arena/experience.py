@@ -2,6 +2,8 @@
 
 Shapes: D decisions, F features of a flattened observation, n actions, K numbers of an action, Q
 sequences of at most L decisions, H numbers of a recurrent state, G of a critic's input.
+
+Tests: `tests/arena/rollout/test_buffer.py`, `tests/arena/learning/test_vtrace.py`.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ class Transitions:
 
     def next_of(self, values: torch.Tensor) -> torch.Tensor:
         """Return the successors' values: from ``values`` within the rows, else as collected."""
+        # -1 reads row 0 and is replaced by the value as collected.
         inside = self.successor >= 0
         return torch.where(inside, values[self.successor.clamp(min=0)], self.next_value)
 

@@ -74,9 +74,11 @@ def _parse_rule(text: str) -> Rule:
     if match is None:
         raise ValueError(f"a failpoint's rule must be pattern=action[@n[+]], got {text!r}")
     action, _, argument = match["action"].partition(":")
+    # When it is read: a misspelled error would let a test pass without its fault.
     if action == "raise" and not hasattr(errno, argument):
         raise ValueError(f"a failpoint raises errors of errno, {argument!r} is none")
     first = int(match["first"] or 1)
+    # Without @n a rule acts on every hit, as @1+ does.
     is_open = match["first"] is None or match["on"] is not None
     return Rule(
         pattern=match["pattern"],
@@ -107,23 +109,29 @@ class Plan:
         Raises:
             OSError: If a rule raises it.
         """
+        # Counted under the lock, acted on outside: a sleep must not stop other threads' points.
         with self._lock:
             self.trace.append(name)
+            # All rules count, also those after one that acts.
             due = [rule for index, rule in enumerate(self._rules) if self._is_due(index, name)]
         for rule in due:
+            # The file comes first, as `kill` leaves no time after the action.
             if self._once is None or _is_first(self._once):
                 _act(rule, name)
 
     def _is_due(self, index: int, name: str) -> bool:
         rule = self._rules[index]
+        # fnmatch alone would fold case on some systems.
         if not fnmatch.fnmatchcase(name, rule.pattern):
             return False
         self._hits[index] += 1
+        # No last hit: the bound is the hit itself.
         return rule.first <= self._hits[index] <= (rule.last or self._hits[index])
 
 
 def _is_first(path: Path) -> bool:
     try:
+        # O_EXCL: of processes that act at the same moment, one succeeds.
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     except FileExistsError:
         return False
@@ -131,12 +139,14 @@ def _is_first(path: Path) -> bool:
 
 
 def _act(rule: Rule, name: str) -> None:
+    # `trace` matches nothing here: the hit is recorded already.
     match rule.action:
         case "kill":
             os.kill(os.getpid(), signal.SIGKILL)
         case "stop":
             os.kill(os.getpid(), signal.SIGSTOP)
         case "exit":
+            # No handlers, no flush: an end like a crash, with a code.
             os._exit(int(rule.argument))
         case "raise":
             number: int = getattr(errno, rule.argument)
@@ -146,12 +156,14 @@ def _act(rule: Rule, name: str) -> None:
 
 
 def _from_environment() -> Plan | None:
+    # Two variables, so that one that was left behind cannot break a real run.
     if os.environ.get(SWITCH) != "1" or RULES not in os.environ:
         return None
     once = os.environ.get(ONCE)
     return Plan(parse_rules(os.environ[RULES]), once=None if once is None else Path(once))
 
 
+# Read once, at import: a process is armed from its start or never (but by `armed`).
 _plan = _from_environment()
 
 
@@ -172,6 +184,7 @@ def failpoint(name: str) -> None:
 def armed(rules: str) -> Iterator[Plan]:
     """Put rules in force in this process for a while; the plan's ``trace`` lists the hits."""
     global _plan
+    # Plans may be nested: the one before comes back at the end.
     before, plan = _plan, Plan(parse_rules(rules))
     _plan = plan
     try:

@@ -38,8 +38,7 @@ CHUNK_ROWS = 512
 class RunningNormalizer(nn.Module):
     """Running statistics of all batches of `update`, which alone changes them.
 
-    Owned by the network it is part of. ``normalize`` never updates, so a ghost, a match or an
-    evaluation changes nothing.
+    Owned by the network it is part of.
     """
 
     mean: torch.Tensor
@@ -56,6 +55,7 @@ class RunningNormalizer(nn.Module):
         """
         super().__init__()
         self._clip = clip
+        # kept^memory = 1/e; memory inf: kept = 1, so that all batches weigh by their rows
         self._kept = math.exp(-1.0 / memory)
         self.register_buffer("mean", torch.zeros(size))
         self.register_buffer("variance", torch.ones(size))
@@ -68,10 +68,12 @@ class RunningNormalizer(nn.Module):
 
     def by_column(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Return mean and deviation of every column of a row, copied. float32 [F] each."""
+        # Copied: a stack of frozen policies must not share a live network's buffers.
         return self.mean.clone(), self.deviation
 
     def normalize(self, values: torch.Tensor) -> torch.Tensor:
         """Subtract the mean, divide by the deviation, clip. [N, F] to [N, F]."""
+        # Never an update: a ghost, a match or an evaluation changes nothing.
         normalized = (values - self.mean) / self.deviation
         return normalized if self._clip is None else normalized.clamp(-self._clip, self._clip)
 
@@ -90,9 +92,11 @@ class RunningNormalizer(nn.Module):
             False if the batch was ignored, because it (or its square) is not finite in float32.
         """
         num_rows = values.shape[0]
+        # The mean of no rows would be NaN.
         if num_rows == 0:
             return True
         batch_mean, batch_variance = _moments(values)
+        # float64: beside 2**24 rows, float32 would lose a small batch.
         count = self._kept * self.count.double()
         share = num_rows / (count + num_rows)
         delta = batch_mean - self.mean
@@ -100,6 +104,7 @@ class RunningNormalizer(nn.Module):
         mean = self.mean + share * delta
         variance = (1.0 - share) * self.variance
         variance += share * batch_variance + share * (1.0 - share) * delta.square()
+        # Checked as they are stored: float64 may be finite where float32 is not.
         mean, variance = mean.float(), variance.float()
         if not bool((mean.isfinite() & variance.isfinite()).all()):
             return False
@@ -110,13 +115,12 @@ class RunningNormalizer(nn.Module):
 
 
 def _moments(values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return mean and biased variance over rows. float32 [N, F] to float64 [F] and [F].
-
-    The second pass subtracts the mean of the first, so that the sums stay small enough for float32.
-    """
+    """Return mean and biased variance over rows. float32 [N, F] to float64 [F] and [F]."""
+    # The second pass subtracts the mean of the first: its sums stay small enough for float32.
     rough = _mean_over_rows(values, square=False).float()
     shifted = values - rough
     shift = _mean_over_rows(shifted, square=False)
+    # Var = E[s^2] - E[s]^2 of the shifted values s; rounding may leave it below 0
     variance = _mean_over_rows(shifted, square=True) - shift.square()
     return rough.double() + shift, variance.clamp(min=0.0)
 

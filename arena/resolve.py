@@ -12,8 +12,7 @@ from arena.users_code import raised
 def resolve(reference: str, *, launch_directory: str | None) -> object:
     """Import the object that ``package.module:Name`` names; ``Name`` may be dotted.
 
-    References come from the local configuration and command line only, never from the wire or a
-    checkpoint.
+    Not for references from the wire or a checkpoint, which are not trusted.
 
     Args:
         reference: Reference to import.
@@ -24,18 +23,23 @@ def resolve(reference: str, *, launch_directory: str | None) -> object:
             names the reference; the cause is the import's error.
     """
     module_name, colon, name = reference.partition(":")
+    # Identifiers only, so that no relative import and no path is tried.
     parts = [*module_name.split("."), *name.split(".")]
     if not colon or not all(part.isidentifier() for part in parts):
         raise ConfigError(f"a reference must be package.module:Name, got {reference!r}")
+    # Only now: a malformed reference leaves sys.path as it was.
     if launch_directory is not None:
         put_first_on_path(launch_directory)
     try:
+        # A second call finds the module in sys.modules, whatever the path is by then.
         found: object = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
+        # error.name: the missing module may be one that the user's own imports.
         raise ConfigError(f"{reference}: there is no module {error.name!r}") from error
     except Exception as error:
         # A user's module may raise anything, and only the user can fix it.
         raise ConfigError(raised(f"{reference}: importing {module_name}", error)) from error
+    # A dotted name leads into classes, such as Outer.Inner.
     for part in name.split("."):
         try:
             found = getattr(found, part)

@@ -1,4 +1,8 @@
-"""Messages about the rules of a model, for the person who wrote a value. Torch-free."""
+"""Messages about the rules of a model, for the person who wrote a value. Torch-free.
+
+Tests: `tests/arena/learning/test_hyperparameters.py`,
+`tests/populations/config/test_run_config.py`.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +29,7 @@ _RULES = (
     ("string_too_long", "must have at most {max_length} characters"),
     ("string_pattern_mismatch", "must match {pattern}"),
     ("finite_number", "must be a finite number"),
+    # Before greater_than, of which it is a continuation; so is less_than_equal of less_than.
     ("greater_than_equal", "must be at least {ge}"),
     ("greater_than", "must be greater than {gt}"),
     ("less_than_equal", "must be at most {le}"),
@@ -60,11 +65,14 @@ def broken_rule(fault: ErrorDetails) -> str:
         A predicate without its subject: ``must be at least 1``; never a sentence of pydantic's.
     """
     context = {name: _bound(value) for name, value in (fault.get("ctx") or {}).items()}
+    # Better than "at least 1 entries".
     if context.get("min_length") == 1:
         return "must not be empty"
     for begin, rule in _RULES:
         if fault["type"].startswith(begin):
+            # Bounds come from pydantic's context, under the names in the braces.
             return rule.format_map(context) + _suggestion(begin, fault["input"])
+    # Kinds of faults that are not listed, or that a later pydantic adds.
     return "must be of another form"
 
 
@@ -84,8 +92,10 @@ def broken_rules(error: ValidationError, *, of: str = "") -> tuple[str, ...]:
 def told(where: str, fault: ErrorDetails) -> str:
     """Describe a fault in one sentence: its place, the rule and the value."""
     rule = broken_rule(fault)
+    # Its text names keys and values itself.
     if isinstance((fault.get("ctx") or {}).get("error"), BrokenRules):
         return rule
+    # Pydantic's input is the whole mapping here, not a value.
     if fault["type"] == "missing":
         return f"{where} {rule}"
     return f"{where or 'the document'}: {rule}, got {shown(fault['input'])}"
@@ -104,6 +114,7 @@ def _bound(value: object) -> object:
 
 def _suggestion(begin: str, value: object) -> str:
     """Return a suggestion of the intended value."""
+    # The two mistakes that YAML invites: a single value for a list, and a quoted number.
     is_single = isinstance(value, int | float | str) and not isinstance(value, bool)
     if begin in ("list_", "tuple_") and is_single:
         return f", for example [{value}]"

@@ -1,6 +1,8 @@
 """The values that both halves of Arena exchange: ids, references to weights, seatings, tallies.
 
 Torch-free. These things have the same names in YAML, journal, metrics and on screen.
+
+Tests: `tests/arena/wire/test_codec.py`, `tests/populations/records/test_tables.py`.
 """
 
 from __future__ import annotations
@@ -39,6 +41,7 @@ RANDOM_BOT = PlayerId("bot:random")
 
 def canonical_digest(value: object) -> Digest:
     """Return the sha256 of the canonical JSON (sorted keys, no spaces) of plain data."""
+    # allow_nan: NaN is no JSON, and other programs could not compute the digest.
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return Digest(hashlib.sha256(text.encode()).hexdigest())
 
@@ -168,9 +171,11 @@ def is_bot(player: str) -> bool:
 
 def trainee_entrant(policy: PolicyId, *, generation: int) -> Entrant:
     """Return the entrant name of a policy that learns while it plays."""
+    # With the generation: results of a policy before an exploit are another player's.
     return Entrant(f"{policy}#{generation}")
 
 
 def ghost_id(policy: PolicyId, *, agent_steps: int) -> PlayerId:
     """Return the player id of a policy's ghost at a number of agent steps."""
+    # Twelve digits, so that a policy's ghosts sort by age as text.
     return PlayerId(f"{policy}@{agent_steps:012d}")

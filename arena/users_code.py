@@ -41,6 +41,7 @@ def raised(what: str, error: BaseException) -> str:
 
 def named(error: BaseException) -> str:
     """Return the class of an exception and its text, on one line."""
+    # On one line, as the lines after it are those of the traceback (`split_lines`).
     text = " ".join(_text(error).split())
     text = text if len(text) <= MAX_MESSAGE else f"{text[:MAX_MESSAGE]}..."
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
@@ -57,17 +58,20 @@ def own_lines(error: BaseException) -> str:
         # Source lines are read from the files; the marks below them would only add lines.
         summary = traceback.FrameSummary(frame.f_code.co_filename, line, frame.f_code.co_name)
         frames[_owner(frame)].append(summary)
+    # A file that does not compile has no frame of its own.
     if isinstance(error, SyntaxError) and error.filename:
         broken = traceback.FrameSummary(
             error.filename, error.lineno or 1, "<module>", line=error.text
         )
         frames["user"].append(broken)
+    # The innermost ones are at the end, nearest to the error.
     shown = (frames["user"] or frames["package"])[-MAX_FRAMES:]
     return "".join(f"\n{entry.rstrip()}" for entry in traceback.format_list(shown))
 
 
 def place_of(frame: FrameType | None) -> str:
     """Return the place of execution in a user's files, else in an installed package, else ""."""
+    # walk_stack begins with the innermost frame: the first of a kind is where the code is.
     frames = list(traceback.walk_stack(frame))
     for owner in ("user", "package"):
         for at, line in frames:
@@ -91,9 +95,11 @@ def users_code(what: str, *, raises: type[ArenaError] = ConfigError) -> Iterator
     """
     try:
         yield
+    # It has its message already, perhaps from a nested `users_code`.
     except ArenaError:
         raise
     except Exception as error:
+        # info: the message goes to the user in any case; the whole traceback is for a closer look.
         logger.info("%s raised", what, exc_info=error)
         raise raises(raised(what, error)) from error
 
@@ -116,15 +122,20 @@ def _owner(frame: FrameType) -> str:
     """Return the owner of a frame: ``user``, an installed ``package``, or ``other``."""
     module = str(frame.f_globals.get("__name__", ""))
     path = frame.f_code.co_filename
+    # <frozen importlib._bootstrap>, <string>: there is no file to show.
     if module.partition(".")[0] in ARENA_PACKAGES or path.startswith("<"):
         return "other"
+    # A script that was started by a relative path has it as its file name.
     path = os.path.abspath(path)
     if _is_below(path, "purelib", "platlib"):
         return "package"
+    # After packages, as site-packages lies below stdlib.
     return "other" if _is_below(path, "stdlib", "platstdlib") else "user"
 
 
 def _is_below(path: str, *kinds: str) -> bool:
     """Return whether a file is in Python's directories of these kinds."""
+    # Those of the interpreter that runs, a virtual environment's included.
     places = sysconfig.get_paths()
+    # With a separator at the end: /lib/python3 is no parent of /lib/python3-local.
     return path.startswith(tuple(os.path.join(places[kind], "") for kind in kinds))

@@ -84,6 +84,7 @@ def resolve_key(root: Path, key: str) -> Path:
     path = root
     for segment in segments:
         path = path / segment
+        # Each level: a link anywhere on the way could lead out of the store.
         if path.is_symlink():
             raise CheckpointError(f"{path} is a symbolic link; a store has none")
     if not path.is_relative_to(root):
@@ -132,6 +133,7 @@ def file_records(files: Mapping[str, bytes]) -> dict[str, FileRecord]:
 
 def encode_manifest(manifest: Manifest) -> bytes:
     """Return the bytes of ``manifest.json``: JSON for people, sealed by a sha256 of itself."""
+    # The seal's line takes the place of the opening brace.
     body = manifest.model_dump_json(indent=2).encode().removeprefix(b"{") + b"\n"
     return b'{\n  "sha256": "%s",' % sha256_bytes(body).encode() + body
 
@@ -154,6 +156,7 @@ def decode_manifest(data: bytes, *, source: Path) -> Manifest:
     if sha256_bytes(body).encode() != seal.group(1):
         raise CheckpointCorrupt(f"{source}: its sha256 does not match its bytes")
     try:
+        # First: a newer format may break any rule of this one, and is no damage.
         version = _Version.model_validate_json(b"{" + body).format_version
         if version > FORMAT_VERSION:
             raise CheckpointError(
@@ -167,6 +170,7 @@ def decode_manifest(data: bytes, *, source: Path) -> Manifest:
     if WEIGHTS not in manifest.files or not manifest.files.keys() <= {WEIGHTS, OPTIMIZER}:
         raise CheckpointCorrupt(f"{source}: unexpected files {sorted(manifest.files)}")
     for name, record in manifest.files.items():
+        # A forged size must not make a reader ask for all memory.
         if record.size_bytes > MAX_FILE_BYTES:
             raise CheckpointCorrupt(f"{source}: {name} has {record.size_bytes} bytes")
     return manifest
@@ -188,12 +192,11 @@ def read_manifest(directory: Path) -> Manifest:
 def read_verified(directory: Path, name: str, record: FileRecord) -> bytes:
     """Read a file once and return its bytes if they match the record.
 
-    Checking a file and opening it again would leave a gap.
-
     Raises:
         CheckpointCorrupt: If the file is missing or its size or sha256 differs.
     """
     path = directory / name
+    # Read once: the bytes that are checked are those that are used.
     data = _read_regular(path, record.size_bytes)
     if len(data) != record.size_bytes:
         raise CheckpointCorrupt(f"{path}: {len(data)} bytes instead of {record.size_bytes}")
@@ -218,6 +221,7 @@ def verify_directory(directory: Path, *, without: frozenset[str] = frozenset()) 
     absent = manifest.files.keys() - present - without
     if absent:
         raise CheckpointCorrupt(f"{directory}: {sorted(absent)} missing")
+    # A file that no record describes was not published with the checkpoint.
     if strangers := present - manifest.files.keys():
         raise CheckpointCorrupt(f"{directory}: {sorted(strangers)} are not in the manifest")
     for name in sorted(present):
@@ -233,6 +237,7 @@ def _check_bytes(path: Path, record: FileRecord) -> None:
         if size != record.size_bytes:
             raise CheckpointCorrupt(f"{path}: {size} bytes instead of {record.size_bytes}")
         try:
+            # Never more than the record says, though the file may grow meanwhile.
             while left and (piece := file.read(min(left, PIECE_BYTES))):
                 digest.update(piece)
                 left -= len(piece)
@@ -262,6 +267,7 @@ def _subdirectories(directory: Path) -> list[str]:
     if not directory.is_dir() or directory.is_symlink():
         return []
     with os.scandir(directory) as entries:
+        # Links are left out, so that a listing stays in the store.
         return sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
 
 
@@ -278,6 +284,7 @@ def _read_regular(path: Path, limit_bytes: int) -> bytes:
 def _opened(path: Path) -> Iterator[BinaryIO]:
     """Open a regular file for reading; links are refused, and nothing waits for a pipe."""
     try:
+        # O_NONBLOCK: opening a pipe would wait for its writer.
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
         raise _kind_of(error)(f"{path}: {error.strerror}") from error
@@ -287,6 +294,7 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
         os.close(descriptor)
         raise _kind_of(error)(f"{path}: {error.strerror}") from error
     with file:
+        # Of the open file: the path may be replaced between a look and the opening.
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise CheckpointCorrupt(f"{path}: not a regular file")
         yield file

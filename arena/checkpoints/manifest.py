@@ -3,6 +3,8 @@
 A checkpoint is a directory with ``weights.safetensors`` (network and normalizers),
 ``optimizer.safetensors`` and ``manifest.json``. A directory without a valid manifest does not
 exist. A ghost is a directory with the same weights and manifest, without the optimizer.
+
+Tests: `tests/arena/checkpoints/test_files.py`, `tests/arena/checkpoints/test_publish.py`.
 """
 
 from __future__ import annotations
@@ -64,6 +66,7 @@ class Manifest(Model):
     @property
     def digest(self) -> Digest:
         """Digest of the checkpoint: sha256 over the sorted (name, sha256) of the files."""
+        # Not over the manifest, whose time of writing differs from publication to publication.
         return canonical_digest(
             sorted((name, record.sha256) for name, record in self.files.items())
         )
@@ -76,6 +79,7 @@ class Manifest(Model):
 
 def checkpoint_key(policy: str, *, agent_steps: int, digest: Digest) -> str:
     """Return the directory of a checkpoint relative to the store's root."""
+    # Twelve digits sort by age as text; eight of the digest tell equal steps apart.
     return f"populations/{policy}/checkpoints/{agent_steps:012d}-{digest[:8]}"
 
 

@@ -7,8 +7,7 @@ the rename itself is on disk when the function returns. SIGKILL or power loss at
 the old state or the new one, and at most a temporary directory (``.tmp-<uuid>``).
 - Idempotent: a repetition after a crash succeeds and changes nothing that was right.
 - Disk errors (full, read-only, failed fsync) leave nothing behind and are `DiskRefused` with path
-and reason. A failed fsync is never retried on the same file, as the kernel may have dropped the
-pages that it could not write.
+and reason.
 - A store's root is never created: a run directory that was moved away does not come back empty.
 
 Safe to call from several processes, except `sweep_temporary`, which must run while nothing is
@@ -65,6 +64,7 @@ def publish(root: Path, *, manifest: Manifest, files: Mapping[str, bytes]) -> Ch
         CheckpointError: If the name is taken by another checkpoint.
         ValueError: If manifest and files do not belong together.
     """
+    # Before the key is made: it carries the digest of these records.
     if manifest.files != file_records(files):
         raise ValueError(f"the manifest describes {manifest.files}, not the files that are given")
     digest = manifest.digest
@@ -105,6 +105,7 @@ def link_ghost(root: Path, *, checkpoint_key: str, ghost_key: str) -> None:
                 _sync_directory(target.parent)
                 return
             raise
+        # Bytes beside the links: a copy is written from what was verified.
         contents = {WEIGHTS: weights, MANIFEST: encode_manifest(manifest)}
 
         def fill(directory: Path) -> None:
@@ -122,12 +123,14 @@ def remove_directory(root: Path, key: str) -> None:
     """
     target = resolve_key(root, key)
     with _disk_errors(target):
+        # A temporary name: after a crash in the middle `sweep_temporary` removes the rest.
         doomed = target.parent / _temporary_name()
         failpoint("remove.begin")
         try:
             os.rename(target, doomed)
         except FileNotFoundError:
             return
+        # From here on it is absent as a whole.
         failpoint("remove.renamed")
         _sync_directory(target.parent)
         shutil.rmtree(doomed)
@@ -180,6 +183,7 @@ def _is_published(target: Path, manifest: Manifest, *, without: frozenset[str]) 
     except CheckpointCorrupt:
         _set_aside(target)
         return False
+    # The key has eight digits of the digest only.
     if existing.digest != manifest.digest or existing.policy != manifest.policy:
         raise CheckpointError(f"{target} is another checkpoint: digest {existing.digest}")
     return True
@@ -195,6 +199,7 @@ def _has_valid_name(target: Path) -> bool:
 
 
 def _set_aside(target: Path) -> Path | None:
+    # Random digits: the same checkpoint may be damaged again after it was made anew.
     aside = target.with_name(f"{CORRUPT_PREFIX}{target.name}-{uuid.uuid4().hex[:8]}")
     failpoint("aside.begin")
     try:
@@ -217,6 +222,7 @@ def _appear(
     """Give a directory that ``fill`` writes the name ``target``, unless it exists."""
     if not _is_published(target, manifest, without=without):
         with _temporary_beside(root, target) as temporary:
+            # Files, then their names, then the rename: each is on disk before the next.
             fill(temporary)
             _sync_directory(temporary)
             failpoint("publish.filled")
@@ -225,6 +231,7 @@ def _appear(
                     failpoint("publish.renamed")
                     _sync_directory(target.parent)
                 except OSError:
+                    # The rename may not survive a power loss, and a failed fsync is final.
                     shutil.rmtree(target, ignore_errors=True)
                     raise
                 return
@@ -237,6 +244,7 @@ def _rename(temporary: Path, target: Path, manifest: Manifest, *, without: froze
     try:
         os.rename(temporary, target)
     except OSError as error:
+        # An empty directory would have been replaced, so there is content: perhaps the same.
         if error.errno in _OCCUPIED and _is_published(target, manifest, without=without):
             return False
         raise
@@ -254,6 +262,7 @@ def _temporary_beside(root: Path, target: Path) -> Iterator[Path]:
         failpoint("publish.temporary")
         yield temporary
     finally:
+        # Best effort: what remains is swept at the next start.
         shutil.rmtree(temporary, ignore_errors=True)
 
 
@@ -266,6 +275,7 @@ def _make_directories(root: Path, directory: Path) -> None:
     for segment in directory.relative_to(root).parts:
         level = level / segment
         if not level.is_dir():
+            # Another process may make the same level.
             with contextlib.suppress(FileExistsError):
                 os.mkdir(level)
             failpoint("publish.level")
@@ -277,9 +287,11 @@ def _write_file(path: Path, data: bytes) -> None:
     try:
         failpoint("publish.opened")
         rest = memoryview(data)
+        # write may take a part of the bytes only, as on a disk that is nearly full.
         while rest:
             rest = rest[os.write(descriptor, rest) :]
         failpoint("publish.written")
+        # Never retried on this file: the kernel may have dropped the pages it could not write.
         os.fsync(descriptor)
         failpoint("publish.synced")
     finally:

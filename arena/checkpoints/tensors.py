@@ -34,6 +34,7 @@ def serialize(tensors: Mapping[str, torch.Tensor]) -> bytes:
         ValueError: If a tensor is not float32.
     """
     plain: Tensors = {}
+    # Sorted, as equal tensors must have equal bytes.
     for name in sorted(tensors):
         tensor = tensors[name].detach()
         if tensor.dtype != torch.float32:
@@ -53,6 +54,7 @@ def deserialize(data: bytes) -> Tensors:
     """
     try:
         tensors = safetensors.torch.load(data)
+    # Bytes that match a forged manifest may be anything.
     except (SafetensorError, KeyError, ValueError, TypeError, RuntimeError) as error:
         raise CheckpointCorrupt(f"not a file of tensors: {error}") from error
     for name, tensor in tensors.items():
@@ -70,6 +72,7 @@ def load_weights(root: Path, ref: WeightsRef) -> tuple[Manifest, Tensors]:
     """
     directory = resolve_key(root, ref.key)
     manifest = read_manifest(directory)
+    # The manifest's claim; `read_verified` compares it with the bytes.
     if manifest.weights_digest != ref.digest:
         raise CheckpointCorrupt(
             f"{directory}: weights {manifest.weights_digest} instead of {ref.digest}"
@@ -119,6 +122,7 @@ def publish_policy(
         NonFiniteError: If a weight or an optimizer tensor is not finite; nothing is written.
         CheckpointError: If the disk refuses.
     """
+    # Before anything is written: a number that is not finite leaves no trace in the store.
     files = {WEIGHTS: serialize(weights), OPTIMIZER: serialize(optimizer_state)}
     manifest = Manifest(
         policy=policy,

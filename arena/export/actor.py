@@ -38,12 +38,14 @@ class ExportedActor(Actor):
         CheckpointCorrupt: If a file is not the one that its card names.
     """
 
+    # An agent id is a part of the observation's row, where the policy reads it.
     reads_agent = False
 
     def __init__(self, directory: Path, *, greedy: bool = False) -> None:
         self.card = read_card(directory)
         self._greedy = greedy
         self._session = make_session(_verified(directory, self.card, POLICY))
+        # [batch, H]; the batch is symbolic.
         shapes = {node.name: node.shape for node in self._session.get_inputs()}
         self._state_size = int(shapes[STATE_IN][1]) if STATE_IN in shapes else 0
         self._layout = self.card.observation_layout
@@ -70,6 +72,7 @@ class ExportedActor(Actor):
             values = self._session.run(self._outputs, feeds)
             return ActorOutput(action=self._chosen(values, device=device, generator=generator))
         feeds[STATE_IN] = state.cpu().numpy()
+        # The graph runs on the CPU; only results go back to the environment's device.
         *values, after = self._session.run([*self._outputs, STATE_OUT], feeds)
         return ActorOutput(
             action=self._chosen(values, device=device, generator=generator),
@@ -79,6 +82,7 @@ class ExportedActor(Actor):
     def _feeds(self, observation: torch.Tensor, action_mask: torch.Tensor | None) -> Feeds:
         feeds = feeds_of(observation.cpu(), self._layout)
         if self.card.mask is not None:
+            # The graph has the input in any case; without a mask all choices are legal.
             legal = torch.ones(len(observation), self._action.num_logits, dtype=torch.bool)
             feeds[ACTION_MASK] = (legal if action_mask is None else action_mask.cpu()).numpy()
         return feeds
@@ -108,6 +112,7 @@ def load_export_weights(directory: Path) -> tuple[NetworkConfig, dict[str, torch
 
 
 def _verified(directory: Path, card: Card, name: str) -> bytes:
+    # The card comes from anywhere, so it may lack an entry.
     record = card.files.get(name)
     if record is None:
         raise CheckpointCorrupt(f"{directory}: its card names no {name}")

@@ -39,6 +39,7 @@ PLAYER = "champion.py"
 MAX_ROUNDING = 1e-6
 """Tolerance for the sum of probabilities, which must be 1."""
 
+# A space may list the bounds of each of its numbers.
 _MAX_CARD_BYTES = 16 << 20
 
 CardT = TypeVar("CardT", bound=BaseModel)
@@ -47,6 +48,7 @@ CardT = TypeVar("CardT", bound=BaseModel)
 class _Part(Model):
     """Model that ignores unknown keys, so that later releases may add some."""
 
+    # NaN and infinities are no JSON; infinite bounds are written as text.
     model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
 
 
@@ -78,6 +80,7 @@ class CardEnvironment(_Part):  # type: ignore[no-redef]  # pydantic's plugin: __
     seats: tuple[Seat, ...]
     outcome: object
     populations: dict[str, tuple[str, ...]]
+    # Cards of earlier releases have no such key.
     continuous_actions: ContinuousActions = "squashed"
     possible_agents: list[str] | None = None
 
@@ -111,6 +114,7 @@ class CardObservation(_Part):
     def from_space(cls, space: SpaceJson) -> CardObservation:
         """Make the entry of a space."""
         layout = ObservationLayout.from_json(space)
+        # nest 0: the space is its only leaf.
         shape = layout.leaves[0].shape if layout.nest == 0 else None
         return cls(space=dict(space), shape=shape)
 
@@ -131,6 +135,7 @@ class CardAction(_Part):
     @classmethod
     def from_space(cls, space: SpaceJson) -> CardAction:
         """Make the entry of a space."""
+        # The number of choices does not depend on it.
         layout = ActionLayout.from_json(space, continuous="squashed")
         start = layout.leaves[0].starts[0] if layout.is_discrete else 0
         return cls(space=dict(space), num_actions=layout.num_logits, start=start)
@@ -238,6 +243,7 @@ class AnyCard(_Part):
     exploitability: float | None = None
     record: tuple[RecordLine, ...]
     versions: dict[str, str]
+    # Empty until the export is written: `write` knows the bytes.
     files: dict[str, FileRecord] = Field(default_factory=dict)
 
     @property
@@ -282,6 +288,7 @@ class Card(AnyCard):
         lineage: Ancestors, the nearest first.
     """
 
+    # A card without a kind is a policy's (`_Kind`).
     kind: Literal["policy"] = "policy"
     network: NetworkConfig
     agent_steps: int = Field(ge=0)
@@ -313,6 +320,7 @@ class CardMember(_Part):
         rating: Rating at the time of the export.
     """
 
+    # A member's directory is part of a path: nothing else than this is taken.
     directory: str = Field(pattern=r"^members/[0-9]{2}$")
     player: str
     probability: float = Field(gt=0.0, le=1.0)
@@ -341,6 +349,7 @@ class MixtureCard(AnyCard):
 
     @model_validator(mode="after")
     def _is_distribution(self) -> MixtureCard:
+        # fsum: the sum is exact before it is compared.
         total = math.fsum(member.probability for member in self.members)
         if abs(total - 1.0) > MAX_ROUNDING:
             raise ValueError(f"probabilities of the members must sum to 1, got {total!r}")
@@ -366,11 +375,13 @@ def read_any_card(directory: Path) -> Card | MixtureCard:
         CheckpointMissing: If the directory is no export.
         CheckpointCorrupt: If its card is damaged or of another schema.
     """
+    # The kind first: errors then name the fields of the right card.
     if _read(directory, _Kind).kind == "mixture":
         return _read(directory, MixtureCard)
     return _read(directory, Card)
 
 
+# Read before the card: fields of the two kinds differ.
 class _Kind(_Part):
     """Part of a card that tells its kind."""
 
@@ -383,6 +394,7 @@ def _read(directory: Path, kind: type[CardT]) -> CardT:
         raise CheckpointMissing(f"{directory} is no export: it has no {CARD}")
     try:
         with path.open("rb") as file:
+            # One byte more, which tells that the file is too long.
             data = file.read(_MAX_CARD_BYTES + 1)
     except OSError as error:
         raise CheckpointCorrupt(f"{path} cannot be read: {error.strerror}") from error

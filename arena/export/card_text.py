@@ -1,4 +1,7 @@
-"""Text of ``card.md``: the content of ``card.json`` for people."""
+"""Text of ``card.md``: the content of ``card.json`` for people.
+
+Tests: `tests/arena/export/test_card.py`, `tests/arena/export/test_spaces.py`.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +28,7 @@ def card_for_people(card: Card) -> str:
         _table(
             ("policy", "generation", "agent steps", "weights"),
             [
+                # Twelve digits tell weights apart for people; `card.json` has all.
                 (line.policy, line.generation, line.agent_steps, line.weights[:12])
                 for line in card.lineage
             ],
@@ -96,6 +100,7 @@ def _record(card: AnyCard) -> str:
 def _files(card: AnyCard) -> tuple[str, ...]:
     return (
         "## Versions",
+        # The environment's packages first, then those that wrote the export.
         _table(("package", "version"), (card.environment.versions | card.versions).items()),
         "## Files",
         _table(
@@ -165,6 +170,7 @@ def _environment(card: AnyCard) -> list[tuple[str, object]]:
 
 
 def _exploitability(card: AnyCard) -> list[tuple[str, object]]:
+    # Known for small two-player zero-sum games only: no line instead of an unknown.
     if card.exploitability is None:
         return []
     return [
@@ -209,6 +215,7 @@ def _space(space: Mapping[str, Any]) -> str:
             return f"MultiDiscrete {space['nvec']}, from {space['start']}"
         case "MultiBinary":
             return f"MultiBinary {space['shape']}"
+    # A bound for each element would fill pages.
     bounds = (space[name] if np.ndim(space[name]) == 0 else "various" for name in ("low", "high"))
     return (
         f"{space['kind']} {space['shape']} {space['dtype']}, from {' to '.join(map(str, bounds))}"
@@ -216,6 +223,7 @@ def _space(space: Mapping[str, Any]) -> str:
 
 
 def _bounds(card: AnyCard) -> list[tuple[str, object]]:
+    # Choices have no bounds.
     if not card.action_layout.num_continuous:
         return []
     return [("numbers of actions are", card.environment.continuous_actions)]
@@ -223,10 +231,12 @@ def _bounds(card: AnyCard) -> list[tuple[str, object]]:
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     lines = [header, ["---"] * len(header), *rows]
+    # Nothing but the header and the line below it.
     if len(lines) == 2:
         return "None."
     return "\n".join(f"| {' | '.join(_cell(cell) for cell in line)} |" for line in lines)
 
 
 def _cell(value: object) -> str:
+    # A bar would begin another cell, a line break end the table.
     return str(value).replace("|", "\\|").replace("\n", " ")

@@ -61,17 +61,21 @@ class Champion:
         if self.card.get("schema") != _SCHEMA:
             raise ValueError(f"card.json must have schema {_SCHEMA}, got {self.card.get('schema')}")
         members = self.card.get("members", [])
+        # Without members the export is one policy, in a file beside the card.
         policies = [f"{member['directory']}/policy.onnx" for member in members] or ["policy.onnx"]
         self._sessions = [_session(self._verified(path, policy)) for policy in policies]
+        # Members are policies of one population, so their graphs have equal inputs and outputs.
         self._inputs = {graph.name for graph in self._sessions[0].get_inputs()}
         outputs = {graph.name for graph in self._sessions[0].get_outputs()}
         self._parameters = [name for name in _PARAMETERS if name in outputs]
         self._state_size = _state_size(self._sessions[0])
         self._states: dict[str | None, npt.NDArray[np.float32]] = {}
         masses = np.array([member["probability"] for member in members] or [1.0])
+        # numpy wants a sum closer to 1 than a card must have.
         self._probabilities = masses / masses.sum()
         self._observations = Observations(self.card["observation"]["space"], self.card["mask"])
         self._actions = Actions(self.card["action"]["space"], continuous=continuous_of(self.card))
+        # Overwritten by `reset` if there is a seed; that also draws the first member.
         self._rng = np.random.default_rng()
         self.member = 0
         self.reset(seed=seed)
@@ -113,6 +117,7 @@ class Champion:
         mask = self._checked_mask(found if action_mask is None else action_mask)
         inputs = self._observations.inputs(observation)
         if mask is not None:
+            # [n] -> [1, n]: a batch of one
             inputs["action_mask"] = mask[np.newaxis]
         if "agent_id" in self._inputs:
             inputs["agent_id"] = np.array([self._place(agent)], dtype=np.int64)
@@ -125,6 +130,7 @@ class Champion:
             outputs.append("state_out")
         values = self._sessions[self.member].run(outputs, inputs)
         if self._state_size:
+            # state_out is the last of the outputs.
             self._states[agent] = values.pop()
         parameters = {name: row[0] for name, row in zip(self._parameters, values, strict=True)}
         return self._actions.chosen(parameters, rng=self._rng if sample else None)
@@ -145,6 +151,7 @@ class Champion:
 
     def _verified(self, path: Path, name: str) -> bytes:
         data = (path / name).read_bytes()
+        # The bytes that are checked are those that are loaded: the file may change in between.
         digest = hashlib.sha256(data).hexdigest()
         if digest != self.card["files"][name]["sha256"]:
             raise ValueError(f"{name} is not the file of card.json: its sha256 is {digest}")
@@ -208,6 +215,7 @@ def leaves_of(space: Mapping[str, Any], keys: tuple[str | int, ...] = ()) -> Ite
         low, high = (np.asarray(space[name]).astype(np.float64) for name in ("low", "high"))
     else:
         choices = space["n"] if kind == "Discrete" else space.get("nvec", np.full(shape, 2))
+        # Choices of the graph count from 0, those of the space from its start.
         low = high = np.asarray(space.get("start", 0))
         shape = np.shape(choices)
         dtype = "int8" if kind == "MultiBinary" else dtype
@@ -224,6 +232,7 @@ def leaves_of(space: Mapping[str, Any], keys: tuple[str | int, ...] = ()) -> Ite
 
 def _members(space: Mapping[str, Any]) -> list[tuple[str | int, Any]]:
     members = space["spaces"]
+    # Parts of a row are in the order of sorted keys.
     return list(enumerate(members)) if space["kind"] == "Tuple" else sorted(members.items())
 
 
@@ -260,6 +269,7 @@ class Observations:
             return observation, None
         if self._mask == "beside":
             return observation, observation.get("action_mask")
+        # An observation may itself be a dictionary with a key of this name, and no mask beside it.
         is_pair = self._mask == "observation" and "action_mask" in observation
         if "observation" in observation and (is_pair or not self._is_dict):
             return observation["observation"], observation.get("action_mask")
@@ -283,8 +293,10 @@ def _checked_part(leaf: Leaf, value: Any) -> npt.NDArray[np.float32]:  # noqa: A
     part: npt.NDArray[np.float32] = np.asarray(value, dtype=np.float32)
     if part.shape != leaf.shape:
         raise ValueError(f"{name} must have shape {leaf.shape}, got {part.shape}")
+    # A NaN would go through the graph and choose an action by chance.
     if not np.isfinite(part).all():
         raise ValueError(f"{name} must be finite")
+    # A number that is no choice would be a one-hot of zeros in the graph.
     chosen = part.reshape(-1) - leaf.low if leaf.choices else np.zeros(0)
     if leaf.choices and not ((chosen >= 0) & (chosen < leaf.choices)).all():
         raise ValueError(f"{name} must be one of the space's choices, got {value}")
@@ -308,6 +320,7 @@ class Actions:
         self._low = np.concatenate([np.zeros(0), *(leaf.low for leaf in boxes)])
         self._high = np.concatenate([np.zeros(0), *(leaf.high for leaf in boxes)])
         self._bounded = np.isfinite(self._low) & np.isfinite(self._high)
+        # A number with one bound or none has nothing to be squashed into: it is clipped.
         self._squashed = self._bounded & (continuous == "squashed")
 
     def chosen(
@@ -321,9 +334,11 @@ class Actions:
         """
         parts = self._by_category(parameters.get("logits", np.zeros(0, dtype=np.float32)))
         choices = [_drawn(part, rng) if rng is not None else int(part.argmax()) for part in parts]
+        # float64, because a bound of a float64 space may have no neighbour in float32.
         numbers = parameters.get("mean", np.zeros(0)).astype(np.float64)
         if rng is not None and len(numbers):
             std = np.exp(parameters["log_std"].astype(np.float64))
+            # u = mean + std * z with z ~ N(0, 1)
             numbers = numbers + std * rng.standard_normal(len(numbers))
         at, to, squashed = self._low[self._squashed], self._high[self._squashed], self._squashed
         # (l + h) / 2 + (h - l) / 2 * tanh(u), halved first: the sum and difference of the bounds
@@ -341,6 +356,7 @@ class Actions:
         numbers = rng.standard_normal(len(self._low))
         for at, (low, high) in enumerate(zip(self._low, self._high, strict=True)):
             if self._bounded[at]:
+                # Not low + share * (high - low): the difference of the bounds may exceed a float.
                 share = rng.random()
                 numbers[at] = (1 - share) * low + share * high
             elif math.isfinite(low):
@@ -360,6 +376,7 @@ class Actions:
             flat = np.asarray(mask).astype(np.bool_)
         except ValueError:  # masks of different lengths
             flat = np.zeros(0, dtype=np.bool_)
+        # Nested as in the environment, or with masks of different lengths.
         if flat.shape != (size,) and self._space["kind"] != "Discrete":
             parts = [_leaf_mask(leaf, mask) for leaf in self._leaves if leaf.choices]
             flat = np.concatenate([np.zeros(0, dtype=np.bool_), *parts])
@@ -431,6 +448,7 @@ def _state_size(session: onnxruntime.InferenceSession) -> int:
 
 def _session(model: bytes) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
+    # Products of one row are too small for threads.
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
     options.log_severity_level = 3
@@ -499,6 +517,7 @@ class Table:
             mask = info.get("action_mask")
             # PettingZoo's masks in info are optional; without one, all actions are legal.
             mask = self._actions[agent].everything if mask is None else mask
+        # `observation` and `beside` have it under the same key.
         elif self._specs[agent]["mask"] is not None:
             mask = observation["action_mask"]
         if agent not in self._agents:
@@ -529,6 +548,7 @@ def play_game(
         The return of every agent.
     """
     table = Table(champion, agents=agents, rng=rng, sample=sample)
+    # A new episode: recurrent states are cleared, and a mixture draws its member.
     champion.reset()
     returns = dict.fromkeys(champion.card["environment"]["agents"], 0.0)
     play = _play_in_turn if hasattr(env, "agent_iter") else _play_at_once
@@ -542,8 +562,10 @@ def _play_in_turn(env: Any, table: Table, *, seed: int) -> Iterator[tuple[str, f
     env.reset(seed=seed)
     for agent in env.agent_iter():
         observation, reward, terminated, truncated, info = env.last()
+        # Rewards since the agent's last turn; an agent that has ended gets its last ones here.
         yield agent, reward
         is_over = terminated or truncated
+        # PettingZoo wants None for an agent that has ended.
         env.step(None if is_over else table.action(agent, observation, info))
 
 
@@ -551,6 +573,7 @@ def _play_at_once(env: Any, table: Table, *, seed: int) -> Iterator[tuple[str, f
     """Yield agents and rewards, step by step."""
     observations, infos = env.reset(seed=seed)
     ended: set[str] = set()
+    # An environment may list agents that have ended, or show nothing to agents that wait.
     while deciding := [a for a in env.agents if a in observations and a not in ended]:
         chosen = {a: table.action(a, observations[a], infos.get(a, {})) for a in deciding}
         observations, rewards, terminations, truncations, infos = env.step(chosen)
@@ -576,6 +599,7 @@ def results_of(
     if isinstance(outcome, Mapping) and "threshold" in outcome:
         side = sides[outcome["side"]]
         reached = _mean(returns, side) >= outcome["threshold"]
+        # This side wins if it reaches the threshold, all others if it does not.
         return [float(reached == bool(set(side) & set(agents)))] * len(others)
     scale = float(outcome["margin"]) if isinstance(outcome, Mapping) and "margin" in outcome else 0
     return [_result(_mean(returns, mine), _mean(returns, side), scale) for side in others]
@@ -606,6 +630,7 @@ def play_record(
     environment = card["environment"]
     env = make_environment(environment_id, environment["kwargs"], api=environment["api"])
     rng = np.random.default_rng(seed)
+    # One seed decides all draws, the champion's too.
     champion.reset(seed=int(rng.integers(2**31)))
     seats = []
     for seat in card["seats"]:

@@ -2,9 +2,7 @@
 
 Where an export replaces another, the two exchange names in one step, which Linux and its usual file
 systems support. Elsewhere it takes two renames, and a kill between them leaves the old export
-beside its place, where the next export finds it. A writer holds a lock on its temporary directory.
-The kernel frees the lock of a killed writer, which tells leftovers from work in progress.
-Torch-free.
+beside its place, where the next export finds it. Torch-free.
 """
 
 from __future__ import annotations
@@ -26,6 +24,7 @@ from arena.failpoints import failpoint
 CARD = "card.json"
 """File that every export has."""
 
+# <fcntl.h>, <linux/fs.h>
 AT_FDCWD = -100
 RENAME_EXCHANGE = 2
 _CANNOT_EXCHANGE = frozenset({errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EPERM})
@@ -44,6 +43,7 @@ def check_target(directory: Path, *, force: bool) -> None:
         return
     if not directory.is_dir():
         raise ConfigError(f"{directory} must be a directory")
+    # An empty directory holds nothing that could be lost.
     if not any(directory.iterdir()):
         return
     if not (directory / CARD).is_file():
@@ -64,6 +64,7 @@ def replace_directory(directory: Path, files: Mapping[str, bytes]) -> None:
     """
     failpoint("export.begin")
     directory.parent.mkdir(parents=True, exist_ok=True)
+    # First: an export that a killed writer moved aside comes back to its place.
     clean_up(directory)
     with _temporary_beside(directory) as new:
         for name, data in files.items():
@@ -73,12 +74,14 @@ def replace_directory(directory: Path, files: Mapping[str, bytes]) -> None:
         for folder in sorted({parent for name in files for parent in (new / name).parents}):
             if folder.is_relative_to(new):
                 _sync_directory(folder)
+        # All is on the disk; from here on names change only.
         failpoint("export.filled")
         if not directory.exists():
             os.rename(new, directory)
         elif not _exchange(new, directory):
             _replace_in_two_steps(new, directory)
         failpoint("export.renamed")
+        # A rename survives power loss once the directory that holds the name is synced.
         _sync_directory(directory.parent)
     failpoint("export.done")
 
@@ -143,6 +146,7 @@ def _temporary_beside(directory: Path) -> Iterator[Path]:
     path = _beside(directory, "new")
     path.mkdir()
     try:
+        # The kernel frees the lock of a killed writer: `clean_up` tells leftovers from work by it.
         with _locked(path):
             failpoint("export.temporary")
             yield path
@@ -157,6 +161,7 @@ def _locked(directory: Path) -> Iterator[None]:
     Raises:
         BlockingIOError: If another process holds it.
     """
+    # CLOEXEC: a child that inherits the descriptor would keep the lock.
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -166,6 +171,7 @@ def _locked(directory: Path) -> Iterator[None]:
 
 
 def _write_durably(path: Path, data: bytes) -> None:
+    # x: the directory is new, so an existing file would be a mistake of the caller's.
     with path.open("xb") as file:
         failpoint("export.opened")
         file.write(data)

@@ -6,6 +6,8 @@ the deciding agent among those of the population. ``state_in``, float32 [N, H], 
 state: zeros at the start of an episode, then ``state_out`` of the agent's previous decision.
 Shapes: N rows, F numbers of a flattened observation, k categories of a part, n choices of all of
 them.
+
+Tests: `tests/arena/export/test_spaces.py`, `tests/arena/export/test_onnx.py`.
 """
 
 from __future__ import annotations
@@ -77,7 +79,9 @@ class Flatten(nn.Module):
         """Flatten inputs to float32 [N, F]."""
         parts = []
         for name, leaf, one_hots in zip(self._names, self._leaves, self._one_hots, strict=True):
+            # As float32 in any case: the network scales images itself.
             values = feeds[name].float()
+            # A number without axes, [N], becomes a column [N, 1].
             parts.append(one_hots(values.flatten(1) if leaf.shape else values.unsqueeze(1)))
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
 
@@ -91,6 +95,7 @@ class _OneHots(nn.Module):
     def __init__(self, leaf: Leaf) -> None:
         super().__init__()
         choices = zip(leaf.starts, leaf.choices, strict=True)
+        # Column j of the one-hots is 1 where the number at category[j] is choice[j].
         known = [(at, start + c) for at, (start, n) in enumerate(choices) for c in range(n)]
         category, choice = [at for at, _ in known], [number for _, number in known]
         self.register_buffer("_category", torch.tensor(category, dtype=torch.int64))
@@ -133,4 +138,5 @@ def _random(leaf: Leaf, num_rows: int, *, rng: np.random.Generator) -> npt.NDArr
 
 
 def _dtype(leaf: Leaf) -> type[np.generic]:
+    # What an environment shows is float32; the agent id is Arena's own.
     return np.int64 if is_agent_id(leaf) else np.float32

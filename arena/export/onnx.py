@@ -77,6 +77,7 @@ class _Graph(nn.Module):
     def forward(self, feeds: dict[str, torch.Tensor]) -> list[torch.Tensor]:
         """Return the outputs, in the order of `output_names`."""
         network = self._network
+        # Normalization and masks are inside, so that a runtime needs neither.
         parameters, state = _parameters_and_state(network, self._flatten(feeds), feeds)
         return [
             *split_parameters(parameters, feeds.get(ACTION_MASK), action=network.action),
@@ -124,6 +125,7 @@ def split_parameters(
         return [mask_logits(parameters, action_mask)]
     sizes = [action.num_logits, action.num_continuous, action.num_continuous]
     logits, mean, log_std = torch.split(parameters, sizes, dim=1)
+    # As the distribution does before it draws: a runtime must not have to know the limit.
     numbers = [mean, log_std.clamp(-LOG_STD_LIMIT, LOG_STD_LIMIT)]
     return [mask_logits(logits, action_mask), *numbers] if action.branches else numbers
 
@@ -151,6 +153,7 @@ def export_onnx(network: ActorCritic, *, layout: ObservationLayout, has_mask: bo
             input_names=list(inputs),
             output_names=list(output_names(network.action, is_recurrent=network.state_size > 0)),
             dynamic_shapes={"feeds": {name: {0: batch} for name in inputs}},
+            # One file: the card names it with one digest.
             external_data=False,
             verbose=False,
             dynamo=True,
@@ -178,6 +181,7 @@ def _random_feeds(
         feeds[STATE_IN] = rng.uniform(-1.0, 1.0, (num_rows, network.state_size)).astype(np.float32)
     if has_mask:
         legal = rng.random((num_rows, action.num_logits)) < 0.5
+        # First column of each category.
         first = np.cumsum([0, *action.branches[:-1]])
         chosen = first + rng.integers(action.branches, size=(num_rows, len(action.branches)))
         legal[np.arange(num_rows)[:, None], chosen] = True
@@ -187,6 +191,7 @@ def _random_feeds(
 
 def opset_version(model: bytes) -> int:
     """Return the version of the standard operators that a model uses."""
+    # A model may import operators of several domains; the standard one has two names.
     opsets = onnx.ModelProto.FromString(model).opset_import
     return int(next(opset.version for opset in opsets if opset.domain in ("", "ai.onnx")))
 
@@ -238,6 +243,7 @@ def _difference(name: str, found: npt.NDArray[Any], expected: npt.NDArray[Any]) 
     legal = expected > SMALLEST
     difference = float(np.abs(found - expected)[legal].max(initial=0.0))
     tolerance = _tolerance(expected[legal])
+    # not <=, which refuses a NaN, too.
     if not difference <= tolerance:
         raise ExportError(f"{name} must agree within {tolerance:.1e}, differ by {difference:.1e}")
     if not (found[~legal] == SMALLEST).all():
@@ -258,8 +264,10 @@ def _check_actions(outputs: Feeds, expected: Feeds, *, action: ActionLayout) -> 
             if not (np.abs(given - values) <= tolerance).all():
                 raise ExportError(f"{name} must be the policy's mean, within its bounds")
             continue
+        # [N, ...] -> a column [N] for each category, in the order of the logits
         for chosen, number in zip(given.reshape(len(given), -1).T, leaf.choices, strict=True):
             logits = expected[LOGITS][:, first : first + number]
+            # max_a z_a less the tolerance: choices equal within rounding may be swapped.
             best = logits.max(axis=1) - _tolerance(logits[logits > SMALLEST])
             if not (np.take_along_axis(logits, chosen[:, None], axis=1)[:, 0] >= best).all():
                 raise ExportError(f"the graph's {name} must be the policy's likeliest legal one")

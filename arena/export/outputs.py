@@ -4,6 +4,8 @@ An action that is no Dict or Tuple is the output ``action``; of others each part
 ``action.<key>``, nested keys joined by dots. Choices are int64 [N, ...], numbers float32 [N, ...],
 each in the shape of its space and within its bounds. Shapes: N rows, K numbers of an action's row,
 C continuous ones.
+
+Tests: `tests/arena/export/test_onnx.py`, `tests/arena/export/test_spaces.py`.
 """
 
 from __future__ import annotations
@@ -58,6 +60,7 @@ class InUnits(nn.Module):
 
     def forward(self, rows: torch.Tensor) -> list[torch.Tensor]:
         """Return one tensor per leaf, int64 [N] or float32 [N, K]."""
+        # The row of a single Discrete is its choice, int64 [N].
         if self._action.is_discrete:
             return [rows]
         numbers = self._within_bounds(rows[:, self._num_branches :])
@@ -67,9 +70,11 @@ class InUnits(nn.Module):
         if leaf.is_box:
             first = leaf.offset - self._num_branches
             values = numbers[:, first : first + leaf.size]
+            # As `ActionLayout.to_environment` does for a Box of integers.
             values = values.round() if leaf.dtype.kind in "iub" else values
         else:
             values = rows[:, leaf.place].long()
+        # [N, size] -> [N, ...], the shape of the space
         return values.reshape(-1, *leaf.shape)
 
     def _within_bounds(self, drawn: torch.Tensor) -> torch.Tensor:
@@ -81,4 +86,5 @@ class InUnits(nn.Module):
         at, to = torch.where(squashed, low, -1.0), torch.where(squashed, high, 1.0)
         # Halved first: the bounds' sum and difference may exceed a float.
         within = at / 2 + to / 2 + (to / 2 - at / 2) * torch.tanh(drawn)
+        # After squashing, too: rounding may leave the bounds.
         return torch.where(squashed, within, drawn).maximum(low).minimum(high)

@@ -61,6 +61,8 @@ def write_export(
         ExportError: If the graph does not reproduce the policy, or the disk refuses.
         CheckpointCorrupt: If the weights are not those of ``card.network``.
     """
+    # Through links, so that a link's target is replaced and not the link. Early, because an export
+    # takes seconds.
     directory = directory.resolve()
     check_target(directory, force=force)
     files, written_card, check = _contents(card, weights)
@@ -110,9 +112,11 @@ def write_mixture(
     versions = dict(card.versions)
     for member, (member_card, weights) in zip(card.members, members, strict=True):
         contents, written_member, check = _contents(member_card, weights)
+        # A member's own card is among its files, so each member is an export by itself.
         files |= {f"{member.directory}/{name}": data for name, data in contents.items()}
         versions |= written_member.versions
         checks.append(check)
+    # Twice, as in `_contents`: the text shows the card, and the card names the text's file.
     written = card.model_copy(update={"versions": versions, "files": file_records(files)})
     files[CARD_FOR_PEOPLE] = mixture_card_for_people(written).encode()
     written = written.model_copy(update={"files": file_records(files)})
@@ -138,6 +142,7 @@ def _contents(
     network, layout = _network(card, weights)
     has_mask = card.mask is not None
     model = export_onnx(network, layout=layout, has_mask=has_mask)
+    # Before anything is written: no wrong graph reaches the disk.
     check = check_onnx(model, network=network, layout=layout, has_mask=has_mask)
     # The card records every file but itself. The text for people shows the card, so it is written
     # from a card without its own record.
@@ -159,5 +164,6 @@ def _network(
     network = make_actor_critic(
         card.network, observation=card.observation_layout, action=card.action_layout, seed=0
     )
+    # A centralized critic has no part in play.
     load_tensors(network.state_dict(), without_critic(card.network, weights), what=WEIGHTS)
     return network.eval().requires_grad_(False), card.observation_layout

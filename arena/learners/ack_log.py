@@ -3,6 +3,8 @@
 The journal has the controller's view; this log has the learner's, and a test compares them.
 ``ARENA_ACK_LOG`` names a directory, and counts only where ``ARENA_TESTING`` is ``1``. One file for
 each learner, one JSON line for each message; a line is there before the message is sent.
+
+Tests: `tests/faults/test_soak.py`.
 """
 
 from __future__ import annotations
@@ -56,6 +58,7 @@ def make_ack_log(
     learner: LearnerId, *, environment: Mapping[str, str] = os.environ
 ) -> AckLog | None:
     """Return the log that a test asked for; None in every real run."""
+    # Two variables, as for failpoints: one left behind writes nothing in a real run.
     directory = environment.get(DIRECTORY)
     if directory is None or environment.get(SWITCH) != "1":
         return None

@@ -1,4 +1,7 @@
-"""Events and commands of a learner's state machine. Plain data."""
+"""Events and commands of a learner's state machine. Plain data.
+
+Tests: `tests/arena/learners/test_state.py`.
+"""
 
 from __future__ import annotations
 

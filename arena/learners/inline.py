@@ -1,4 +1,7 @@
-"""A learner as a thread of the controller's process, over the in-memory transport."""
+"""A learner as a thread of the controller's process, over the in-memory transport.
+
+Tests: `tests/arena/learners/test_loop.py`.
+"""
 
 from __future__ import annotations
 
@@ -59,6 +62,7 @@ def start_inline_learner(
         populations,
         learner=learner,
         make_work=make_work,
+        # No `cut_off`: it would end the controller's process.
         patience=Patience(grace_s=GRACE_S),
     )
     return InlineLearner(loop)

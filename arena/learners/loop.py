@@ -101,6 +101,7 @@ def make_worker(
 
     from arena.learners.work.worker import Worker
 
+    # Many learners share the machine, each on one core.
     torch.set_num_threads(1)
     return Worker(setup, progress=progress, should_stop=should_stop)
 
@@ -150,6 +151,8 @@ class LearnerLoop:
         self._stop_work = threading.Event()
         self._worked_out = threading.Event()
         self._assignments: queue.SimpleQueue[Assignment | None] = queue.SimpleQueue()
+        # A deque, as `request_stop` runs in signal handlers: the lock of a queue could be held by
+        # the thread that the signal interrupts.
         self._events: deque[Event] = deque()
         self._process = psutil.Process()
         self._ack_log = make_ack_log(learner)
@@ -173,6 +176,7 @@ class LearnerLoop:
             self._transport.close(linger_s=0.0)
             raise
         state = LearnerState(hello=self._hello(str(work.device)), patience=self._patience)
+        # After the worker, whose device Hello names: no assignment comes before it is ready.
         talk = threading.Thread(target=self._talk, args=(state,), name="learner-wire", daemon=True)
         talk.start()
         try:
@@ -213,15 +217,18 @@ class LearnerLoop:
             logger.exception("the learner's conversation broke")
             self._exit = Exit(code=EXIT_CRASHED, reason="the learner's conversation broke")
         finally:
+            # The event ends work that runs, None the wait for the next.
             self._stop_work.set()
             self._assignments.put(None)
             self._transport.close(linger_s=LINGER_S)
         level = logging.ERROR if self._exit.code else logging.INFO
         logger.log(level, "learner %s ends: %s", self._learner, self._exit.reason)
+        # The farewell is sent; users' code that does not return must not keep the process.
         if self._cut_off is not None and not self._worked_out.wait(ABANDON_S):
             self._cut_off(self._exit.code)
 
     def _converse(self, state: LearnerState) -> Exit:
+        # Before a stop that was requested while the worker was made.
         self._events.appendleft(Started())
         while True:
             # Ticked is last: it sees what the others have settled.
@@ -234,6 +241,7 @@ class LearnerLoop:
 
     def _receive(self, state: LearnerState) -> None:
         wait_s = min(max(state.due_s() - time.monotonic(), 0.0), MAX_WAIT_S)
+        # An event that comes after this look is not missed: `_tell` wakes the transport.
         received = self._transport.receive(0.0 if self._events else wait_s)
         if received is not None:
             header, message = received
@@ -256,12 +264,14 @@ class LearnerLoop:
                 self._transport.send(seen, epoch=epoch)
             case Send():
                 if isinstance(command.message, Finished) and self._ack_log is not None:
+                    # Before it is sent: no result may be acknowledged that the log does not know.
                     self._ack_log.sent(command.message)
                 self._transport.send(command.message, epoch=epoch)
             case SendHeartbeat():
                 self._transport.send(self._heartbeat(command), epoch=epoch)
             case StartWork():
                 self._progress.reset()
+                # Before put: a stop of the assignment before must not end this one.
                 self._stop_work.clear()
                 self._assignments.put(command.assignment)
             case StopWork():
@@ -273,6 +283,7 @@ class LearnerLoop:
             assignment_id=command.assignment_id,
             attempt=command.attempt,
             progress=self._progress.progress,
+            # The counter still stands at the last assignment's until the next one begins.
             agent_steps=0 if is_idle else self._progress.agent_steps,
             rss_bytes=self._process.memory_info().rss,
         )
@@ -282,6 +293,7 @@ def carry_out(work: Work, assignment: Assignment) -> Finished | Failed:
     """Return an assignment's result; an exception, or a result that cannot be sent, is a Failed."""
     try:
         result = work.carry_out(assignment)
+        # Here and not in the other thread, whose conversation an invalid result would end.
         encode(Header(run="check", epoch=0, learner=LearnerId("check"), sequence=0), result)
     except (Exception, SystemExit) as error:
         # The last line of defence around users' code, which may also call sys.exit.
@@ -300,5 +312,6 @@ def _failed(assignment: Assignment, error: BaseException) -> Failed:
         assignment_id=assignment.assignment_id,
         attempt=assignment.attempt,
         kind="error",
+        # The end names the error. Lone surrogates, which msgpack refuses, are replaced.
         reason=reason[-4000:].encode("utf8", errors="replace").decode(),
     )

@@ -30,12 +30,14 @@ from arena.wire.zeromq import ZmqLearnerTransport
 
 logger = logging.getLogger(__name__)
 
+# <linux/prctl.h>
 PR_SET_PDEATHSIG = 1
 
 
 def main(argv: Sequence[str] | None = None, *, make_work: MakeWork = make_worker) -> int:
     """Run a learner from the command line; the exit code is returned."""
     options = _parse(argv)
+    # First: the imports of torch that follow take seconds, and the parent may end meanwhile.
     if options.parent_pid is not None:
         die_with_parent(options.parent_pid, death_fd=options.death_fd)
     logging.basicConfig(
@@ -77,12 +79,12 @@ def serve(
     SIGTERM, SIGINT and SIGHUP end it with everything saved, a second one at once.
 
     Args:
-        setup: Path of the file that `arena launch` wrote.
-        endpoint: The controller's.
-        populations: Which it trains; empty: any.
-        keys: A file that `arena launch` made, where the controller wants keys.
-        make_work: Makes the worker.
-        patience: How long it waits.
+        setup: Setup that `arena launch` wrote.
+        endpoint: Endpoint of the controller.
+        populations: Populations that it trains; empty: any.
+        keys: Key file that `arena launch` made, where the controller wants keys.
+        make_work: Function that makes the worker.
+        patience: Waiting times.
 
     Returns:
         The exit code: 0 done or fenced, 2 refused or misconfigured, 1 anything else.
@@ -98,6 +100,7 @@ def serve(
             learner=learner,
             make_work=make_work,
             patience=patience,
+            # Users' code in the working thread cannot be interrupted, so no cleanup waits for it.
             cut_off=os._exit,
         )
         stop_on_signals(loop)
@@ -125,6 +128,7 @@ def die_with_parent(parent_pid: int, *, death_fd: int | None) -> None:
     if sys.platform == "linux":
         libc = ctypes.CDLL(None, use_errno=True)
         libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    # After prctl: a parent that ended before it sends no signal.
     if os.getppid() != parent_pid:
         os._exit(EXIT_CRASHED)
     if death_fd is not None:
@@ -134,7 +138,9 @@ def die_with_parent(parent_pid: int, *, death_fd: int | None) -> None:
 
 def _wait_for_death(death_fd: int) -> None:
     """End this process once its parent is gone: nothing is written to the pipe before."""
+    # Returns at the end of the file, when the parent's end of the pipe is closed.
     os.read(death_fd, 1)
+    # Only a leader of its group: another's group may hold processes that go on.
     if os.getpgrp() == os.getpid():
         os.killpg(0, signal.SIGKILL)
     os.kill(os.getpid(), signal.SIGKILL)

@@ -1,4 +1,7 @@
-"""Progress of the training loop: written by the thread that works, read for heartbeats."""
+"""Progress of the training loop: written by the thread that works, read for heartbeats.
+
+Tests: `tests/arena/learners/test_loop.py`.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +30,7 @@ class Progress:
     @property
     def progress(self) -> int:
         """Turns of the loop since the process began. If it stands still, so does the loop."""
+        # No lock: reading one integer is atomic, and the two need not be of the same moment.
         return self._progress
 
     @property

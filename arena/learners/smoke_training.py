@@ -82,6 +82,7 @@ def run_smoke_training(
         agent_steps: Decisions of all policies together; rounded up to whole rollouts.
         matches: Number of matches against random play afterwards.
     """
+    # A store of its own: nothing of it is kept, and no run's store sees its checkpoints.
     with tempfile.TemporaryDirectory(prefix="arena-smoke-") as root:
         there = setup.model_copy(update={"root": root})
         worker = Worker(there, progress=_NoProgress(), should_stop=lambda: False)
@@ -134,6 +135,7 @@ class _SmokeRun:
         Raises:
             _AssignmentFailed: If an assignment failed.
         """
+        # Birth: without steps, an assignment publishes the first weights only.
         born = self._train(self._trainees, seatings=(), agent_steps=0)
         trained = self._train(
             tuple(
@@ -141,6 +143,7 @@ class _SmokeRun:
                 for trainee, published in zip(self._trainees, born.checkpoints, strict=True)
             ),
             seatings=(
+                # A player without weights is a trainee: mirror self-play.
                 self._seated({t.policy: Player(player=PlayerId(t.policy)) for t in self._trainees}),
             ),
             agent_steps=agent_steps,
@@ -170,6 +173,7 @@ class _SmokeRun:
         seated = self._seated(frozen)
         seating = Seating(
             players=tuple(
+                # The first team plays, all others are random.
                 player if team == teams[0] else Player(player=RANDOM_BOT)
                 for player, team in zip(seated.players, teams, strict=True)
             )
@@ -182,6 +186,7 @@ class _SmokeRun:
                 seed=SEED,
             )
         )
+        # One seating has one tally. Seat 0 is the first team's.
         (tally,) = merge_tallies(answer.tallies)
         first = [pair for pair in tally.pairs if pair.first == 0]
         played, won = sum(map(num_scored, first)), sum(map(points, first))
@@ -230,6 +235,7 @@ def _trained(trained: Finished, manifests: Sequence[Manifest]) -> SmokeTraining:
     alone = len(manifests) == 1
     entropies = {
         manifest.policy.partition("/")[0]: trained.metrics.get(
+            # A single trainee's metrics have no prefix (`train`).
             "policy/entropy" if alone else f"{manifest.policy}/policy/entropy"
         )
         for manifest in manifests

@@ -1,4 +1,7 @@
-"""Learner processes seen from outside: start, watch, end. Torch-free."""
+"""Learner processes seen from outside: start, watch, end. Torch-free.
+
+Tests: `tests/arena/learners/test_process.py`.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +48,7 @@ class LearnerProcess:
             self._process.terminate()
 
     def dump_stacks(self) -> None:
-        """Have it write where each of its threads is; it does so in a moment, if it can."""
+        """Ask it to append the stacks of its threads to its file; this takes a moment."""
         if self._process.poll() is None:
             with contextlib.suppress(OSError), self._stacks.open("a") as file:
                 file.write(f"process {self.pid}:\n")
@@ -59,6 +62,7 @@ class LearnerProcess:
         """
         if self._process.poll() is None:
             self._kill_group()
+            # Not for ever: a process that waits for a disk cannot be killed.
             self._process.wait(timeout=REAP_S)
         self._bury()
 
@@ -67,8 +71,9 @@ class LearnerProcess:
             os.killpg(self.pid, signal.SIGKILL)
 
     def _bury(self) -> None:
-        """Once it has ended: end what it started, let go of the pipe."""
+        """End what the ended process has started, and close the pipe."""
         if self._death_fd is not None:
+            # What the process started may outlive it, in its group.
             self._kill_group()
             os.close(self._death_fd)
             self._death_fd = None
@@ -86,31 +91,32 @@ def spawn_learner(
 ) -> LearnerProcess:
     """Start a learner that dies with this process. Call it from the main thread.
 
-    It has a session of its own, so Ctrl-C in a terminal reaches only this process.
-
     Args:
         setup_path: A LearnerSetup as JSON.
         endpoint: Endpoint of its controller.
         populations: Populations that it trains; empty: any.
         log_path: File that its output is appended to; the directory is made, but not that one's
-            parent: a run directory that was moved away does not come back with nothing but logs.
-        keys: Key file, which only its owner can read. (Its arguments anybody can.)
+            parent.
+        keys: Key file, which only its owner can read.
         python: Path of the interpreter.
         command: Arguments of the interpreter that start a learner.
 
     Raises:
-        RuntimeError: From another thread than the main one: the kernel would take the end of that
-            thread for the end of the parent.
+        RuntimeError: From another thread than the main one.
         OSError: If the process cannot be started or its log not be opened.
     """
+    # PR_SET_PDEATHSIG: the kernel takes the end of the spawning thread for the end of the parent.
     if threading.current_thread() is not threading.main_thread():
         raise RuntimeError("learners must be started from the main thread")
+    # No parents: a run directory that was moved away must not come back with nothing but logs.
     log_path.parent.mkdir(exist_ok=True)
+    # Only this process has the write end (pipes are not inherited): it closes when this one ends.
     read_fd, death_fd = os.pipe()
     arguments = [python, *command, "--setup", str(setup_path), "--connect", endpoint]
     if populations:
         arguments += ["--populations", ",".join(populations)]
     if keys is not None:
+        # The path only: everybody can read the arguments of a process.
         arguments += ["--keys", str(keys)]
     stacks = stacks_path(log_path)
     arguments += ["--stacks", str(stacks)]
@@ -122,15 +128,18 @@ def spawn_learner(
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
+                # Ctrl-C in a terminal reaches this process only, which stops its learners in order.
                 start_new_session=True,
                 close_fds=True,
                 pass_fds=(read_fd,),
+                # Many learners share the machine, each on one core.
                 env=os.environ | {"OMP_NUM_THREADS": "1"},
             )
     except OSError:
         os.close(death_fd)
         raise
     finally:
+        # The child has its own copy by now, or there is none.
         os.close(read_fd)
     return LearnerProcess(process, death_fd=death_fd, stacks=stacks)
 

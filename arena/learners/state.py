@@ -45,6 +45,7 @@ EXIT_REFUSED = 2
 FENCED = "fenced"
 """Prefix of the reason of a Refuse that a learner of an earlier epoch gets."""
 
+# A period of 0 would flood the controller.
 MIN_HEARTBEAT_S = 0.01
 MAX_QUEUED = 1
 MAX_REMEMBERED = 64
@@ -63,6 +64,7 @@ class Patience:
         grace_s: Seconds to finish and be acknowledged after a stop that names no time.
     """
 
+    # Short first: over ZeroMQ the first Hello finds a socket that still connects, and is lost.
     hello_s: tuple[float, float] = (0.02, 5.0)
     resend_s: tuple[float, float] = (2.0, 20.0)
     liveness_s: float = 30.0
@@ -173,6 +175,7 @@ class LearnerState:
             return [] if 0 < epoch < self.epoch else self._refused(message)
         if isinstance(message, Welcome):
             return self._welcomed(message, epoch, now_s)
+        # Assignments and Acknowledges of another epoch speak of leases that are no longer valid.
         if epoch != self.epoch or not self.epoch:
             return []
         self._heard_s = now_s
@@ -180,6 +183,7 @@ class LearnerState:
             case Train() | Evaluate():
                 return self._take(message, now_s)
             case Acknowledge():
+                # pop: a result that was sent twice is acknowledged twice.
                 self.results.pop(lease_of(message), None)
                 self._resends.pop(lease_of(message), None)
                 return []
@@ -187,14 +191,17 @@ class LearnerState:
                 return self._stop("the controller said so", now_s=now_s, grace_s=message.grace_s)
 
     def _refused(self, refuse: Refuse) -> list[Command]:
+        # A fenced learner did nothing wrong: its launcher starts the next one.
         code = EXIT_DONE if refuse.reason.startswith(FENCED) else EXIT_REFUSED
         return self._exit(code, refuse.reason)
 
     def _welcomed(self, welcome: Welcome, epoch: int, now_s: float) -> list[Command]:
+        # A late answer to an earlier Hello.
         if epoch < self.epoch:
             return []
         commands: list[Command] = []
         if epoch > self.epoch and self.epoch:
+            # The same epoch again is the answer to a silent controller's Hello: leases stay.
             commands = self._forget()
         self._heard_s = now_s
         self._greeting = None
@@ -213,11 +220,13 @@ class LearnerState:
     def _abandon(self) -> list[Command]:
         if self.running is None or self.abandoned:
             return []
+        # It stays `running` until WorkDone: the worker has one thread and ends when it can.
         self.abandoned = True
         return [StopWork()]
 
     def _take(self, assignment: Assignment, now_s: float) -> list[Command]:
         lease = lease_of(assignment)
+        # A learner that ends takes nothing more: its Goodbye gives back what it was sent.
         if self.stop_reason is not None or self._was_seen(lease):
             return []
         self._seen.append(lease)
@@ -231,11 +240,13 @@ class LearnerState:
         return commands + self._start_next(now_s)
 
     def _was_seen(self, lease: Lease) -> bool:
+        # Older attempts than a known one are over, too.
         return any(seen[0] == lease[0] and seen[1] >= lease[1] for seen in self._seen)
 
     def _drop_older_attempts(self, assignment: Assignment) -> list[Command]:
         number = assignment.assignment_id
         self.queued = deque(other for other in self.queued if other.assignment_id != number)
+        # A list, as the dict changes in the loop.
         for lease in [lease for lease in self.results if lease[0] == number]:
             del self.results[lease], self._resends[lease]
         if self.running is not None and self.running.assignment_id == number:
@@ -253,6 +264,7 @@ class LearnerState:
     def _finish(self, result: Finished | Failed, now_s: float) -> list[Command]:
         commands: list[Command] = []
         was_abandoned, self.running, self.abandoned = self.abandoned, None, False
+        # The result of an abandoned lease would be refused.
         if not was_abandoned:
             commands = self._answer(result, now_s)
         return commands + self._start_next(now_s)
@@ -264,6 +276,7 @@ class LearnerState:
 
     def _heartbeat(self, now_s: float) -> list[Command]:
         self._heartbeat_due_s = now_s + self.heartbeat_s
+        # Work on a lease that was given to others is no work for the controller.
         if self.running is None or self.abandoned:
             return [SendHeartbeat(assignment_id=None, attempt=0)]
         running = self.running
@@ -271,6 +284,7 @@ class LearnerState:
 
     def _tick(self, now_s: float) -> list[Command]:
         commands: list[Command] = []
+        # Not before the first Welcome, and no second greeting while one is repeated.
         if self._greeting is None and self.epoch:
             if now_s >= self._heard_s + self.patience.liveness_s:
                 commands += self._greet(now_s)
@@ -286,6 +300,7 @@ class LearnerState:
         return commands
 
     def _stop_locally(self, reason: str, now_s: float) -> list[Command]:
+        # An impatient user's second Ctrl-C.
         if self._stopped_locally:
             return self._leave(f"{reason}, twice")
         self._stopped_locally = 1
@@ -293,11 +308,13 @@ class LearnerState:
 
     def _stop(self, reason: str, *, now_s: float, grace_s: float) -> list[Command]:
         if self.stop_reason is not None:
+            # Two stops, a signal's and the controller's: the earlier end counts.
             self._stop_at_s = min(self._stop_at_s, now_s + grace_s)
             return []
         self.stop_reason = reason
         self._stop_at_s = now_s + grace_s
         self.queued.clear()  # Goodbye gives it back
+        # The result is still delivered; `_end_if_stopped` waits for its Acknowledge.
         return [] if self.running is None else [StopWork()]
 
     def _end_if_stopped(self, now_s: float) -> list[Command]:
@@ -310,6 +327,7 @@ class LearnerState:
         return []
 
     def _leave(self, reason: str) -> list[Command]:
+        # Without a Welcome no controller knows it.
         farewell: list[Command] = [Send(message=Goodbye(reason=reason))] if self.epoch else []
         return farewell + self._exit(EXIT_DONE, reason)
 

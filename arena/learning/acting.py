@@ -56,6 +56,7 @@ class ActingNetwork:
         return AlgorithmOutput(
             action=action,
             log_prob=distribution.log_prob(action),
+            # V = sigma v + mu, because advantages add values to rewards.
             value=self._network.return_normalizer.denormalize(value),
             recurrent_state=recurrent_state,
         )
@@ -83,6 +84,7 @@ class ActingNetwork:
         """Round rows once instead of in every epoch; images stay uint8."""
         if not normalized.is_floating_point():
             return normalized
+        # The first product would round them anyway (autocast).
         return normalized.to(self._product_dtype)
 
     def _autocast(self) -> AbstractContextManager[object]:
@@ -113,6 +115,7 @@ def product_dtype(
     """
     if precision == "bfloat16":
         return torch.bfloat16
+    # Rounding adds up along a core's sequence, and its effect on a user's module is unknown.
     if precision == "float32" or network.core != "none" or ":" in network.encoder:
         return torch.float32
     wide = max(network.hidden_sizes, default=0) >= MIN_WIDTH
@@ -122,6 +125,7 @@ def product_dtype(
 
 def _multiplies_bfloat16(device: torch.device) -> bool:
     if device.type == "cuda":
+        # Emulated products are slower than float32's.
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     capabilities = torch.cpu.get_capabilities() if device.type == "cpu" else {}
     return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"))

@@ -88,9 +88,11 @@ def generalized_advantages(
     reward = torch.zeros_like(decisions.next_value)
     next_value = decisions.next_value
     next_advantage = torch.zeros_like(reward)
+    # At the rollout's end only agents on turn have a successor that is known.
     known = decisions.next_decided
     for t in reversed(range(len(decisions.value))):
         ended = decisions.ended[t]
+        # R_t = r_t + R_{t+1}; at an end R_{t+1} = A_{t+1} = 0, and V_{t+1} is the end's value.
         reward = decisions.reward[t] + reward.masked_fill(ended, 0.0)
         next_value = torch.where(ended, decisions.end_value[t], next_value)
         next_advantage = next_advantage.masked_fill(ended, 0.0)
@@ -135,6 +137,7 @@ def successors(decisions: Decisions) -> Successors:
     """
     decisions.check_shapes()
     num_calls = len(decisions.value)
+    # The same pass as above, without the advantages.
     found = Successors(
         reward=torch.zeros_like(decisions.value),
         next_value=torch.zeros_like(decisions.value),
@@ -150,6 +153,7 @@ def successors(decisions: Decisions) -> Successors:
         next_call = next_call.masked_fill(ended, -1)
         found.reward[t], found.next_value[t] = reward, next_value
         found.next_call[t] = next_call
+        # This decision is the successor of the one before.
         reward = reward.masked_fill(decided, 0.0)
         next_value = torch.where(decided, decisions.value[t], next_value)
         next_call = next_call.masked_fill(decided, t)

@@ -95,8 +95,10 @@ def make_algorithm(
     """
     name, network = setup.algorithm, setup.network
     model = hyperparameter_model(name, launch_directory=launch_directory)
+    # Weights of the reward are among a policy's hyperparameters, but not the algorithm's.
     values = coerce_hyperparameters(model, algorithm_hyperparameters(hyperparameters))
     algorithm_class = Ppo if name == "ppo" else resolve(name, launch_directory=launch_directory)
+    # Before it is made: the argument would be a TypeError from inside a user's class.
     if network.critic != "own" and not _takes_critic_input(algorithm_class):
         raise ConfigError(
             f"network.critic must be own with algorithm {name}, which takes no critic_input "
@@ -111,6 +113,7 @@ def make_algorithm(
         device=device,
         precision=precision,
         seed=seed,
+        # Left out without a critic: users' classes need not have the argument.
         **({} if critic_input is None else {"critic_input": critic_input}),
     )
     _check_algorithm(algorithm, name=name, network=network)
@@ -120,6 +123,7 @@ def make_algorithm(
 def _takes_critic_input(algorithm_class: object) -> bool:
     if not callable(algorithm_class):
         return False
+    # By name: the class is called with keywords.
     return "critic_input" in inspect.signature(algorithm_class).parameters
 
 
@@ -129,6 +133,7 @@ def _check_algorithm(algorithm: object, *, name: str, network: NetworkConfig) ->
     Raises:
         ConfigError: If not.
     """
+    # A Protocol: this checks that all members exist, not their types.
     if not isinstance(algorithm, Algorithm):
         missing = [part for part in _parts(Algorithm) if not hasattr(algorithm, part)]
         raise ConfigError(

@@ -19,15 +19,13 @@ NetworkT = TypeVar("NetworkT", bound=nn.Module)
 
 
 class AveragedNetwork(Generic[NetworkT]):
-    """A network that follows a live one and shares no memory with it.
-
-    Buffers (normalizers) are not averaged: the live network's are more exact.
-    """
+    """A network that follows a live one and shares no memory with it."""
 
     def __init__(self, live: NetworkT) -> None:
         """Start as a copy of the live network."""
         self.network = copy.deepcopy(live).requires_grad_(False)
         """Computes with the averaged parameters."""
+        # Lists in the order of `parameters()`, for one fused operation over all.
         self._average: list[torch.Tensor] = list(self.network.parameters())
         self._live: list[torch.Tensor] = list(live.parameters())
         self._buffers = list(zip(self.network.buffers(), live.buffers(), strict=True))
@@ -46,6 +44,7 @@ class AveragedNetwork(Generic[NetworkT]):
         self._copy_buffers()
 
     def _copy_buffers(self) -> None:
+        # Statistics of normalizers are copied, not averaged: the live network's are more exact.
         for own, live in self._buffers:
             own.copy_(live)
 

@@ -151,6 +151,7 @@ def with_reward_weights(model: type[Model], reward_weights: Mapping[str, float])
     """
     if not reward_weights:
         return model
+    # Names with a dot are no identifiers, so they are given as a dictionary.
     weights: dict[str, Any] = {
         REWARD_WEIGHT + name: (float, Field(weight, ge=-MAX_REWARD_WEIGHT, le=MAX_REWARD_WEIGHT))
         for name, weight in reward_weights.items()
@@ -194,8 +195,10 @@ def coerce_hyperparameters(
     Raises:
         ConfigError: Names each bad key with its rule and its value.
     """
+    # Unknown names are collected, so that one error names all faults.
     faults = [_unknown(model, name) for name in values if name not in model.model_fields]
     rounded: dict[str, float | int | None] = {
+        # A mutation may leave a value between two integers.
         name: _rounded(value) if model.model_fields[name].annotation is int else value
         for name, value in values.items()
         if name in model.model_fields
@@ -207,11 +210,13 @@ def coerce_hyperparameters(
     if faults:
         raise ConfigFaults(faults)
     dumped = cast("dict[str, float | int | None]", validated.model_dump())
+    # Messages and manifests hold numbers only: None is the absence of a name.
     return {name: value for name, value in dumped.items() if value is not None}
 
 
 def _rounded(value: float) -> float | int:
     """Return the nearest integer; infinity, NaN and text are left to the validation."""
+    # round raises for infinity and NaN; the model's message is better than that.
     try:
         return round(value)
     except (TypeError, ValueError, OverflowError):
@@ -219,6 +224,7 @@ def _rounded(value: float) -> float | int:
 
 
 def _unknown(model: type[Model], name: str) -> str:
+    # cutoff 0: the nearest name, however far.
     nearest = difflib.get_close_matches(name, model.model_fields, n=1, cutoff=0.0)
     hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
     return f"hyperparameters.{name}: no such hyperparameter of {model.__name__}{hint}"

@@ -31,8 +31,10 @@ class NamedAdam:
             eps=EPSILON,
             fused=True,
         )
+        # torch makes the state in the first step, but a checkpoint may come before.
         for parameter in self._parameters.values():
             self._adam.state[parameter] = {
+                # On the parameter's device, as fused Adam wants it.
                 "step": torch.zeros((), device=parameter.device),
                 "exp_avg": torch.zeros_like(parameter, requires_grad=False),
                 "exp_avg_sq": torch.zeros_like(parameter, requires_grad=False),
@@ -66,6 +68,7 @@ class NamedAdam:
         """Backpropagate and scale down to ``max_norm``. Returns the norm before. Scalar."""
         self._adam.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
+        # g <- g min(1, max_norm / |g|)
         return nn.utils.clip_grad_norm_(self._parameters.values(), max_norm)
 
     def step(self) -> None:

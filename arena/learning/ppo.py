@@ -155,6 +155,7 @@ class Ppo(ActingNetwork):
         try:
             progress = self._learn(rollout, generator=generator)
         finally:
+            # After an error, too: `_skip` may raise in the middle of the epochs.
             undone = not self._weights_are_sane()
             if undone:
                 load_tensors(live, saved, what="weights")
@@ -190,6 +191,7 @@ class Ppo(ActingNetwork):
 
     def weights(self) -> dict[str, torch.Tensor]:
         """Return network and normalizers: all that playing needs. float32 CPU copies."""
+        # Averages of parameters replace the live ones; normalizers are the live network's.
         averaged = {} if self._average is None else self._average.tensors()
         return copy_tensors({**self._network.state_dict(), **averaged})
 
@@ -222,6 +224,7 @@ class Ppo(ActingNetwork):
                 number is not finite.
         """
         state = optimizer_state or {}
+        # Where an average plays, these are its weights; the live ones are loaded below.
         load_tensors(self._network.state_dict(), weights, what="weights")
         if self._average is not None:
             self._average.restart()
@@ -234,8 +237,10 @@ class Ppo(ActingNetwork):
         if optimizer_state is None:
             self._optimizer.reset()
         else:
+            # The rest is Adam's.
             moments = {k: v for k, v in state.items() if not k.startswith((LIVE, MAGNET))}
             load_tensors(self._optimizer.tensors(), moments, what="optimizer")
+        # Last: hyperparameters are the policy's own, whatever state was loaded.
         self._optimizer.apply(
             learning_rate=self._hyperparameters.learning_rate,
             beta1=self._hyperparameters.adam_beta1,
@@ -257,6 +262,7 @@ class Ppo(ActingNetwork):
                 generator=generator,
             ):
                 progress.add(self._step(part))
+            # The mean is that of this epoch (`DIAGNOSTICS`).
             if target_kl is not None and progress.means().get("policy/kl", 0.0) > target_kl:
                 break
         return progress
@@ -276,6 +282,7 @@ class Ppo(ActingNetwork):
         # Normalized by the statistics that it was predicted with: as the network itself gave it.
         predicted = returns.normalize(rollout.value)
         if self._settings.normalize_returns:
+            # Before the targets, which need this rollout's units at once.
             returns.update(rollout.return_.unsqueeze(1))
         # A <- (A - mean) / deviation, over the rollout
         deviation, mean = torch.std_mean(rollout.advantage, correction=0)
@@ -348,6 +355,7 @@ class Ppo(ActingNetwork):
         with torch.no_grad():  # one transfer for all numbers
             metrics = torch.stack([*loss.terms, norm, *loss.diagnostics])
         numbers: list[float] = metrics.tolist()
+        # Before the step, which would put such a number into Adam's moments for good.
         if not all(map(math.isfinite, numbers)):
             self._skip()
             return None
@@ -370,9 +378,7 @@ class Ppo(ActingNetwork):
         return self._network.state_dict() | self._optimizer.tensors()
 
     def _weights_are_sane(self) -> bool:
-        """Whether all tensors are finite, and the squares of their norms too.
-
-        Weights of 1e19 are finite, but nothing computed from them is.
-        """
+        """Whether all tensors are finite, and the squares of their norms too."""
+        # Weights of 1e20 are finite, but their squares overflow float32.
         norms = torch.stack([tensor.norm() for tensor in self._live().values()])
         return bool(norms.isfinite().all())

@@ -84,7 +84,9 @@ def minibatches(
         generator: Source of the order.
     """
     total = len(batch.action) if sequences is None else len(sequences)
+    # On the generator's device, which torch wants; the rows may be elsewhere.
     permutation = torch.randperm(total, generator=generator, device=generator.device)
+    # min: no part is empty, as a mean over it would be NaN.
     for index in permutation.to(batch.action.device).tensor_split(min(num_parts, total)):
         if sequences is None:
             yield batch.rows(index)
@@ -140,6 +142,7 @@ def predict_all(
         )
         for part in parts
     ]
+    # rows[i] is the rollout's row of output i; argsort inverts the permutation.
     place = torch.cat([part.rows for part in parts]).argsort()
     parameters = torch.cat([part[0] for part in outputs]).index_select(0, place)
     return parameters, torch.cat([part[1] for part in outputs]).index_select(0, place)
@@ -200,6 +203,7 @@ def ppo_loss(
         + hyperparameters.value_coef * value_loss
         - hyperparameters.entropy_coef * entropy
     )
+    # Not of the graph: they are reported, never minimized.
     with torch.no_grad():
         diagnostics = [approximate_kl(log_ratio), clip_fraction(ratio, clip_coef=clip_coef)]
     if magnet is not None:
@@ -268,6 +272,7 @@ def explained_variance(value: torch.Tensor, target: torch.Tensor) -> float | Non
         None where it is undefined: no variance in the targets, or nothing finite.
     """
     check_equal_shapes(1, value=value, target=target)
+    # float64: the variance of large returns would cancel in float32.
     target_variance = float(target.double().var(correction=0)) if len(target) else 0.0
     if not 0.0 < target_variance < float("inf"):
         return None

@@ -45,16 +45,20 @@ def cut_into_sequences(successor: torch.Tensor, *, max_length: int | None) -> to
         Rows of each sequence, -1 after its last one. int64 [Q, L].
     """
     is_first = torch.ones_like(successor, dtype=torch.bool)
+    # A chain begins at a row that succeeds none.
     is_first[successor[successor >= 0]] = False
     # Index -1, after a chain's last decision, finds the last entry, which is -1.
     after = torch.cat([successor, successor.new_full((1,), NONE)])
     columns = [is_first.nonzero().squeeze(1)]
+    # Column k + 1 holds the successors of column k.
     while bool((following := after[columns[-1]]).ge(0).any()):
         columns.append(following)
     if max_length is not None:
+        # Filled up to a multiple, so that one reshape cuts all chains.
         missing = -len(columns) % max_length
         columns += [torch.full_like(columns[0], NONE)] * missing
     table = torch.stack(columns, dim=1).reshape(-1, max_length or len(columns))
+    # Pieces beyond a chain's end are empty.
     return table[table[:, 0] >= 0]
 
 
@@ -64,9 +68,12 @@ def pack(sequences: Sequences, index: torch.Tensor | None = None) -> Packed:
     if index is not None:
         rows, state = rows.index_select(0, index), state.index_select(0, index)
     lengths = (rows >= 0).sum(dim=1)
+    # A packed sequence wants the longest first; stable, so that equal input packs equally.
     order = lengths.argsort(descending=True, stable=True)
+    # [Q, L] -> [L, Q]
     by_place = rows.index_select(0, order).T
     there = by_place >= 0
+    # torch wants them on the CPU.
     batch_sizes = there.sum(dim=1).cpu()
     return Packed(
         rows=by_place[there],

@@ -32,6 +32,7 @@ class UpdateMetrics:
 
     def begin_epoch(self) -> None:
         """Begin an epoch, perhaps the last one."""
+        # Kept apart: diagnostics are those of the last epoch.
         self._earlier += self._epoch
         self._epoch = []
 
@@ -43,16 +44,14 @@ class UpdateMetrics:
             self._epoch.append(metrics)
 
     def means(self) -> dict[str, float]:
-        """Return means over all steps, but over the last epoch for DIAGNOSTICS; none of no steps.
-
-        A zero in their place would be published as if it had been measured.
-        """
+        """Return means over all steps, for DIAGNOSTICS over the last epoch; none without steps."""
         everything = self._column_means(self._earlier + self._epoch)
         last = self._column_means(self._epoch)
         means = {name: mean for name, mean in everything.items() if name not in DIAGNOSTICS}
         return means | {name: last[name] for name in DIAGNOSTICS if name in last}
 
     def _column_means(self, steps: Sequence[Sequence[float]]) -> dict[str, float]:
+        # No steps have no columns and no means: a zero would be published as if it were measured.
         columns = zip(*steps, strict=True)
         return {
             name: math.fsum(column) / len(steps)

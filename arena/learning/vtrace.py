@@ -53,6 +53,7 @@ def vtrace(
         successor=transitions.successor,
         next_value=transitions.next_value,
     )
+    # rho_s = min(rho_bar, pi / mu), c_s = lambda min(c_bar, pi / mu)
     rho, passed_on = ratio.clamp(max=rho_bar), gae_lambda * ratio.clamp(max=c_bar)
     # delta_s = rho_s (r_s + gamma V(s+1) - V(s))
     delta = rho * (transitions.reward + gamma * transitions.next_of(value) - value)
@@ -106,11 +107,13 @@ def _accumulated(
 
     Each round composes the affine maps of twice as many decisions, for all rows at once.
     """
+    # Row D stands for no successor: it is its own and contributes 0.
     nothing = term.new_zeros(1)
     total, factor = torch.cat([term, nothing]), torch.cat([weight, nothing])
     after = torch.cat([successor, successor.new_full((1,), -1)])
     after = torch.where(after < 0, len(term), after)  # the last row follows itself and adds 0
     while bool((after < len(term)).any()):
+        # x_d = total_d + factor_d x_{after d}; putting in x_{after d} doubles the reach of after.
         total = total + factor * total[after]
         factor = factor * factor[after]
         after = after[after]

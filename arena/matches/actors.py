@@ -139,6 +139,7 @@ class BotActor(Actor):
         if reset is not None and not _fits(reset, 0, seat="", agents=(), seed=0):
             raise ConfigError(f"{name}: its method must be reset(game, *, seat, agents, seed)")
         self._reset = cast("Callable[..., object] | None", reset)
+        # Episode that the bot played last in a game (environment, seat).
         self._playing: dict[tuple[int, str], int] = {}
 
     @property
@@ -157,6 +158,7 @@ class BotActor(Actor):
         """
         observation, action_mask = inputs.observation, inputs.action_mask
         games = _separate_games(agent, len(observation)) if inputs.games is None else inputs.games
+        # One draw for each call, so that a seed repeats the match whatever the bot draws itself.
         seed = torch.randint(2**63 - 1, (), generator=generator, device=generator.device).item()
         if self._reset is not None:
             self._begin(games, seed=int(seed))
@@ -166,9 +168,11 @@ class BotActor(Actor):
                 self._given(observation, mask),
                 mask,
                 agent=agent,
+                # numpy's, as bots need no torch; the seed is from the assignment's generator.
                 rng=np.random.default_rng(int(seed)),
                 **self._games(games.index.numpy() if self._is_told_games else None),
             )
+        # Before the step, where an illegal action would look like the environment's fault.
         action = self._checked(answer, num_rows=len(observation), mask=mask)
         return ActorOutput(action=torch.from_numpy(action).to(observation.device))
 
@@ -177,6 +181,7 @@ class BotActor(Actor):
         assert self._reset is not None
         seat = games.seat
         for game, episode in zip(games.index.tolist(), games.episode.tolist(), strict=True):
+            # Learned at the first decision: random openings and halted environments cost nothing.
             if self._playing.get((game, seat.name)) == episode:
                 continue
             self._playing[game, seat.name] = episode
@@ -187,6 +192,7 @@ class BotActor(Actor):
 
     def _given(self, observation: torch.Tensor, mask: npt.NDArray[np.bool_] | None) -> object:
         """Return observations as the environment gives them."""
+        # float32 rows back to the environment's own dtypes and nesting.
         given: object = self._layout.to_environment(observation.cpu())
         if mask is None or self._mask_place not in ("observation", "beside"):
             return given
@@ -198,6 +204,7 @@ class BotActor(Actor):
         self, answer: object, *, num_rows: int, mask: npt.NDArray[np.bool_] | None
     ) -> npt.NDArray[Any]:
         try:
+            # Users' answers may have any type and shape.
             rows = self._actions.from_environment(answer)
         except ValueError as error:
             raise ConfigError(
@@ -245,6 +252,7 @@ def make_bot(
     Raises:
         ConfigError: If there is no such bot, or its class cannot be made or has no ``act``.
     """
+    # None: bot:random, which has no class.
     bot = parse_bot(player)
     if bot is None:
         return RandomActor(actions)
@@ -264,6 +272,7 @@ def _takes(method: object, name: str) -> bool:
 
 def _fits(method: object, *arguments: object, **keywords: object) -> bool:
     """Whether a method can be called so; one whose signature cannot be read can."""
+    # Some callables are not written in Python and tell no signature: the call will show.
     signature = _signature(method)
     if signature is None:
         return callable(method)

@@ -46,13 +46,16 @@ class GameHashes:
         for population, group in turn.groups.items():
             chosen = actions[population]
             if chosen.dtype != torch.int64:
+                # The bits of float32: a hash of rounded numbers would take different games for one.
                 words = chosen.view(torch.int32).long().flatten(2)
                 chosen = (words * _columns(words.shape[2], words.device)).sum(dim=2)
+            # said = action + agent * odd   (all mod 2**64)
             said = torch.add(chosen, group.agent_index, alpha=_AGENT)
             if said.shape[1] == 1:
                 said = said.squeeze(1)
             else:
                 said = (said * _columns(said.shape[1], said.device)).sum(dim=1)
+            # h <- h * odd + said + odd': the order of decisions counts
             self._hashes.mul_(_STEP).add_(said).add_(_COLUMN)
 
     def of(self, games: torch.Tensor) -> torch.Tensor:
@@ -101,6 +104,7 @@ def num_distinct(games: Sequence[Games], *, rows: int) -> list[int]:
     # Adding 0 makes 0 of -0. Mixed first: signs alone would cancel out.
     words = _mixed((torch.cat([some.returns for some in games]) + 0.0).view(torch.int64))
     codes = combined(decisions, (words * _columns(words.shape[1], words.device)).sum(dim=1))
+    # Pairs (row, code): equal games of different entrants are two games.
     different = torch.unique(torch.stack([row, codes], dim=1), dim=0)
     counts: list[int] = torch.bincount(different[:, 0], minlength=rows).tolist()
     return counts
@@ -116,4 +120,5 @@ def _mixed(values: torch.Tensor) -> torch.Tensor:
 def _columns(number: int, device: torch.device) -> torch.Tensor:
     """Return different odd multipliers of columns. int64 [number]."""
     index = torch.arange(1, number + 1, dtype=torch.int64, device=device)
+    # Odd, so that no bit of a product is lost mod 2**64.
     return (_mixed(index * _STEP) << 1) | 1

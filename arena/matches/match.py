@@ -1,7 +1,7 @@
 """Matches between frozen players, each environment a number of them that is fixed beforehand.
 
-Counting "the first N to finish" would favour short games: here every match that starts is played to
-its end and counts. Shapes: B environments, A agents, M matches of an environment.
+Every match that starts is played to its end and counts. Shapes: B environments, A agents, M matches
+of an environment.
 """
 
 from __future__ import annotations
@@ -81,9 +81,11 @@ def share_envs(num_matches: Sequence[int], *, num_envs: int) -> tuple[tuple[Shar
         pairings than environments.
     """
     waves = []
+    # Each pairing of a wave needs an environment of its own.
     for start in range(0, len(num_matches), num_envs):
         wave = range(start, min(start + num_envs, len(num_matches)))
         counts = [num_matches[pairing] for pairing in wave]
+        # The wave lasts as long as its busiest environment.
         longest = _fewest_rounds(counts, num_envs=num_envs)
         shares: list[Share] = []
         for pairing, count in zip(wave, counts, strict=True):
@@ -94,6 +96,7 @@ def share_envs(num_matches: Sequence[int], *, num_envs: int) -> tuple[tuple[Shar
 
 def _fewest_rounds(counts: Sequence[int], *, num_envs: int) -> int:
     """Return the smallest M for which environments of at most M matches each suffice."""
+    # M >= ceil(sum of counts / B): a bound from below that rounding up per pairing may exceed
     rounds = max(1, -(-sum(counts) // num_envs))
     while sum(-(-count // rounds) for count in counts) > num_envs:
         rounds += 1
@@ -103,6 +106,7 @@ def _fewest_rounds(counts: Sequence[int], *, num_envs: int) -> int:
 def _split(pairing: int, *, count: int, longest: int) -> list[Share]:
     if count == 0:
         return []
+    # ceil(count / M); num_more of them play one match more than the others
     num_envs = -(-count // longest)
     fewer, num_more = divmod(count, num_envs)
     shares = [
@@ -156,6 +160,7 @@ def play_matches(
     # Spare environments count to the last block and are never active.
     sizes = [block.num_envs for block in blocks]
     block_of_env = block_of_envs([*sizes[:-1], sizes[-1] + spare], device=device)
+    # Fixed before the first step: "the first N to finish" would favour short games.
     matches_of_block = torch.tensor([block.num_matches for block in blocks], device=device)
     num_matches = matches_of_block[block_of_env]
     num_matches[env.num_envs - spare :] = 0
@@ -192,6 +197,7 @@ def _compare_returns(
 ) -> tuple[Tally, ...]:
     logs = []
     teams = seat_teams(seats)
+    # One play for each team, home first; `run` resets to the same seeds.
     for team in dict.fromkeys(teams):
         own = [index for index, name in enumerate(teams) if name == team]
         own_seats = tuple(seats[index] for index in own)
@@ -208,7 +214,8 @@ def _compare_returns(
     row_of = {entrants: row for row, entrants in enumerate(distinct)}
     row_of_block = torch.tensor([row_of[block.entrants] for block in blocks])
     row_of_env = row_of_block[block_of_env.cpu()]
-    # Episode k of an environment has the same seed in every log: row by row they are pairs.
+    # Row k of an environment is its k-th counted episode: the same seed in every log, unless an
+    # episode before it was void.
     sums = TallySums(distinct, seats=seats, compare=True)
     sums.add(
         torch.repeat_interleave(row_of_env, play.num_matches.cpu()),
@@ -244,6 +251,7 @@ class _EpisodeLog:
         games: GameHashes,
     ) -> None:
         counts = num_matches.cpu()
+        # Row of each environment's next episode; an environment's rows are side by side.
         self._next = counts.cumsum(0) - counts
         self._mean = mean_of_agents(seats, agents=agents)
         self._return = torch.zeros(len(counts), len(agents), dtype=torch.float64)
@@ -263,11 +271,14 @@ class _EpisodeLog:
         self.returns[places] = self._return[over] @ self._mean
         objective = turn.score[over].cpu().double()
         mean_return = self._return[over].mean(dim=1, keepdim=True)
+        # NaN: the environment names the return as its outcome.
         self.scores[places] = torch.where(objective.isnan(), mean_return, objective)
         self.lengths[places] = self._length[over]
+        # Before forget, which begins the next game there.
         self.games[places] = self._hashes.of(played_to_the_end(turn))
         self._hashes.forget(turn.episode_over)
         self._next[over] += 1
+        # Void episodes, too: nothing of them is kept.
         ended = turn.episode_over.cpu()
         self._return[ended] = 0.0
         self._length[ended] = 0
@@ -307,12 +318,14 @@ class _Play:
             if self._should_stop():
                 raise Stopped("told to stop during matches")
             actions = self._actions(turn, seated=seated, active=active)
+            # Before the step: which decisions these are is in the turn that asked for them.
             self.games.absorb(turn, actions)
             turn = self._env.step(actions)
             seated.recurrent_state.reset(turn)
             record(turn)
             if self._progress is not None:
                 self._progress.advance()
+            # A void episode does not count: another one is played.
             remaining -= played_to_the_end(turn).long()
             done = active & (remaining <= 0)
             if bool(done.any()):

@@ -33,8 +33,6 @@ def draw_lineups(
 ) -> list[tuple[tuple[Actor, ...], int]]:
     """Draw the actors of some matches.
 
-    Matches with the same actors are one block, because nothing tells them apart but their seeds.
-
     Args:
         players: Player of each seat.
         identities: Keys, equal where one player has several seats: it draws once for all of them.
@@ -46,13 +44,16 @@ def draw_lineups(
     """
     drawn = {
         identity: rng.choice(len(player.actors), size=num_matches, p=player.probabilities).tolist()
+        # dict: a player with several seats draws once and sits in all of them.
         for identity, player in dict(zip(identities, players, strict=True)).items()
         if isinstance(player, ActorMixture)
     }
     if not drawn:
         return [(tuple(p for p in players if not isinstance(p, ActorMixture)), num_matches)]
+    # Matches with the same actors are one block: nothing tells them apart but their seeds.
     counts = Counter(zip(*drawn.values(), strict=True))
     lineups = []
+    # sorted: the order of blocks decides which seeds they get.
     for choice, count in sorted(counts.items()):
         chosen = dict(zip(drawn, choice, strict=True))
         actors = tuple(

@@ -54,6 +54,7 @@ def squares(results: Scored) -> float:
     """Return the sum of the squares of the first one's scores."""
     if results.square_sum is not None:
         return results.square_sum
+    # 1^2 for a win, (1/2)^2 for a draw
     return results.wins + 0.25 * results.draws
 
 
@@ -72,6 +73,7 @@ def added_sums(
     """Return ``score_sum`` and ``square_sum`` of ``new`` and of ``remaining`` times ``old``."""
     if old.score_sum is None and new.score_sum is None:
         return None, None
+    # If one of them has sums, the other's follow from wins, draws and losses.
     return points(old) * remaining + points(new), squares(old) * remaining + squares(new)
 
 
@@ -86,8 +88,7 @@ def kept_sums(
 def adds_up(results: Scored, *, matches: int) -> bool:
     """Whether counts and sums can be those of so many matches.
 
-    With s the score of a match, a win has s in (1/2, 1] and a loss s in [0, 1/2); s^2 <= s, and the
-    sum of the squares is at least the square of the sum over the number of matches.
+    A win has a score s in (1/2, 1], a loss one in [0, 1/2).
     """
     counts = (results.wins, results.draws, results.losses)
     if min(counts) < 0 or sum(counts) != matches:
@@ -98,10 +99,13 @@ def adds_up(results: Scored, *, matches: int) -> bool:
     if not (math.isfinite(total) and math.isfinite(square)):
         return False
     slack = ROUNDING * matches
+    # (wins + draws) / 2 <= sum of s <= wins + (draws + losses) / 2
     least, most = 0.5 * (matches - results.losses), 0.5 * (matches + results.wins)
     return (
         least <= total + slack
         and total <= most + slack
+        # Cauchy-Schwarz: (sum of s)^2 <= M * sum of s^2
         and total * total <= (square + slack) * matches
+        # s^2 <= s in [0, 1]
         and square <= total + slack
     )

@@ -12,6 +12,7 @@ import torch
 
 from arena.envs.base import Turn
 
+# Of the process, not of an object: a bot outlives an assignment and tells episodes apart by them.
 _NUMBERS = itertools.count()
 
 
@@ -39,9 +40,12 @@ class RecurrentState:
     ) -> None:
         self._state = torch.zeros(num_envs, num_agents, size, device=device)
         if before is not None:
+            # Other players may sit down with `go_on`, so the largest state may change.
             known = min(size, before._state.shape[2])
             self._state[:, :, :known] = before._state[:, :, :known]
+        # Numbers only once a bot asks for them: without, no step waits for the device.
         self._episodes: torch.Tensor | None = None if before is None else before._episodes
+        # place = b A + agent
         self._first = (torch.arange(num_envs, device=device) * num_agents)[:, None]
 
     @property
@@ -64,6 +68,7 @@ class RecurrentState:
 
     def read(self, places: torch.Tensor, *, size: int) -> torch.Tensor:
         """Return a copy of the states at some places. int64 [N] to float32 [N, H]."""
+        # index_select copies: `write` must not change what a rollout has stored.
         return self._state.flatten(0, 1)[:, :size].index_select(0, places)
 
     def write(self, places: torch.Tensor, state: torch.Tensor) -> None:
@@ -73,6 +78,7 @@ class RecurrentState:
     def reset(self, turn: Turn) -> None:
         """Set the states of agents whose episode is over to zeros."""
         if self._state.shape[2]:
+            # An agent may end before its episode does.
             over = turn.terminated | turn.truncated | turn.episode_over[:, None]
             self._state.masked_fill_(over[:, :, None], 0.0)
         if self._episodes is not None:

@@ -36,7 +36,9 @@ class ReturnSums:
         total = math.fsum(tally.return_sum[index] for index in mine)
         squares = math.fsum(tally.return_sum_of_squares[index] for index in mine)
         count = tally.matches * len(mine)
+        # Cauchy-Schwarz: |sum of x| <= sqrt(count * sum of x^2)
         size = math.sqrt(max(squares, 0.0) * count)
+        # Mirror play of a zero-sum game: the mean is 0, however well it plays.
         if len({sides[index] for index in mine}) > 1 and abs(total) <= ZERO * size:
             return
         self.count += count
@@ -48,5 +50,6 @@ class ReturnSums:
         if not self.count:
             return {}
         mean = self.total / self.count
+        # Var = E[x^2] - E[x]^2; rounding may leave it below 0
         variance = max(self.squares / self.count - mean * mean, 0.0)
         return {"episode/return_mean": mean, "episode/return_deviation": math.sqrt(variance)}

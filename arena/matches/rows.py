@@ -48,6 +48,7 @@ class Rows:
 
     def put(self, per_decision: torch.Tensor, values: torch.Tensor) -> None:
         """Write values [rows, ...] into a contiguous tensor [B, S, ...]."""
+        # view, not flatten: a copy would take the values and be lost.
         flat = per_decision.view(-1, *per_decision.shape[2:])
         if self._all:
             flat.copy_(values)

@@ -56,6 +56,7 @@ def equal_blocks(
     """
     if not 1 <= num_blocks <= num_envs:
         raise ValueError(f"1 to {num_envs} blocks fit {num_envs} environments, got {num_blocks}")
+    # b K // B takes each of 0 .. K - 1 for floor(B / K) or ceil(B / K) values of b.
     return torch.arange(num_envs, device=device) * num_blocks // num_envs
 
 
@@ -90,6 +91,7 @@ class SeatedPlayers(Generic[PlayerT]):
         product_dtypes: Mapping[str, torch.dtype] = MappingProxyType({}),
         recurrent_state: RecurrentState | None = None,
     ) -> None:
+        # sorted, to compare as multisets: no agent twice, none left out.
         seated = sorted(agent for seat in seats for agent in seat.agents)
         if seated != sorted(agents):
             raise ValueError(f"seats must have every agent once, they have {seated} of {agents}")
@@ -103,6 +105,7 @@ class SeatedPlayers(Generic[PlayerT]):
                 raise ValueError(f"block {row} has {len(block)} players for {len(seats)} seats")
             members.append({})
             for seat, player in zip(seats, block, strict=True):
+                # By identity: one object is one player, wherever it sits.
                 if id(player) not in index_of:
                     index_of[id(player)] = len(players)
                     players.append(player)
@@ -111,6 +114,7 @@ class SeatedPlayers(Generic[PlayerT]):
                     table[row, column[agent]] = index_of[id(player)]
         self.players: tuple[PlayerT, ...] = tuple(players)
         self._members = members
+        # [blocks, A] -> [B, A]
         self._table_of_blocks = table.to(block_of_env.device)
         self.table = self._table_of_blocks[block_of_env]
         self.recurrent_state = RecurrentState(
@@ -168,6 +172,7 @@ class SeatedPlayers(Generic[PlayerT]):
         Returns:
             int64 [B, S].
         """
+        # -1, no decision, reads agent 0 and is masked below.
         owner = self.table.gather(1, agent_index.clamp(min=0))
         nobody = agent_index < 0
         if active is not None:
@@ -199,6 +204,7 @@ class SeatedPlayers(Generic[PlayerT]):
         if deciders is None:
             return
         for stack, member in deciders.stacks:
+            # member[NOBODY] is its last entry, NOBODY.
             player = member[owner]
             rows = Rows(group, where=player != NOBODY)
             if len(rows):
@@ -206,6 +212,7 @@ class SeatedPlayers(Generic[PlayerT]):
                 rows.put(
                     action, stack.act(rows.observation, mask, player=player, generator=generator)
                 )
+        # After the stacks, always in this order: all draw from one generator.
         for index, actor in deciders.singles:
             self._decide(actor, group, where=owner == index, action=action, generator=generator)
 
@@ -219,12 +226,14 @@ class SeatedPlayers(Generic[PlayerT]):
         generator: torch.Generator,
     ) -> None:
         """Let an actor decide as in `decide`, with the recurrent state and games that it reads."""
+        # Most actors: no places to compute.
         if not actor.state_size and not actor.reads_games:
             decide(
                 actor, group, where=where, action=action, agents=self._agents, generator=generator
             )
             return
         states, size = self.recurrent_state, actor.state_size
+        # Read and written by the caller, because actors keep no state (`Actor`).
         places = states.places(group.agent_index)
         for agent, rows in _calls(actor, group, where=where, agents=self._agents):
             place = rows.take(places)
@@ -240,6 +249,7 @@ class SeatedPlayers(Generic[PlayerT]):
                 states.write(place, output.recurrent_state)
 
     def _games(self, agent: str, rows: Rows, *, group: Group) -> Games:
+        # row = b S + s -> b
         index = rows.index.cpu() // group.agent_index.shape[1]
         episodes = self.recurrent_state.episodes
         return Games(seat=self._seat_of[agent], index=index, episode=episodes[index])
@@ -278,12 +288,14 @@ def _deciders(
             continue
         if player.state_size:
             recurrent.append((index, player))
+        # type, not isinstance: a subclass may act in another way than the stack does.
         elif type(player) is FrozenPolicy:
             alike.setdefault(stack_key(player), {})[index] = player
         elif player.reads_games:
             in_games.append((index, player))
         else:
             plain.append((index, player))
+    # One policy alone needs no stack.
     plain += [
         only for policies in alike.values() if len(policies) == 1 for only in policies.items()
     ]
@@ -334,5 +346,6 @@ def _calls(
     if not actor.reads_agent:
         yield "", rows
         return
+    # sorted: the order of draws must not depend on a set's.
     for index in sorted(set(group.agent_index[where].tolist())):
         yield agents[index], Rows(group, where=where & (group.agent_index == index))

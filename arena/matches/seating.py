@@ -48,8 +48,10 @@ def make_seats(
             population: tuple(a for a in agents if a in side_agents and a in population_agents)
             for population, population_agents in populations.items()
         }
+        # A population without an agent on this side has no seat there.
         present = {population: members for population, members in shared.items() if members}
         for population, members in present.items():
+            # A population's agents on one side are one seat; its name is the side's if it is alone.
             name = side if len(present) == 1 else f"{side}/{population}"
             seats.append(Seat(name=name, side=side, population=population, agents=members))
     return tuple(seats)
@@ -63,6 +65,7 @@ def _cooperation_seats(
             name=team if len(populations) == 1 else f"{team}/{population}",
             side=side,
             population=population,
+            # Both teams have the same agents: they play the same episodes, one after the other.
             agents=tuple(agent for agent in agents if agent in members),
         )
         for team in (HOME, AWAY)
@@ -77,6 +80,7 @@ def seat_teams(seats: Sequence[Seat]) -> tuple[str, ...]:
     """
     if len({seat.side for seat in seats}) > 1:
         return tuple(seat.side for seat in seats)
+    # Home first, then away, as `make_seats` lists them.
     num_away = len(seats) // 2
     return (HOME,) * (len(seats) - num_away) + (AWAY,) * num_away
 
@@ -123,12 +127,14 @@ def result_weights(
     """
     met = [(i, j) for i, j in pairs if entrants[i] != entrants[j]]
     times = Counter(entrants[seat] for pair in met for seat in pair)
+    # w_ij = 1 / max(times of i's entrant, times of j's)
     return {(i, j): 1.0 / max(times[entrants[i]], times[entrants[j]]) for i, j in met}
 
 
 def _check_partition(
     key: str, *, groups: Mapping[str, tuple[str, ...]], agents: tuple[str, ...]
 ) -> None:
+    # A list: a set would hide an agent that is listed twice.
     listed = [agent for members in groups.values() for agent in members]
     for agent in listed:
         if agent not in agents:
@@ -174,6 +180,7 @@ def seatings_for(
     if not own:
         raise ValueError(f"population {population!r} has no seat")
     if len({seat.side for seat in seats}) == 1:
+        # Both teams are the trainees: while training there is no opponent, and only home plays.
         team = {**mates, population: trainee}
         return (team_seating(team, team, seats=seats),)
     for seat in seats:
@@ -187,16 +194,19 @@ def seatings_for(
                 players.append(trainee if index in trainee_seats else rival)
             else:
                 candidates = opponents[seat.population]
+                # In turn: each of them is met about as often.
                 players.append(candidates[turn % len(candidates)])
         return Seating(players=tuple(players))
 
     rivals = opponents.get(population, ())
+    # A population with one seat does not meet itself: its opponents have the other seats.
     if len(own) == 1:
         num_turns = max((len(players) for players in opponents.values()), default=0)
         return tuple(seating(t, rival=trainee, trainee_seats=own) for t in range(num_turns))
     mirrors = [seating(t, rival=trainee, trainee_seats=own) for t in range(num_mirrors)]
     against = [
         seating(turn, rival=rival, trainee_seats=[index])
+        # Players of other populations stay the same over the seatings with one rival.
         for turn, rival in enumerate(rivals)
         for index in own
     ]
@@ -243,4 +253,5 @@ def pair_seatings(home: Player, away: Player, *, seats: tuple[Seat, ...]) -> tup
         for single, rest in ((home, away), (away, home))
         for side in sides
     ]
+    # With two sides each order came twice: home alone on one is away alone on the other.
     return tuple(dict.fromkeys(seatings))

@@ -38,6 +38,7 @@ def seed_everything(seed: int, *, device: torch.device) -> torch.Generator:
     """Seed the global generators, which user code may draw from, and make the one for actions."""
     derived = derived_seed(seed, Stream.ACTIONS)
     torch.manual_seed(derived)
+    # The range that NumPy takes; it has one seed of 32 bits.
     np.random.seed(derived % 2**32)
     random.seed(derived)
     return torch.Generator(device).manual_seed(derived)
@@ -46,4 +47,5 @@ def seed_everything(seed: int, *, device: torch.device) -> torch.Generator:
 def _seeds(seed: int, *key: int, count: int) -> list[int]:
     # The first words of a SeedSequence do not depend on how many are asked for.
     state = np.random.SeedSequence((seed, *key)).generate_state(count, np.uint64)
+    # 63 bits: seeds travel as signed integers.
     return [int(word) for word in state >> np.uint64(1)]

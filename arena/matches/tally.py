@@ -71,10 +71,12 @@ class TallySums:
             self._games.append(Games(row=row, decisions=game, returns=seat_return))
         self._matches.index_add_(0, row, torch.ones_like(row))
         self._length.index_add_(0, row, length)
+        # index_add_ adds repeated rows, where indexing with += would keep one of them.
         self._returns.index_add_(0, row, seat_return)
         self._squares.index_add_(0, row, seat_return.square())
         for column, (first, second) in enumerate(self._pairs):
             score = score_against(seat_score[:, first], seat_score[:, second])
+            # With 1/2 exactly for equal points, a draw is no matter of rounding.
             result = torch.stack((score > 0.5, score == 0.5, score < 0.5), dim=1)
             self._results[:, column].index_add_(0, row, result.long())
             both = torch.stack((score, score.square()), dim=1)
@@ -154,10 +156,13 @@ class TallyBook:
         device = block_of_env.device
         distinct = tuple(dict.fromkeys(entrants))
         row_of = {names: row for row, names in enumerate(distinct)}
+        # Blocks of equal entrants share a row: they are one tally.
         self._row_of_block = torch.tensor([row_of[names] for names in entrants], device=device)
         self._row = self._row_of_block[block_of_env]
         self._mean_of_agents = mean_of_agents(seats, agents=agents)
+        # Seats of one side share a column of `Turn.score`.
         self._side_of_seat = torch.tensor([list(sides).index(seat.side) for seat in seats])
+        # In cooperation one play has no opponent: `match` compares two plays itself.
         compare = len(sides) > 1
         self._matches = TallySums(distinct, seats=seats, compare=compare)
         self._void_sums = TallySums(distinct, seats=seats, compare=compare)
@@ -185,23 +190,29 @@ class TallyBook:
         episodes.returns += turn.reward
         episodes.length += 1
         if halted is not None:
+            # Length 0 says that no episode is open there (`Collector.in_flight`).
             episodes.length[halted] = 0
         if not bool(turn.episode_over.any()):
             return
         over = played_to_the_end(turn)
+        # Void here: begun with a random opening, hence no match, but counted for statistics.
         self._add(turn, environments=over & ~episodes.void, sums=self._matches)
         if bool(episodes.void.any()):
             self._add(turn, environments=over & episodes.void, sums=self._void_sums)
         episodes.returns[turn.episode_over] = 0.0
         episodes.length[turn.episode_over] = 0
+        # After both sums were taken: the flag belongs to the episode that ended.
         episodes.void &= ~turn.episode_over
+        # After `_add`, which reads the hashes.
         if self._games is not None:
             self._games.forget(turn.episode_over)
 
     def _add(self, turn: Turn, *, environments: torch.Tensor, sums: TallySums) -> None:
         over = environments.nonzero().squeeze(1)
         sums.add(
+            # float64 on the CPU: additions have the same order on every device.
             self._row[over].cpu(),
+            # [N, A] @ [A, Q] -> [N, Q]
             seat_return=self._open.returns[over].cpu() @ self._mean_of_agents,
             seat_score=turn.score[over].cpu()[:, self._side_of_seat],
             length=self._open.length[over].cpu(),
@@ -239,6 +250,7 @@ def merge_tallies(tallies: Sequence[Tally]) -> tuple[Tally, ...]:
     merged: dict[tuple[Entrant, ...], Tally] = {}
     for tally in tallies:
         known = merged.get(tally.entrants)
+        # dicts keep the order of insertion.
         merged[tally.entrants] = tally if known is None else _sum(known, tally)
     return tuple(merged.values())
 

@@ -166,6 +166,7 @@ def play_tournament(
     queue = [
         lineup
         for index, pairing in enumerate(_balanced(pairings, names=names))
+        # A generator of its own for each pairing: its draws do not depend on the others.
         for lineup in _lineups(pairing, seats=seats, rng=np.random.default_rng((seed, index)))
     ]
     waves = share_envs([lineup.num_matches for lineup in queue], num_envs=env.num_envs)
@@ -188,6 +189,7 @@ def play_tournament(
             generator=generator,
             progress=progress,
         )
+    # Lineups of a mixture have the contender's name, so their matches are one tally.
     merged = merge_tallies(tallies)
     return TournamentResult(pairs=_results(pairings, tallies=merged, seats=seats), tallies=merged)
 
@@ -208,14 +210,17 @@ def _pairings(
     # orders of a pair have the same sides once more, so that neither player has the better ones.
     turn_of: dict[frozenset[str], int] = {}
     for home, away in permutations(contenders, 2):
+        # seed + number of the pair: rotates from pair to pair, from a start that the seed decides.
         turn = turn_of.setdefault(frozenset((home.name, away.name)), seed + len(turn_of))
         rotations = [
             _Pairing(home=home, away=away, teams=teams, home_team=team, num_matches=0)
             for team in home_teams
         ]
+        # A contender may lack an actor for a population: the other rotations get the matches.
         playable = [rotation for rotation in rotations if _can_fill(rotation, seats=seats)]
         for position, rotation in enumerate(playable):
             fewer, num_more = divmod(num_matches, len(playable))
+            # The num_more positions from turn * num_more on, cyclically, have one match more.
             count = fewer + ((position - turn * num_more) % len(playable) < num_more)
             if count:
                 pairings.append(replace(rotation, num_matches=count))
@@ -223,14 +228,13 @@ def _pairings(
 
 
 def _balanced(pairings: Sequence[_Pairing], *, names: Sequence[str]) -> list[_Pairing]:
-    """Order the pairings: each wave has all contenders about equally often, at home and away.
-
-    They act as one stack, which is fastest when all have equally many decisions.
-    """
+    """Order the pairings: each wave has all contenders about equally often, at home and away."""
+    # They act as one stack, which is fastest when all have equally many decisions.
     position = {name: index for index, name in enumerate(names)}
     return sorted(
         pairings,
         key=lambda pairing: (
+            # Each distance from home to away has each contender once at home and once away.
             (position[pairing.away.name] - position[pairing.home.name]) % len(names)
         ),
     )
@@ -285,12 +289,14 @@ def _pair_result(
         # A side shares one score: its first seat stands for it.
         rivals = {pairing.teams.index(team) for team in pairing.teams} - {home_seat}
         matches += tally.matches
+        # Games of two rotations are different: home has another seat.
         distinct += tally.distinct or 0
         return_sum += tally.return_sum[home_seat]
         for pair in tally.pairs:
             if pair.first == home_seat and pair.second in rivals:
                 wins, losses = wins + pair.wins, losses + pair.losses
                 won += points(pair)
+            # The pair is seen from its first seat: home's score is 1 less that one.
             elif pair.second == home_seat and pair.first in rivals:
                 wins, losses = wins + pair.losses, losses + pair.wins
                 won += num_scored(pair) - points(pair)

@@ -63,6 +63,7 @@ class ActorCritic(nn.Module):
         self.observation_normalizer = (
             make_observation_normalizer(observation) if network.normalize_observations else None
         )
+        # Part of the weights, as a value without its units means nothing.
         self.return_normalizer = RunningNormalizer(1, memory=RETURN_MEMORY)
         self.encoder, features = make_encoder(network, observation, generator=generator)
         self.trunk = make_mlp(features, network.hidden_sizes, generator=generator)
@@ -256,6 +257,7 @@ class ActorCritic(nn.Module):
     def _with_deviations(self, outputs: torch.Tensor) -> torch.Tensor:
         if self.log_std is None:
             return outputs
+        # [C] -> [N, C], one for all observations
         return torch.cat([outputs, self.log_std.expand(outputs.shape[0], -1)], dim=1)
 
 
@@ -274,6 +276,7 @@ class Critic(nn.Module):
         """Return the value. [N, F], and the output of the policy's core if any, to [N, 1]."""
         features = _encoded(self.encoder, normalized)
         if remembered is not None:
+            # float: a core gives float32 under autocast, too.
             features = torch.cat([features.float(), remembered], dim=1)
         value: torch.Tensor = self.head(self.trunk(features))
         return value
@@ -283,6 +286,7 @@ def _make_critic(
     network: NetworkConfig, observation: ObservationLayout, *, generator: torch.Generator
 ) -> Critic:
     encoder, features = make_encoder(network, observation, generator=generator)
+    # Beside its features a critic reads the output of the policy's core.
     features += network.core_size if network.core != "none" else 0
     trunk = make_mlp(features, network.hidden_sizes, generator=generator)
     width = network.hidden_sizes[-1] if network.hidden_sizes else features

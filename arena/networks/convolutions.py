@@ -4,6 +4,8 @@ Pictures: Mnih et al., "Human-level control through deep reinforcement learning"
 Espeholt et al., "IMPALA" (ICML 2018), figure 3, with as many halvings as the size needs; for 84 x
 84 they equal the papers. Boards keep their cells.
 Shapes: N rows, C channels, H height, W width.
+
+Tests: `tests/arena/networks/test_encoders.py`.
 """
 
 from __future__ import annotations
@@ -73,6 +75,7 @@ def strided_layers(height: int, width: int) -> Iterator[Convolution]:
         return made
 
     if min(height, width) >= MIN_COARSE_SIDE:
+        # 84 x 84: 32 of 8 x 8 by 4, 64 of 4 x 4 by 2, 64 of 3 x 3 by 1, as in the paper
         yield layer(32, 8, 4)
     while height * width > MAX_CELLS:
         yield layer(64, 4, 2)
@@ -106,6 +109,7 @@ def make_residual_cnn(
     for out_channels in _section_channels(height, width, is_picture=is_picture):
         layers.append(_same_size(channels, out_channels, gain=TRUNK_GAIN, generator=generator))
         if is_picture:
+            # floor((side + 2 - 3) / 2) + 1 = ceil(side / 2)
             layers.append(nn.MaxPool2d(3, stride=2, padding=1))
             height, width = math.ceil(height / 2), math.ceil(width / 2)
         layers += [ResidualBlock(out_channels, generator=generator) for _ in range(2)]
@@ -136,6 +140,7 @@ class ResidualBlock(nn.Module):
 
     def forward(self, planes: torch.Tensor) -> torch.Tensor:
         """Add the block's output. float32 [N, C, H, W] to the same."""
+        # relu() copies: the sum below needs planes as they were.
         change: torch.Tensor = self.second(self.first(planes.relu()).relu())
         return planes + change
 

@@ -62,6 +62,7 @@ class Core(nn.Module):
         # The fused cell of the same weights that `unroll` passes to the packed layer: a packed
         # sequence of length 1 would cost more than the product itself.
         with _in_float32(features):
+            # state = [output | cell], 2 C numbers
             if self._has_cell:
                 out, cell = torch.lstm_cell(features.float(), state.chunk(2, dim=1), *weights)
                 return out, torch.cat([out, cell], dim=1)
@@ -100,6 +101,7 @@ def make_core(
     if network.core == "none":
         return None
     kind = nn.GRU if network.core == "gru" else nn.LSTM
+    # meta: made elsewhere, it would draw from the global generator.
     layer = kind(in_features, network.core_size, device="meta").to_empty(device="cpu")
     for name, parameter in layer.named_parameters():
         if name.startswith("weight"):

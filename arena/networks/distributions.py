@@ -87,17 +87,16 @@ class Categorical:
 
 
 class Branches:
-    """Independent choices, one per branch. Rows are float32 [N, B] of exact integers.
-
-    Branches are padded to the widest, so that any number of them takes the same few operations.
-    """
+    """Independent choices, one per branch. Rows are float32 [N, B] of exact integers."""
 
     def __init__(self, masked_logits: torch.Tensor) -> None:
         """Store masked logits [N, B, W]; padding is at the dtype's minimum."""
+        # Padded to the widest branch, so that any number of them takes the same few operations.
         self._each = Categorical(masked_logits)
 
     def sample(self, generator: torch.Generator) -> torch.Tensor:
         """Sample rows, float32 [N, B]."""
+        # Exact: float32 holds integers up to 2**24.
         return self._each.sample(generator).float()
 
     def greedy(self) -> torch.Tensor:
@@ -136,6 +135,7 @@ class Joint:
     def log_prob(self, action: torch.Tensor) -> torch.Tensor:
         """Return the log-probability of float32 [N, B + C]."""
         at = self._num_branches
+        # log p(c, x) = log p(c) + log p(x), as they are independent
         return self._choices.log_prob(action[:, :at]) + self._numbers.log_prob(action[:, at:])
 
     def entropy(self) -> torch.Tensor:
@@ -197,6 +197,7 @@ class DistributionMaker(nn.Module):
         action = self.action
         if not action.num_continuous:
             return self._choices(parameters, action_mask)
+        # parameters = [logits (n) | means (C) | log deviations (C)]
         first, middle = action.num_logits, action.num_logits + action.num_continuous
         numbers = self._numbers(parameters[:, first:middle], parameters[:, middle:])
         if not action.branches:

@@ -37,6 +37,7 @@ def make_mlp(
     in_features = num_features
     for out_features in hidden_sizes:
         layers.append(make_linear(in_features, out_features, gain=TRUNK_GAIN, generator=generator))
+        # inplace: a linear layer needs its input for the gradient, not its output.
         layers.append(nn.ReLU(inplace=True))
         in_features = out_features
     return nn.Sequential(*layers)
@@ -62,6 +63,7 @@ def make_encoder(
     if ":" in network.encoder:
         return make_user_encoder(network.encoder, observation, generator=generator)
     convolved = convolved_parts(network, observation)
+    # Images that are not convolved are scaled by an encoder all the same.
     if not convolved and not any(map(is_image, observation.leaves)):
         return None, observation.size
     encoder = PartsEncoder(network, observation, convolved=convolved, generator=generator)

@@ -62,7 +62,9 @@ class FrozenPolicy(Actor):
                 not finite.
             ConfigError: As for `make_actor_critic`.
         """
+        # Its fresh weights are overwritten, all of them: `load_tensors` refuses missing names.
         policy = make_actor_critic(network, observation=observation, action=action, seed=0)
+        # A centralized critic has no part in play, and the network is made without it.
         playing = without_critic(network, weights)
         load_tensors(policy.state_dict(), playing, what="weights")
         return cls(policy.to(device), greedy=greedy)

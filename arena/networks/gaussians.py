@@ -34,7 +34,6 @@ class Gaussian:
     """Independent Gaussians; the environment clips. Rows are float32 [N, C].
 
     An entropy bonus can widen them without end, since the entropy is that before the clip.
-    `SquashedGaussian` is the default for that reason.
     """
 
     def __init__(self, mean: torch.Tensor, log_std: torch.Tensor) -> None:
@@ -45,6 +44,7 @@ class Gaussian:
         """Sample rows, float32 [N, C]."""
         mean = self._mean
         noise = torch.randn(mean.shape, generator=generator, device=mean.device, dtype=mean.dtype)
+        # u = mean + std * z with z ~ N(0, 1)
         return mean + self._log_std.exp() * noise
 
     def greedy(self) -> torch.Tensor:
@@ -74,8 +74,7 @@ class Gaussian:
 class SquashedGaussian(Gaussian):
     """Gaussians of which some pass tanh into bounds. Rows hold u, densities are of a.
 
-    The entropy has no closed form: H = H(N) + sum log half + E[log(1 - tanh(u)^2)]. Gauss-Hermite
-    quadrature computes the expectation: it needs no random numbers and has an exact gradient.
+    The entropy has no closed form: Gauss-Hermite quadrature computes it.
     """
 
     def __init__(
@@ -93,7 +92,8 @@ class SquashedGaussian(Gaussian):
 
     def entropy(self) -> torch.Tensor:
         """Return the entropy, within 0.002 per number of deviation up to 2."""
-        # E[f(u)] = sum_q weight_q f(mean + std node_q)
+        # H = H(N) + sum log half + E[log(1 - tanh(u)^2)], E[f(u)] = sum_q w_q f(mean + std x_q):
+        # quadrature needs no random numbers and has an exact gradient.
         bounds = self._bounds
         std = self._log_std.exp().unsqueeze(-1)
         slopes = log_tanh_slope(self._mean.unsqueeze(-1) + std * bounds.nodes)
@@ -126,7 +126,9 @@ class SquashedBounds(nn.Module):
     def __init__(self, action: ActionLayout) -> None:
         super().__init__()
         squashed = action.squashed
+        # Halved first: the difference of the bounds may exceed a float.
         half = np.array(action.high) / 2.0 - np.array(action.low) / 2.0
+        # log 0 of an empty range would be -inf.
         stretched = squashed & (half > 0.0)
         log_half = np.log(np.where(stretched, half, 1.0))
         nodes, weights = np.polynomial.hermite_e.hermegauss(NUM_NODES)
@@ -134,6 +136,7 @@ class SquashedBounds(nn.Module):
             ("squashed", squashed),
             ("log_half", log_half),
             ("nodes", nodes),
+            # hermegauss has the weight exp(-x^2 / 2), whose integral is sqrt(2 pi) and not 1.
             ("node_weights", weights / weights.sum()),
         ):
             tensor = torch.from_numpy(values.astype(np.float32))

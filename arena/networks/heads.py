@@ -33,6 +33,7 @@ def masked_log_probs(logits: torch.Tensor, action_mask: torch.Tensor | None) -> 
 
 def action_log_probs(log_probs: torch.Tensor, action: torch.Tensor) -> torch.Tensor:
     """Return the log-probability of one action per row. [N, n] and int64 [N] to [N]."""
+    # [N, n], [N] -> [N, 1] -> [N]
     return log_probs.gather(-1, action.unsqueeze(-1)).squeeze(-1)
 
 
@@ -55,6 +56,7 @@ def sample(logits: torch.Tensor, *, generator: torch.Generator) -> torch.Tensor:
     uniform = torch.rand(
         logits.shape, generator=generator, device=logits.device, dtype=logits.dtype
     ).clamp_(min=SMALLEST_UNIFORM)
+    # argmax_a (z_a + G_a) is distributed as softmax(z): no normalization is needed.
     return (logits - uniform.log_().neg_().log_()).argmax(dim=-1)
 
 

@@ -2,6 +2,8 @@
 
 Saxe et al., "Exact solutions to the nonlinear dynamics of learning in deep linear neural networks"
 (ICLR 2014).
+
+Tests: `tests/arena/networks/test_actor_critic.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Construction of networks from the configuration."""
+"""Construction of networks from the configuration.
+
+Tests: `tests/arena/networks/test_actor_critic.py`.
+"""
 
 from __future__ import annotations
 
@@ -32,6 +35,7 @@ def make_actor_critic(
         ConfigError: If the architecture does not fit the observation, or a user's module cannot be
             made.
     """
+    # A generator of its own: weights depend on the seed alone, and global draws on none of this.
     generator = torch.Generator().manual_seed(seed % 2**63)
     return ActorCritic(
         network,

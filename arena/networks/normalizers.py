@@ -1,6 +1,8 @@
 """Normalization of a part of an observation's numbers by running statistics.
 
 Shapes: N rows, F numbers of a flattened observation, K of them normalized.
+
+Tests: `tests/arena/networks/test_actor_critic.py`, `tests/arena/networks/test_encoders.py`.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from arena.envs.spaces.observations import ObservationLayout
 from arena.networks.planes import is_image
 from arena.normalization import RunningNormalizer
 
+# In deviations. `PolicyStack` clips by the same limit.
 OBSERVATION_CLIP = 10.0
 
 
@@ -41,6 +44,7 @@ class PartNormalizer(RunningNormalizer):
 
     def normalize(self, values: torch.Tensor) -> torch.Tensor:
         """Normalize rows. [N, F] of any dtype to float32 [N, F]."""
+        # [N, F] -> [N, K] -> [N, F]
         part = super().normalize(values.index_select(1, self._columns))
         return values.float().index_copy(1, self._columns, part)
 

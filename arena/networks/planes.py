@@ -20,6 +20,7 @@ MIN_IMAGE_SIDE = 8
 MIN_PICTURE_SIDE = 32
 """Side from which a part with three dimensions is a picture, not a board, and is strided over."""
 
+# From 0..255 to [0, 1]
 PIXEL_SCALE = 1.0 / 255.0
 
 
@@ -67,9 +68,9 @@ def planes_of(leaf: Leaf, *, channels: Channels) -> Planes | None:
     return Planes(height=a, width=b, channels=c, first=False)
 
 
-# Equal sides are height and width: the smaller of first and last alone would take chess (8 x 8 x
-# 111) for eight planes of 8 x 111.
 def _first(a: int, b: int, c: int) -> bool:
+    # Equal sides are height and width: the smaller of first and last alone would take chess (8 x 8
+    # x 111) for eight planes of 8 x 111.
     if (a == b) != (b == c):
         return b == c
     return a < c
@@ -77,6 +78,7 @@ def _first(a: int, b: int, c: int) -> bool:
 
 def is_picture(leaf: Leaf, planes: Planes) -> bool:
     """Return whether a convolution strides over a part; boards keep their cells."""
+    # Two dimensions of other numbers than bytes are no picture, however large.
     has_large_sides = min(planes.height, planes.width) >= MIN_PICTURE_SIDE
     return is_image(leaf) or (has_large_sides and len(leaf.shape) == 3)
 
@@ -84,9 +86,8 @@ def is_picture(leaf: Leaf, planes: Planes) -> bool:
 def wants_convolution(leaf: Leaf, planes: Planes) -> bool:
     """Return whether ``encoder: auto`` convolves a part: images and other pictures, but not tiny
     ones.
-
-    Boards keep the MLP, which plays them well and several times faster.
     """
+    # Boards keep the MLP, which plays them well and several times faster.
     return is_picture(leaf, planes) and min(planes.height, planes.width) >= MIN_IMAGE_SIDE
 
 
@@ -115,12 +116,10 @@ def convolved_parts(network: NetworkConfig, observation: ObservationLayout) -> d
 
 
 def of_critic(network: NetworkConfig, critic_input: ObservationLayout) -> NetworkConfig:
-    """Return the architecture of a centralized critic, whose input differs from the policy's.
-
-    Convolutions only where there is something to convolve. ``auto`` replaces a user's module, which
-    was not made for this input.
-    """
+    """Return the architecture of a centralized critic, whose input differs from the policy's."""
+    # A user's module was not made for this input.
     if ":" in network.encoder:
         return network.model_copy(update={"encoder": "auto"})
+    # A critic's input may be a vector, which `convolved_parts` refuses for `cnn`.
     grids = (planes_of(leaf, channels=network.channels) for leaf in critic_input.leaves)
     return network if any(grids) else network.model_copy(update={"encoder": "mlp"})

@@ -37,6 +37,7 @@ def stack_key(policy: FrozenPolicy) -> Hashable:
     if network.encoder is not None or network.state_size:
         return policy
     tensors = network.state_dict()
+    # Names tell apart networks with and without a normalizer or a value of its own.
     shapes = tuple((name, tuple(tensor.shape)) for name, tensor in tensors.items())
     return shapes, network.action, str(next(iter(tensors.values())).device), policy.greedy
 
@@ -144,6 +145,7 @@ class PolicyStack:
         """
         outputs = self._outputs(observation, player=player)
         if self._log_std is not None:
+            # [K, C] -> [N, C]
             outputs = torch.cat([outputs, self._log_std.index_select(0, player)], dim=1)
         distribution: Distribution = self._distribution(outputs, action_mask)
         return distribution.greedy() if self._greedy else distribution.sample(generator)

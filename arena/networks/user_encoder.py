@@ -56,6 +56,7 @@ def make_user_encoder(
     module_class = resolve(reference, launch_directory=None)
     if not callable(module_class):
         raise ConfigError(f"network.encoder {reference} must name a class, got {module_class!r}")
+    # Users' layers draw from the global generator: seeded here, their weights follow from ours.
     seed = int(torch.randint(2**63 - 1, (), generator=generator))
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
@@ -97,6 +98,7 @@ def _probe(reference: str, encoder: UserEncoder, *, size: int, num_features: int
             f"network.encoder {reference} must give features of shape [N, num_features], for "
             f"{NUM_PROBED} rows {[NUM_PROBED, num_features]}, got {shape}"
         )
+    # Checkpoints hold float32 alone.
     for name, tensor in encoder.module.state_dict().items():
         if tensor.dtype != torch.float32:
             raise ConfigError(

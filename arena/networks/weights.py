@@ -1,4 +1,7 @@
-"""Named tensors in and out of live ones, strictly and without aliases."""
+"""Named tensors in and out of live ones, strictly and without aliases.
+
+Tests: `tests/arena/networks/test_frozen.py`, `tests/arena/learning/test_ppo.py`.
+"""
 
 from __future__ import annotations
 
@@ -49,6 +52,7 @@ def load_tensors(
             raise CheckpointCorrupt(f"{what}: {name} must be float32, got {tensor.dtype}")
         if not bool(tensor.isfinite().all()):
             raise CheckpointCorrupt(f"{what}: {name} must be finite")
+    # After all checks, so that an error leaves the live tensors as they were.
     for name, tensor in saved.items():
         live[name].copy_(tensor)
 

@@ -127,6 +127,7 @@ class RolloutBuffer:
         storage.action[t] = action
         storage.log_prob[t] = log_prob
         storage.value[t] = value
+        # The caller's flag may be anything where no decision is asked for.
         storage.trained[t] = trained & (group.agent_index >= 0)
         if storage.state is not None:
             if state is None:
@@ -147,9 +148,12 @@ class RolloutBuffer:
                 float32 [B, P]; anything elsewhere.
         """
         storage = self._stored()
+        # [B, A] -> [B, P]
         terminated, truncated = turn.terminated[:, self._agents], turn.truncated[:, self._agents]
         storage.reward[t] = self._reward(turn)
+        # episode_over, too: an environment may forget to flag an agent at the end.
         storage.ended[t] = terminated | truncated | turn.episode_over[:, None]
+        # v_end = V(final observation) after a truncation, 0 after a termination, 0 after both
         storage.end_value[t] = torch.where(truncated & ~terminated, final_value, 0.0)
         if turn.void is not None:
             for b in turn.void.nonzero().flatten().tolist():
@@ -159,6 +163,8 @@ class RolloutBuffer:
         """Exclude the episode that ended in environment b with step ``last`` from training."""
         storage = self._stored()
         first = last
+        # Back to the last step in which all agents of the population ended, at most to the first of
+        # this rollout: earlier ones are trained on already.
         while first > 0 and not bool(storage.ended[first - 1, b].all()):
             first -= 1
         storage.trained[first : last + 1, b] = False
@@ -169,6 +175,7 @@ class RolloutBuffer:
             return turn.reward[:, self._agents]
         if turn.components is None:
             raise ValueError("reward weights need environments that report components")
+        # r = sum_k w_k r_k    [B, P, R] * [R] -> [B, P]
         return (turn.components[:, self._agents] * self._reward_weights).sum(dim=-1)
 
     def finish(
@@ -193,6 +200,7 @@ class RolloutBuffer:
             bptt_length: Decisions of a recurrent policy's longest sequence; None: no limit.
         """
         storage = self._stored()
+        # By agent, because a trajectory belongs to (environment, agent): its slot may change.
         position = self._positions[storage.agent_index]
         decisions = Decisions(
             decided=self._by_agent(storage.agent_index >= 0, position),
@@ -206,11 +214,13 @@ class RolloutBuffer:
         )
         by_agent, defined = generalized_advantages(decisions, gamma=gamma, gae_lambda=gae_lambda)
         advantage = _by_slot(by_agent, position)
+        # Left out: decisions of others, and last ones whose successor is not known yet.
         index = (storage.trained & _by_slot(defined, position)).flatten().nonzero().squeeze(1)
         transitions = sequences = None
         if needs_transitions or storage.state is not None:
             transitions = _transitions(decisions, index=index, position=position)
         if storage.state is not None and transitions is not None:
+            # A sequence is unrolled from the state that was stored with its first decision.
             rows = cut_into_sequences(transitions.successor, max_length=bptt_length)
             state = storage.state.flatten(0, 2).index_select(0, index[rows[:, 0]])
             sequences = Sequences(rows=rows, state=state)
@@ -228,6 +238,8 @@ class RolloutBuffer:
         sequences: Sequences | None,
     ) -> Rollout:
         def rows(stored: torch.Tensor) -> torch.Tensor:
+            # [T, B, S, ...] -> [T * B * S, ...] -> [D, ...]; index_select copies, so that the
+            # buffer can be filled again
             return stored.flatten(0, 2).index_select(0, index)
 
         value, chosen_advantage = rows(storage.value), rows(advantage)
@@ -238,7 +250,9 @@ class RolloutBuffer:
             log_prob=rows(storage.log_prob),
             value=value,
             advantage=chosen_advantage,
+            # R_t = A_t + V(s_t): the lambda-return
             return_=chosen_advantage + value,
+            # All that it decided, also what is left out: budgets and counters go by play.
             agent_steps=int(storage.trained.sum()),
             transitions=transitions,
             sequences=sequences,
@@ -247,6 +261,7 @@ class RolloutBuffer:
 
     def _by_agent(self, slots: torch.Tensor, position: torch.Tensor) -> torch.Tensor:
         """Bring [..., S] by slot to [..., P] by agent; zero for agents without a slot."""
+        # Position P takes the slots without a decision and is cut off.
         agents = slots.new_zeros((*slots.shape[:-1], len(self._agents) + 1))
         return agents.scatter_(-1, position, slots)[..., :-1]
 
@@ -292,6 +307,7 @@ class RolloutBuffer:
 
 def _by_slot(agents: torch.Tensor, position: torch.Tensor) -> torch.Tensor:
     """Bring [..., P] by agent to [..., S] by slot; zero where there is no decision."""
+    # Position P, of slots without a decision, finds the padding.
     padding = agents.new_zeros((*agents.shape[:-1], 1))
     return torch.cat([agents, padding], dim=-1).gather(-1, position)
 
@@ -302,13 +318,16 @@ def _transitions(
     """Return the successors of the decisions at ``index`` (int64 [D], of all [T * B * S])."""
     found = successors(decisions)
     num_calls, num_envs, num_agents = found.reward.shape
+    # index = (t B + b) S + s; cell = (t B + b) P + p, a number for each (call, environment, agent)
     call_and_env = index // position.shape[2]
     cell = call_and_env * num_agents + position.flatten()[index]
     row_of_cell = torch.full((found.reward.numel(),), -1, device=index.device)
     row_of_cell[cell] = torch.arange(len(index), device=index.device)
     call = found.next_call.flatten()[cell]
+    # -1: the trajectory ends. T: the successor is the first decision of the next rollout.
     inside = (call >= 0) & (call < num_calls)
     calls_later = call - call_and_env // num_envs
+    # Same environment and agent, calls_later calls on; elsewhere any valid cell, masked below.
     next_cell = cell + torch.where(inside, calls_later, 0) * num_envs * num_agents
     return Transitions(
         reward=found.reward.flatten()[cell],

@@ -110,6 +110,7 @@ class Collector:
         device = generator.device
         self._random = {name: RandomActor(layout) for name, layout in actions.items()}
         learning = learning_in([block.players for block in blocks], seats=seats)
+        # Before the blocks are seated: the first turn shows whether agents decide in turn.
         self._turn = env.reset(seeds)
         self._agents_in_turn = _agents_in_turn(self._turn, num_agents=len(env.agents))
         self._critics = {
@@ -124,8 +125,10 @@ class Collector:
             openings, num_envs=env.num_envs, num_agents=len(env.agents), device=device
         )
         everywhere = torch.ones(env.num_envs, dtype=torch.bool, device=device)
+        # A player did not choose every action of such an episode, so it is no match.
         self._book.void(self._openings.begin(everywhere, generator=generator))
         for critic_rows in self._critics.values():
+            # The first turn counts as shown: rows of its decisions are read before the first step.
             critic_rows.show(self._turn)
         self._remaining = None
         if episodes is not None:
@@ -159,9 +162,11 @@ class Collector:
         """
         self._generator = generator
         new = equal_blocks(num_new, num_envs=self._env.num_envs, device=generator.device)
+        # Blocks without episodes in flight keep 0, which no environment reads.
         goes_on = torch.zeros(self._num_blocks, dtype=torch.int64, device=generator.device)
         for before in self.in_flight():
             goes_on[before] = becomes[before]
+        # Others stand between episodes, or wait to begin: they get new players at once.
         is_open = self._open.length > 0
         self._block_of_env = torch.where(is_open, goes_on[self._block_of_env], new)
         self._seat(blocks, num_new=num_new, recurrent_state=self._seated.recurrent_state)
@@ -191,6 +196,7 @@ class Collector:
     ) -> None:
         """Give each environment the players of its block, and count from 0."""
         env, device = self._env, self._generator.device
+        # One rollout for all: the longest length that a policy wants.
         learning = learning_in([block.players for block in blocks], seats=self._seats)
         longest = max(player.algorithm.rollout_length for player in learning)
         self._num_steps = rollout_calls(longest, agents_in_turn=self._agents_in_turn)
@@ -208,6 +214,7 @@ class Collector:
             product_dtypes=self._product_dtypes,
             recurrent_state=recurrent_state,
         )
+        # No environment plays in the old blocks: their players need not be stacked.
         if not self._is_moving:
             self._seated.retire(from_block=num_new)
         self._book = TallyBook(
@@ -298,6 +305,7 @@ class Collector:
             population: self._decide(t, population, group=group, random=random)
             for population, group in turn.groups.items()
         }
+        # halted is read before the tick: those resumed now only begin their episode in this step.
         halted, resumed = self._halted, self._phases.tick()
         if resumed is not None:
             self._env.resume(resumed)
@@ -305,16 +313,20 @@ class Collector:
         for critic_rows in self._critics.values():
             critic_rows.show(turn)
         for recorder in self._recorders:
+            # Before states are reset: a truncated agent's value needs its state.
             recorder.store_result(t, turn, seated=self._seated)
         self._seated.recurrent_state.reset(turn)
+        # Before `_begin_next` moves players: the result belongs to those who played.
         self._measured.add(turn, table=self._seated.table)
         over = turn.episode_over
         if bool(over.any()):
+            # + 1: `record` has not counted this step yet.
             length = float(self._open.length[over].double().mean()) + 1.0
             self._book.record(turn, halted=halted)
             self._begin_next(over, length=length)
         else:
             self._book.record(turn, halted=halted)
+        # Even without a decision of a trainee: the loop goes on.
         self._progress.advance(sum(self.agent_steps.values()) - steps_before)
 
     @property
@@ -325,6 +337,7 @@ class Collector:
     def _begin_next(self, over: torch.Tensor, *, length: float) -> None:
         """Prepare the next episodes of the environments whose episode is over (bool [B])."""
         self._book.void(self._openings.begin(over, generator=self._generator))
+        # After the record, which counts for the players of the episode that ended.
         if self._is_moving:
             self._move(over)
         if self._remaining is not None:
@@ -349,6 +362,7 @@ class Collector:
             return
         self._env.halt(environments)
         groups = {
+            # The turn was made before the halt and asks for decisions there.
             name: replace(
                 group, agent_index=group.agent_index.masked_fill(environments[:, None], NOBODY)
             )
@@ -363,6 +377,7 @@ class Collector:
         owner = self._seated.owners(group.agent_index, active=None)
         action = group.new_actions()
         if random is not None:
+            # Random decisions have no owner, so neither policies nor recurrent states see them.
             drawn = random_decisions(random, group.agent_index)
             owner = owner.masked_fill(drawn, NOBODY)
             decide(

@@ -41,6 +41,7 @@ class CriticRows:
         )
         columns = [agents.index(agent) for agent in critic.agents]
         self._columns = torch.tensor(columns, device=device)
+        # One agent needs no id: it would be the same in each row.
         self._ids = None
         if len(critic.agents) > 1:
             self._ids = one_hots(agents, critic.agents).to(device)
@@ -58,6 +59,7 @@ class CriticRows:
         Returns:
             float32 or uint8 [B, S, G]; undefined where there is no decision.
         """
+        # -1, no decision, reads agent 0: rows there are undefined anyway.
         return self._with_agent_id(self._source.now(agent_index.clamp(min=0)), agent_index)
 
     def final(self) -> torch.Tensor:
@@ -126,6 +128,7 @@ class _State:
 def _for_each(state: torch.Tensor | None, agent_index: torch.Tensor) -> torch.Tensor:
     if state is None:
         raise ValueError("a critic of states needs environments that tell their state")
+    # [B, J] -> [B, S, J], a view: all agents see the same state
     return state[:, None].expand(-1, agent_index.shape[1], -1)
 
 
@@ -144,10 +147,12 @@ class _Joint:
         populations: Mapping[str, tuple[str, ...]],
         device: torch.device,
     ) -> None:
+        # Agents of a team share one row, so it is put together once for each of K teams.
         teams = list(dict.fromkeys(critic.teams.values()))
         self._teams = [
             [(critic.seen[member][0], agents.index(member)) for member in team] for team in teams
         ]
+        # 0 for agents that the critic has no input for: they are never asked about.
         team_of = [teams.index(critic.teams[a]) if a in critic.teams else 0 for a in agents]
         self._team_of = torch.tensor(team_of, device=device)
         self._sizes = {population: size for population, size in critic.seen.values()}
@@ -171,12 +176,14 @@ class _Joint:
         over = turn.terminated | turn.truncated | turn.episode_over[:, None]
         for name, size in self._sizes.items():
             group = turn.groups[name]
+            # Cut: a one-hot agent id may follow; `_with_agent_id` adds the deciding agent's.
             observation = group.observation[..., :size]
             if name not in self._seen:
                 shape = (len(over), self._num_agents + 1, size)
                 self._seen[name] = observation.new_zeros(shape)
             seen = self._seen[name]
             if self._in_turn:
+                # In turns an agent's last observation stays until its episode ends.
                 seen[:, :-1].masked_fill_(over[..., None], 0)
             else:
                 seen.zero_()
@@ -196,6 +203,7 @@ class _Joint:
             columns = self._columns[name]
             # Observations of the next episode were not there yet.
             seen = self._seen[name].masked_fill(turn.episode_over[:, None, None], 0)
+            # The final observation is in no group: a group has decisions only.
             truncated = turn.truncated[:, columns, None]
             last = turn.final_observation[name][..., :size]
             seen[:, columns] = torch.where(truncated, last, seen[:, columns])
@@ -205,6 +213,7 @@ class _Joint:
     def _of_teams(
         self, seen: Mapping[str, torch.Tensor], agent_index: torch.Tensor
     ) -> torch.Tensor:
+        # K x [B, J] -> [B, K, J] -> [B, S, J], by the team of each decision's agent
         rows = torch.stack(self._team_rows_of(seen), dim=1)
         team = self._team_of[agent_index][..., None]
         return rows.gather(1, team.expand(-1, -1, rows.shape[2]))

@@ -30,6 +30,7 @@ class Spread:
 
     def add(self, value: float) -> None:
         """Add a number."""
+        # Welford: m_n = m_{n-1} + (x_n - m_{n-1}) / n, S_n = S_{n-1} + (x_n - m_{n-1}) (x_n - m_n)
         self.count += 1
         gap = value - self.mean
         self.mean += gap / self.count
@@ -70,6 +71,7 @@ class Measured:
             table: Index of each agent's player. int64 [B, A].
         """
         self._num_steps += 1
+        # By (environment, agent): the player there is looked up once, in `metrics`.
         torch.minimum(self._low, turn.reward, out=self._low)
         torch.maximum(self._high, turn.reward, out=self._high)
         if turn.figures:
@@ -77,6 +79,7 @@ class Measured:
 
     def _add_figures(self, reports: Sequence[Report], *, table: torch.Tensor) -> None:
         environments = [report.environment for report in reports]
+        # One transfer from the device for all reports of the step.
         players = table[environments, [report.agent for report in reports]].tolist()
         for player, report in zip(players, reports, strict=True):
             own = self._figures.setdefault(player, {})
@@ -106,19 +109,19 @@ def record_spread(metrics: dict[str, float], observation: torch.Tensor) -> None:
 
 
 def observation_spread(observation: torch.Tensor) -> float:
-    """By how much that number of observations differs which differs most; 0: all are equal.
-
-    Some of them tell in nearly all cases that they differ; only otherwise all are looked at.
+    """Return the largest range of a feature, a lower bound of it; 0: all observations are equal.
 
     Args:
         observation: float32 or uint8 [D, F].
     """
     if observation.numel() == 0:
         return 0.0
+    # Some rows differ in nearly all cases; only if they do not, all are compared.
     few = observation[:: max(len(observation) // SAMPLED_ROWS, 1)]
     return _spread(few) or _spread(observation)
 
 
 def _spread(observation: torch.Tensor) -> float:
     low, high = observation.aminmax(dim=0)
+    # The range of float32 numbers may overflow, and metrics are finite.
     return min(float((high - low).max()), LARGEST)

@@ -44,11 +44,13 @@ class Openings:
         if self._settings.share == 0.0:
             return torch.zeros_like(environments)
         size, device = self._left.shape, self._left.device
+        # For all environments: the number of draws does not depend on which of them begin.
         draw = torch.rand(size, generator=generator, device=device)
         length = torch.randint(
             1, self._settings.max_decisions + 1, size, generator=generator, device=device
         )
         opened = environments & (draw < self._settings.share)
+        # 0 elsewhere: an episode may have ended within its opening and left a rest.
         self._left = torch.where(environments, torch.where(opened, length, 0), self._left)
         return opened
 
@@ -69,7 +71,9 @@ class Openings:
         )
         for group in groups.values():
             asked = (group.agent_index >= 0).long()
+            # -1, no decision, adds 0 to agent 0.
             deciding.scatter_add_(1, group.agent_index.clamp(min=0), asked)
+        # cumsum numbers the deciding agents of each environment from 1.
         random = (deciding > 0) & (deciding.cumsum(dim=1) <= self._left[:, None])
         self._left -= random.sum(dim=1)
         return random

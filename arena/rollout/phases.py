@@ -64,6 +64,7 @@ class Phases:
             Environments that wait from now on, bool [B]; None: none does.
         """
         num_over = int(over.sum())
+        # An even spread ends B / L episodes in each step.
         if num_over < 2 or num_over <= MAX_EXCESS * self._num_envs / max(length, 1.0):
             return None
         return self._spread(over, length=length, generator=generator)
@@ -83,6 +84,7 @@ class Phases:
     def _spread(
         self, environments: torch.Tensor, *, length: float, generator: torch.Generator
     ) -> torch.Tensor | None:
+        # An unknown length (0) ends here, too.
         if length < self._min_length:
             return None
         index = environments.nonzero().squeeze(1)

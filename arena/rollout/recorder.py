@@ -3,6 +3,8 @@
 Shapes: B environments, S decisions of a population at once, P agents of a population, N rows, F
 features of a flattened observation, G numbers of a critic's input, H numbers of a
 recurrent state.
+
+Tests: `tests/arena/rollout/test_collector.py`, `tests/arena/rollout/test_recurrent.py`.
 """
 
 from __future__ import annotations
@@ -70,6 +72,7 @@ def learning_in(
                     f"{player.policy} cannot sit in seat {seat.name!r} of population "
                     f"{seat.population!r}"
                 )
+            # One policy may have several seats.
             found[id(player)] = player
     if not found:
         raise ValueError("nobody learns in these blocks")
@@ -120,11 +123,13 @@ class Recorder:
     def decide(self, t: int, group: Group, *, where: torch.Tensor, action: torch.Tensor) -> int:
         """Sample the decisions ``where`` (bool [B, S]) into ``action``, return their number."""
         rows = Rows(group, where=where)
+        # Zeros where others decide: the buffer holds all decisions of the population.
         log_prob = torch.zeros(where.shape, device=where.device)
         value = torch.zeros(where.shape, device=where.device)
         size = self.learning.state_size
         state = torch.zeros(*where.shape, size, device=where.device) if size else None
         critic_input = None if self._critic is None else self._critic.of(group.agent_index)
+        # In a game with turns it may have no decision in this call.
         if len(rows):
             output = self._act(rows, group, state=state, critic_input=critic_input)
             rows.put(action, output.action)
@@ -155,6 +160,7 @@ class Recorder:
         if state is not None:
             places = rows.take(self._recurrent_state.places(group.agent_index))
             before = self._recurrent_state.read(places, size=state.shape[2])
+            # The state before the decision is stored: sequences are unrolled from it.
             rows.put(state, before)
         inputs = ActorInput(
             observation=rows.observation,
@@ -185,8 +191,10 @@ class Recorder:
         """Record a step's result; truncated agents bootstrap from their final observation."""
         population = self.learning.population
         truncated = turn.truncated[:, self._agents]
+        # Other players' agents may be of its population; its values are for its own only.
         mine = truncated & (seated.table[:, self._agents] == self.index)
         final_value = torch.zeros(mine.shape, device=mine.device)
+        # Before `RecurrentState.reset`, which the collector calls next.
         if bool(mine.any()):
             places = self._recurrent_state.places(self._agents.expand(mine.shape))
             final_value[mine] = self._value(
@@ -199,6 +207,7 @@ class Recorder:
     def finish(self, turn: Turn, *, seated: SeatedPlayers[SeatedPlayer]) -> Rollout:
         """Bootstrap from the decisions that are asked for next, and hand out the rollout."""
         group, algorithm = turn.groups[self.learning.population], self.learning.algorithm
+        # Not counted as decisions: the next rollout begins with them, under updated weights.
         owner = seated.owners(group.agent_index, active=None)
         rows = Rows(group, where=owner == self.index)
         value = torch.zeros(owner.shape, device=owner.device)

@@ -24,6 +24,7 @@ MAX_PATH_BYTES = 107
 
 _IPC = "ipc://"
 _TCP = re.compile(r"tcp://(?P<host>\[[0-9a-fA-F:]+\]|[A-Za-z0-9.-]+):(?P<port>[0-9]{1,5}|\*)")
+# `remove_socket` removes only directories of this name.
 _DIRECTORY_PREFIX = "arena-"
 _SOCKET = "controller"
 
@@ -52,6 +53,7 @@ def check_endpoint(endpoint: str, *, has_keys: bool = False) -> str:
     # A name is resolved by ZeroMQ later, possibly to another address; localhost is fixed here.
     host = "127.0.0.1" if match["host"] == "localhost" else match["host"]
     address = _address(host)
+    # None: a name, which may stand for a machine on the network.
     if not has_keys and (address is None or not address.is_loopback):
         raise ConfigError(
             "a tcp endpoint must be on loopback (127.0.0.0/8, localhost, [::1]), or controller and "
@@ -73,6 +75,7 @@ def check_listening(endpoint: str) -> str:
     """
     checked = check_endpoint(endpoint, has_keys=True)
     match = _TCP.fullmatch(checked)
+    # A controller binds an interface, which a name does not identify.
     if match is None or _address(match["host"]) is None:
         raise ConfigError(
             "endpoint must be null (a Unix socket of this user) or tcp://ADDRESS:PORT, ADDRESS an "
@@ -112,21 +115,23 @@ def default_endpoint(run: str) -> str:
     """Return a Unix socket in a directory that only this user can enter.
 
     Call it under the run's lock. Every controller of a run gets the same address, so that learners
-    find the next one. The socket of a killed controller is removed. A live one is not, as ZeroMQ
-    would take it over silently: it belongs to a copy of the run's directory, which has a lock of
-    its own.
+    find the next one. The socket of a killed controller is removed.
 
     Raises:
         ConfigError: If the directory cannot be made, or belongs to another user.
         AddressInUse: If a process listens there.
     """
-    # The user id is part of the name: two users may run copies of one run directory.
+    # The user id is part of the name: two users may run copies of one run directory. Eight digits,
+    # as the path of a Unix socket has little room.
     name = hashlib.sha256(f"{run}\0{os.getuid()}".encode()).hexdigest()[:8]
     for parent in _parents():
         path = parent / f"{_DIRECTORY_PREFIX}{name}" / _SOCKET
         if len(os.fsencode(path)) <= MAX_PATH_BYTES and os.access(parent, os.W_OK | os.X_OK):
+            # Before the probe: in a directory of another user, the listener could be anybody's.
             make_private(path.parent)
             pid = listener(path)
+            # ZeroMQ would take a live socket over silently. It belongs to a copy of the run's
+            # directory, which has a lock of its own.
             if pid is not None:
                 raise AddressInUse(
                     f"{_IPC}{path} is in use: this run, or a copy of it, is live, process {pid}"
@@ -141,6 +146,8 @@ def default_endpoint(run: str) -> str:
 
 
 def _parents() -> list[Path]:
+    # The XDG specification has relative paths ignored; /tmp comes last because TMPDIR may be too
+    # long for a socket.
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     candidates = [runtime] if runtime.startswith("/") else []
     return [Path(parent) for parent in (*candidates, tempfile.gettempdir(), "/tmp")]
@@ -154,6 +161,7 @@ def make_private(directory: Path) -> None:
     """
     try:
         directory.mkdir(mode=0o700, exist_ok=True)
+        # lstat, because stat would describe the target of a link.
         facts = directory.lstat()
     except OSError as error:
         raise ConfigError(f"no private directory: {error}") from error
@@ -175,6 +183,7 @@ def listener(path: Path) -> int | None:
             return None
         if not hasattr(socket, "SO_PEERCRED"):
             return 0
+        # struct ucred {pid, uid, gid}: of a listening socket, the process that called listen
         size = struct.calcsize("3i")
         credentials = probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
     pid: int = struct.unpack("3i", credentials)[0]
@@ -191,6 +200,7 @@ def owner_of_port(endpoint: str) -> str:
             is_listening = connection.status == psutil.CONN_LISTEN
             if is_listening and connection.laddr[1:] == (port,) and connection.pid is not None:
                 return f"process {connection.pid} ({psutil.Process(connection.pid).name()})"
+    # Other users' sockets may need more rights, and the process may have ended meanwhile.
     except (psutil.Error, OSError):
         return ""
     return ""

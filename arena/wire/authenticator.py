@@ -4,6 +4,8 @@ libzmq asks over ``inproc://zeromq.zap.01`` about each connection whose keys mat
 bound there it admits everyone, so the socket is bound before the controller's and closed with the
 context only. If the thread dies, questions stay unanswered and handshakes time out. The controller,
 which watches the thread, then ends.
+
+Tests: `tests/faults/test_authentication.py`.
 """
 
 from __future__ import annotations
@@ -48,11 +50,13 @@ class Authenticator:
         self._learners = dict(learners)
         self._socket = context.socket(zmq.REP)
         self._socket.setsockopt(zmq.LINGER, 0)
+        # In the constructor, not in the thread: with no socket bound here, libzmq admits everyone.
         self._socket.bind(ENDPOINT)
         # A pipe wakes the poller without touching the ZeroMQ socket, which belongs to the thread.
         self._stop_read, self._stop_write = os.pipe()
         self._logged_at_s = float("-inf")
         self.num_refused = 0
+        # daemon: a controller that raises must not wait for it.
         self._thread = threading.Thread(
             target=self._serve, name="controller-authenticator", daemon=True
         )
@@ -66,15 +70,14 @@ class Authenticator:
         """End the thread. No connection is admitted from now on. Idempotent."""
         if self._stop_write < 0:
             return
+        # Makes the other end readable, which the thread polls: that one is closed after it.
         os.close(self._stop_write)
         self._thread.join()
         os.close(self._stop_read)
         self._stop_read = self._stop_write = -1
 
     def _serve(self) -> None:
-        """Answer until told to stop. The socket stays bound whatever ends the thread (see the
-        module).
-        """
+        """Answer until told to stop."""
         poller = zmq.Poller()
         poller.register(self._socket, zmq.POLLIN)
         poller.register(self._stop_read, select.POLLIN)
@@ -84,23 +87,28 @@ class Authenticator:
                 failpoint("authenticator.asked")
                 self._socket.send_multipart(self._answer(question))
         except Exception:
-            # Not raised: the controller checks is_alive and ends with a message of its own.
+            # The controller checks is_alive and ends with a message of its own. Until then
+            # handshakes time out, as the socket stays bound.
             logger.exception("nobody checks learners' keys any more")
 
     def _answer(self, question: list[bytes]) -> list[bytes]:
+        # ZAP: version, request id, domain, address, routing id, mechanism, credentials
         version, request, domain, address, _, mechanism, *credentials = question
         name = None
         if domain == DOMAIN and mechanism == b"CURVE":
+            # CURVE has one credential, the peer's public key (32 bytes).
             name = self._learners.get(credentials[0])
         if name is None:
             self._refuse(address, mechanism, credentials)
-            # The statuses are ZAP's: 200 admits, 400 refuses for good.
+            # ZAP: version, request id, status (200 admits, 400 refuses for good), text, User-Id,
+            # metadata
             return [version, request, b"400", b"no key of this run", b"", b""]
         return [version, request, b"200", b"OK", name.encode(), b""]
 
     def _refuse(self, address: bytes, mechanism: bytes, credentials: list[bytes]) -> None:
         self.num_refused += 1
         now_s = time.monotonic()
+        # A stranger who connects in a loop must not fill the disk.
         if now_s - self._logged_at_s < LOG_EVERY_S:
             return
         self._logged_at_s = now_s

@@ -50,6 +50,7 @@ MAX_CONTAINERS = 60_000
 _PREFIX_BYTES = 64
 # No binary and no extension types: nothing on the wire needs them.
 _LIMITS: Mapping[str, int] = {
+    # msgpack counts bytes, of which a character has up to four in UTF-8.
     "max_str_len": 4 * MAX_CHARACTERS,
     "max_bin_len": 0,
     "max_array_len": MAX_ITEMS,
@@ -147,6 +148,7 @@ def _pack(value: Header | Message, *, limit: int) -> bytes:
 
 
 def _unpack(frame: bytes, *, kind: type[T], limit: int) -> T:
+    # ZeroMQ limits all frames alike (MAXMSGSIZE), and the in-memory transport none.
     if len(frame) > limit:
         raise DecodeError(f"{kind.__name__}: {len(frame)} bytes are more than {limit}")
     # Hooks count containers during parsing: afterwards the memory would be spent already.
@@ -162,6 +164,7 @@ def _unpack(frame: bytes, *, kind: type[T], limit: int) -> T:
             **_LIMITS,
         )
         message: T = decoder(kind)(data)
+    # The decoder's own texts quote no message, so they may be shown.
     except DecodeError as error:
         raise DecodeError(f"{kind.__name__}: {error}") from None
     except (ValueError, TypeError, RecursionError, OverflowError, msgpack.UnpackException):
@@ -189,6 +192,7 @@ class _Count:
         return items
 
     def _take(self) -> None:
+        # Raised while msgpack parses, so the rest of the frame costs nothing.
         self._left -= 1
         if self._left < 0:
             raise DecodeError(f"more than {MAX_CONTAINERS} maps and lists")

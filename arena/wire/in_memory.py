@@ -1,6 +1,8 @@
 """Both transports within one process: queues instead of sockets.
 
 Messages are still encoded and decoded, so that what works here works over a socket.
+
+Tests: `tests/contracts/test_transport.py`.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from arena.wire.session import BadMessage, ControllerSession, LearnerSession
 MAX_QUEUED = 256
 """Most messages queued for one side: the limit of sockets, too."""
 
+# Compared by identity: a message without frames would be equal.
 _WAKE: list[bytes] = []
 
 
@@ -62,6 +65,7 @@ class InMemoryControllerTransport:
         received: list[tuple[LearnerId, Message]] = []
         try:
             identity, frames = self._hub.inbox.get(timeout=max(timeout_s, 1e-6))
+            # Bounded: learners that send without pause must not hold up the controller.
             for _ in range(MAX_QUEUED):
                 self._open(identity, frames, received)
                 identity, frames = self._hub.inbox.get_nowait()
@@ -77,6 +81,7 @@ class InMemoryControllerTransport:
         if opened.answer is not None:
             self._put(identity, opened.answer)
         if opened.message is not None:
+            # The session delivers only messages whose header names this identity, a valid id.
             received.append((LearnerId(identity.decode()), opened.message))
 
     def send(self, learner: LearnerId, message: FromController) -> bool:
@@ -85,6 +90,7 @@ class InMemoryControllerTransport:
 
     def _put(self, identity: bytes, frames: list[bytes]) -> bool:
         outbox = self._hub.learners.get(identity)
+        # As over sockets, a controller that was replaced reaches no learner.
         if outbox is None or not self._is_open:
             return False
         try:
@@ -148,4 +154,5 @@ class InMemoryLearnerTransport:
 
     def close(self, *, linger_s: float) -> None:
         """See `LearnerTransport`."""
+        # From now on the controller's send returns False.
         self._hub.learners.pop(self._identity, None)

@@ -5,8 +5,7 @@
     keys/NAME.pub          the learner's public key, which admits it
 
 A key belongs to one learner, and the ids of its processes begin with the key's name. Secrets are in
-files of mode 0600 and in memory, never in arguments, messages, logs or errors. pyzmq's own writer
-of key files is not used: it leaves the secret as readable as the umask lets it.
+files of mode 0600 and in memory, never in arguments, messages, logs or errors.
 """
 
 from __future__ import annotations
@@ -38,7 +37,9 @@ PUBLIC_SUFFIX = ".pub"
 FORMAT_VERSION = 1
 MAX_FILE_BYTES = 4096
 
+# A name is also a file's name and the first part of ids on the wire, so it has no dot and no slash.
 _NAME = r"[a-z][a-z0-9]{0,11}-[0-9]{1,6}"
+# Five characters for each four bytes: 32 bytes
 _Z85 = r"[0-9A-Za-z.\-:+=^!/*?&<>()\[\]{}@%$#]{40}"
 
 
@@ -157,12 +158,13 @@ def fingerprint(public: bytes) -> str:
 
 
 def _make_learner(directory: Path, name: str, *, controller_key: str) -> None:
-    """Write a learner's pair, the ``.pub`` file last: without it the pair is made anew."""
+    """Write the two files of a new pair of a learner."""
     public, secret = _new_pair()
     pair = _LearnerPair(
         name=name, public_key=public, secret_key=secret, controller_key=controller_key
     )
     _write(key_path(directory, name), pair)
+    # Last: after a crash in between, `make_keys` finds no .pub file and makes the pair anew.
     _write(directory / f"{name}{PUBLIC_SUFFIX}", _Public(name=name, public_key=public))
 
 
@@ -170,6 +172,7 @@ def _learners(directory: Path) -> dict[bytes, str]:
     learners: dict[bytes, str] = {}
     for path in sorted(directory.glob(f"*{PUBLIC_SUFFIX}")):
         public = _read(path, _Public)
+        # A copied file under another name would admit one key twice. "controller" is no learner.
         if path.stem != public.name or not re.fullmatch(_NAME, public.name):
             raise ConfigError(f"{path} must be named after the learner whose key it is")
         learners[z85.decode(public.public_key)] = public.name
@@ -187,11 +190,13 @@ def _write(path: Path, document: _Public) -> None:
     with contextlib.suppress(FileNotFoundError):  # left by a launch that was killed
         temporary.unlink()
     # O_EXCL and the mode at creation: the secret is never readable by others, not for an instant.
+    # pyzmq's own writer of key files leaves it as readable as the umask lets it.
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with open(descriptor, "w", encoding="ascii") as file:
         file.write(f"{document.model_dump_json()}\n")
         file.flush()
         os.fsync(file.fileno())
+    # After fsync: after a power loss the name must not stand for an empty file.
     os.replace(temporary, path)
 
 
@@ -204,6 +209,7 @@ def _read(path: Path, kind: type[_File]) -> _File:
                 raise ConfigError(
                     f"{path} must be a file that only its owner can read: chmod 600 {path}"
                 )
+            # A longer file is cut off here and is then no JSON.
             data = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
         raise ConfigError(f"cannot read the key file {path}: {error.strerror}") from error

@@ -3,6 +3,8 @@
 Every message is a frozen dataclass of plain data; `arena.wire.codec` turns it into frames and back.
 An assignment goes through Hello, Welcome, Train or Evaluate, Heartbeat..., Finished or Failed,
 Acknowledge. Weights never travel; a reference does (digest, and key relative to the store's root).
+
+Tests: `tests/arena/wire/test_codec.py`.
 """
 
 from __future__ import annotations

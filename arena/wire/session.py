@@ -2,8 +2,7 @@
 
 Pure: frames and times come in as arguments.
 
-Welcomed learners are kept apart from strangers, of which there may be any number. Strangers
-therefore never evict a learner's sequence window, and none of its messages can be replayed.
+No message of a welcomed learner is delivered twice, however many strangers connect.
 """
 
 from __future__ import annotations
@@ -73,6 +72,7 @@ class SequenceWindow:
         ahead = sequence - self._highest
         # Bit k of _seen is the number highest - k, so a new highest shifts all others up.
         if ahead > 0:
+            # Sequence numbers reach 2**63: shifting by a crafted one would take all memory.
             shifted = self._seen << ahead if ahead < WINDOW else 0
             self._seen = (shifted | 1) & ((1 << WINDOW) - 1)
             self._highest = sequence
@@ -116,6 +116,8 @@ class ControllerSession:
         self._epoch = epoch
         self._has_keys = has_keys
         self._num_sent = 0
+        # Two maps: strangers, of whom there may be any number, must never evict the sequence window
+        # of a learner, whose messages could then be replayed.
         self._strangers: OrderedDict[bytes, _Peer] = OrderedDict()
         self._learners: OrderedDict[bytes, _Peer] = OrderedDict()
         self._holders: dict[str, bytes] = {}
@@ -177,9 +179,8 @@ class ControllerSession:
 
     def mute(self, learner: LearnerId) -> None:
         """Ignore everything that a learner sends from now on."""
+        # It may still send: ZeroMQ cannot close one peer's connection of a ROUTER.
         self._peer(learner.encode()).is_muted = True
-
-    # A dropped learner may still send; ZeroMQ cannot close one peer's connection of a ROUTER.
 
     def take_bad_messages(self) -> list[BadMessage]:
         """Return the latest hundred messages dropped since the last call."""
@@ -195,9 +196,11 @@ class ControllerSession:
         # The socket's identity is what ZeroMQ routes by, so all three names must agree.
         if not header.learner.encode() == said_by.encode() == identity:
             return "impostor", "a learner must speak for itself"
+        # The id names the key's holder, the connection's User-Id the key that was proved.
         holder = holder_of(said_by)
         if self._has_keys and key != holder:
             return "impostor", f"the key {key or 'none'} does not speak for learner {said_by}"
+        # A Welcome or Stop decodes as well as any message: its direction is checked here.
         if not isinstance(message, FromLearner):
             return "impostor", f"{type(message).__name__} is a controller's message"
         if header.run != self._run:
@@ -227,6 +230,7 @@ class ControllerSession:
         if now_s - self._logged_at_s >= ANSWER_EVERY_S:
             self._logged_at_s = now_s
             logger.warning("bad message from %s: %s", shown, reason)
+        # Answering each message would let a stranger make the controller send as much as it does.
         if now_s - peer.answered_at_s < ANSWER_EVERY_S:
             return Opened()
         peer.answered_at_s = now_s
@@ -332,6 +336,7 @@ class LearnerSession:
         if isinstance(message, Welcome) and header.epoch > self._epoch:
             self._epoch = header.epoch
             self._window = SequenceWindow()
+        # Until the first Welcome the epoch is 0, so that no other message is heard.
         if header.epoch != self._epoch or not self._window.accept(header.sequence):
             return None
         return header, message

@@ -3,6 +3,8 @@
 Sending promises nothing: a message arrives once or not at all, and a sender that needs an answer
 sends again. A transport treats a peer's bytes as untrusted: a message that does not decode, is of
 another run or epoch, or came before, does not reach the caller.
+
+Tests: `tests/contracts/test_transport.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Both transports over ZeroMQ: the controller is a ROUTER, learners are DEALERs.
 
-A learner's socket identity is its id, which is new for each process: ZeroMQ silently ignores a
-second peer with an existing identity. With keys, connections are encrypted (CURVE), the controller
+A learner's socket identity is its id. With keys, connections are encrypted (CURVE), the controller
 admits known keys only, and each message carries the name of the key that admitted its connection
 (``User-Id``).
 """
@@ -112,6 +111,7 @@ class ZmqControllerTransport:
         except zmq.ZMQError as error:
             self._release(linger_s=0.0)
             raise AddressInUse(_cannot_listen(endpoint, error)) from error
+        # The system has chosen the port by now, if it was *.
         self._endpoint = self._socket.getsockopt_string(zmq.LAST_ENDPOINT)
 
     @property
@@ -137,6 +137,7 @@ class ZmqControllerTransport:
             if parts is None:
                 break
             key = None if self._authenticator is None else _key_name(parts[-1])
+            # ROUTER puts the sender's identity before its frames.
             identity, *frames = map(_bytes, parts)
             now_s = time.monotonic()
             opened = self._session.open(identity, frames, now_s=now_s, key=key)
@@ -184,6 +185,7 @@ class ZmqControllerTransport:
         remove_socket(self._endpoint)
 
     def _release(self, *, linger_s: float) -> None:
+        # First: destroy closes the authenticator's socket, too, which its thread polls.
         if self._authenticator is not None:
             self._authenticator.stop()
         self._context.destroy(linger=_milliseconds(linger_s))
@@ -212,6 +214,7 @@ class ZmqLearnerTransport:
         self._session = LearnerSession(run=run, learner=learner)
         self._context = zmq.Context()
         self._socket = _socket(self._context, zmq.DEALER, endpoint, _DEALER_OPTIONS)
+        # New for each process: ROUTER silently ignores a second peer with an existing identity.
         self._socket.setsockopt(zmq.ROUTING_ID, learner.encode())
         if keys is not None:
             self._socket.setsockopt(zmq.CURVE_PUBLICKEY, keys.public)
@@ -219,6 +222,7 @@ class ZmqLearnerTransport:
             self._socket.setsockopt(zmq.CURVE_SERVERKEY, keys.controller)
         self._num_failed_handshakes = 0
         self._was_admitted = False
+        # Before connect, so that the first handshake is seen.
         self._monitor = self._socket.get_monitor_socket(_HANDSHAKES)
         self._socket.connect(endpoint)
         # Reentrant: a signal handler may interrupt its own thread inside ``wake``.
@@ -249,11 +253,10 @@ class ZmqLearnerTransport:
         return None if parts is None else self._session.open([_bytes(part) for part in parts])
 
     def _note_handshake(self) -> None:
-        """Give up where retrying cannot help.
+        """Read one event of a handshake.
 
-        The controller answers an unknown key. It hangs up on a peer without a key, or with another
-        controller's, as does a controller that ends: only several failures in a row, without any
-        success before, are conclusive.
+        Raises:
+            NotAdmitted: If trying again cannot help.
         """
         event = parse_monitor_message(self._monitor.recv_multipart())
         if event["event"] == zmq.Event.HANDSHAKE_SUCCEEDED:
@@ -264,8 +267,11 @@ class ZmqLearnerTransport:
                 "the controller does not know this learner's key: it is of another run, or was "
                 "revoked; the keys that `arena launch` made are in the run's directory keys/"
             )
+        # Its key is right, or the peer is slow: libzmq goes on trying.
         if self._was_admitted or event["value"] == _TIMED_OUT:
             return
+        # The controller hangs up on a peer without a key, or with another controller's. So does one
+        # that ends: only several failures without any success before are conclusive.
         self._num_failed_handshakes += 1
         # When this end notices the mismatch first, libzmq does not reconnect: one failure is
         # conclusive.
@@ -288,15 +294,16 @@ class ZmqLearnerTransport:
     def wake(self) -> None:
         """See `LearnerTransport`."""
         with self._wake_lock, contextlib.suppress(BlockingIOError):  # full: the reader wakes anyway
+            # After close the number of the descriptor may be another file's.
             if not self._context.closed:
                 os.write(self._wake_write, b"w")
 
     def close(self, *, linger_s: float) -> None:
-        # The lock: a signal handler may be writing to the pipe in this moment.
         """See `LearnerTransport`."""
         if self._context.closed:
             return
         self._context.destroy(linger=_milliseconds(linger_s))
+        # Another thread may be writing to the pipe at this moment.
         with self._wake_lock:
             os.close(self._wake_read)
             os.close(self._wake_write)
@@ -304,6 +311,7 @@ class ZmqLearnerTransport:
 
 def _checked(endpoint: str, *, has_keys: bool) -> str:
     checked = check_endpoint(endpoint, has_keys=has_keys)
+    # A Unix socket is protected by the mode of its directory.
     if has_keys and not checked.startswith("tcp://"):
         raise ConfigError(f"keys are for tcp endpoints, {endpoint!r} needs none")
     return checked
@@ -356,4 +364,5 @@ def _key_name(part: zmq.Frame) -> str | None:
 
 
 def _milliseconds(duration_s: float) -> int:
+    # Up, as 0 would poll in a busy loop for the last millisecond; a negative timeout is endless.
     return max(0, math.ceil(duration_s * 1000))

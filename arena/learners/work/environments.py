@@ -1,7 +1,9 @@
 """The environments of a learner: a batch for matches, and one for each team whose episodes go on.
 
-Episodes in flight are a cache. Dropped ones begin anew; of all that is committed, only the choice
-of matches depends on it.
+Episodes in flight are a cache: dropped ones begin anew. Of all that is committed, only the choice
+of the matches that are counted depends on it.
+
+Tests: `tests/arena/learners/work/test_episodes.py`.
 """
 
 from __future__ import annotations
@@ -50,13 +52,15 @@ class HeldEpisodes:
     def fits(self, message: Train) -> bool:
         """Whether an assignment goes on with these episodes.
 
-        It does with those of the very weights that it starts from, and with just the seatings that
-        it names: its tallies may name no others. One that names none begins anew.
+        It does if it starts from the very weights of these episodes, and names their seatings and
+        no others. One that names none begins anew.
         """
         starts = (trainee.checkpoint for trainee in message.trainees)
         return (
+            # A controller that names none does not know them, or wants a fresh start.
             bool(message.carried)
             and self.checkpoints == tuple(ref.digest for ref in starts if ref is not None)
+            # Its tallies may name no other seatings than the message does.
             and self.in_flight.keys() == set(map(weights_of, message.carried))
         )
 
@@ -132,8 +136,10 @@ class Environments:
 
     def begin(self) -> BatchedEnv:
         """Return a batch to reset: a spare one, a new one, or the one that is held longest."""
+        # Taken over before one is made: memory that Python frees seldom returns to the system.
         if self._spare:
             env = self._spare.pop()
+        # The first batch is made in any case: no work is possible without one.
         elif self._held and self._is_full():
             env = self._drop()
         else:
@@ -144,7 +150,9 @@ class Environments:
     def hold(self, team: Team, held: HeldEpisodes) -> None:
         """Keep a team's episodes for its next assignment."""
         self._in_use = None
+        # A new key, as `take` popped it: the first key is the team unused for longest.
         self._held[team] = held
+        # With the first batch the process has also loaded all that it needs once.
         if not self._first_bytes:
             self._first_bytes = self._resident_bytes()
             return
@@ -157,6 +165,7 @@ class Environments:
 
     def release(self) -> None:
         """Give back the batch in use: its episodes are not gone on with."""
+        # The batch for matches is never spare: `begin` must not hand it out.
         if self._in_use is not None and self._in_use is not self._matches:
             self._spare.append(self._in_use)
         self._in_use = None
@@ -166,6 +175,7 @@ class Environments:
         env, self._in_use = self._in_use, None
         if env is None:
             return
+        # The next match makes a new one.
         if env is self._matches:
             self._matches = None
         _close(env)
@@ -188,9 +198,10 @@ class Environments:
 
     def _is_full(self) -> bool:
         """Whether one batch more, as large as the others, would be too much."""
+        # m + (m - m_1) / (n - 1) > max: memory m with n batches, m_1 with one
         resident = self._resident_bytes()
         num_later = len(self._held) - 1
-        # The first batch came with much else that a process needs once.
+        # The first batch came with much else; the later ones tell what one costs.
         per_batch = (resident - self._first_bytes) / num_later if num_later > 0 else 0.0
         return resident + max(per_batch, 0.0) > self._max_bytes
 

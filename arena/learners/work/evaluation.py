@@ -1,4 +1,7 @@
-"""Carries out an Evaluate assignment: frozen players play matches to their ends."""
+"""Carries out an Evaluate assignment: frozen players play matches to their ends.
+
+Tests: `tests/arena/learners/work/test_worker.py`.
+"""
 
 from __future__ import annotations
 
@@ -43,6 +46,7 @@ def evaluate(
     env = environments.matches()
     num_matches = [pairing.num_matches for pairing in message.pairings]
     tallies: list[Tally] = []
+    # More pairings than environments are played in waves.
     for wave, shares in enumerate(share_envs(num_matches, num_envs=env.num_envs)):
         blocks = [
             _block(
@@ -56,6 +60,7 @@ def evaluate(
                 blocks=blocks,
                 seats=setup.seats,
                 sides=setup.sides,
+                # A reset with the seeds of the wave before would begin the same episodes again.
                 seeds=environment_seeds(message.seed, num_envs=env.num_envs, wave=wave),
                 generator=generator,
                 progress=progress,
@@ -63,6 +68,7 @@ def evaluate(
             )
         except Stopped as stopped:
             raise AssignmentFault("stopped", str(stopped)) from stopped
+    # Pairings of equal seatings may be in several waves, but the wire wants one tally of each.
     merged = merge_tallies(tallies)
     duration_s = time.perf_counter() - started
     return Finished(

@@ -1,6 +1,9 @@
 """The players of an assignment: loaded from checkpoints, checked, and kept for the next one.
 
 Kept players are a cache: with or without it an assignment gives the same result.
+
+Tests: `tests/arena/learners/work/test_worker.py`,
+`tests/arena/learners/work/test_worker_faults.py`.
 """
 
 from __future__ import annotations
@@ -94,6 +97,7 @@ class Players:
             name: setup.spec.agent_specs[population.agents[0]]
             for name, population in setup.populations.items()
         }
+        # Agents of a population have equal spaces: `_facts` are those of the first.
         self._layouts = {
             name: observation_layout(
                 spec,
@@ -128,9 +132,6 @@ class Players:
     def frozen(self, player: Player, *, population: str, team: Team = ()) -> Actor:
         """Return the actor of a player that does not learn.
 
-        A bot that tells games apart is another one for each team: episodes of several teams are in
-        flight, and the numbers of their environments are the same.
-
         Args:
             player: Ghost, policy at a checkpoint, or bot.
             population: Population of the agents that it plays.
@@ -142,11 +143,14 @@ class Players:
             ValueError: If it is no bot and names no weights.
         """
         entrant = frozen_entrant(player)
+        # None: shared by all teams.
         for owner in (None, team):
             known = self._frozen.get((population, entrant, owner))
             if known is not None:
                 return known
         actor = self._make_frozen(player, population=population)
+        # Episodes of several teams are in flight, with the same numbers of environments: a bot that
+        # tells games apart by them must not mix them up.
         is_own = isinstance(actor, BotActor) and actor.keeps_games
         self._frozen.put((population, entrant, team if is_own else None), actor)
         return actor
@@ -184,10 +188,12 @@ class Players:
         """
         live = None
         if trainee.checkpoint is not None:
+            # take: training changes it in place, and then it is no longer that checkpoint's.
             live = self._live.take((trainee.policy, trainee.checkpoint.digest))
         if (
             live is not None
             and live.hyperparameters == trainee.hyperparameters
+            # A donor's checkpoint has the donor's count of updates, the policy keeps its own.
             and live.algorithm.learner_updates == trainee.learner_updates
         ):
             return live.algorithm
@@ -237,6 +243,7 @@ class Players:
         """
         population = self._setup.populations[population_of(trainee.policy)]
         weights, optimizer = algorithm.weights(), algorithm.optimizer_state()
+        # Weights are checked once more when they are serialized.
         with naming_policy(trainee.policy):
             reference = publish_policy(
                 self._root,
@@ -244,6 +251,7 @@ class Players:
                 optimizer_state=optimizer,
                 policy=trainee.policy,
                 generation=trainee.generation,
+                # The policy's own count: a donor's weights come without the donor's.
                 agent_steps=trainee.agent_steps + agent_steps,
                 learner_updates=algorithm.learner_updates,
                 hyperparameters=trainee.hyperparameters,

@@ -42,12 +42,15 @@ class Silence:
         num_episodes = sum(tally.matches for tally in collector.episodes())
         for policy, agent_steps in collector.agent_steps.items():
             if agent_steps != agent_steps_before[policy]:
+                # It decided: the count begins anew with the episodes that have ended by now.
                 self._num_rollouts[policy], self._episodes_before[policy] = 0, num_episodes
                 continue
             self._num_rollouts[policy] += 1
             num_rollouts = self._num_rollouts[policy]
             num_ended = num_episodes - self._episodes_before[policy]
+            # Waiting in long episodes is no fault: as many as there are environments must end.
             is_enough = num_rollouts >= MIN_SILENT_ROLLOUTS and num_ended >= self._num_envs
+            # Whole episodes may be over before any limit above is reached.
             is_over = collector.is_done and agent_steps == 0
             if is_enough or is_over or num_rollouts >= MAX_SILENT_ROLLOUTS:
                 raise AssignmentFault(

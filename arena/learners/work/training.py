@@ -1,4 +1,7 @@
-"""Carries out a Train assignment: play, learn, publish."""
+"""Carries out a Train assignment: play, learn, publish.
+
+Tests: `tests/arena/learners/work/test_worker.py`, `tests/arena/learners/work/test_episodes.py`.
+"""
 
 from __future__ import annotations
 
@@ -53,6 +56,7 @@ def train(
     started = time.perf_counter()
     if should_stop():
         raise AssignmentFault("stopped", "told to stop before the start")
+    # Before algorithms and players are made: users' code may draw from the global generators.
     generator = seed_everything(message.seed, device=device)
     learning = {
         trainee.policy: _learning(
@@ -65,11 +69,13 @@ def train(
         for index, trainee in enumerate(message.trainees)
     }
     trained = _Training(message, learning=learning, generator=generator)
+    # Otherwise a birth: the first weights are published as they are.
     if message.agent_steps > 0:
         trained.run(
             environments, setup=setup, players=players, progress=progress, should_stop=should_stop
         )
     before_publish = time.perf_counter()
+    # A failure at the second leaves the first as garbage: only Finished makes them count.
     checkpoints = tuple(
         players.publish(
             trainee,
@@ -79,6 +85,7 @@ def train(
         for trainee in message.trainees
     )
     finished = time.perf_counter()
+    # After publishing: held episodes are known by the checkpoints from which they go on.
     in_flight = trained.hold(
         environments, checkpoints=tuple(published.checkpoint.digest for published in checkpoints)
     )
@@ -164,10 +171,12 @@ class _Training:
         self._held, collector = held, held.collector
         silence = Silence(num_envs=held.env.num_envs)
         self.agent_steps = dict(collector.agent_steps)
+        # Whole rollouts: the budget is exceeded by less than one of them.
         while not collector.is_done and sum(self.agent_steps.values()) < message.agent_steps:
             if self._rollout(collector, progress=progress, should_stop=should_stop):
                 silence.add(collector, agent_steps_before=self.agent_steps)
                 self.agent_steps = dict(collector.agent_steps)
+            # Without a whole rollout there is nothing to publish.
             elif message.may_stop_early and any(self.agent_steps.values()):
                 break
             else:
@@ -175,6 +184,7 @@ class _Training:
         self.tallies = collector.tallies()
         self._episodes = collector.episodes()
         self._sides = tuple(seat.side for seat in setup.seats)
+        # |=: spreads of observations are there already (`_rollout`).
         for policy, measured in collector.measured().items():
             self._measured[policy] |= measured
 
@@ -182,10 +192,12 @@ class _Training:
         self, environments: Environments, *, checkpoints: tuple[Digest, ...]
     ) -> tuple[InFlight, ...]:
         """Keep the episodes in flight for the next assignment, and return their names."""
+        # Whole episodes are over; none is carried.
         held = self._held
         if held is None or self._message.episodes is not None:
             environments.release()
             return ()
+        # Algorithms go back to `Players`: held episodes keep none.
         held.collector.rest()
         held.checkpoints = checkpoints
         environments.hold(self._team, held)
@@ -212,14 +224,18 @@ class _Training:
         if held is not None and not held.fits(message):
             environments.release()
             held = None
+        # A held batch is used as it is, without a reset.
         env = environments.begin() if held is None else held.env
         new = seatings_that_fit(message.opponents, num_envs=env.num_envs, seed=message.seed)
+        # reversed: of seatings with equal weights the first one counts.
         begun = {weights_of(seating): index for index, seating in reversed([*enumerate(new)])}
         seatings = list(new)
+        # Seatings of episodes in flight only: after the new ones, so that none begins in them.
         for weights in () if held is None else held.in_flight:
             if weights not in begun and held is not None:
                 begun[weights] = len(seatings)
                 seatings.append(held.seating_of(weights))
+        # Kept loaded: their files may be gone by now.
         known = {} if held is None else held.actors
         blocks = [self._block(s, setup=setup, players=players, known=known) for s in seatings]
         actors = actors_in(blocks, seats=setup.seats)
@@ -252,6 +268,7 @@ class _Training:
             episode_length=message.episode_length,
         )
         for policy in self._learning:
+            # Without a seat it would train on nothing.
             if policy not in collector.agent_steps:
                 raise ValueError(f"trainee {policy} has no seat in any seating")
         return HeldEpisodes(
@@ -270,6 +287,7 @@ class _Training:
                 metrics = learning.algorithm.update(rollout, generator=self._generator)
             self._updates[learning.policy].add(metrics)
             record_spread(self._measured[learning.policy], rollout.observation)
+            # Users' algorithms may learn without an optimizer of torch.
             progress.advance()
         self._collect_s += collected - start
         self._update_s += time.perf_counter() - collected
@@ -341,7 +359,7 @@ class _Training:
 
 
 class _MeanMetrics:
-    """Return means over updates, without numbers that are not finite."""
+    """Means over updates, without numbers that are not finite."""
 
     def __init__(self) -> None:
         self._sum: defaultdict[str, float] = defaultdict(float)
@@ -349,9 +367,11 @@ class _MeanMetrics:
 
     def add(self, metrics: Mapping[str, float]) -> None:
         for name, value in metrics.items():
+            # One step without a meaning (a ratio of zeros) does not cost the mean of the others.
             if not math.isfinite(value):
                 continue
             if name in LAST_NOT_MEAN:
+                # A mean of a schedule or of a counter has no meaning.
                 self._sum[name], self._count[name] = value, 1
             else:
                 self._sum[name] += value
@@ -364,14 +384,11 @@ class _MeanMetrics:
 def seatings_that_fit(
     seatings: Sequence[Seating], *, num_envs: int, seed: int
 ) -> tuple[Seating, ...]:
-    """Return all seatings, or as many as there are environments.
-
-    They are drawn from the seed, because taking the first ones or every other one would let
-    some seat be played more often than others.
-    """
+    """Return all seatings, or as many as there are environments, drawn from the seed."""
     if len(seatings) <= num_envs:
         return tuple(seatings)
     logger.info("%d seatings for %d environments: some are left out", len(seatings), num_envs)
+    # Drawn: the first ones, or every other one, would have some seat played more often than others.
     rng = np.random.default_rng(derived_seed(seed, Stream.BLOCKS))
     chosen = sorted(rng.permutation(len(seatings))[:num_envs].tolist())
     return tuple(seatings[index] for index in chosen)

@@ -71,8 +71,10 @@ class Worker:
         try:
             finished = self._carry_out(assignment)
         except AssignmentFault as fault:
+            # Environments are not at fault: they are kept.
             self._environments.release()
             failed = self._failed(assignment, fault)
+        # Before Exception: the disk is at fault, and no policy (`Failed.kind`).
         except DiskRefused as error:
             self._environments.release()
             failed = self._failed(assignment, AssignmentFault("storage", str(error)))
@@ -98,6 +100,7 @@ class Worker:
 
     def _with_losses(self, finished: Finished) -> Finished:
         """Add void and dropped episodes to the metrics."""
+        # Drops during an assignment that failed are reported here, too, with the next result.
         dropped, num_dropped = self._environments.take_dropped()
         lost = {"episode/void": float(self._num_void), "episode/dropped": float(num_dropped)}
         metrics = {**finished.metrics, **{name: count for name, count in lost.items() if count}}
@@ -106,6 +109,7 @@ class Worker:
     def _record_fault(self, fault: EnvironmentFault) -> None:
         """Count an episode as void whose environment broke and was made anew."""
         self._num_void += 1
+        # An environment that breaks each episode must not fill the disk.
         if self._num_void <= MAX_LOGGED_FAULTS:
             logger.warning("an episode is void: %s", fault, exc_info=fault)
 
@@ -132,6 +136,7 @@ class Worker:
 
     def close(self) -> None:
         """Release the environments."""
+        # Global in torch: it would outlive this worker.
         self._hook.remove()
         self._environments.close()
 
@@ -148,6 +153,7 @@ class Worker:
             agent_ids=setup.agent_ids,
             reads_state=setup.reads_state,
             on_fault=self._record_fault,
+            # A batch steps its games one by one: slow ones show progress within a step.
             on_step=self._progress.advance,
         )
 
