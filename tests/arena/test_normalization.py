@@ -17,6 +17,7 @@ from arena.normalization import MAX_COUNT, RunningNormalizer
     scale=st.sampled_from([1e-3, 1.0, 50.0]),
     seed=st.integers(0, 2**32 - 1),
 )
+@pytest.mark.slow
 def test_batches_add_up_to_what_numpy_says_of_all_rows(
     sizes: list[int], offset: float, scale: float, seed: int
 ) -> None:

@@ -98,6 +98,7 @@ documents = st.recursive(
 
 
 @given(value=documents)
+@pytest.mark.slow
 def test_reading_gives_back_what_was_written(
     tmp_path_factory: pytest.TempPathFactory, value: object
 ) -> None:

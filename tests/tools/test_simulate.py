@@ -53,6 +53,7 @@ def test_a_person_reads_a_summary() -> None:
         assert words in outcome.stdout
 
 
+@pytest.mark.slow
 def test_the_seed_is_the_only_randomness() -> None:
     def document(seed: str) -> dict[str, object]:
         arguments = [*SHORT, "--json", "--seed", seed]
@@ -85,6 +86,7 @@ def test_an_unknown_key_names_the_nearest() -> None:
         CliRunner().invoke(app, ["connect_four", "matchmakin.kind=latest"], catch_exceptions=False)
 
 
+@pytest.mark.slow
 def test_it_needs_no_torch() -> None:
     text = (
         "import sys; from populations.config.run_config import load_config;"

@@ -16,6 +16,7 @@ import torch
 
 from arena.config import LearnerSetup
 from arena.core import Actor
+from arena.envs.base import BatchedEnv
 from arena.learners.work.environments import Environments, HeldEpisodes, Team, actors_in, weights_of
 from arena.learners.work.faults import AssignmentFault, naming_policy
 from arena.learners.work.players import Players, frozen_entrant
@@ -251,6 +252,27 @@ class _Training:
             )
             held.seatings, held.actors = tuple(seatings), actors
             return held
+        collector = self._new_collector(
+            env, blocks=blocks, setup=setup, players=players, progress=progress
+        )
+        return HeldEpisodes(
+            env=env, collector=collector, seatings=tuple(seatings), actors=actors, checkpoints=()
+        )
+
+    def _new_collector(
+        self,
+        env: BatchedEnv,
+        *,
+        blocks: Sequence[TrainingBlock],
+        setup: LearnerSetup,
+        players: Players,
+        progress: Progress,
+    ) -> Collector:
+        """Make a collector whose episodes all begin anew.
+
+        Raises:
+            ValueError: If a trainee has no seat.
+        """
         collector = Collector(
             env,
             seeds=environment_seeds(message.seed, num_envs=env.num_envs),
@@ -271,9 +293,7 @@ class _Training:
             # Without a seat it would train on nothing.
             if policy not in collector.agent_steps:
                 raise ValueError(f"trainee {policy} has no seat in any seating")
-        return HeldEpisodes(
-            env=env, collector=collector, seatings=tuple(seatings), actors=actors, checkpoints=()
-        )
+        return collector
 
     def _rollout(
         self, collector: Collector, *, progress: Progress, should_stop: Callable[[], bool]

@@ -126,6 +126,7 @@ parallel_entries = st.fixed_dictionaries(
     script=st.lists(parallel_entries, min_size=1, max_size=6),
     first=st.lists(st.sampled_from(NAMES), min_size=1, max_size=4, unique=True),
 )
+@pytest.mark.slow
 def test_any_simultaneous_moves(script: list[dict[str, Any]], first: list[str], make: Make) -> None:
     kwargs = {"agents": NAMES, "first": first, "script": script}
     made = make("environments:ScriptedParallel", kwargs=kwargs, num_envs=2)

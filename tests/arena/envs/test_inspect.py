@@ -30,6 +30,7 @@ def test_connect_four(assets: str) -> None:
     assert set(spec.versions) == {"pettingzoo", "gymnasium"}
 
 
+@pytest.mark.slow
 def test_the_child_says_what_is_found_here(assets: str) -> None:
     for environment_id, kwargs in (
         ("mpe2/simple_tag_v3", {"num_good": 2}),
@@ -93,6 +94,7 @@ def test_a_reset_that_raises_is_the_environments_fault(assets: str) -> None:
         )
 
 
+@pytest.mark.slow
 def test_a_child_that_hangs_is_ended(assets: str) -> None:
     with pytest.raises(EnvironmentFault, match="not made and reset within 2 s"):
         inspect_environment(

@@ -106,6 +106,7 @@ def test_actions_start_where_the_environment_starts(
     assert all(10 <= champion.act(5, sample=True) <= 13 for _ in range(20))
 
 
+@pytest.mark.slow
 def test_samples_follow_the_policy_and_never_break_the_mask(
     board_policy: Policy, board_export: Written
 ) -> None:

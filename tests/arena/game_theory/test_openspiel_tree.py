@@ -109,6 +109,7 @@ def test_random_policies_are_as_exploitable_as_openspiel_says(
         assert found > 0.05
 
 
+@pytest.mark.slow
 def test_positions_that_are_reached_in_several_ways_are_one() -> None:
     """OpenSpiel itself has 294,778 information states; the figure is its own."""
     tree = grow_openspiel_tree(load_game("openspiel:tic_tac_toe", {}))

@@ -117,6 +117,7 @@ def test_hello_says_who_it_is(controller: Controller, learner: InlineLearner) ->
     assert (hello.device, hello.slots, hello.protocol) == ("cpu", 1, 2)
 
 
+@pytest.mark.slow
 def test_an_assignment_from_hello_to_acknowledge_to_goodbye(
     controller: Controller, learner: InlineLearner
 ) -> None:

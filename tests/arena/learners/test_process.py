@@ -179,6 +179,7 @@ def test_a_stuck_or_stopped_process_can_be_killed(bench: Bench, is_stopped: bool
 
 
 @pytest.mark.parametrize("how", ["kill", "exit"])
+@pytest.mark.slow
 def test_what_a_learner_started_goes_with_it(bench: Bench, how: str) -> None:
     process = bench.spawn()
     bench.join()
@@ -231,6 +232,7 @@ def test_a_refused_learner_exits_with_2(bench: Bench) -> None:
     assert "configuration differs" in bench.log()
 
 
+@pytest.mark.slow
 def test_a_learner_of_another_run_exits_with_2(bench: Bench) -> None:
     bench.transport.close(linger_s=0.0)
     bench.transport = ZmqControllerTransport(f"ipc://{bench.directory}/s", run="another", epoch=1)

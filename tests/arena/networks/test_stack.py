@@ -97,6 +97,7 @@ def one_by_one(
         [0, 1, 2, 3] * 8,
     ],
 )
+@pytest.mark.slow
 def test_logits_are_those_of_each_policy(
     counts: list[int], hidden_sizes: tuple[int, ...], normalized: bool
 ) -> None:

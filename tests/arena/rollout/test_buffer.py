@@ -224,6 +224,7 @@ def advantages_of_rows(rollout: Rollout, *, gamma: float, gae_lambda: float) -> 
     masked=st.booleans(),
     gae_lambda=st.sampled_from([0.0, 0.9, 1.0]),
 )
+@pytest.mark.slow
 def test_agrees_with_one_list_per_agent(
     seed: int,
     length: int,

@@ -223,6 +223,7 @@ def successor_value(
 @pytest.mark.parametrize("is_cut", [False, True])
 @pytest.mark.parametrize("kind", ["joint", "state"])
 @pytest.mark.parametrize("name", ["Turns", "AtOnce"])
+@pytest.mark.slow
 def test_every_row_is_what_was_there_at_that_time(name: str, kind: str, is_cut: bool) -> None:
     spec = facts(name)
     critic = make_critic(spec, kind)

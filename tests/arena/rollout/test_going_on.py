@@ -288,6 +288,7 @@ def decided_phases(env: Any, *, since: int) -> Counter[int]:
     return Counter(step * 10 // 100 for _, _, step, _, _ in env.decisions[since:])
 
 
+@pytest.mark.slow
 def test_equal_episodes_are_spread_over_their_phases(scripted_env: Any) -> None:
     env = scripted_env(num_envs=20, length=lambda seed, episode: 100)
     me = trainee()

@@ -101,6 +101,7 @@ def plain(action: Any) -> Any:
 
 @pytest.mark.parametrize("form", ["discrete", "multi_discrete", "box", "dict"])
 @pytest.mark.parametrize("name", ["Turns", "AtOnce"])
+@pytest.mark.slow
 def test_every_decision_is_in_its_rollout_once(name: str, form: str) -> None:
     spec = facts_of(name, form)
     layout = ObservationLayout.from_json(spec.agent_specs["a"].observation)

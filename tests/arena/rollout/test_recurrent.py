@@ -151,6 +151,7 @@ class Diary:
 
 @pytest.mark.parametrize("is_cut", [False, True])
 @pytest.mark.parametrize("name", ["Turns", "AtOnce"])
+@pytest.mark.slow
 def test_every_decision_comes_with_what_its_agent_remembers(name: str, is_cut: bool) -> None:
     world = World(f"payloads:{name}", num_envs=4, form="discrete")
     made = importlib.import_module("payloads").MADE[-4:]

@@ -106,6 +106,7 @@ def test_arbitrary_bodies_are_refused_or_are_messages(body: bytes, kind: type[Me
     position=st.integers(0, 10_000),
     replacement=st.binary(max_size=3),
 )
+@pytest.mark.slow
 def test_mutated_frames_raise_wire_errors_only(
     message: Message, frame: int, position: int, replacement: bytes
 ) -> None:

@@ -32,6 +32,7 @@ def solved(play: FloatArray) -> float:
     return (found.first + found.second) / 2
 
 
+@pytest.mark.slow
 def test_one_policy_alone_is_no_mixture(plays: FloatArray) -> None:
     for number, share in enumerate(np.eye(3)):
         assert mixed_tictactoe.exploitability(plays, shares=share) == pytest.approx(

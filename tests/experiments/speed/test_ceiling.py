@@ -68,6 +68,7 @@ def test_bare_environments_go_where_the_batch_went(preset: str, num_steps: int) 
         assert env.take_actions() == [[]] * NUM_ENVS
 
 
+@pytest.mark.slow
 def test_ghosts_are_those_of_the_configuration() -> None:
     pool = ("matchmaking.opponents=8", "matchmaking.latest_ratio=0.25", "matchmaking.kind=uniform")
     assert num_ghosts(load_subject("tictactoe", pool)) == 6

@@ -172,6 +172,7 @@ class NeverPassed(ResultTable[Any]):
         raise AssertionError("a decision must not look at all results")
 
 
+@pytest.mark.slow
 def test_neither_anchors_nor_common_opponents_look_at_all_results(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

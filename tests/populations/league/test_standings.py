@@ -97,6 +97,7 @@ def test_the_difference_of_two_players_uses_their_spread() -> None:
     assert Ratings(None).interval("a") is None
 
 
+@pytest.mark.slow
 def test_two_populations_have_a_scale_each_with_its_own_zero() -> None:
     world = make_world(TAG, tag_spec())
     world.join()

@@ -134,6 +134,7 @@ def test_outsiders_have_their_share_and_the_rest_is_the_rules() -> None:
 
 
 @pytest.mark.parametrize("num_opponents", [1, 3, 7])
+@pytest.mark.slow
 def test_outsiders_have_their_share_of_few_opponents_on_average(num_opponents: int) -> None:
     matchmaker = ExternalPlayersMatchmaker(inner=make("latest"), external=BOTS)
     found = shares(matchmaker, request(num_opponents=num_opponents), num_draws=6000)

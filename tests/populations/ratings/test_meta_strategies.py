@@ -42,6 +42,7 @@ def test_each_kind_where_the_second_of_three_beats_the_others() -> None:
 @given(
     st.integers(1, 6).flatmap(lambda n: arrays(np.float64, (n, n), elements=st.floats(-0.5, 0.5)))
 )
+@pytest.mark.slow
 def test_every_kind_gives_probabilities(
     drawn: np.ndarray[tuple[int, int], np.dtype[np.float64]],
 ) -> None:

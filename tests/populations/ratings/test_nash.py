@@ -192,6 +192,7 @@ def test_a_clone_splits_the_mass_of_a_unique_equilibrium() -> None:
 
 @settings(deadline=None, max_examples=30)
 @given(st.data())
+@pytest.mark.slow
 def test_a_distribution_comes_out_whatever_goes_in(data: st.DataObject) -> None:
     size = data.draw(st.integers(1, 6))
     entries = st.one_of(st.floats(-1e6, 1e6), st.sampled_from([0.0, 1.0, -1.0, 1e-9]))

@@ -76,6 +76,7 @@ def test_merging_columns_is_merging_results(results: list[Result[str]]) -> None:
 
 @settings(deadline=None)
 @given(RESULTS)
+@pytest.mark.slow
 def test_columns_hold_what_they_were_made_of(results: list[Result[str]]) -> None:
     columns = result_columns(results)
     assert same(columns) == same(results)
@@ -92,6 +93,7 @@ def test_merged_columns_have_the_order_that_is_asked_for() -> None:
 
 @settings(deadline=None)
 @given(RESULTS)
+@pytest.mark.slow
 def test_a_table_is_the_dictionary_that_was_put_into_it(results: list[Result[str]]) -> None:
     table: ResultTable[str] = ResultTable()
     expected: dict[tuple[str, str, tuple[int, int]], Counts] = {}

@@ -58,6 +58,7 @@ def test_the_same_configuration_gives_the_same_outcome() -> None:
     assert simulated(*SHORT, "seed=7") != simulated(*SHORT, "seed=8")
 
 
+@pytest.mark.slow
 def test_the_curve_of_the_best_skill_goes_up_to_the_end_of_training() -> None:
     curve = simulated(*SHORT).best_skill
     steps = [agent_steps for agent_steps, _ in curve]

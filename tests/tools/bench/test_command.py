@@ -87,6 +87,7 @@ def test_a_table_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     assert said.err.splitlines() == ["bench: the environment's facts", "bench: environment"]
 
 
+@pytest.mark.slow
 def test_the_guard_finds_what_fell(command: Command, directory: Path) -> None:
     path = directory / "table.json"
     arguments = ("bench", *SMALL, *QUICK, "--only", "environment")

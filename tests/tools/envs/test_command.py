@@ -56,6 +56,7 @@ def test_list_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     assert lines["classic/go-v5"] == ["aec", "yes"]
 
 
+@pytest.mark.slow
 def test_check_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ("--seconds", "0.2", "--train", "256", "--json")
     assert run("envs", "check", "classic/rps-v2", *arguments) == 0
@@ -104,6 +105,7 @@ def test_all_that_is_wrong_is_listed_in_one_call_with_progress(
     assert "Traceback" not in said.out + said.err
 
 
+@pytest.mark.slow
 def test_a_check_ends_with_its_time(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -249,6 +249,7 @@ def test_people_get_tables(board_run: Path, capsys: pytest.CaptureFixture[str]) 
     assert "--greedy" not in output.out
 
 
+@pytest.mark.slow
 def test_people_are_told_of_repeated_games(
     board_run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -43,6 +43,7 @@ def launch(
     return run
 
 
+@pytest.mark.slow
 def test_sizes_are_said_and_kept(launch: Launch, tmp_path: Path) -> None:
     run_file, said = launch("{id: 'environments:Long', kwargs: {length: 4000, megabytes: 3}}")
     # 16 s / 4,000 steps are 4 ms for a call of step, 1 ms of which is no environment's.

@@ -136,6 +136,7 @@ def test_arrays_that_are_written_again_are_noted(assets: str) -> None:
     assert report.measured.mean_length == 12.0
 
 
+@pytest.mark.slow
 def test_what_never_ends_and_never_pays_is_noted(assets: str) -> None:
     report = check("broken:NeverEnds", assets)
     assert report.measured.episodes == 0

@@ -61,6 +61,7 @@ GAMES: list[tuple[str, dict[str, object], int]] = [
 
 
 @pytest.mark.parametrize(("environment_id", "kwargs", "num_steps"), GAMES)
+@pytest.mark.slow
 def test_a_plain_loop_says_the_same(
     environment_id: str, kwargs: dict[str, object], num_steps: int, make: Make
 ) -> None:

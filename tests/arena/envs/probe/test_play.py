@@ -125,6 +125,7 @@ def test_batched_games_are_those_that_train_as_such(assets: str) -> None:
     assert 2.0 < own.episode_length < 4.0
 
 
+@pytest.mark.slow
 def test_masks_are_kept_wherever_they_are(assets: str) -> None:
     for where in ("observation", "info"):
         assert not pace_of("environments:MaskedTurns", assets=assets, where=where).is_lower_bound
@@ -141,6 +142,7 @@ def test_a_fault_before_an_episode_ended_is_said(assets: str) -> None:
 
 
 @pytest.mark.parametrize("play", ["timed", "counted"])
+@pytest.mark.slow
 def test_the_child_finds_the_same(play: Play, assets: str) -> None:
     found = inspect_and_play("classic/rps-v2", kwargs={}, launch_directory=assets, play=play)
     assert found.pace is not None

@@ -115,6 +115,7 @@ def test_nested_observations_survive_flattening(space: Space, seed: int) -> None
 
 @settings(deadline=None, max_examples=60)
 @given(space=nested_spaces(), how=HOW, seed=st.integers(0, 2**31 - 1))
+@pytest.mark.slow
 def test_what_is_drawn_is_in_the_space(space: Space, how: ContinuousActions, seed: int) -> None:
     layout = layout_of(space, continuous=how)
     generator = torch.Generator().manual_seed(seed)

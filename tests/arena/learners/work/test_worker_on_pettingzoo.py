@@ -233,6 +233,7 @@ def test_simple_spread_in_cooperation(tmp_path: Path) -> None:
     worker.close()
 
 
+@pytest.mark.slow
 def test_random_against_random_has_the_exact_values_of_tictactoe(tmp_path: Path) -> None:
     worker = make_worker(tmp_path, "classic/tictactoe-v3", num_envs=48)
     (tally,) = finished(worker.carry_out(evaluate((RANDOM, RANDOM, 2000)))).tallies

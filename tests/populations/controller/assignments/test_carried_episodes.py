@@ -187,6 +187,7 @@ def test_a_policy_goes_on_where_it_trained_last_with_the_same_weights(num_learne
     assert min(steps) >= 6000
 
 
+@pytest.mark.slow
 def test_explored_hyperparameters_go_on_and_copied_weights_begin_anew() -> None:
     holding = finished()
     by_policy: dict[PolicyId, Train] = {}
@@ -210,6 +211,7 @@ def test_teams_go_on_together() -> None:
     assert went_on > 0.7 * len(holding.trained)
 
 
+@pytest.mark.slow
 def test_dropped_episodes_are_told_and_not_named_again() -> None:
     holding = finished(capacity=1, num_learners=2)
     events = holding.world.events("episodes_dropped")

@@ -102,6 +102,7 @@ def test_where_matches_take_long_evaluations_are_short_and_finals_end() -> None:
     assert (match_time(resumed) or 0.0) >= match_s
 
 
+@pytest.mark.slow
 def test_seconds_decide_nothing_in_deterministic_mode() -> None:
     world = make_world({**DUEL, "deterministic": True, "learners": 1})
     assert isinstance(world.learner, SimpleLearner)
@@ -162,6 +163,7 @@ def test_the_champion_has_met_the_anchor_that_its_rating_is_about() -> None:
     assert met(world, Entrant(str(best.weights)), Entrant(RANDOM_BOT)) >= ANCHOR_MATCHES - 8
 
 
+@pytest.mark.slow
 def test_the_tournament_is_said_with_its_contenders() -> None:
     """Skills that hardly differ: several may be the best."""
     world = make_world(DUEL)
@@ -188,6 +190,7 @@ def test_who_stands_alone_plays_no_tournament() -> None:
     assert not world.events("tournament_assigned")
 
 
+@pytest.mark.slow
 def test_two_populations_come_to_an_end() -> None:
     world = make_world(TAG, tag_spec())
     world.join(populations=("predator",))

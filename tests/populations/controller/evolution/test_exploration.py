@@ -54,6 +54,7 @@ class Broken:
         ({"clip": 0.1}, "it must give", []),
     ],
 )
+@pytest.mark.slow
 def test_a_failing_rule_leaves_an_event_and_values_are_perturbed(
     new: Mapping[str, float] | None, reason: str, places: list[str]
 ) -> None:

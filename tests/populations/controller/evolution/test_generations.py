@@ -126,6 +126,7 @@ def test_gains_are_those_of_the_planted_truth() -> None:
     assert abs(np.mean(errors)) < 0.8
 
 
+@pytest.mark.slow
 def test_both_ratings_are_from_one_fit_and_steps_are_those_between_their_weights() -> None:
     world = make_world(DUEL)
     world.join()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from arena.types import Digest, PolicyId, WeightsRef, trainee_entrant
 from arena.wire.messages import Failed, Train
 from populations.audit.evolution_checks import check_evolution
@@ -69,6 +71,7 @@ def test_a_fresh_immigrant_keeps_its_counters_and_nobody_waits_for_it() -> None:
     assert list(check_evolution(world.state.tables)) == []
 
 
+@pytest.mark.slow
 def test_a_foreign_immigrant_starts_from_the_imported_weights() -> None:
     world = eager_world(
         pbt={**IMMIGRATION, "immigration": {"probability": 1.0, "from": ["runs/a", "runs/b"]}}
@@ -130,12 +133,14 @@ def test_an_immigrant_whose_weights_are_damaged_is_given_up_for_a_donors() -> No
     assert list(check_evolution(world.state.tables)) == []
 
 
+@pytest.mark.slow
 def test_nobody_immigrates_unless_asked() -> None:
     world = eager_world()
     world.run()
     assert not world.events("immigrated")
 
 
+@pytest.mark.slow
 def test_the_reference_and_who_is_done_never_immigrate() -> None:
     world = eager_world(pbt={**IMMIGRATION, "reference": True})
     world.learning = lambda trainee: 0.0 if trainee.policy == "player/p000" else 60.0

@@ -112,6 +112,7 @@ def test_an_exploit_whose_checkpoint_turns_out_corrupt_is_given_up() -> None:
     assert "is corrupt" in str(event.data["reason"])
 
 
+@pytest.mark.slow
 def test_a_resume_asks_the_same_question_again() -> None:
     world = eager_world()
     policy = run_until_pending(world, "exploit")
@@ -126,6 +127,7 @@ def test_a_resume_asks_the_same_question_again() -> None:
     assert list(check_evolution(world.state.tables)) == []
 
 
+@pytest.mark.slow
 def test_a_deterministic_run_that_is_killed_at_each_decision_decides_the_same() -> None:
     document = {**EAGER, "deterministic": True, "stop": {"agent_steps_per_policy": 4000}}
     plain, killed = make_world(document), make_world(document)
@@ -330,6 +332,7 @@ def test_generations_say_who_came_from_whom_and_how_it_went() -> None:
             assert row.parent == f"{row.policy}#{row.generation - 1}"
 
 
+@pytest.mark.slow
 def test_a_question_comes_with_all_generations_its_own_one_ended() -> None:
     world = eager_world()
     policy = run_until_pending(world, "exploit")

@@ -302,6 +302,7 @@ def _restart(world: World) -> None:
     world.join()
 
 
+@pytest.mark.slow
 def test_a_reset_to_a_main_agent_takes_its_checkpoint_with_its_optimizer() -> None:
     world = league_world(roles={"reset": "player/p001"})
     world.run()
@@ -349,6 +350,7 @@ def test_a_reset_to_another_runs_player_takes_the_imported_weights() -> None:
     assert generations(world, MAIN_EXPLOITER)[-1].parent == "runs/a:player/p003"
 
 
+@pytest.mark.slow
 def test_who_was_to_start_from_damaged_weights_starts_as_it_first_did() -> None:
     world = league_world(roles={"reset": "runs/a:player/p003"}, learners=1)
     key = reset_key("player")
@@ -383,6 +385,7 @@ def test_who_was_to_start_from_damaged_weights_starts_as_it_first_did() -> None:
     assert list(check_evolution(world.state.tables)) == []
 
 
+@pytest.mark.slow
 def test_nearest_even_goes_on_from_the_exploiter_that_wins_almost_half() -> None:
     world = league_world(roles={"reset": "nearest_even"})
     world.learning = lambda trainee: 60.0 if trainee.policy in EXPLOITERS else 40.0
@@ -450,6 +453,7 @@ def test_win_rates_against_main_agents_by_hand() -> None:
     assert win_rate == pytest.approx((first + second + third) / 3.0)
 
 
+@pytest.mark.slow
 def test_in_two_populations_exploiters_look_at_the_other_populations_main_agents() -> None:
     document = {
         **TAG,
@@ -493,6 +497,7 @@ EAGER_PBT: Mapping[str, object] = {
 }
 
 
+@pytest.mark.slow
 def test_policies_copy_only_those_of_their_own_role() -> None:
     roles = {"main_exploiter": 2, "league_exploiter": 1}
     world = league_world(pbt=EAGER_PBT, populations={"player": {"size": 6, "roles": roles}})

@@ -197,6 +197,7 @@ def assert_same_league(kept: ControllerState) -> None:
     ],
     ids=["duel", "quality", "two populations", "teams"],
 )
+@pytest.mark.slow
 def test_indexes_follow_the_rows_of_the_rules(
     document: dict[str, object], spec: EnvironmentSpec | None
 ) -> None:

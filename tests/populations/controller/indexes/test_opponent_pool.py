@@ -14,6 +14,7 @@ from tests.populations.controller.simulated import TAG
 
 
 @pytest.mark.parametrize("document", [SHORT, {**TAG, "stop": {"agent_steps_per_policy": 3000}}])
+@pytest.mark.slow
 def test_candidates_follow_the_tables(document: dict[str, object]) -> None:
     world = played(document)
     tables = world.state.tables

@@ -42,6 +42,7 @@ def leases(world: World) -> set[PolicyId]:
 
 
 @pytest.mark.parametrize("is_tag", [False, True])
+@pytest.mark.slow
 def test_the_next_policy_is_that_of_the_rule_after_every_event(is_tag: bool) -> None:
     world = make_world(TAG, tag_spec()) if is_tag else make_world({**DUEL, "learners": 3})
     world.learning = lambda trainee: 5e4 * trainee.hyperparameters["learning_rate"]

@@ -269,6 +269,7 @@ def test_void_episodes_are_told_wherever_they_happen() -> None:
     assert names(world) == []
 
 
+@pytest.mark.slow
 def test_learners_without_work_are_told_after_half_a_minute() -> None:
     world, _ = measured_world()
     for _ in range(6):

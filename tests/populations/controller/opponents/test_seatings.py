@@ -218,6 +218,7 @@ def test_a_new_ghost_is_found_among_those_it_has_met() -> None:
     assert found[:, -1].tolist() == [3.0, 1.0]
 
 
+@pytest.mark.slow
 def test_predictions_are_by_ratings() -> None:
     world = played(DUEL, steps=120)
     state = world.state
@@ -278,6 +279,7 @@ def test_what_no_fit_knows_yet_is_rated_as_what_it_came_from() -> None:
     assert len(set(request.predicted(request.ghosts))) > 2
 
 
+@pytest.mark.slow
 def test_against_another_population_results_say_what_a_side_is_worth() -> None:
     world = played(TAG, steps=60)
     state = world.state
@@ -543,6 +545,7 @@ class Wrong:
         return self.answer
 
 
+@pytest.mark.slow
 def test_a_users_own_matchmaker_must_draw_what_was_asked() -> None:
     world = played({**SHORT, "matchmaking": {"opponents": 4}})
     policy = any_policy(world.state.tables)

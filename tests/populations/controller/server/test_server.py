@@ -270,6 +270,7 @@ class SlowClock:
         return self.now_s
 
 
+@pytest.mark.slow
 def test_heartbeats_do_not_wait_until_many_who_join_are_dealt_with(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -143,6 +143,7 @@ def test_the_next_assignment_after_an_exploit_starts_from_the_donors_checkpoint(
         assert f"/{trainee.donor}/" in trainee.checkpoint.key
 
 
+@pytest.mark.slow
 def test_a_policy_is_never_in_two_open_assignments() -> None:
     world = make_world()
     world.join()
@@ -192,6 +193,7 @@ def test_no_policy_waits_behind_another_while_a_learner_has_none_to_train() -> N
             assert sorted(training) in ([1, 1], [0, 1]), training
 
 
+@pytest.mark.slow
 def test_bound_learners_only_ever_train_their_own_population() -> None:
     world = make_world(TAG, tag_spec())
     predator = world.join(populations=("predator",))
@@ -384,6 +386,7 @@ def decisions(world: World) -> list[object]:
 
 
 @pytest.mark.parametrize("kill_at", [(), (7, 30), (1, 2, 3, 50)])
+@pytest.mark.slow
 def test_a_deterministic_run_decides_the_same_with_kills_and_resumes(
     kill_at: tuple[int, ...],
 ) -> None:
@@ -424,6 +427,7 @@ def _restart(world: World) -> None:
     world.join()
 
 
+@pytest.mark.slow
 def test_assignment_ids_are_never_given_twice() -> None:
     world = make_world()
     world.join()

@@ -169,6 +169,7 @@ def test_a_team_copies_a_team_and_explores_each_in_its_own_search_space(duet: Wo
 
 
 @pytest.mark.parametrize("kill_at", [(2, 9, 40)])
+@pytest.mark.slow
 def test_a_deterministic_run_of_teams_survives_kills(kill_at: tuple[int, ...]) -> None:
     sections: dict[str, object] = {"deterministic": True, "stop": {"agent_steps_per_policy": 3000}}
     plain = duet_world(**sections)
@@ -229,6 +230,7 @@ def test_failures_are_counted_once_for_a_team() -> None:
     assert (leader.failures, mate.failures) == (1, 0)
 
 
+@pytest.mark.slow
 def test_a_member_without_checkpoint_keeps_its_team_from_training() -> None:
     world = duet_world(ghosts={"every_agent_steps": 10**6}, checkpoints={"keep": 1})
     for _ in range(30):
