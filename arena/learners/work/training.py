@@ -273,6 +273,7 @@ class _Training:
         Raises:
             ValueError: If a trainee has no seat.
         """
+        message = self._message
         collector = Collector(
             env,
             seeds=environment_seeds(message.seed, num_envs=env.num_envs),

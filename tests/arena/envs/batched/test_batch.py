@@ -210,7 +210,7 @@ def test_an_episode_that_was_halted_begins_again_with_its_seed(backend: str) -> 
     env.resume(everything)
     turn = env.step({"player": turn.groups["player"].new_actions()})
     assert torch.equal(turn.groups["player"].observation, first)
-    assert len(first.unique(dim=0)) > 1, "seeds deal different cards"
+    assert (first != first[0]).any(), "seeds deal different cards"
 
 
 def test_an_illegal_action_is_refused_with_agent_and_environment() -> None:
