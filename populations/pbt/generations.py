@@ -33,6 +33,9 @@ MIN_VARIANCE = 1e-12
 MIN_RELIABILITY = 0.1
 """Generations below this share of the highest k are left out: models take all as equally sure."""
 
+LEAST_SIGNAL = 0.1
+"""Least variance of true rates that models assume, as a share of the most exact measurement's."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Improvement:
@@ -143,6 +146,37 @@ def believable(rates: FloatArray, deviations: FloatArray) -> tuple[FloatArray, F
     random_weights = 1.0 / (between + variances)
     mean = float(random_weights @ rates / random_weights.sum())
     return mean + reliability * (rates - mean), reliability
+
+
+def leads(known: Sequence[Improvement]) -> FloatArray:
+    """Return by how much each generation's rate led those of its time, as far as can be believed.
+
+    Rates fall as policies grow strong, whatever their hyperparameters: compared with all others,
+    early generations would be the best. So rates are compared with a line through all of them over
+    the agent steps at which they began, and are pulled to it as `believable` pulls to a mean.
+
+    Args:
+        known: Finished generations; N >= 1.
+
+    Returns:
+        Elo per million agent steps above the line. float64 [N].
+    """
+    rates = np.array([one.measured for one in known])
+    deviations = np.array([one.deviation for one in known])
+    variances = np.maximum(deviations**2, MIN_VARIANCE * float((deviations**2).max()))
+    if not variances.any():
+        variances = np.ones_like(rates)
+    begins = np.array([one.row.agent_steps_begin for one in known]) / MILLION
+    # Weighted least squares: rate = a + b begin.
+    scale = np.sqrt(variances.min() / variances)
+    line = np.column_stack([np.ones_like(begins), begins])
+    fitted, *_ = np.linalg.lstsq(line * scale[:, None], rates * scale, rcond=None)
+    residuals = rates - line @ fitted
+    _, reliability = believable(residuals, deviations)
+    # Where the spread drowns in noise, believable rates are all equal. Models go by their order and
+    # find a hill in many of them all the same, so that only the less exact ones are pulled then.
+    doubtful = variances.min() / (variances.min() + variances / LEAST_SIGNAL)
+    return np.asarray(np.maximum(reliability, doubtful) * residuals, dtype=np.float64)
 
 
 def running(

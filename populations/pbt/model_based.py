@@ -20,7 +20,7 @@ import numpy as np
 
 from populations.core import Exploration, SearchSpace
 from populations.pbt.explore import Perturb, PerturbSettings, make_perturb
-from populations.pbt.generations import Improvement, finished, running
+from populations.pbt.generations import Improvement, finished, leads, running
 from populations.records.rows import GenerationRow
 from populations.rule_kinds import RuleKind
 from populations.search_space import (
@@ -48,10 +48,10 @@ MAX_GENERATIONS = {"tpe": 1000, "gp": 200, "cma_es": 1000, "random": 0}
 class ModelBased:
     """Ask one of Optuna's samplers, which is told all finished generations each time.
 
-    A finished generation is a trial whose value is the rise of its rating per million agent steps;
-    a running one is a pending trial, so that policies spread. The study lives in memory for one
-    question only: the journal's generations are all the state there is, so a resume changes
-    nothing.
+    A finished generation is a trial whose value is the rise of its rating per million agent steps,
+    compared with generations of its time; a running one is a pending trial, so that policies
+    spread. The study lives in memory for one question only: the journal's generations are all the
+    state there is, so a resume changes nothing.
 
     Attributes:
         sampler: Kind of the sampler.
@@ -139,10 +139,11 @@ def _ask(
     from optuna.trial import TrialState, create_trial
 
     logging.getLogger("optuna").setLevel(logging.ERROR)
+    # Values that can be believed: samplers take all as equally sure.
+    values = leads([one for _, one in finished_ones]).tolist() if finished_ones else []
     known = [
-        # The rate that can be believed: samplers take all values as equally sure.
-        create_trial(params=dict(params), distributions=dict(distributions), value=one.rate)
-        for params, one in finished_ones
+        create_trial(params=dict(params), distributions=dict(distributions), value=value)
+        for (params, _), value in zip(finished_ones, values, strict=True)
     ]
     with warnings.catch_warnings():
         # That samplers are experimental is known here; versions are pinned and tested.

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from populations.core import Explore, SearchSpace
 from populations.pbt.explore import Perturb
-from populations.pbt.generations import believable, finished, measured_rate
-from populations.pbt.model_based import ModelBased
+from populations.pbt.generations import believable, finished, leads, measured_rate
+from populations.pbt.model_based import ModelBased, SamplerKind
 from populations.pbt.pb2 import Pb2
 from populations.records.rows import GenerationRow
 from tests.populations.pbt.histories import generation
@@ -76,6 +76,52 @@ def test_a_rate_is_over_the_steps_between_the_rated_weights() -> None:
     assert measured_rate(row) == 200.0
 
 
+def history_of(rates: list[float], deviations: list[float]) -> list[GenerationRow]:
+    """One generation after the other, each of a million agent steps."""
+    return [
+        generation({}, rate=rate, number=k, num_steps=10**6, begin=k * 10**6, deviation=deviation)
+        for k, (rate, deviation) in enumerate(zip(rates, deviations, strict=True))
+    ]
+
+
+def test_leads_by_hand() -> None:
+    # On the line 30 - 10 k, with 9 added or taken so that the line stays by symmetry.
+    rates = [30.0 + 9.0, 20.0 - 9.0, 10.0 - 9.0, 0.0 + 9.0]
+    # Q = 4 * 81, tau^2 = (324 - 3) / (4 - 1) = 107.
+    known = finished(history_of(rates, [1.0] * 4))
+    assert leads(known) == pytest.approx(np.array([9.0, -9.0, -9.0, 9.0]) * 107 / 108)
+
+
+def test_a_rate_that_falls_for_all_is_no_lead() -> None:
+    known = finished(history_of([400.0 - 7.0 * k for k in range(30)], [50.0] * 30))
+    assert leads(known) == pytest.approx(np.zeros(30), abs=1e-6)
+
+
+def test_what_is_all_noise_keeps_its_order_and_the_less_exact_is_pulled_more() -> None:
+    # Q is 2 * .25 + .0025 for three measurements: below 2, so no variance is seen.
+    known = finished(history_of([0.5, 0.0, 0.0, 0.5], [1.0, 1.0, 10.0, 1.0]))
+    found = leads(known)
+    assert all(one.reliability == 0.0 for one in known)
+    assert found[0] > found[1]
+    assert found[3] > found[1]
+    assert abs(found[2]) < 0.05 * found[0]
+
+
+@given(
+    st.lists(
+        st.tuples(st.floats(-1e6, 1e6), st.floats(0.0, 1e6), st.integers(0, 10**9)),
+        min_size=1,
+        max_size=12,
+    )
+)
+def test_leads_are_finite_whatever_was_measured(drawn: list[tuple[float, float, int]]) -> None:
+    known = finished(
+        generation({}, rate=rate, number=k, num_steps=10**6, begin=begin, deviation=deviation)
+        for k, (rate, deviation, begin) in enumerate(drawn)
+    )
+    assert np.isfinite(leads(known)).all()
+
+
 SPACE: SearchSpace = {name: {"low": 0.0, "high": 1.0} for name in ("a", "b")}
 
 
@@ -121,3 +167,33 @@ def test_a_generation_of_500_steps_ruins_no_model(rule: Explore, least: float) -
         for seed in range(3)
     ]
     assert np.mean(gains) > least
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "cma_es", pytest.param("gp", marks=pytest.mark.slow)])
+def test_early_generations_are_no_better_for_being_early(sampler: SamplerKind) -> None:
+    """All rates fall by 60 a round, and the first rounds know only the far corner."""
+    rng = np.random.default_rng(1)
+    history: list[GenerationRow] = []
+    for i in range(80):
+        place, low = rng.random(2), (0.0, 0.6) if i < 24 else (0.0, 0.0)
+        a, b = (np.array(low) + (0.4 if i < 24 else 1.0) * place).tolist()
+        rate = 0.3 * gain(a, b) - 60.0 * (i // 8) + float(rng.normal(0.0, 10.0))
+        history.append(
+            generation(
+                {"a": a, "b": b}, rate=rate, index=i % 8, begin=100_000 * (i // 8), deviation=1.0
+            )
+        )
+    rule = ModelBased(sampler=sampler, fallback=Perturb())
+    gains = [
+        gain(
+            **rule.explore(
+                {"a": 0.5, "b": 0.5},
+                SPACE,
+                history=history,
+                agent_steps=10**6,
+                rng=np.random.default_rng(seed),
+            ).new
+        )
+        for seed in range(6)
+    ]
+    assert np.mean(gains) > 150.0
