@@ -73,6 +73,9 @@ class Turn:
         state: The environment's ``state()`` after this call, flattened; None unless a value network
             reads it. float32 or uint8 [B, G].
         final_state: State before any reset; undefined where no agent was truncated. [B, G].
+        episode: Number of the episode that the step belonged to, as in `BatchedEnv.reset`. Numbers
+            of episodes that could not begin are skipped. Undefined after a reset; None where
+            episodes are not numbered. int64 [B].
     """
 
     groups: Mapping[str, Group]
@@ -87,6 +90,7 @@ class Turn:
     void: torch.Tensor | None = None
     state: torch.Tensor | None = None
     final_state: torch.Tensor | None = None
+    episode: torch.Tensor | None = None
 
 
 class BatchedEnv(Protocol):

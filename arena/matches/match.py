@@ -15,11 +15,19 @@ import torch
 from arena.core import Actor
 from arena.envs.base import BatchedEnv, Group, Turn
 from arena.envs.batched.scoring import sides_beaten
+from arena.errors import EnvironmentFault
 from arena.matches.distinct import GameHashes, combined
 from arena.matches.seated import SeatedPlayers, block_of_envs
 from arena.matches.seating import is_cooperation, seat_teams
+from arena.matches.seeds import Stream, derived_seed
 from arena.matches.tally import TallyBook, TallySums, mean_of_agents, played_to_the_end
 from arena.types import Entrant, Seat, Tally
+
+# An environment and the number of its episode are one int64: the number has these bits.
+_NUMBER_BITS = 32
+
+MAX_ROUNDS = 16
+"""Plays of both teams, in cooperation, until each match has an episode that is void for neither."""
 
 
 class Progress(Protocol):
@@ -131,7 +139,7 @@ def play_matches(
 
     Actors sample with ``generator``. In cooperation the home team plays its episodes, then the away
     team the same seeded ones; of each pair the higher outcome wins, by default the mean return of
-    all agents.
+    all agents. Where an episode is void for one team, both play another one.
 
     Args:
         env: Environments, stepped as one; the first blocks have the first ones. Reset here.
@@ -195,9 +203,50 @@ def play_matches(
 def _compare_returns(
     play: _Play, *, blocks: Sequence[Block], block_of_env: torch.Tensor, seats: tuple[Seat, ...]
 ) -> tuple[Tally, ...]:
+    distinct = tuple(dict.fromkeys(block.entrants for block in blocks))
+    row_of = {entrants: row for row, entrants in enumerate(distinct)}
+    row_of_block = torch.tensor([row_of[block.entrants] for block in blocks])
+    row_of_env = row_of_block[block_of_env.cpu()]
+    sums = TallySums(distinct, seats=seats, compare=True)
+    seeds = play.seeds
+    for number in range(1, MAX_ROUNDS + 1):
+        logs = _play_teams(play, blocks=blocks, block_of_env=block_of_env, seats=seats)
+        # Only episodes of one seed are compared: those that both teams have played to the end.
+        keys = [log.keys for log in logs]
+        rows = [torch.isin(own, other) for own, other in zip(keys, reversed(keys), strict=True)]
+        env = keys[0][rows[0]] >> _NUMBER_BITS
+        returns, scores, lengths, games = zip(
+            *(log.rows(chosen) for log, chosen in zip(logs, rows, strict=True)), strict=True
+        )
+        sums.add(
+            row_of_env[env],
+            seat_return=torch.cat(returns, dim=1),
+            seat_score=torch.repeat_interleave(
+                sides_beaten(torch.cat(scores, dim=1)),
+                torch.tensor([own.shape[1] for own in returns]),
+                dim=1,
+            ),
+            length=torch.stack(lengths).sum(dim=0),
+            game=combined(*games),
+        )
+        num_played = torch.bincount(env, minlength=len(row_of_env))
+        play.num_matches = play.num_matches - num_played.to(play.num_matches.device)
+        if not bool(play.num_matches.any()):
+            return sums.tallies()
+        # The same seeds would begin the same episodes again.
+        play.seeds = [derived_seed(seed, Stream.ENVIRONMENTS, number) for seed in seeds]
+    raise EnvironmentFault(
+        f"environments broke so often that after {MAX_ROUNDS} plays of both teams "
+        f"{int(play.num_matches.sum())} matches have no episode that neither of them broke"
+    )
+
+
+def _play_teams(
+    play: _Play, *, blocks: Sequence[Block], block_of_env: torch.Tensor, seats: tuple[Seat, ...]
+) -> list[_EpisodeLog]:
+    """Play once for each team, home first; `_Play.run` resets to the same seeds."""
     logs = []
     teams = seat_teams(seats)
-    # One play for each team, home first; `run` resets to the same seeds.
     for team in dict.fromkeys(teams):
         own = [index for index, name in enumerate(teams) if name == team]
         own_seats = tuple(seats[index] for index in own)
@@ -210,25 +259,7 @@ def _compare_returns(
         )
         play.run(seated, record=log.record)
         logs.append(log)
-    distinct = tuple(dict.fromkeys(block.entrants for block in blocks))
-    row_of = {entrants: row for row, entrants in enumerate(distinct)}
-    row_of_block = torch.tensor([row_of[block.entrants] for block in blocks])
-    row_of_env = row_of_block[block_of_env.cpu()]
-    # Row k of an environment is its k-th counted episode: the same seed in every log, unless an
-    # episode before it was void.
-    sums = TallySums(distinct, seats=seats, compare=True)
-    sums.add(
-        torch.repeat_interleave(row_of_env, play.num_matches.cpu()),
-        seat_return=torch.cat([log.returns for log in logs], dim=1),
-        seat_score=torch.repeat_interleave(
-            sides_beaten(torch.cat([log.scores for log in logs], dim=1)),
-            torch.tensor([log.returns.shape[1] for log in logs]),
-            dim=1,
-        ),
-        length=torch.stack([log.lengths for log in logs]).sum(dim=0),
-        game=combined(*(log.games for log in logs)),
-    )
-    return sums.tallies()
+    return logs
 
 
 class _EpisodeLog:
@@ -240,6 +271,7 @@ class _EpisodeLog:
             return, the mean return of all agents. float64 [episodes, 1].
         lengths: Calls of ``step``. int64 [episodes].
         games: Hashes of the decisions. int64 [episodes].
+        keys: Environment and number of each episode, ascending. int64 [episodes].
     """
 
     def __init__(
@@ -261,9 +293,16 @@ class _EpisodeLog:
         self.scores = torch.zeros(num_episodes, 1, dtype=torch.float64)
         self.lengths = torch.zeros(num_episodes, dtype=torch.int64)
         self.games = torch.zeros(num_episodes, dtype=torch.int64)
+        self.keys = torch.zeros(num_episodes, dtype=torch.int64)
         self._hashes = games
 
+    def rows(self, chosen: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """Return returns, scores, lengths and games of some episodes (bool [episodes])."""
+        return self.returns[chosen], self.scores[chosen], self.lengths[chosen], self.games[chosen]
+
     def record(self, turn: Turn) -> None:
+        if turn.episode is None:
+            raise ValueError("cooperation needs environments that number their episodes")
         self._return += turn.reward.cpu()
         self._length += 1
         over = played_to_the_end(turn).cpu()
@@ -274,6 +313,7 @@ class _EpisodeLog:
         # NaN: the environment names the return as its outcome.
         self.scores[places] = torch.where(objective.isnan(), mean_return, objective)
         self.lengths[places] = self._length[over]
+        self.keys[places] = (over.nonzero().squeeze(1) << _NUMBER_BITS) + turn.episode.cpu()[over]
         # Before forget, which begins the next game there.
         self.games[places] = self._hashes.of(played_to_the_end(turn))
         self._hashes.forget(turn.episode_over)
@@ -298,7 +338,7 @@ class _Play:
         should_stop: Callable[[], bool],
     ) -> None:
         self._env = env
-        self._seeds = seeds
+        self.seeds = seeds
         self._generator = generator
         self._progress = progress
         self._should_stop = should_stop
@@ -308,7 +348,7 @@ class _Play:
 
     def run(self, seated: SeatedPlayers[Actor], *, record: Callable[[Turn], None]) -> None:
         """Play once from the start; ``record`` sees every turn."""
-        turn = self._env.reset(self._seeds)
+        turn = self._env.reset(self.seeds)
         self.games.forget_all()
         remaining = self.num_matches.clone()
         active = remaining > 0

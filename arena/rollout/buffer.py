@@ -31,6 +31,7 @@ class _Storage:
         trained: bool [T, B, S].
         reward: float32 [T, B, P].
         ended: bool [T, B, P].
+        episode_over: bool [T, B].
         end_value: float32 [T, B, P].
         state: float32 [T, B, S, H], or None.
         critic_input: float32 or uint8 [T, B, S, G], or None.
@@ -45,6 +46,7 @@ class _Storage:
     trained: torch.Tensor
     reward: torch.Tensor
     ended: torch.Tensor
+    episode_over: torch.Tensor
     end_value: torch.Tensor
     state: torch.Tensor | None
     critic_input: torch.Tensor | None
@@ -153,6 +155,7 @@ class RolloutBuffer:
         storage.reward[t] = self._reward(turn)
         # episode_over, too: an environment may forget to flag an agent at the end.
         storage.ended[t] = terminated | truncated | turn.episode_over[:, None]
+        storage.episode_over[t] = turn.episode_over
         # v_end = V(final observation) after a truncation, 0 after a termination, 0 after both
         storage.end_value[t] = torch.where(truncated & ~terminated, final_value, 0.0)
         if turn.void is not None:
@@ -163,9 +166,9 @@ class RolloutBuffer:
         """Exclude the episode that ended in environment b with step ``last`` from training."""
         storage = self._stored()
         first = last
-        # Back to the last step in which all agents of the population ended, at most to the first of
-        # this rollout: earlier ones are trained on already.
-        while first > 0 and not bool(storage.ended[first - 1, b].all()):
+        # Back to the end of the episode before, at most to the first step of this rollout: earlier
+        # ones are trained on already. Ends of agents tell nothing: others may play on.
+        while first > 0 and not bool(storage.episode_over[first - 1, b]):
             first -= 1
         storage.trained[first : last + 1, b] = False
 
@@ -297,6 +300,7 @@ class RolloutBuffer:
             trained=zeros(*slots, dtype=torch.bool),
             reward=zeros(*agents),
             ended=zeros(*agents, dtype=torch.bool),
+            episode_over=zeros(self._length, num_envs, dtype=torch.bool),
             end_value=zeros(*agents),
             state=None if state is None else zeros(*slots, state.shape[2]),
             critic_input=None

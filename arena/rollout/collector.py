@@ -230,7 +230,12 @@ class Collector:
             for index, player in enumerate(self._seated.players)
             if isinstance(player, Learning)
         ]
-        self._measured = Measured(num_envs=env.num_envs, num_agents=len(env.agents), device=device)
+        self._measured = Measured(
+            num_envs=env.num_envs,
+            num_agents=len(env.agents),
+            num_players=len(self._seated.players),
+            device=device,
+        )
         self.agent_steps: dict[PolicyId, int] = {
             recorder.learning.policy: 0 for recorder in self._recorders
         }
@@ -349,6 +354,7 @@ class Collector:
 
     def _move(self, environments: torch.Tensor) -> None:
         """Seat the players of the new blocks where an episode begins."""
+        self._measured.settle(table=self._seated.table)
         self._block_of_env = torch.where(environments, self._next_block, self._block_of_env)
         self._seated.move(self._block_of_env)
         self._book.move(self._block_of_env)

@@ -53,12 +53,17 @@ class Measured:
     Args:
         num_envs: B.
         num_agents: A.
+        num_players: Number of players, the indices in tables.
         device: Device of the turns.
     """
 
-    def __init__(self, *, num_envs: int, num_agents: int, device: torch.device) -> None:
+    def __init__(
+        self, *, num_envs: int, num_agents: int, num_players: int, device: torch.device
+    ) -> None:
         self._low = torch.full((num_envs, num_agents), math.inf, device=device)
         self._high = -self._low
+        self._low_of_player = torch.full((num_players,), math.inf, device=device)
+        self._high_of_player = -self._low_of_player
         self._num_steps = 0
         self._figures: dict[int, dict[str, Spread]] = {}
         self._num_ignored: dict[int, int] = {}
@@ -71,7 +76,7 @@ class Measured:
             table: Index of each agent's player. int64 [B, A].
         """
         self._num_steps += 1
-        # By (environment, agent): the player there is looked up once, in `metrics`.
+        # By (environment, agent): the player there is looked up in `settle`.
         torch.minimum(self._low, turn.reward, out=self._low)
         torch.maximum(self._high, turn.reward, out=self._high)
         if turn.figures:
@@ -87,13 +92,22 @@ class Measured:
                 own.setdefault(name, Spread()).add(value)
             self._num_ignored[player] = self._num_ignored.get(player, 0) + report.num_ignored
 
+    def settle(self, *, table: torch.Tensor) -> None:
+        """Credit the rewards so far to the players of a table; due before players move."""
+        index = table.flatten()
+        self._low_of_player.scatter_reduce_(0, index, self._low.flatten(), "amin")
+        self._high_of_player.scatter_reduce_(0, index, self._high.flatten(), "amax")
+        self._low.fill_(math.inf)
+        self._high.fill_(-math.inf)
+
     def metrics(self, player: int, *, table: torch.Tensor) -> dict[str, float]:
         """Return a player's metrics: rewards of single steps, and reported figures."""
         found = {"rollout/steps_count": float(self._num_steps)}
-        mine = table == player
-        if self._num_steps and bool(mine.any()):
-            found["reward/min"] = float(self._low[mine].min())
-            found["reward/max"] = float(self._high[mine].max())
+        self.settle(table=table)
+        low, high = float(self._low_of_player[player]), float(self._high_of_player[player])
+        # Infinite in the wrong order where the player had no seat in any step.
+        if low <= high:
+            found["reward/min"], found["reward/max"] = low, high
         for name, spread in self._figures.get(player, {}).items():
             found |= spread.metrics(f"environment/{name}")
         if self._num_ignored.get(player):

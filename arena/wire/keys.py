@@ -74,11 +74,14 @@ class ControllerKeys:
         public: Public key, Z85.
         secret: Secret key, Z85.
         learners: Names by public key (32 bytes).
+        renewed: Learners whose pairs were made anew because the controller's was lost: copies of
+            their files elsewhere are of no use any more.
     """
 
     public: bytes
     secret: bytes = field(repr=False)
     learners: Mapping[bytes, str]
+    renewed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +105,7 @@ def make_keys(directory: Path, *, names: Iterable[str]) -> ControllerKeys:
     """Make the missing keys of the controller and these learners; existing ones stay.
 
     Call it under the run's lock. Removing a ``.pub`` file revokes a key: its name gets a new pair
-    here.
+    here. Where the controller's pair is lost, all pairs are made anew, as learners' files name it.
 
     Raises:
         ConfigError: If the directory or a file in it can be read by others, or is no key file.
@@ -110,11 +113,16 @@ def make_keys(directory: Path, *, names: Iterable[str]) -> ControllerKeys:
     """
     make_private(directory)
     path = directory / f"{CONTROLLER}{SECRET_SUFFIX}"
+    renewed: tuple[str, ...] = ()
     if not path.exists():
+        renewed = tuple(sorted(_learners(directory).values()))
+        # First: after a crash in between, the next call finds no .pub file and makes them anew.
+        for name in renewed:
+            (directory / f"{name}{PUBLIC_SUFFIX}").unlink()
         public, secret = _new_pair()
         _write(path, _Pair(name=CONTROLLER, public_key=public, secret_key=secret))
     controller = _read(path, _Pair)
-    for name in names:
+    for name in dict.fromkeys((*names, *renewed)):
         # The .pub file decides: without it the key is revoked, and the name gets a new pair.
         if not (directory / f"{name}{PUBLIC_SUFFIX}").exists():
             _make_learner(directory, name, controller_key=controller.public_key)
@@ -122,6 +130,7 @@ def make_keys(directory: Path, *, names: Iterable[str]) -> ControllerKeys:
         public=controller.public_key.encode(),
         secret=controller.secret_key.encode(),
         learners=_learners(directory),
+        renewed=renewed,
     )
 
 

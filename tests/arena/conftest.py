@@ -92,6 +92,7 @@ class ScriptedEnv:
     ) -> Turn:
         self.returns += reward
         score = torch.full((self.num_envs, self.num_sides), torch.nan)
+        episode = torch.tensor(self.episode)
         for b in over.nonzero().flatten().tolist():
             if self.num_sides > 1:
                 mine, others = self.returns[b, :, None], self.returns[b, None, :]
@@ -110,6 +111,7 @@ class ScriptedEnv:
             final_observation=final,
             episode_over=over,
             score=score,
+            episode=episode,
         )
 
     def _group(self, population: str) -> Group:

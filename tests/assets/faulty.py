@@ -142,6 +142,20 @@ class Rounds(ParallelEnv):  # type: ignore[misc]
         return {"observation": seen, "action_mask": mask}
 
 
+class Together(Rounds):
+    """Rewards are the episode's luck for both. Nothing goes wrong until player_0 chooses 1."""
+
+    _is_calm = True
+
+    def step(self, actions: dict[str, int]) -> Any:
+        self._is_calm = actions["player_0"] == 0
+        observations, rewards, *others = super().step(actions)
+        return observations, dict.fromkeys(rewards, self._luck), *others
+
+    def _is_due(self, fault: str, *, at: int = 2) -> bool:
+        return not self._is_calm and super()._is_due(fault, at=at)
+
+
 class _Turns(parallel_to_aec_wrapper):  # type: ignore[misc]
     """The rounds in turns. What a round says is passed on as it is."""
 

@@ -10,6 +10,7 @@ import pytest
 
 from arena.errors import AddressInUse
 from arena.wire.address import default_endpoint, remove_socket
+from arena.wire.keys import KEYS
 from populations.config.run_config import validate_config
 from populations.config.run_file import new_run_file
 from populations.controller.server.run_directory import OpenRun, create_run
@@ -58,6 +59,24 @@ def test_a_run_that_is_live_is_not_started_again(tmp_path: Path) -> None:
         assert exit_code(copied.value) == 4
         assert Path(transport.endpoint.removeprefix("ipc://")).is_socket()
     assert not Path(transport.endpoint.removeprefix("ipc://")).exists()
+
+
+def test_where_the_controllers_key_is_lost_it_is_said_what_to_copy_again(tmp_path: Path) -> None:
+    run_dir = tmp_path / "run"
+    make_run(run_dir, endpoint="tcp://127.0.0.1:*", remote_learners=1, learners=1)
+    told: list[str] = []
+
+    def open_once() -> None:
+        with OpenRun(run_dir) as run, make_launcher(run, notify=told.append):
+            pass
+
+    open_once()
+    open_once()
+    assert told == []
+    (run_dir / KEYS / "controller.key").unlink()
+    open_once()
+    (notice,) = told
+    assert "learner-0, remote-0 are made anew; files copied elsewhere must be copied" in notice
 
 
 def test_a_socket_that_a_killed_controller_left_is_taken_away(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from arena.config import EnvironmentConfig
+from arena.core import Actor, ActorInput, ActorOutput
 from arena.envs.base import BatchedEnv, Turn
 from arena.envs.chance import episode_seed
 from arena.envs.checks.check import check_environment
@@ -19,7 +20,10 @@ from arena.envs.make import make_batched_env
 from arena.envs.pettingzoo.batch import FREE_FAULTS
 from arena.errors import EnvironmentFault
 from arena.learners.work.worker import Worker
+from arena.matches.match import Block, play_matches
+from arena.matches.seating import make_seats
 from arena.rollout.collector import Collector
+from arena.types import Entrant, Tally
 from arena.wire.messages import Failed, Finished
 from populations.controller.assignments.failures import MAX_BROKEN
 from populations.controller.state.events import AssignmentFailed
@@ -51,14 +55,19 @@ SHARE = 0.15
 
 
 def make_batch(
-    environment: str, *, faults: list[EnvironmentFault] | None, **kwargs: object
+    environment: str,
+    *,
+    faults: list[EnvironmentFault] | None,
+    cooperation: bool = False,
+    **kwargs: object,
 ) -> BatchedEnv:
     """Four environments; what breaks is noted, or raised where nobody notes it."""
     spec = facts(environment, kwargs)
+    sides = {"all": spec.agents} if cooperation else {agent: (agent,) for agent in spec.agents}
     return make_batched_env(
         EnvironmentConfig(id=environment, kwargs=dict(kwargs)),
         spec=spec,
-        sides={agent: (agent,) for agent in spec.agents},
+        sides=sides,
         populations={"player": spec.agents},
         num_envs=NUM_ENVS,
         launch_directory=str(ASSETS),
@@ -117,6 +126,77 @@ def test_exactly_the_broken_episodes_are_void(environment: str, fault: str) -> N
     assert len(faults) >= sum(map(sum, ends))
     assert faults
     assert all(environment in str(found) for found in faults)
+
+
+@pytest.mark.parametrize("environment", IDS)
+@pytest.mark.parametrize("fault", RAISES)
+def test_each_end_names_its_episode(environment: str, fault: str) -> None:
+    env = make_batch(environment, faults=[], fault=fault, share=SHARE)
+    turn = env.reset(SEEDS)
+    ends: list[list[int]] = [[] for _ in SEEDS]
+    for _ in range(80):
+        turn = env.step({name: group.new_actions() for name, group in turn.groups.items()})
+        assert turn.episode is not None
+        for b in turn.episode_over.nonzero().flatten().tolist():
+            ends[b].append(int(turn.episode[b]))
+    env.close()
+    for b, ended in enumerate(ends):
+        # Those that never begin have a number, too.
+        never = fault == "reset_raises"
+        begun = [k for k in range(100) if not (never and is_broken(b, k))]
+        assert ended == begun[: len(ended)]
+        assert len(ended) > 5
+
+
+class Always(Actor):
+    """Chooses one number."""
+
+    reads_agent = False
+
+    def __init__(self, action: int) -> None:
+        self.action = action
+
+    def act(self, inputs: ActorInput, *, agent: str, generator: torch.Generator) -> ActorOutput:
+        return ActorOutput(action=torch.full((len(inputs.observation),), self.action))
+
+
+def compare_in_cooperation(*, num_matches: int, fault: str, share: float) -> Tally:
+    """Home chooses 0, away 1, with which the environment may break."""
+    faults: list[EnvironmentFault] = []
+    env = make_batch("faulty:Together", faults=faults, cooperation=True, fault=fault, share=share)
+    sides = {"all": env.agents}
+    (tally,) = play_matches(
+        env,
+        blocks=[
+            Block(
+                entrants=(Entrant("home"), Entrant("away")),
+                actors=(Always(0), Always(1)),
+                num_envs=NUM_ENVS,
+                num_matches=num_matches,
+            )
+        ],
+        seats=make_seats(agents=env.agents, sides=sides, populations={"player": env.agents}),
+        sides=sides,
+        seeds=SEEDS,
+        generator=torch.Generator().manual_seed(1),
+    )
+    env.close()
+    assert faults
+    return tally
+
+
+@pytest.mark.parametrize("fault", ["step_raises", "reset_raises"])
+@pytest.mark.parametrize(("num_matches", "share"), [(1, 0.6), (8, 0.3)])
+def test_in_cooperation_what_broke_for_one_team_is_compared_with_nothing(
+    fault: str, num_matches: int, share: float
+) -> None:
+    # Returns are the seed's luck: equal wherever both teams played the same episode.
+    tally = compare_in_cooperation(num_matches=num_matches, fault=fault, share=share)
+    (pair,) = tally.pairs
+    assert (pair.wins, pair.draws, pair.losses) == (0, NUM_ENVS * num_matches, 0)
+    assert tally.matches == NUM_ENVS * num_matches
+    assert tally.return_sum[0] == tally.return_sum[1] > 0.0
+    assert tally.length_sum == 2 * 4 * tally.matches
 
 
 @pytest.mark.parametrize("environment", IDS)
@@ -302,7 +382,9 @@ def test_an_array_that_is_written_again_misleads_nobody_and_is_reported() -> Non
     spec = environment_facts("environments:AliasingTurns", kwargs={}, launch_directory=str(ASSETS))
     turns = []
     for name in ("AliasingTurns", "ScriptedTurns"):
-        kwargs = {} if name == "AliasingTurns" else {"script": [{"agent": a} for a in "ab" * 6]}
+        kwargs: dict[str, Any] = (
+            {} if name == "AliasingTurns" else {"script": [{"agent": a} for a in "ab" * 6]}
+        )
         env = make_batch(f"environments:{name}", faults=None, **kwargs)
         turn = env.reset(SEEDS)
         kept = []

@@ -369,7 +369,10 @@ def _control(run: OpenRun) -> None:
         level=logging.INFO,
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
-    with make_launcher(run) as (transport, launcher), make_display(run) as display:
+    with (
+        make_launcher(run, notify=tell) as (transport, launcher),
+        make_display(run) as display,
+    ):
         _tell_where(run, transport.endpoint)
 
         def refresh(status: Mapping[str, Json]) -> None:

@@ -146,6 +146,7 @@ class GameBatch:
         # Checked before the game sees them: an illegal action is the caller's fault, not the
         # game's.
         chosen = self._chosen(actions)
+        episode = self._episodes
         try:
             result = self._game.step(chosen)
             ended = self._end(result)
@@ -156,7 +157,8 @@ class GameBatch:
                 # A copy: the constant stays as it is.
                 score = score.index_copy(0, over, self._score(self._returns[over]))
                 # A halted game plays on unheard, and its episode begins again with the same seed.
-                self._episodes += ended & ~self._halted
+                # Not in place: the turn has the numbers before.
+                self._episodes = episode + (ended & ~self._halted)
                 self._returns[over] = 0.0
                 self._alive[over] = True
                 # After the number of episodes, which is part of their keys.
@@ -168,7 +170,9 @@ class GameBatch:
         except Exception as error:
             raise self._blame(error, doing="step") from error
         self._check_sanity(result)
-        return self._turn(result, over=ended, score=score, still=still)
+        turn = self._turn(result, over=ended, score=score, still=still)
+        turn.episode = episode
+        return turn
 
     def halt(self, environments: torch.Tensor) -> None:
         """Halt games until they are resumed; they have no pending decisions meanwhile.

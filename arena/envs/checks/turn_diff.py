@@ -184,10 +184,6 @@ def _rows(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.reshape(*tensor.shape, *[1] * (3 - tensor.ndim))
 
 
-def _kind(tensor: torch.Tensor) -> str:
-    return f"{tensor.dtype} {tuple(tensor.shape)}"
-
-
 def _plain(row: torch.Tensor) -> list[object]:
     # NaN has no JSON.
     return [None if value != value else value for value in row.tolist()]

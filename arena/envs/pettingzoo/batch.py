@@ -137,6 +137,8 @@ class PettingZooBatch:
         }
         # After the check, so that a refused call leaves the turn as it was.
         buffers.clear()
+        # Before any episode ends: the results of this call are those of these episodes.
+        buffers.episode[:] = self._episodes
         for b, stepper in enumerate(self._steppers):
             if self._halted[b]:
                 continue

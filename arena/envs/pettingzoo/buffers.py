@@ -183,6 +183,7 @@ class Buffers:
         self.terminated = np.zeros((num_envs, num_agents), dtype=np.bool_)
         self.truncated = np.zeros((num_envs, num_agents), dtype=np.bool_)
         self.episode_over = np.zeros(num_envs, dtype=np.bool_)
+        self.episode = np.zeros(num_envs, dtype=np.int64)
         self.score = np.zeros((num_envs, num_sides), dtype=np.float32)
         self._is_void = np.zeros(num_envs, dtype=np.bool_)
         self.figures = EpisodeFigures()
@@ -356,6 +357,7 @@ def _shared_turn(buffers: Buffers) -> Turn:
         components=None if buffers.components is None else torch.from_numpy(buffers.components),
         # The list itself, which is filled and cleared in place.
         figures=buffers.figures.reports,
+        episode=torch.from_numpy(buffers.episode),
     )
 
 
@@ -381,4 +383,5 @@ def _moved(turn: Turn, device: torch.device) -> Turn:
         components=None if turn.components is None else turn.components.to(device),
         figures=turn.figures,
         void=None if turn.void is None else turn.void.to(device),
+        episode=None if turn.episode is None else turn.episode.to(device),
     )

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections import Counter
 from typing import Any
@@ -10,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arena.core import Actor, ActorInput, ActorOutput
-from arena.matches.match import Block, Stopped, play_matches, share_envs
+from arena.errors import EnvironmentFault
+from arena.matches.match import MAX_ROUNDS, Block, Stopped, play_matches, share_envs
 from arena.matches.seating import make_seats
 from arena.types import Entrant, Tally
 
@@ -240,6 +242,51 @@ def test_in_cooperation_an_objective_goes_before_the_return(scripted_env: Any) -
     )
     assert [(p.wins, p.draws, p.losses) for p in tally.pairs] == [(1, 1, 1)]
     assert tally.return_sum == (9.0, 9.0)
+
+
+def play_in_cooperation(env: Any) -> tuple[Tally, ...]:
+    sides = {"all": ("a", "b")}
+    seats = make_seats(agents=("a", "b"), sides=sides, populations={"player": ("a", "b")})
+    both = block(Fixed(1), Fixed(2), "AB", num_envs=env.num_envs, num_matches=2)
+    return play(env, both, seats=seats, sides=sides)
+
+
+@pytest.mark.parametrize("num_rounds", [3, MAX_ROUNDS + 1])
+def test_in_cooperation_pairs_are_looked_for_on_other_seeds_and_not_for_ever(
+    scripted_env: Any, num_rounds: int
+) -> None:
+    env = scripted_env(num_envs=2, num_sides=1)
+    reset, step, seeds = env.reset, env.step, []
+
+    def resets(given: Any) -> Any:
+        seeds.append(tuple(given))
+        return reset(given)
+
+    def steps(actions: Any) -> Any:
+        turn = step(actions)
+        # Until then no number of away's is one of home's, as if each broke what the other played.
+        if len(seeds) <= 2 * (num_rounds - 1):
+            turn.episode = 2 * turn.episode + len(seeds) % 2
+        return turn
+
+    env.reset, env.step = resets, steps
+    if num_rounds > MAX_ROUNDS:
+        with pytest.raises(EnvironmentFault, match=r"after 16 plays of both teams 4 matches"):
+            play_in_cooperation(env)
+        num_rounds = MAX_ROUNDS
+    else:
+        (tally,) = play_in_cooperation(env)
+        assert tally.matches == 4
+    assert seeds[::2] == seeds[1::2]
+    assert len(set(seeds)) == num_rounds
+
+
+def test_in_cooperation_episodes_without_a_number_are_not_compared(scripted_env: Any) -> None:
+    env = scripted_env(num_envs=2, num_sides=1)
+    step = env.step
+    env.step = lambda actions: dataclasses.replace(step(actions), episode=None)
+    with pytest.raises(ValueError, match="number their episodes"):
+        play_in_cooperation(env)
 
 
 def test_play_stops_when_told(scripted_env: Any) -> None:

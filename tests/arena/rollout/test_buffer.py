@@ -313,6 +313,75 @@ def test_two_seats_of_one_policy_in_turn_by_hand() -> None:
     assert rollout.agent_steps == 4
 
 
+def play_alone(
+    buffer: RolloutBuffer, *, deciding: list[bool], done: list[bool], over: list[bool], void: int
+) -> Rollout:
+    """One agent beside another population's; its actions number the steps."""
+    for t, (decides, is_done, is_over) in enumerate(zip(deciding, done, over, strict=True)):
+        group = Group(
+            agent_index=torch.tensor([[0 if decides else -1]]),
+            observation=torch.zeros(1, 1, 1),
+            action_mask=None,
+        )
+        buffer.store(
+            t,
+            group,
+            action=torch.tensor([[t]]),
+            log_prob=torch.zeros(1, 1),
+            value=torch.zeros(1, 1),
+            trained=torch.tensor([[decides]]),
+        )
+        turn = Turn(
+            groups={},
+            reward=torch.zeros(1, 2),
+            terminated=torch.tensor([[is_done, False]]),
+            truncated=torch.zeros(1, 2, dtype=torch.bool),
+            final_observation={},
+            episode_over=torch.tensor([is_over]),
+            score=torch.empty(0),
+            void=torch.tensor([True]) if t == void else None,
+        )
+        buffer.store_result(t, turn, final_value=torch.zeros(1, 1))
+    last = Group(
+        agent_index=torch.tensor([[0]]), observation=torch.zeros(1, 1, 1), action_mask=None
+    )
+    return buffer.finish(group=last, value=torch.zeros(1, 1), gamma=0.9, gae_lambda=0.5)
+
+
+def test_a_void_episode_is_dropped_from_its_first_step_and_no_other_is() -> None:
+    buffer = RolloutBuffer(length=8, agents=torch.tensor([0]))
+    # t:        0    1     2    3     4    5     6    7
+    # decides:  yes  -     yes  yes   -    -     yes  yes
+    # done:          yes        yes
+    # over:               yes             void
+    # The agent ends before its episodes do: its end at 3 is within the one that is void.
+    rollout = play_alone(
+        buffer,
+        deciding=[True, False, True, True, False, False, True, True],
+        done=[False, True, False, True, False, False, False, False],
+        over=[False, False, True, False, False, True, False, False],
+        void=5,
+    )
+    assert rollout.action.tolist() == [0, 2, 6, 7]
+    assert rollout.agent_steps == 4
+
+
+def test_of_a_void_episode_that_began_before_the_rollout_all_of_the_rollout_is_dropped() -> None:
+    buffer = RolloutBuffer(length=4, agents=torch.tensor([0]))
+    # The first rollout ends within an episode, and the buffer has the ends of its steps still.
+    steps = [True, True, True, True]
+    play_alone(buffer, deciding=steps, done=[False] * 4, over=[True, True, False, False], void=-1)
+    rollout = play_alone(
+        buffer,
+        deciding=steps,
+        done=[True, False, False, False],
+        over=[False, False, True, False],
+        void=2,
+    )
+    assert rollout.action.tolist() == [3]
+    assert rollout.agent_steps == 1
+
+
 def test_a_rollout_without_trained_decisions_is_empty() -> None:
     steps = random_steps(
         np.random.default_rng(0), length=3, num_envs=2, columns=[0, 1], parallel=True

@@ -204,6 +204,31 @@ def test_an_episode_keeps_its_players_to_its_end_and_counts_for_them(scripted_en
     assert {t.entrants[0]: t.matches for t in collector.tallies()} == {"old-0": 4, "new-0": 4}
 
 
+def test_rewards_are_measured_for_those_who_had_the_seat(scripted_env: Any) -> None:
+    # Agent a gets 1 and b -5; in the second episodes a gets -7 and b 2.
+    rewards = {(0, 0): 1.0, (0, 1): -5.0, (1, 0): -7.0, (1, 1): 2.0}
+    env = scripted_env(
+        num_envs=4,
+        length=lambda seed, episode: 10 if episode == 0 else 4 + seed,
+        reward=lambda seed, episode, step, agent: rewards.get((episode, agent), 0.0),
+    )
+    me, other = trainee(), Always(1)
+    collector = collect(env, block("old", me, other))
+    collector.collect()
+    found = collector.measured()[PolicyId("player/p000")]
+    assert (found["reward/min"], found["reward/max"]) == (1.0, 1.0)
+    collector.go_on(
+        [block("new", other, me), block("old", me, other)],
+        num_new=1,
+        becomes={0: 1},
+        generator=torch.Generator().manual_seed(2),
+    )
+    # Three steps of the old episodes as a, four of the new ones as b.
+    collector.collect()
+    found = collector.measured()[PolicyId("player/p000")]
+    assert (found["reward/min"], found["reward/max"]) == (1.0, 2.0)
+
+
 def test_what_is_in_flight_must_be_gone_on_with(scripted_env: Any) -> None:
     env = scripted_env(num_envs=4, length=lambda seed, episode: 10)
     me = trainee()

@@ -44,7 +44,7 @@ def test_four_figures_of_many_numbers() -> None:
 
 def test_rewards_and_figures_are_those_of_the_players_own_agents() -> None:
     table = torch.tensor([[0, 1], [1, 0], [1, 1]])
-    measured = Measured(num_envs=3, num_agents=2, device=torch.device("cpu"))
+    measured = Measured(num_envs=3, num_agents=2, num_players=8, device=torch.device("cpu"))
     measured.add(
         turn(
             torch.tensor([[1.0, -9.0], [8.0, 0.5], [7.0, 7.0]]),
@@ -93,6 +93,6 @@ def test_a_turn_without_figures_costs_no_copy_of_the_table() -> None:
         def __getitem__(self, _: object) -> object:
             raise AssertionError("it was read")
 
-    measured = Measured(num_envs=1, num_agents=1, device=torch.device("cpu"))
+    measured = Measured(num_envs=1, num_agents=1, num_players=1, device=torch.device("cpu"))
     empty = dataclasses.replace(turn(torch.zeros(1, 1)), figures=())
     measured.add(empty, table=Unreadable())  # type: ignore[arg-type]

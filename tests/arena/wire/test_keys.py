@@ -71,6 +71,21 @@ def test_who_has_no_public_file_is_shut_out_and_its_name_gets_another_pair(direc
     assert second.learners[z85.decode(new.public)] == "remote-0"
 
 
+def test_where_the_controllers_pair_is_lost_all_pairs_are_made_anew(directory: Path) -> None:
+    first = make_keys(directory, names=NAMES)
+    assert first.renewed == ()
+    (directory / "controller.key").unlink()
+    key_path(directory, "remote-0").unlink()  # it is on another machine now
+    second = make_keys(directory, names=("learner-0", "learner-1"))
+    assert second.public != first.public
+    assert second.renewed == NAMES
+    learners = [load_learner_keys(key_path(directory, name)) for name in (*NAMES, "learner-1")]
+    assert {own.controller for own in learners} == {second.public}
+    assert second.learners == {z85.decode(own.public): own.name for own in learners}
+    assert not second.learners.keys() & first.learners.keys()
+    assert make_keys(directory, names=NAMES).renewed == ()
+
+
 def test_a_launch_that_was_killed_leaves_nothing_in_the_way(directory: Path) -> None:
     make_keys(directory, names=())
     (directory / ".tmp-learner-0.key").write_text("half of a")

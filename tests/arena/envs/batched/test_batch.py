@@ -70,6 +70,8 @@ def test_episodes_depend_on_seed_and_number_alone_and_restart_by_themselves() ->
         for b in range(3):
             running[b] += 1
             if turn.episode_over[b]:
+                assert turn.episode is not None
+                assert turn.episode[b] == len(lengths[b])
                 lengths[b].append(running[b])
                 running[b] = 0
     for b, seed in enumerate(seeds):
