@@ -32,6 +32,9 @@ EPSILONS = (0.1, 0.0, 0.03, 0.3)
 MAX_FIT_ROWS = 200
 """The newest so many choose the three numbers; the time that takes grows with the third power."""
 
+MIN_NOISE = 0.01
+"""Least variance of a row's noise, as a share of the signal's: no rate is exact."""
+
 PRIOR_WEIGHT = 2.0
 """Rows that say that s^2 is 1, the variance of standardized data: constant data give no s of 0."""
 

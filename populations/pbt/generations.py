@@ -130,17 +130,11 @@ def believable(rates: FloatArray, deviations: FloatArray) -> tuple[FloatArray, F
     Returns:
         What is expected of each, and the k of the module's docstring. float64 [N] each.
     """
-    variances = np.maximum(deviations**2, MIN_VARIANCE * float((deviations**2).max()))
+    variances = _variances(deviations)
     # All measurements are exact.
     if not variances.any():
         return rates, np.ones_like(rates)
-    weights = variances.min() / variances
-    total = weights.sum()
-    # In units of the smallest variance, so that no weight overflows.
-    # Q - (N - 1), and below it sum w - sum w^2 / sum w: tau^2 is their quotient, at least 0.
-    spread = weights @ (rates - weights @ rates / total) ** 2 - (len(rates) - 1) * variances.min()
-    freedom = total - weights @ weights / total
-    between = max(float(spread / freedom), 0.0) if freedom > 0.0 else 0.0
+    between = _between(rates, variances)
     reliability = between / (between + variances)
     # Weights 1 / (tau^2 + s^2): the mean of all, not of the most exact ones.
     random_weights = 1.0 / (between + variances)
@@ -148,35 +142,64 @@ def believable(rates: FloatArray, deviations: FloatArray) -> tuple[FloatArray, F
     return mean + reliability * (rates - mean), reliability
 
 
-def leads(known: Sequence[Improvement]) -> FloatArray:
-    """Return by how much each generation's rate led those of its time, as far as can be believed.
+def _variances(deviations: FloatArray) -> FloatArray:
+    return np.maximum(deviations**2, MIN_VARIANCE * float((deviations**2).max()))
+
+
+def _between(rates: FloatArray, variances: FloatArray) -> float:
+    """Return tau^2, at least 0; variances above 0."""
+    weights = variances.min() / variances
+    total = weights.sum()
+    # In units of the smallest variance, so that no weight overflows.
+    # Q - (N - 1), and below it sum w - sum w^2 / sum w: tau^2 is their quotient, at least 0.
+    spread = weights @ (rates - weights @ rates / total) ** 2 - (len(rates) - 1) * variances.min()
+    freedom = total - weights @ weights / total
+    return max(float(spread / freedom), 0.0) if freedom > 0.0 else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leads:
+    """Rates of N generations, compared with those of their time.
 
     Rates fall as policies grow strong, whatever their hyperparameters: compared with all others,
     early generations would be the best. So rates are compared with a line through all of them over
-    the agent steps at which they began, and are pulled to it as `believable` pulls to a mean.
+    the agent steps at which they began.
 
-    Args:
-        known: Finished generations; N >= 1.
-
-    Returns:
-        Elo per million agent steps above the line. float64 [N].
+    Attributes:
+        measured: Elo per million agent steps above the line. float64 [N].
+        variances: Variances of their noise, above 0. float64 [N].
+        signal: Variance of the true ones, above 0.
     """
+
+    measured: FloatArray
+    variances: FloatArray
+    signal: float
+
+    @property
+    def believed(self) -> FloatArray:
+        """Return the leads, each pulled to 0 the more the less exact it is. float64 [N]."""
+        return np.asarray(
+            self.signal / (self.signal + self.variances) * self.measured, dtype=np.float64
+        )
+
+
+def leads(known: Sequence[Improvement]) -> Leads:
+    """Compare finished generations, of which there is at least one, with those of their time."""
     rates = np.array([one.measured for one in known])
-    deviations = np.array([one.deviation for one in known])
-    variances = np.maximum(deviations**2, MIN_VARIANCE * float((deviations**2).max()))
+    variances = _variances(np.array([one.deviation for one in known]))
+    # All are exact: noise that is small beside any difference.
     if not variances.any():
-        variances = np.ones_like(rates)
+        variances = np.full_like(rates, MIN_VARIANCE * (float(np.var(rates)) or 1.0))
     begins = np.array([one.row.agent_steps_begin for one in known]) / MILLION
     # Weighted least squares: rate = a + b begin.
     scale = np.sqrt(variances.min() / variances)
     line = np.column_stack([np.ones_like(begins), begins])
     fitted, *_ = np.linalg.lstsq(line * scale[:, None], rates * scale, rcond=None)
-    residuals = rates - line @ fitted
-    _, reliability = believable(residuals, deviations)
-    # Where the spread drowns in noise, believable rates are all equal. Models go by their order and
-    # find a hill in many of them all the same, so that only the less exact ones are pulled then.
-    doubtful = variances.min() / (variances.min() + variances / LEAST_SIGNAL)
-    return np.asarray(np.maximum(reliability, doubtful) * residuals, dtype=np.float64)
+    measured = rates - line @ fitted
+    # Where the spread drowns in noise, tau^2 is 0 and believable rates are all equal. Models go by
+    # their order and find a hill in many of them all the same: only the less exact are pulled then.
+    signal = max(_between(measured, variances), LEAST_SIGNAL * float(variances.min()))
+    return Leads(measured=measured, variances=variances, signal=signal)
 
 
 def running(

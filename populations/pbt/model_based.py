@@ -11,6 +11,7 @@ controller with ``explore: gp`` holds torch in memory. It never touches a policy
 from __future__ import annotations
 
 import logging
+import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,6 +21,7 @@ import numpy as np
 
 from populations.core import Exploration, SearchSpace
 from populations.pbt.explore import Perturb, PerturbSettings, make_perturb
+from populations.pbt.gaussian_process import MIN_NOISE, FloatArray, Posterior, fit_kernel
 from populations.pbt.generations import Improvement, finished, leads, running
 from populations.records.rows import GenerationRow
 from populations.rule_kinds import RuleKind
@@ -98,6 +100,7 @@ class ModelBased:
                 _to_optuna(row.hyperparameters, dimensions)
                 for row in running(history, names=list(dimensions))
             ],
+            dimensions=dimensions,
             seed=seed,
         )
         new = {**hyperparameters, **_from_optuna(asked, dimensions)}
@@ -132,6 +135,7 @@ def _ask(
     *,
     finished_ones: Sequence[tuple[Mapping[str, float], Improvement]],
     running_ones: Sequence[Mapping[str, float]],
+    dimensions: Mapping[str, Dimension],
     seed: int,
 ) -> dict[str, float]:
     """Ask one question of a study that is made for it."""
@@ -139,8 +143,7 @@ def _ask(
     from optuna.trial import TrialState, create_trial
 
     logging.getLogger("optuna").setLevel(logging.ERROR)
-    # Values that can be believed: samplers take all as equally sure.
-    values = leads([one for _, one in finished_ones]).tolist() if finished_ones else []
+    values = _values(kind, finished_ones, dimensions).tolist() if finished_ones else []
     known = [
         create_trial(params=dict(params), distributions=dict(distributions), value=value)
         for (params, _), value in zip(finished_ones, values, strict=True)
@@ -160,6 +163,36 @@ def _ask(
         )
         # The study is dropped with the answer; the next question begins with the journal again.
         return dict(study.ask(dict(distributions)).params)
+
+
+def _values(
+    kind: SamplerKind,
+    finished_ones: Sequence[tuple[Mapping[str, float], Improvement]],
+    dimensions: Mapping[str, Dimension],
+) -> FloatArray:
+    """Return values that can be believed: samplers take all as equally sure. float64 [N]."""
+    known = leads([one for _, one in finished_ones])
+    if kind != "gp":
+        return known.believed
+    # Expected improvement is over the best value told, which among noisy ones is the luckiest: then
+    # nothing near it improves, and the sampler visits corners for ever. So each is told what its
+    # neighbours make of it: the mean of a process at its own place.
+    x = np.array(
+        [
+            [
+                dimension.to_unit(one.row.hyperparameters[name])
+                for name, dimension in dimensions.items()
+            ]
+            for _, one in finished_ones
+        ]
+    )
+    steps = np.array([one.row.agent_steps_begin for _, one in finished_ones], dtype=np.float64)
+    t = steps / float(np.median([one.num_steps for _, one in finished_ones]))
+    y = known.measured / math.sqrt(known.signal)
+    noise = np.maximum(known.variances / known.signal, MIN_NOISE)
+    process = Posterior.of(fit_kernel(x, t, y, noise=noise), x, t, y, noise=noise)
+    # All at one time, the latest: an old value counts as much as it says of now.
+    return process.mean(x, np.full_like(t, t.max()))
 
 
 def _make_sampler(

@@ -22,7 +22,7 @@ import numpy as np
 
 from populations.core import Exploration, SearchSpace
 from populations.pbt.explore import Perturb, PerturbSettings, make_perturb
-from populations.pbt.gaussian_process import FloatArray, Posterior, fit_kernel
+from populations.pbt.gaussian_process import MIN_NOISE, FloatArray, Posterior, fit_kernel
 from populations.pbt.generations import Improvement, finished, running
 from populations.pbt.model_based import fall_back
 from populations.records.rows import GenerationRow
@@ -35,9 +35,6 @@ NUM_RANDOM_STARTS = 256
 NUM_SEARCHES = 5
 BETA = (0.2, 0.4)
 """beta = first + max(0, log(second * N)): the constants of the authors' experiments."""
-
-MIN_NOISE = 0.01
-"""Variance of a rate's noise in units of that of all rates: none is exact."""
 
 STEP = 1e-6
 """Step of the difference quotients, in the unit cube."""

@@ -89,18 +89,18 @@ def test_leads_by_hand() -> None:
     rates = [30.0 + 9.0, 20.0 - 9.0, 10.0 - 9.0, 0.0 + 9.0]
     # Q = 4 * 81, tau^2 = (324 - 3) / (4 - 1) = 107.
     known = finished(history_of(rates, [1.0] * 4))
-    assert leads(known) == pytest.approx(np.array([9.0, -9.0, -9.0, 9.0]) * 107 / 108)
+    assert leads(known).believed == pytest.approx(np.array([9.0, -9.0, -9.0, 9.0]) * 107 / 108)
 
 
 def test_a_rate_that_falls_for_all_is_no_lead() -> None:
     known = finished(history_of([400.0 - 7.0 * k for k in range(30)], [50.0] * 30))
-    assert leads(known) == pytest.approx(np.zeros(30), abs=1e-6)
+    assert leads(known).believed == pytest.approx(np.zeros(30), abs=1e-6)
 
 
 def test_what_is_all_noise_keeps_its_order_and_the_less_exact_is_pulled_more() -> None:
     # Q is 2 * .25 + .0025 for three measurements: below 2, so no variance is seen.
     known = finished(history_of([0.5, 0.0, 0.0, 0.5], [1.0, 1.0, 10.0, 1.0]))
-    found = leads(known)
+    found = leads(known).believed
     assert all(one.reliability == 0.0 for one in known)
     assert found[0] > found[1]
     assert found[3] > found[1]
@@ -119,7 +119,7 @@ def test_leads_are_finite_whatever_was_measured(drawn: list[tuple[float, float, 
         generation({}, rate=rate, number=k, num_steps=10**6, begin=begin, deviation=deviation)
         for k, (rate, deviation, begin) in enumerate(drawn)
     )
-    assert np.isfinite(leads(known)).all()
+    assert np.isfinite(leads(known).believed).all()
 
 
 SPACE: SearchSpace = {name: {"low": 0.0, "high": 1.0} for name in ("a", "b")}
