@@ -1,8 +1,6 @@
 """Results of a whole run, kept so that a fit on another thread takes what it needs.
 
 Rows come at the end and stay where they are, so a snapshot shares them with the table.
-
-Tests: `tests/populations/ratings/test_results.py`.
 """
 
 from __future__ import annotations
