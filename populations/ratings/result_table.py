@@ -19,7 +19,8 @@ ResultKey = tuple[E, E, tuple[int, int]]
 
 NUM_COUNTS = len(Counts._fields)
 
-_SEAT_BITS = 8
+# Far more than agents: with too few, results of other seats would have the same key.
+_SEAT_BITS = 16
 _NAME_BITS = 32
 
 CHUNK = 4096

@@ -83,6 +83,17 @@ def test_names_their_order_and_seats_tell_results_apart() -> None:
     assert len(table) == len(keys)
 
 
+def test_hundreds_of_seats_are_told_apart() -> None:
+    # In a free-for-all each agent is a side, with a seat of its own.
+    table: ResultTable[int] = ResultTable()
+    seats = [(0, 258), (1, 2), (256, 257), (0, 1), (495, 0), (239, 256), (0, 495)]
+    keys = [(first, second, at) for first in range(3) for second in range(3) for at in seats]
+    for number, key in enumerate(keys):
+        table[key] = counts_of(number)
+    assert [table[key].wins for key in keys] == list(range(len(keys)))
+    assert list(table) == keys
+
+
 @pytest.mark.parametrize("key", [("a", "c", (0, 1)), ("c", "a", (0, 1)), ("a", "b", (0, 2))])
 def test_a_key_that_was_never_set_is_not_there(key: ResultKey[str]) -> None:
     table: ResultTable[str] = ResultTable()
