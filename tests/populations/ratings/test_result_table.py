@@ -108,8 +108,8 @@ def test_a_key_that_was_never_set_is_not_there(key: ResultKey[str]) -> None:
 
 def test_only_names_that_are_chosen_are_handed_on() -> None:
     table: ResultTable[str] = ResultTable()
-    for number, (first, second) in enumerate(["ab", "cd", "bd", "db", "da"]):
-        table[first, second, (0, 1)] = counts_of(number)
+    for number, pair in enumerate(["ab", "cd", "bd", "db", "da"]):
+        table[pair[0], pair[1], (0, 1)] = counts_of(number)
     columns = table.snapshot().select(["d", "b", "nobody"])
     assert columns.entrants == ("b", "d")
     assert (columns.first.tolist(), columns.second.tolist()) == ([0, 1], [1, 0])

@@ -37,7 +37,7 @@ from populations.controller.state.events import (
     Ticked,
 )
 from populations.core import Exploration
-from populations.records.rows import CheckpointRow, EventRow, GhostRow
+from populations.records.rows import CheckpointRow, EventRow, GhostRow, Json
 from tests.populations.controller.simulated import World, make_world
 
 KINDS: tuple[type[Event], ...] = get_args(Event)
@@ -104,7 +104,12 @@ def explored(world: World) -> tuple[Event, Callable[[], object]]:
     policy = world.state.tables.policies[POLICY]
     old = dict(policy.hyperparameters)
     new = {**old, "learning_rate": old["learning_rate"] / 2}
-    pending = {"kind": "explore", "hyperparameters": old, "decision": {}, "seed": [1, 0, 2]}
+    pending: dict[str, Json] = {
+        "kind": "explore",
+        "hyperparameters": old,
+        "decision": {},
+        "seed": [1, 0, 2],
+    }
     world.state.tables.policies[POLICY] = replace(policy, pending=pending)
     event = HyperparametersExplored(
         policy=POLICY, exploration=Exploration(old=old, new=new, moves={})
