@@ -2,8 +2,6 @@
 
 Shapes: N entrants; F of them free (no anchor); P parameters, those of the free entrants first, then
 one advantage per pair of seats, then the stages; M results; C children.
-
-Tests: `tests/populations/ratings/test_bradley_terry.py`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Interface of a rating model: results of pairs in, ratings with their uncertainty out.
-
-Tests: `tests/populations/ratings/test_bradley_terry.py`,
-`tests/populations/ratings/test_weng_lin.py`.
-"""
+"""Interface of a rating model: results of pairs in, ratings with their uncertainty out."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
 """Results of a whole run, kept so that a fit on another thread takes what it needs.
 
 Rows come at the end and stay where they are, so a snapshot shares them with the table.
-
-Tests: `tests/populations/ratings/test_results.py`.
 """
 
 from __future__ import annotations
@@ -21,7 +19,8 @@ ResultKey = tuple[E, E, tuple[int, int]]
 
 NUM_COUNTS = len(Counts._fields)
 
-_SEAT_BITS = 8
+# Far more than agents: with too few, results of other seats would have the same key.
+_SEAT_BITS = 16
 _NAME_BITS = 32
 
 CHUNK = 4096

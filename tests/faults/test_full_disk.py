@@ -13,19 +13,17 @@ import pytest
 
 from arena.checkpoints.publish import publish
 from arena.errors import DiskRefused
-from arena.failpoints import armed
 from arena.types import AssignmentId, LearnerId
 from arena.wire.codec import decode, encode
 from arena.wire.messages import Failed, Header, Message, Train
-from populations.controller.server.commit_retry import STORAGE_GRACE_S, commit_patiently
+from populations.controller.server.commit_retry import STORAGE_GRACE_S
 from populations.controller.server.live_status import alerts
 from populations.controller.server.server import Server
 from populations.controller.state.commands import Command, LinkGhosts
 from populations.controller.state.events import AssignmentFailed, GhostsLinked, Ticked
 from populations.errors import StorageError, StorageUnavailable
 from populations.inspection.views import Inspection, status_view
-from populations.records.rows import EventRow, Row, RunRow
-from populations.storage.journal import Journal, JournalReader
+from populations.records.rows import EventRow, Row
 from populations.storage.lock import RunLock
 from populations.storage.status import read_status, write_status
 from tests.arena.checkpoints.conftest import MakePublishable
@@ -242,60 +240,6 @@ def test_whoever_wants_to_stop_does_not_wait_for_room(tmp_path: Path) -> None:
     with pytest.raises(StorageUnavailable, match="--resume"):
         serve(tmp_path, journal, on_wait=lambda server: server.request_stop("SIGINT"))
     assert len(journal.refused) == 2
-
-
-def events(number: int) -> list[Row]:
-    """Rows of some pages."""
-    data = {"text": "x" * 1000}
-    return [
-        EventRow(sequence=sequence, time="now", kind="test", subject="", data=data)
-        for sequence in range(1, number + 1)
-    ]
-
-
-def test_sqlites_own_full_disk_is_one_that_may_pass(tmp_path: Path) -> None:
-    path = tmp_path / "journal.db"
-    with Journal.create(path, [RunRow(run="r")]) as journal:
-        before = journal.load()
-        pages = journal._connection.execute("PRAGMA page_count").fetchone()[0]
-        journal._connection.execute(f"PRAGMA max_page_count = {pages + 4}")
-        waits: list[float] = []
-
-        def wait(seconds: float) -> None:
-            waits.append(seconds)
-            assert journal.load() == before
-            with JournalReader(path) as reader:
-                reader.integrity_check()
-            if len(waits) == 3:
-                journal._connection.execute("PRAGMA max_page_count = 100000")
-
-        commit(journal, events(50), wait=wait)
-        assert len(waits) == 3
-        assert journal.load().num_events == 50
-    with JournalReader(path) as reader:
-        reader.integrity_check()
-
-
-def commit(journal: Journal, rows: Sequence[Row], *, wait: Callable[[float], None]) -> None:
-    commit_patiently(
-        journal,
-        rows,
-        should_end=lambda: False,
-        tell=lambda reason: None,
-        clock=lambda: 0.0,
-        wait=wait,
-    )
-
-
-def test_a_failed_fsync_of_the_journal_is_never_tried_again(tmp_path: Path) -> None:
-    def wait(seconds: float) -> None:
-        raise AssertionError("it must end at once")
-
-    with Journal.create(tmp_path / "journal.db", [RunRow(run="r")]) as journal:
-        with armed("journal.written=raise:EIO"), pytest.raises(StorageError) as raised:
-            commit(journal, events(1), wait=wait)
-        assert not isinstance(raised.value, StorageUnavailable)
-        assert journal.load().num_events == 0
 
 
 def test_no_file_is_synced_again_after_its_fsync_failed(

@@ -10,11 +10,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from arena.types import AssignmentId, Digest, LearnerId
-from arena.wire.messages import Heartbeat, Hello
-from populations.controller.server.live_status import stragglers
+from arena.wire.messages import Heartbeat
 from populations.controller.state.events import HeartbeatReceived, LearnerExited, Ticked
-from populations.controller.state.leases import Held, Learner, Patience
+from populations.controller.state.leases import Patience
 from populations.records.rows import EventRow
 from tests.faults.runs import check_left, document, learners_of, served
 from tests.populations.controller.simulated import DUEL, World, make_world
@@ -129,44 +127,6 @@ def test_a_slow_learner_keeps_its_lease_while_it_gets_on() -> None:
     assert 12 * (patience.stall_s - 15) < 600.0, "the deadline is another matter"
     assert learner in world.state.learners
     assert world.events("learner_lost") == []
-
-
-def of_rate(rate: float, *, is_working: bool = True) -> Learner:
-    """A learner that trains at some agent steps per second."""
-    hello = Hello(
-        learner=LearnerId("x"),
-        pid=1,
-        host="here",
-        protocol=1,
-        arena_version="0",
-        environment_digest=Digest("0"),
-        config_digest=Digest("0"),
-        device="cpu",
-        slots=1,
-        populations=(),
-        store=None,
-    )
-    lease = Held(assignment_id=AssignmentId(1), attempt=1, given_s=0.0)
-    held = [lease] if is_working else []
-    return Learner(hello=hello, slot=None, last_heard_s=0.0, rate=rate, held=held)
-
-
-@pytest.mark.parametrize(
-    ("rates", "slow"),
-    [
-        ({"a": 1000.0, "b": 1100.0, "c": 50.0}, {"c"}),
-        ({"a": 1000.0, "b": 50.0}, {"b"}),
-        ({"a": 1000.0, "b": 400.0, "c": 900.0}, set()),
-        ({"a": 50.0}, set()),
-        ({"a": 50.0, "b": 0.0}, set()),
-        ({}, set()),
-    ],
-)
-def test_who_is_twenty_times_slower_is_flagged(rates: dict[str, float], slow: set[str]) -> None:
-    learners = {LearnerId(name): of_rate(rate) for name, rate in rates.items()}
-    assert stragglers(learners) == slow
-    idle = {LearnerId(name): of_rate(rate, is_working=False) for name, rate in rates.items()}
-    assert stragglers(idle) == frozenset()
 
 
 def test_a_killed_stopped_learner_is_gone_though_it_could_not_write(tmp_path: Path) -> None:

@@ -3,8 +3,6 @@
 A change that needs new hyperparameters waits for them in ``PolicyRow.pending``
 (`populations.controller.evolution.exploration`); it is committed, with its event, when they are
 there.
-
-Tests: `tests/populations/controller/evolution/test_pbt.py`.
 """
 
 from __future__ import annotations

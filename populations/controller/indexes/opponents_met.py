@@ -2,8 +2,6 @@
 
 Kept beside the candidates, so that a decision looks at new matches alone. Not durable: it follows
 from the journal's rows, and a resumed controller makes it anew. Shapes: M met entrants.
-
-Tests: `tests/populations/controller/opponents/test_seatings.py`.
 """
 
 from __future__ import annotations

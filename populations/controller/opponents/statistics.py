@@ -2,8 +2,6 @@
 
 Vectorized: what Python looks at one by one is whom the trainee has met, and the few players of a
 meta-game, never all candidates. Shapes: N candidates.
-
-Tests: `tests/populations/controller/opponents/test_seatings.py`.
 """
 
 from __future__ import annotations

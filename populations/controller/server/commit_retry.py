@@ -1,7 +1,4 @@
-"""Commits that wait for space, and what must not be committed at all.
-
-Tests: `tests/faults/test_full_disk.py`.
-"""
+"""Commits that wait for space, and what must not be committed at all."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The live figures of a run, as `status.json` has them: who does what now, and how fast.
-
-Tests: `tests/faults/test_stuck_learners.py` and `tests/tools/launch/test_headline.py`.
-"""
+"""The live figures of a run, as `status.json` has them: who does what now, and how fast."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""A run from the outside: made once in an empty directory, opened by one controller at a time.
-
-Tests: `tests/faults/test_run_directory.py` and `tests/integration/test_launch.py`.
-"""
+"""A run from the outside: made once in an empty directory, opened by one controller at a time."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Commands of the controller. The server carries them out in order, after the commit.
-
-Tests: `tests/populations/controller/server/test_server.py`.
-"""
+"""Commands of the controller. The server carries them out in order, after the commit."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Events of the controller: past tense, plain data. Every event comes with its time.
-
-Tests: `tests/populations/controller/test_properties.py`.
-"""
+"""Events of the controller: past tense, plain data. Every event comes with its time."""
 
 from __future__ import annotations
 

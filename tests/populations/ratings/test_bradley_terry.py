@@ -13,7 +13,7 @@ from scipy import optimize
 
 from populations.ratings.bradley_terry import ELO_PER_UNIT, BradleyTerry
 from populations.ratings.fitting.posterior import FloatArray
-from populations.ratings.model import Z95, Fit, Result, probability_positive
+from populations.ratings.model import Z95, Fit, Result
 from populations.ratings.ranks import measured_cyclicity
 
 RANDOM = "bot:random"
@@ -246,14 +246,6 @@ def test_the_difference_of_two_is_surer_than_their_intervals() -> None:
     total = fit.probability_better("a", "b") + fit.probability_better("b", "a")
     assert total == pytest.approx(1.0)
     assert fit.probability_better("a", "a") == 0.5
-
-
-def test_probability_positive_by_table() -> None:
-    assert probability_positive(1.2815515655, 1.0) == pytest.approx(0.9)
-    assert probability_positive(-1.2815515655, 1.0) == pytest.approx(0.1)
-    assert probability_positive(5.0, 0.0) == 1.0
-    assert probability_positive(-5.0, 0.0) == 0.0
-    assert probability_positive(0.0, 0.0) == 0.5
 
 
 @pytest.mark.slow

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from populations.ratings.model import Result
-from populations.ratings.result_table import CHUNK, ResultTable
 from populations.ratings.results import (
     Counts,
     ResultColumns,
@@ -89,69 +88,6 @@ def test_merged_columns_have_the_order_that_is_asked_for() -> None:
     assert merged.entrants == ("c", "a", "b")
     assert (merged.first.tolist(), merged.second.tolist()) == ([1], [2])
     assert merged.counts.tolist() == [[2, 0, 1]]
-
-
-@settings(deadline=None)
-@given(RESULTS)
-@pytest.mark.slow
-def test_a_table_is_the_dictionary_that_was_put_into_it(results: list[Result[str]]) -> None:
-    table: ResultTable[str] = ResultTable()
-    expected: dict[tuple[str, str, tuple[int, int]], Counts] = {}
-    for r in results:
-        key, counts = (r.first, r.second, r.seats), Counts.from_results(r)
-        table[key] = expected[key] = counts
-    assert table == expected
-    assert dict(table.items()) == expected
-    assert list(table) == list(expected)
-    for key, counts in expected.items():
-        assert table[key] == counts
-    for name in {name for key in expected for name in key[:2]} | {"nobody"}:
-        assert dict(table.of_entrant(name)) == {
-            key: counts for key, counts in expected.items() if name in key[:2]
-        }
-        assert len(list(table.of_entrant(name))) == len(dict(table.of_entrant(name)))
-    chosen = {"a", "b", "c"}
-    selected = table.snapshot().select(chosen)
-    assert {(r.first, r.second, r.seats): Counts.from_results(r) for r in selected} == {
-        key: counts for key, counts in expected.items() if chosen >= {*key[:2]}
-    }
-    assert set(selected.entrants) <= chosen
-
-
-def test_a_table_grows_and_its_snapshots_do_not() -> None:
-    table: ResultTable[int] = ResultTable()
-    known = table.snapshot()
-    for k in range(1000):
-        table[(k, k + 1, (0, 1))] = Counts(k, 0.0, 1.0, points=k, squares=k)
-    assert len(known.select(range(1001))) == 0
-    known = table.snapshot()
-    table[(0, 1, (0, 1))] = Counts(7.0, 7.0, 7.0, points=10.5, squares=8.75)
-    table[(2000, 0, (0, 1))] = Counts(1.0, 0.0, 0.0, points=1.0, squares=1.0)
-    assert len(table) == 1001
-    assert table[(999, 1000, (0, 1))] == (999.0, 0.0, 1.0, 999.0, 999.0)
-    selected = known.select(range(2001))
-    assert len(selected) == 1000
-    assert selected.counts[0].tolist() == [0.0, 0.0, 1.0]
-    with pytest.raises(KeyError):
-        table[(1, 0, (0, 1))]
-
-
-def test_a_snapshot_copies_nothing_and_a_change_after_it_one_chunk() -> None:
-    table: ResultTable[int] = ResultTable()
-    for k in range(3 * CHUNK + 5):
-        table[(k, k + 1, (0, 1))] = Counts(k, 0.0, 1.0, k, k)
-    first, second = table.snapshot(), table.snapshot()
-    table[(CHUNK, CHUNK + 1, (0, 1))] = Counts(-1.0, 0.0, 0.0, -1.0, -1.0)
-    table[(CHUNK + 1, CHUNK + 2, (0, 1))] = Counts(-2.0, 0.0, 0.0, -2.0, -2.0)
-    third = table.snapshot()
-    is_same = [a.counts is b.counts for a, b in zip(second.chunks, third.chunks, strict=True)]
-    assert is_same == [True, False, True, True]
-    assert all(a is b for a, b in zip(first.chunks, second.chunks, strict=True))
-    names = range(3 * CHUNK + 6)
-    assert first.select(names).counts[:, 0].tolist() == list(range(3 * CHUNK + 5))
-    assert third.select(names).counts[CHUNK : CHUNK + 2, 0].tolist() == [-1.0, -2.0]
-    pairs = [key[:2] for key, _ in table.of_entrant(CHUNK)]
-    assert pairs == [(CHUNK, CHUNK + 1), (CHUNK - 1, CHUNK)]
 
 
 def test_some_results_can_be_kept() -> None:

@@ -87,17 +87,6 @@ def test_the_donors_checkpoint_is_kept_though_the_donor_trains_on() -> None:
     assert list(check_evolution(world.state.tables)) == []
 
 
-def test_a_donor_that_is_quarantined_meanwhile_still_gives_what_was_decided() -> None:
-    world = eager_world()
-    policy = run_until_pending(world, "exploit")
-    donor = world.state.tables.policies[PolicyId(str(policy.pending["donor"]))]
-    transaction(world).put(replace(donor, state="quarantined"))
-    world.explore()
-    after = world.state.tables.policies[policy.policy]
-    assert (after.state, after.checkpoint) == ("active", policy.pending["checkpoint"])
-    assert after.parent == donor.policy
-
-
 def test_an_exploit_whose_checkpoint_turns_out_corrupt_is_given_up() -> None:
     world = eager_world()
     policy = run_until_pending(world, "exploit")

@@ -1,0 +1,181 @@
+"""Whom a trainee has met: by hand, and against one that is made anew from the same payoffs."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from arena.types import AssignmentId, Digest, Entrant, PolicyId
+from populations.controller.indexes.opponents_met import Met
+from populations.league.payoff import Payoff
+from populations.records.rows import CheckpointRow
+from tests.populations.controller.opponents.test_seatings import training_tally
+
+LINE = [Entrant(f"player/p000#{generation}") for generation in range(4)]
+NEVER = 1e12
+"""A half-life in which nothing fades."""
+
+
+def checkpoint(name: str, *, policy: str, generation: int, agent_steps: int) -> CheckpointRow:
+    return CheckpointRow(
+        key=name,
+        digest=Digest(name),
+        weights_digest=Digest(name),
+        policy=PolicyId(policy),
+        generation=generation,
+        agent_steps=agent_steps,
+        learner_updates=0,
+        parent=None,
+        assignment_id=AssignmentId(1),
+    )
+
+
+ORIGINS = {
+    Digest(name): checkpoint(name, policy=policy, generation=generation, agent_steps=agent_steps)
+    for name, policy, generation, agent_steps in (
+        ("a", "player/p001", 2, 500),
+        ("b", "player/p002", 0, 900),
+        ("c", "player/p009", 1, 100),
+    )
+}
+POLICIES = {"player/p000": 0, "player/p001": 1, "player/p002": 2}
+
+
+class League:
+    """Payoffs that grow, ghosts that come, and a trainee whose generations follow one another."""
+
+    def __init__(self, *, half_life: float = NEVER) -> None:
+        self.payoff = Payoff(half_life_matches=half_life)
+        self.ghosts: dict[str, int] = {}
+        self.met = Met()
+
+    def play(self, generation: int, other: str, wins: int, losses: int) -> None:
+        self.payoff.add(training_tally(LINE[generation], other, wins=wins, losses=losses))
+
+    def update(self, met: Met, generation: int) -> Met:
+        """Take in what a trainee has met up to a generation."""
+        met.update(
+            LINE[: generation + 1],
+            self.payoff,
+            ghosts=self.ghosts,
+            policies=POLICIES,
+            origins=ORIGINS,
+        )
+        return met
+
+
+def test_columns_say_whose_weights_were_met_by_hand() -> None:
+    league = League()
+    league.ghosts = {"b": 0, "unmet": 1, "bot:random": 2}
+    league.play(0, "a", 3, 1)
+    league.play(0, "bot:random", 2, 0)
+    league.play(0, "b", 0, 4)
+    league.play(0, "c", 1, 0)
+    met = league.update(league.met, 0)
+    # In order of first meeting. Bots have no checkpoint; the policy of c is in no pool.
+    assert met.ghost_codes.tolist() == [-1, 2, 0, -1]
+    assert met.policy_codes.tolist() == [1, -1, 2, -1]
+    assert met.generations.tolist() == [2, -1, 0, 1]
+    assert met.agent_steps.tolist() == [500, -1, 900, 100]
+    assert met.results.tolist() == [[3, 2, 0, 1], [1, 0, 4, 0]]
+    codes, results = met.among_ghosts()
+    assert codes.tolist() == [0, 2]
+    assert results.tolist() == [[0, 2], [4, 0]]
+
+
+def test_weights_that_become_a_ghost_later_are_found_among_ghosts() -> None:
+    league = League()
+    league.play(0, "a", 3, 1)
+    league.play(0, "b", 1, 1)
+    assert league.update(league.met, 0).among_ghosts()[0].tolist() == []
+    league.ghosts |= {"unmet": 0, "b": 1, "a": 2}
+    codes, results = league.update(league.met, 0).among_ghosts()
+    assert codes.tolist() == [1, 2]
+    assert results.tolist() == [[1, 3], [1, 1]]
+
+
+def test_results_of_a_generation_before_fade_with_later_ones_by_hand() -> None:
+    league = League(half_life=10.0)
+    league.play(0, "a", 8, 4)
+    league.play(0, "b", 6, 0)
+    league.update(league.met, 0)
+    league.play(1, "a", 3, 7)
+    league.play(1, "c", 1, 1)
+    met = league.update(league.met, 1)
+    # Ten later matches against a are a half-life; b was not met again.
+    assert met.results.tolist() == [[7.0, 6.0, 1.0], [9.0, 0.0, 1.0]]
+    league.play(2, "a", 0, 10)
+    # (7, 9) / 2 + (0, 10)
+    met = league.update(met, 2)
+    assert met.results.tolist() == [[3.5, 6.0, 1.0], [14.5, 0.0, 1.0]]
+    assert league.update(met, 2).results.tolist() == [[3.5, 6.0, 1.0], [14.5, 0.0, 1.0]]
+
+
+def test_more_than_the_first_columns_hold_are_kept() -> None:
+    league = League()
+    for number in range(100):
+        league.ghosts[f"ghost {number}"] = number
+        league.play(0, f"ghost {number}", number, 1)
+        league.update(league.met, 0)
+    codes, results = league.met.among_ghosts()
+    assert codes.tolist() == list(range(100))
+    assert results.tolist() == [[float(number) for number in range(100)], [1.0] * 100]
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [(LINE[:2], True), (LINE[:3], True), (LINE[:1], False), ([LINE[0], LINE[2]], False)],
+)
+def test_a_line_that_goes_on_is_followed_and_another_is_not(
+    line: list[Entrant], expected: bool
+) -> None:
+    met = League().update(Met(), 1)
+    assert met.follows(line) == expected
+    assert Met().follows(line), "with nothing looked at, any line goes on"
+
+
+STEP = st.one_of(
+    st.tuples(st.sampled_from("abcde"), st.integers(0, 9), st.integers(0, 9)),
+    st.sampled_from(["explore", "ghost", "look"]),
+)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(STEP, max_size=25), st.sampled_from([5.0, NEVER]))
+def test_kept_results_are_those_of_one_made_anew(
+    steps: list[tuple[str, int, int] | str], half_life: float
+) -> None:
+    league = League(half_life=half_life)
+    generation = 0
+    for step in steps:
+        if step == "explore":
+            generation = min(generation + 1, len(LINE) - 1)
+        elif step == "ghost":
+            league.ghosts["abcde"[len(league.ghosts) % 5]] = len(league.ghosts) % 5
+        elif step == "look":
+            league.update(league.met, generation)
+        elif not isinstance(step, str):
+            other, wins, losses = step
+            league.play(generation, other, wins, losses)
+    kept, fresh = league.update(league.met, generation), league.update(Met(), generation)
+    assert kept.line == fresh.line == LINE[: generation + 1]
+    assert _columns(kept) == _columns(fresh)
+    # Without fading it is the sum over all generations.
+    if half_life == NEVER:
+        totals: dict[str, list[float]] = {}
+        for entrant in kept.line:
+            for other, won, lost in league.payoff.met(entrant):
+                total = totals.setdefault(other, [0.0, 0.0])
+                total[0] += won
+                total[1] += lost
+        assert sorted(kept.results.T.tolist()) == [
+            pytest.approx(total) for total in sorted(totals.values())
+        ]
+
+
+def _columns(met: Met) -> list[list[list[float]]]:
+    """All columns, in order of first meeting, and what is said about ghosts."""
+    codes, results = met.among_ghosts()
+    numbers = (met.ghost_codes, met.policy_codes, met.generations, met.agent_steps, codes)
+    return [[column.tolist()] for column in numbers] + [met.results.tolist(), results.tolist()]
