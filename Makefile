@@ -50,9 +50,9 @@ PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 
 test: setup
 	$(PYTEST) --dist loadgroup -m "not slow and not faults"
 
-# What test-faults and test-envs run is left to them.
+# What test-faults and test-envs run is left to them, and runs of a minute to test-all.
 test-slow: setup
-	$(PYTEST) --dist loadgroup -m "slow and not faults and not matrix"
+	$(PYTEST) --dist loadgroup --timeout 300 -m "slow and not long and not faults and not matrix"
 
 check: setup
 	$(BIN)/ruff check .

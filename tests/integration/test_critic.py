@@ -15,7 +15,12 @@ from arena.core import ActorInput
 from arena.export.actor import ExportedActor
 from tests.integration.conftest import ARENA, Command
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.xdist_group("processes")]
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.slow,
+    pytest.mark.long,
+    pytest.mark.xdist_group("processes"),
+]
 
 
 @pytest.mark.parametrize("critic", ["joint", "state"])

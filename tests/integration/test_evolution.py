@@ -92,6 +92,7 @@ def test_a_fresh_immigrant_is_trained_on_with_the_policys_counters(
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_foreign_immigrant_brings_another_runs_weights(
     arena_json: Callable[..., dict[str, Any]], evolved: Path, tmp_path: Path
 ) -> None:

@@ -75,6 +75,7 @@ def test_a_learner_set_up_for_another_run_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_inline_is_the_same_run_in_one_process(
     arena: Command, arena_json: Callable[..., dict[str, Any]], tmp_path: Path
 ) -> None:

@@ -244,6 +244,7 @@ def test_bad_input_is_refused_before_anything_is_created(
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_bound_learners_only_ever_train_their_own_population(
     arena: Command, arena_json: Callable[..., dict[str, Any]], run_dir: Path
 ) -> None:

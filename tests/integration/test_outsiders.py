@@ -67,6 +67,7 @@ def training_tallies(run_dir: Path) -> list[TallyRow]:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_policy_learns_to_beat_a_bot_and_its_export_is_an_opponent(tmp_path: Path) -> None:
     (tmp_path / "scripted.py").write_text(HAND)
     arena(

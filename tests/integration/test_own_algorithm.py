@@ -20,6 +20,8 @@ from tests.integration.conftest import ARENA, Command
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.slow,
+    pytest.mark.long,
+    pytest.mark.timeout(400),
     pytest.mark.xdist_group("processes"),
 ]
 
@@ -62,7 +64,7 @@ def test_dqn_learns_beside_ppo(
         cwd=tmp_path,
         check=True,
         capture_output=True,
-        timeout=100,
+        timeout=300,
     )
     arena("verify", run)
     for population in ("deep_q", "proximal"):

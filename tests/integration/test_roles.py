@@ -76,6 +76,7 @@ def test_exploiters_start_again_in_a_league_that_verifies(
 @pytest.mark.slow
 @pytest.mark.parametrize("reset", ["nearest_even", "{run}:player/p000"])
 @pytest.mark.slow
+@pytest.mark.long
 def test_exploiters_start_again_from_weights_alone(
     arena: Command,
     arena_json: Callable[..., dict[str, Any]],

@@ -21,6 +21,7 @@ from tests.integration.conftest import ARENA, Command
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.slow,
+    pytest.mark.long,
     pytest.mark.xdist_group("processes"),
 ]
 

@@ -15,6 +15,7 @@ def test_a_memory_solves_the_maze(core: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_without_memory_half_of_the_turns_are_right() -> None:
     found = measure("none", seed=1, agent_steps=60_000, updates_between=40)
     assert 0.4 <= found.right <= 0.6

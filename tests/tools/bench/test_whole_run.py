@@ -21,6 +21,7 @@ TINY = [
 
 @pytest.mark.slow
 @pytest.mark.integration
+@pytest.mark.long
 def test_orchestration_compares_a_run_with_its_learners_unmanaged(tmp_path: Path) -> None:
     subject = load_subject("rock_paper_scissors", TINY)
     said: list[str] = []
