@@ -137,7 +137,8 @@ def believable(rates: FloatArray, deviations: FloatArray) -> tuple[FloatArray, F
     between = _between(rates, variances)
     reliability = between / (between + variances)
     # Weights 1 / (tau^2 + s^2): the mean of all, not of the most exact ones.
-    random_weights = 1.0 / (between + variances)
+    # In units of the largest, so that no weight overflows.
+    random_weights = (between + variances.min()) / (between + variances)
     mean = float(random_weights @ rates / random_weights.sum())
     return mean + reliability * (rates - mean), reliability
 

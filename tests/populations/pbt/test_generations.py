@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from populations.core import Explore, SearchSpace
@@ -42,6 +42,8 @@ def test_the_truth_is_nearer_to_what_is_believed_than_to_what_was_measured() -> 
 
 
 @given(st.lists(st.tuples(st.floats(-1e6, 1e6), st.floats(0.0, 1e6)), min_size=1, max_size=12))
+@example(drawn=[(0.0, 1e-160)])
+@example(drawn=[(0.0, 1e-160), (1.0, 1.0)])
 def test_believed_rates_lie_between_the_measured_ones(drawn: list[tuple[float, float]]) -> None:
     rates, deviations = np.array(drawn).T
     believed, reliability = believable(rates, deviations)
