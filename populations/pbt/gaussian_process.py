@@ -21,7 +21,7 @@ import numpy.typing as npt
 FloatArray = npt.NDArray[np.float64]
 
 LENGTHSCALES = (0.3, 0.1, 0.2, 0.5, 1.0)
-"""Of x in the unit cube: above 1 everything is equal. The first of equally good ones is taken."""
+"""Lengths in the unit cube: above 1 all is equal. The first of equally good ones is taken."""
 
 NOISES = (1.0, 0.3, 3.0, 10.0)
 """Factors of the rows' own noise: how large it is beside the signal is an estimate."""

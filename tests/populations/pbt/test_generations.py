@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from populations.core import Explore, SearchSpace
 from populations.pbt.explore import Perturb
 from populations.pbt.generations import believable, finished, leads, measured_rate
-from populations.pbt.model_based import ModelBased, SamplerKind
+from populations.pbt.model_based import ModelBased, SamplerKind, _values
 from populations.pbt.pb2 import Pb2
 from populations.records.rows import GenerationRow
+from populations.search_space import parse_search_space
 from tests.populations.pbt.histories import generation
 
 
@@ -199,3 +200,28 @@ def test_early_generations_are_no_better_for_being_early(sampler: SamplerKind) -
         for seed in range(6)
     ]
     assert np.mean(gains) > 150.0
+
+
+def test_a_gaussian_process_is_told_what_neighbours_say_and_not_the_luckiest() -> None:
+    """Noise three times as wide as the truth, as in leagues: one value says next to nothing."""
+    rng = np.random.default_rng(2)
+    places = rng.random((200, 2))
+    truth = np.array([gain(a, b) for a, b in places.tolist()])
+    noise = 3.0 * float(np.std(truth))
+    history = [
+        generation(
+            {"a": a, "b": b},
+            rate=rate + noise * float(rng.normal()),
+            index=k % 8,
+            number=k,
+            num_steps=10**6,
+            begin=10**6 * (k // 8),
+            deviation=noise,
+        )
+        for k, ((a, b), rate) in enumerate(zip(places.tolist(), truth.tolist(), strict=True))
+    ]
+    known = finished(history)
+    dimensions = parse_search_space(SPACE, start={"a": 0.5, "b": 0.5})
+    told = _values("gp", [(one.row.hyperparameters, one) for one in known], dimensions)
+    assert np.corrcoef(leads(known).believed, truth)[0, 1] < 0.5
+    assert np.corrcoef(told, truth)[0, 1] > 0.75
