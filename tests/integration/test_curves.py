@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -161,8 +162,10 @@ def test_alerts_of_a_finished_run_are_in_its_status_and_events(run: Path, arena:
     assert "metrics.sinks" in shown
 
 
-def test_alerts_hold_when_the_run_goes_on(run: Path) -> None:
-    with RunLock(run), OpenRun(run) as opened:
+def test_alerts_hold_when_the_run_goes_on(run: Path, tmp_path: Path) -> None:
+    # A copy: going on closes the sinks of the run once more, which other tests read.
+    again = shutil.copytree(run, tmp_path / "run")
+    with RunLock(again), OpenRun(again) as opened:
         assert set(opened.state.alerts.raised) == {
             ("reward_constant", "player"),
             ("sink_failed", "sinks:Broken"),
