@@ -6,8 +6,8 @@ import logging
 from dataclasses import replace
 from pathlib import Path
 
-from arena.checkpoints.files import resolve_key, verify_directory
-from arena.checkpoints.manifest import OPTIMIZER, Manifest
+from arena.checkpoints.files import read_manifest, resolve_key, verify_directory
+from arena.checkpoints.manifest import OPTIMIZER, WEIGHTS, Manifest
 from arena.checkpoints.publish import link_ghost, remove_directory
 from arena.errors import (
     ArenaError,
@@ -32,15 +32,33 @@ from populations.storage.store import named_references
 
 logger = logging.getLogger(__name__)
 
+MAX_GROWTH = 2
+"""Largest growth of weights in an assignment, as a factor. Every learner that loads them, as a
+trainee's or as an opponent's, holds them in memory."""
 
-def verify(run_dir: Path, learner: LearnerId, finished: Finished) -> Event:
-    """Read back what a learner published; what does not verify fails the assignment."""
+
+def verify(
+    run_dir: Path, learner: LearnerId, finished: Finished, message: Train | Evaluate
+) -> Event:
+    """Read back what a learner published; what does not verify fails the assignment.
+
+    Args:
+        run_dir: The store's root.
+        learner: Learner that finished.
+        finished: Message of the learner.
+        message: Its assignment.
+    """
     failpoint("controller.before_verify")
+    trainees = message.trainees if isinstance(message, Train) else ()
+    given = {trainee.policy: trainee.checkpoint for trainee in trainees}
     manifests: dict[str, Manifest] = {}
     try:
         for published in finished.checkpoints:
             key = published.checkpoint.key
-            manifest = verify_directory(resolve_key(run_dir, key))
+            directory = resolve_key(run_dir, key)
+            # Before its bytes are read, which for a huge file would take minutes.
+            _check_size(run_dir, directory, given=given.get(published.policy))
+            manifest = verify_directory(directory)
             # An intact directory may still be another checkpoint than the learner says.
             if manifest.digest != published.checkpoint.digest:
                 raise CheckpointError(f"{key} has digest {manifest.digest}")
@@ -55,6 +73,27 @@ def verify(run_dir: Path, learner: LearnerId, finished: Finished) -> Event:
         return AssignmentFailed(learner=learner, failed=failed)
     failpoint("controller.verified")
     return AssignmentFinished(learner=learner, finished=finished, manifests=manifests)
+
+
+def _check_size(run_dir: Path, directory: Path, *, given: CheckpointRef | None) -> None:
+    """Compare the size of weights with that of the weights they were trained from.
+
+    Raises:
+        CheckpointError: If they are larger than `MAX_GROWTH` times those.
+    """
+    if given is None:
+        return
+    try:
+        before = read_manifest(resolve_key(run_dir, given.key)).files[WEIGHTS].size_bytes
+    except CheckpointError:
+        # Damage of another directory is not this learner's fault; its next user finds it.
+        return
+    size = read_manifest(directory).files[WEIGHTS].size_bytes
+    if size > MAX_GROWTH * before:
+        raise CheckpointError(
+            f"{directory}: weights of {size} bytes, trained from weights of {before}; "
+            f"at most {MAX_GROWTH} times as many are believed"
+        )
 
 
 def read_back(

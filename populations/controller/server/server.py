@@ -319,10 +319,12 @@ class Server:
                 self._inbox.expect(reading)
         elif isinstance(message, Failed):
             self._inbox.record(AssignmentFailed(learner=learner, failed=message), lease)
-        elif lease is None:
+        elif lease is None or row is None:
             self._inbox.record(AssignmentFinished(learner=learner, finished=message, manifests={}))
         elif self._inbox.begins_reading(learner, lease):
-            self._inbox.expect(self._reader.submit(verify, self._run_dir, learner, message))
+            self._inbox.expect(
+                self._reader.submit(verify, self._run_dir, learner, message, row.message)
+            )
 
     def _slot_of(self, hello: Hello) -> int | None:
         # A process id means nothing on another machine.

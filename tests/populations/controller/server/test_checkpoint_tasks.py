@@ -1,4 +1,4 @@
-"""What a learner calls corrupt is read by the controller before that is believed."""
+"""Checkpoints that learners publish or call corrupt are read before they are believed."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from arena.checkpoints.manifest import OPTIMIZER, WEIGHTS
+from arena.checkpoints.files import file_records, read_manifest
+from arena.checkpoints.manifest import MANIFEST, OPTIMIZER, WEIGHTS
+from arena.checkpoints.publish import publish
 from arena.types import CheckpointRef, Digest, LearnerId, PolicyId
-from arena.wire.messages import Failed, Train
-from populations.controller.server.checkpoint_tasks import read_back
-from populations.controller.state.events import AssignmentFailed
+from arena.wire.messages import Failed, Finished, Published, Train
+from populations.controller.server.checkpoint_tasks import MAX_GROWTH, read_back, verify
+from populations.controller.state.events import AssignmentFailed, AssignmentFinished, Event
 from tests.populations.small_run import SmallRun
 
 LEARNER = LearnerId("learner")
@@ -78,3 +80,49 @@ def test_a_directory_that_the_assignment_does_not_name_is_not_believed(run: Smal
     event = told(run, message, other)
     assert event.damage is None
     assert "never named that to it" in event.failed.reason
+
+
+def verified(run: SmallRun, message: Train, ref: CheckpointRef, *, size_bytes: int) -> Event:
+    """What follows from a published checkpoint whose weights are so large."""
+    files = {WEIGHTS: b"w" * size_bytes, OPTIMIZER: b"o"}
+    manifest = read_manifest(run.run_dir / ref.key)
+    manifest = manifest.model_copy(
+        update={"files": file_records(files), "agent_steps": manifest.agent_steps + 100}
+    )
+    published = Published(
+        policy=P0, checkpoint=publish(run.run_dir, manifest=manifest, files=files)
+    )
+    finished = Finished(
+        assignment_id=message.assignment_id,
+        attempt=1,
+        checkpoints=(published,),
+        tallies=(),
+        metrics={},
+        duration_s=1.0,
+    )
+    return verify(run.run_dir, LEARNER, finished, message)
+
+
+def test_weights_that_grow_beyond_what_was_given_are_not_believed(run: SmallRun) -> None:
+    message, ref = assigned(run)
+    most = MAX_GROWTH * (run.run_dir / ref.key / WEIGHTS).stat().st_size
+    assert isinstance(verified(run, message, ref, size_bytes=most), AssignmentFinished)
+    event = verified(run, message, ref, size_bytes=most + 1)
+    assert isinstance(event, AssignmentFailed)
+    assert f"weights of {most + 1} bytes" in event.failed.reason
+    assert f"at most {MAX_GROWTH} times" in event.failed.reason
+
+
+def test_damage_of_what_was_given_is_not_the_fault_of_what_was_published(run: SmallRun) -> None:
+    message, ref = assigned(run)
+    kept = (run.run_dir / ref.key / MANIFEST).read_bytes()
+    event = verified(run, message, ref, size_bytes=1)
+    assert isinstance(event, AssignmentFinished)
+    manifest = read_manifest(run.run_dir / event.finished.checkpoints[0].checkpoint.key)
+    (run.run_dir / ref.key / MANIFEST).write_bytes(kept[:-1])
+    again = verify(run.run_dir, LEARNER, event.finished, message)
+    assert again == AssignmentFinished(
+        learner=LEARNER,
+        finished=event.finished,
+        manifests={event.finished.checkpoints[0].checkpoint.key: manifest},
+    )
