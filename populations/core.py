@@ -3,7 +3,6 @@
     Matchmaker    decides against whom a policy trains      populations.matchmaking
     Exploit       decides which policy copies which one     populations.pbt.exploit
     Explore       changes hyperparameters                   populations.pbt.explore
-    RatingModel   rates players by results                  populations.ratings
     Launcher      starts and ends learner processes         populations.launchers
 
 All but the Launcher are pure: no file, socket, clock or global random; a `numpy.random.Generator`

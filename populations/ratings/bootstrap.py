@@ -73,7 +73,7 @@ def bootstrap(
 
     Args:
         model: Model with its priors.
-        results: As for `populations.ratings.model.RatingModel.fit`; so are the next four. The
+        results: As for `BradleyTerry.fit`; so are the next four. The
             number of matches drawn is their sum, rounded.
         entrants: Entrants to rate even if they have no result.
         parents: Entrant whose rating is the prior mean, by child.
@@ -83,7 +83,7 @@ def bootstrap(
         rng: Generator of the resamples.
 
     Raises:
-        ValueError: As for `RatingModel.fit`, and if ``num_resamples`` is below 2.
+        ValueError: As for `BradleyTerry.fit`, and if ``num_resamples`` is below 2.
     """
     if num_resamples < 2:
         raise ValueError(f"num_resamples must be at least 2, got {num_resamples!r}")

@@ -107,10 +107,18 @@ class BradleyTerry:
         times: Mapping[E, Time] | None = None,
         anchors: Collection[E] = (),
     ) -> Fit[E]:
-        """Find the ratings of highest posterior density; see `RatingModel`.
+        """Find the ratings of highest posterior density.
 
         Entrants on separate scales (predators and prey) go into one fit under different names, each
         scale with its own anchor. The advantages hold what the game gives to one side.
+
+        Args:
+            results: Results in any order.
+            entrants: Entrants to rate even if they have no result.
+            parents: Entrant whose rating is the prior mean, by child.
+            times: Population and age of the entrants that learn, from which the common gain is
+                estimated.
+            anchors: Entrants fixed at exactly 0. Without any, the mean of all ratings is 0.
 
         Raises:
             ValueError: If counts are negative or not finite, an entrant plays itself, or the

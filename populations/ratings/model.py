@@ -1,11 +1,11 @@
-"""Interface of a rating model: results of pairs in, ratings with their uncertainty out."""
+"""Results of pairs that a rating model takes, and the ratings with uncertainty that it gives."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Hashable, Iterable, Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 
@@ -119,35 +119,6 @@ def probability_positive(mean: float, deviation: float) -> float:
         return 0.5 if mean == 0.0 else float(mean > 0.0)
     # Phi(mean / deviation) by erfc, which keeps its digits far in the lower tail.
     return 0.5 * math.erfc(-mean / (deviation * math.sqrt(2.0)))
-
-
-class RatingModel(Protocol):
-    """Function from results to ratings with their uncertainty. Keeps no state."""
-
-    def fit(
-        self,
-        results: Iterable[Result[E]],
-        *,
-        entrants: Iterable[E] = (),
-        parents: Mapping[E, E] | None = None,
-        times: Mapping[E, tuple[str, float]] | None = None,
-        anchors: Collection[E] = (),
-    ) -> Fit[E]:
-        """Fit ratings.
-
-        Args:
-            results: Results in any order.
-            entrants: Entrants to rate even if they have no result.
-            parents: Entrant whose rating is the prior mean, by child.
-            times: Population and age of the entrants that learn, from which the common gain is
-                estimated.
-            anchors: Entrants fixed at exactly 0. Without any, the mean of all ratings is 0.
-
-        Raises:
-            ValueError: If counts are negative or not finite, an entrant plays itself, or the
-                parents form a cycle.
-        """
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

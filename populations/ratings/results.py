@@ -5,7 +5,6 @@ Shapes: M results.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Generic, NamedTuple
@@ -82,34 +81,6 @@ class Counts(NamedTuple):
         return self.matches - self.points
 
 
-def merge_results(results: Iterable[Result[E]]) -> tuple[Result[E], ...]:
-    """Add up results of the same entrants in the same seats.
-
-    Returns:
-        One result for each pair of entrants and seats, in an order that does not depend on the
-        order of ``results``; the first seat is the lower one.
-
-    Raises:
-        ValueError: If a count is negative or not finite, or an entrant plays itself.
-    """
-    # Sorted by repr, because entrants need not be comparable and hashes differ between processes.
-    merged: dict[tuple[E, E, tuple[int, int]], list[float]] = {}
-    for result in results:
-        _check(result)
-        # Both views of a match get one key: the lower seat is first, of equal seats the lower name.
-        forward = (result.seats, repr(result.first)) <= (result.seats[::-1], repr(result.second))
-        first, second, seats = result.first, result.second, result.seats
-        numbers: tuple[float, ...] = Counts.from_results(result)
-        if not forward:
-            first, second, seats = second, first, seats[::-1]
-            numbers = _seen_by_second(np.array([numbers]))[0].tolist()
-        sums = merged.setdefault((first, second, seats), [0.0] * len(Counts._fields))
-        for index, number in enumerate(numbers):
-            sums[index] += number
-    ordered = sorted(merged, key=lambda key: (repr(key[0]), repr(key[1]), key[2]))
-    return tuple(_result(*key, counts=Counts(*merged[key])) for key in ordered)
-
-
 def _result(first: E, second: E, seats: tuple[int, int], *, counts: Counts) -> Result[E]:
     wins, draws, losses, won, square = counts
     result = Result(first=first, second=second, seats=seats, wins=wins, draws=draws, losses=losses)
@@ -128,14 +99,6 @@ def _seen_by_second(numbers: FloatArray) -> FloatArray:
         [losses, draws, wins, matches - won, matches - 2.0 * won + square],
         axis=1,
     )
-
-
-def _check(result: Result[E]) -> None:
-    counts = (result.wins, result.draws, result.losses)
-    if any(not math.isfinite(count) or count < 0.0 for count in Counts.from_results(result)):
-        raise ValueError(f"wins, draws and losses must be finite and at least 0, got {counts!r}")
-    if result.first == result.second:
-        raise ValueError(f"an entrant cannot play itself, got {result.first!r} twice")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,7 +212,7 @@ def merge_columns(columns: ResultColumns[E], *, entrants: tuple[E, ...]) -> Resu
     Raises:
         ValueError: If a count is negative or not finite, or an entrant plays itself.
     """
-    _check_columns(columns)
+    _check(columns)
     position = {entrant: i for i, entrant in enumerate(entrants)}
     renamed = np.array([position[entrant] for entrant in columns.entrants], dtype=np.int64)
     first, second = renamed[columns.first], renamed[columns.second]
@@ -278,7 +241,7 @@ def merge_columns(columns: ResultColumns[E], *, entrants: tuple[E, ...]) -> Resu
     )
 
 
-def _check_columns(columns: ResultColumns[E]) -> None:
+def _check(columns: ResultColumns[E]) -> None:
     numbers = np.concatenate([columns.counts, columns.sums], axis=1)
     bad = ~(np.isfinite(numbers) & (numbers >= 0.0)).all(axis=1)
     if bad.any():

@@ -1,4 +1,9 @@
-"""Incremental form of `populations.storage.store.retained`.
+"""Retention of checkpoints: which ones may be removed.
+
+Retained are every policy's current checkpoint (its donor's after an exploit), the donor's that a
+pending decision names, every policy's newest ``keep``, the sources of ghosts that are not linked
+yet, the first checkpoint of every exploiter (it may restart from it), everything that an open
+assignment names, milestones, and the checkpoints of standings: the best ones and the champion's.
 
 Deciding from all rows takes longer with every checkpoint that a run has ever made. This class looks
 only at policies for which something may have become unneeded since the last decision: a checkpoint
@@ -46,8 +51,9 @@ class Retention:
 
         Args:
             tables: Rows of the journal.
-            keep: As in `retained`.
-            milestones_every_agent_steps: As in `retained`.
+            keep: Number of newest checkpoints to keep per policy. None keeps everything.
+            milestones_every_agent_steps: Interval of milestones: of each policy, the first present
+                checkpoint at or after each multiple is kept.
 
         Raises:
             ValueError: If ``keep`` is below 1.
@@ -102,7 +108,7 @@ class Retention:
             self._hold(("episodes", policy), tuple(sorted(set(keys))))
 
     def unneeded(self, tables: Tables, *, standing: Standing) -> list[str]:
-        """Return the keys that `retained` would return, if each is marked as doomed every time.
+        """Return the keys that need not be retained, if each is marked as doomed every time.
 
         Args:
             tables: All rows; those changed since the last decision have been passed in.

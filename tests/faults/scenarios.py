@@ -27,11 +27,12 @@ from populations.storage.database import BACKUP, JOURNAL
 from populations.storage.journal import Journal, JournalReader
 from populations.storage.recovery import recover
 from populations.storage.status import read_status, write_status
-from populations.storage.store import link_ghosts, remove_doomed, retained
+from populations.storage.store import link_ghosts, remove_doomed
 from tests.faults.damage import make_damaged_run, repair, repaired
 from tests.faults.nth import Scenario
 from tests.faults.older import make_older_run, migrate, settled
 from tests.populations.small_run import SmallRun, duel_run_file
+from tests.populations.storage.retained import retained
 
 P0, P1 = PolicyId("player/p000"), PolicyId("player/p001")
 

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from arena.errors import ConfigError
 from populations.ratings.bradley_terry import BradleyTerry
-from populations.ratings.model import RatingModel, Result
+from populations.ratings.model import Result
 from tools.rate import Model, rate, rate_scores, read_scores
 
 ROCK, PAPER, SCISSORS = "rock", "paper", "scissors"
@@ -144,8 +144,7 @@ def test_a_person_reads_a_table(tmp_path: Path) -> None:
 def test_ratings_are_those_of_the_model() -> None:
     scores = [("a", "b", 1.0), ("a", "b", 0.5), ("b", "a", 0.0), ("a", "c", 0.75)]
     document = rate_scores(scores, model="bradley_terry", anchor="c")
-    model: RatingModel = BradleyTerry()
-    fit = model.fit(
+    fit = BradleyTerry().fit(
         [
             Result(first="a", second="b", seats=(0, 1), wins=1, draws=1, losses=0),
             Result(first="b", second="a", seats=(0, 1), wins=0, draws=0, losses=1),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from ..notices import alert_lines, alerts_of
 from ..terminal.output import log_console
@@ -38,25 +38,8 @@ TOLD = frozenset(
 """Kinds of events; the last lines of a run say why it ended."""
 
 
-class Display(Protocol):
-    """Display of a run. Its methods are called from the controller's thread and return at once."""
-
-    @property
-    def is_seen(self) -> bool:
-        """Whether its output may still have a reader: neither pipe nor terminal was closed."""
-        ...
-
-    def note(self, rows: Sequence[Row]) -> None:
-        """Show committed rows."""
-        ...
-
-    def refresh(self, status: Mapping[str, Json]) -> None:
-        """Show the figures of this second."""
-        ...
-
-
 @contextmanager
-def make_display(run: OpenRun) -> Iterator[Display]:
+def make_display(run: OpenRun) -> Iterator[PlainDisplay]:
     """Make the display that fits standard error."""
     screen = log_console()
     # Before the first line of progress: other commands need it.
@@ -72,7 +55,10 @@ def make_display(run: OpenRun) -> Iterator[Display]:
 
 
 class PlainDisplay:
-    """One line every few seconds, and one for each event that matters."""
+    """One line every few seconds, and one for each event that matters.
+
+    Its methods are called from the controller's thread and return at once.
+    """
 
     def __init__(self, screen: Screen, state: ControllerState) -> None:
         self._screen = screen
@@ -82,11 +68,11 @@ class PlainDisplay:
 
     @property
     def is_seen(self) -> bool:
-        """Whether its output may still have a reader."""
+        """Whether its output may still have a reader: neither pipe nor terminal was closed."""
         return not self._screen.is_gone
 
     def note(self, rows: Sequence[Row]) -> None:
-        """Print the events that matter."""
+        """Print those of the committed rows that matter."""
         for row in told(rows):
             self._screen.print(explain(row), soft_wrap=True, highlight=False, markup=False)
 
@@ -101,23 +87,12 @@ class PlainDisplay:
             self._screen.print(text, soft_wrap=True, highlight=False, markup=False)
 
 
-class LiveDisplay:
+class LiveDisplay(PlainDisplay):
     """Bars per policy, standings, speed, time left; events scroll by above."""
 
     def __init__(self, screen: Screen, live: Live, state: ControllerState) -> None:
-        self._screen = screen
+        super().__init__(screen, state)
         self._live = live
-        self._state = state
-
-    @property
-    def is_seen(self) -> bool:
-        """Whether its output may still have a reader."""
-        return not self._screen.is_gone
-
-    def note(self, rows: Sequence[Row]) -> None:
-        """Print the events that matter above the live part."""
-        for row in told(rows):
-            self._screen.print(explain(row), soft_wrap=True, highlight=False, markup=False)
 
     def refresh(self, status: Mapping[str, Json]) -> None:
         """Draw anew."""

@@ -6,15 +6,11 @@ Tests: `tests/arena/learners/work/test_worker.py`.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
-import torch
-
-from arena.config import LearnerSetup
-from arena.learners.work.environments import Environments
+from arena.learners.work.equipment import Equipment
 from arena.learners.work.faults import AssignmentFault
-from arena.learners.work.players import Players, frozen_entrant
-from arena.matches.match import Block, Progress, Share, Stopped, play_matches, share_envs
+from arena.learners.work.players import frozen_entrant
+from arena.matches.match import Block, Share, Stopped, play_matches, share_envs
 from arena.matches.seating import num_episodes
 from arena.matches.seeds import environment_seeds, seed_everything
 from arena.matches.tally import merge_tallies
@@ -22,16 +18,7 @@ from arena.types import Seat, Seating, Tally
 from arena.wire.messages import Evaluate, Finished
 
 
-def evaluate(
-    message: Evaluate,
-    *,
-    setup: LearnerSetup,
-    environments: Environments,
-    players: Players,
-    device: torch.device,
-    progress: Progress,
-    should_stop: Callable[[], bool],
-) -> Finished:
+def evaluate(message: Evaluate, equipment: Equipment) -> Finished:
     """Carry out an Evaluate assignment: exactly the matches that each pairing asks for.
 
     Raises:
@@ -40,18 +27,16 @@ def evaluate(
         ConfigError: If a bot cannot be made or breaks the rules.
     """
     started = time.perf_counter()
-    if should_stop():
+    if equipment.should_stop():
         raise AssignmentFault("stopped", "told to stop before the start")
-    generator = seed_everything(message.seed, device=device)
-    env = environments.matches()
+    generator = seed_everything(message.seed, device=equipment.device)
+    setup, env = equipment.setup, equipment.environments.matches()
     num_matches = [pairing.num_matches for pairing in message.pairings]
     tallies: list[Tally] = []
     # More pairings than environments are played in waves.
     for wave, shares in enumerate(share_envs(num_matches, num_envs=env.num_envs)):
         blocks = [
-            _block(
-                message.pairings[share.pairing].seating, share=share, setup=setup, players=players
-            )
+            _block(message.pairings[share.pairing].seating, share=share, equipment=equipment)
             for share in shares
         ]
         try:
@@ -63,8 +48,8 @@ def evaluate(
                 # A reset with the seeds of the wave before would begin the same episodes again.
                 seeds=environment_seeds(message.seed, num_envs=env.num_envs, wave=wave),
                 generator=generator,
-                progress=progress,
-                should_stop=should_stop,
+                progress=equipment.progress,
+                should_stop=equipment.should_stop,
             )
         except Stopped as stopped:
             raise AssignmentFault("stopped", str(stopped)) from stopped
@@ -81,12 +66,12 @@ def evaluate(
     )
 
 
-def _block(seating: Seating, *, share: Share, setup: LearnerSetup, players: Players) -> Block:
+def _block(seating: Seating, *, share: Share, equipment: Equipment) -> Block:
     return Block(
         entrants=tuple(frozen_entrant(player) for player in seating.players),
         actors=tuple(
-            players.frozen(player, population=seat.population)
-            for seat, player in zip(setup.seats, seating.players, strict=True)
+            equipment.players.frozen(player, population=seat.population)
+            for seat, player in zip(equipment.setup.seats, seating.players, strict=True)
         ),
         num_envs=share.num_envs,
         num_matches=share.num_matches,

@@ -9,20 +9,19 @@ import logging
 import math
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
 
-from arena.config import LearnerSetup
 from arena.core import Actor
 from arena.envs.base import BatchedEnv
-from arena.learners.work.environments import Environments, HeldEpisodes, Team, actors_in, weights_of
+from arena.learners.work.environments import HeldEpisodes, Team, actors_in, weights_of
+from arena.learners.work.equipment import Equipment
 from arena.learners.work.faults import AssignmentFault, naming_policy
-from arena.learners.work.players import Players, frozen_entrant
+from arena.learners.work.players import frozen_entrant
 from arena.learners.work.silence import Silence
 from arena.learning.hyperparameters import policy_reward_weights
-from arena.matches.match import Progress
 from arena.matches.returns import ReturnSums
 from arena.matches.seeds import Stream, derived_seed, environment_seeds, seed_everything
 from arena.rollout.collector import Collector, TrainingBlock
@@ -37,16 +36,7 @@ LAST_NOT_MEAN = frozenset({"optimizer/learning_rate", "optimizer/updates"})
 """Metrics whose last value is reported instead of the mean."""
 
 
-def train(
-    message: Train,
-    *,
-    setup: LearnerSetup,
-    environments: Environments,
-    players: Players,
-    device: torch.device,
-    progress: Progress,
-    should_stop: Callable[[], bool],
-) -> Finished:
+def train(message: Train, equipment: Equipment) -> Finished:
     """Carry out a Train assignment.
 
     Raises:
@@ -55,30 +45,22 @@ def train(
         ConfigError: If user code cannot be used.
     """
     started = time.perf_counter()
-    if should_stop():
+    if equipment.should_stop():
         raise AssignmentFault("stopped", "told to stop before the start")
     # Before algorithms and players are made: users' code may draw from the global generators.
-    generator = seed_everything(message.seed, device=device)
+    generator = seed_everything(message.seed, device=equipment.device)
     learning = {
-        trainee.policy: _learning(
-            trainee,
-            message=message,
-            index=index,
-            players=players,
-            reward_weights=_reward_weights(trainee, setup=setup, device=device),
-        )
+        trainee.policy: _learning(trainee, message=message, index=index, equipment=equipment)
         for index, trainee in enumerate(message.trainees)
     }
-    trained = _Training(message, learning=learning, generator=generator)
+    trained = _Training(message, equipment, learning=learning, generator=generator)
     # Otherwise a birth: the first weights are published as they are.
     if message.agent_steps > 0:
-        trained.run(
-            environments, setup=setup, players=players, progress=progress, should_stop=should_stop
-        )
+        trained.run()
     before_publish = time.perf_counter()
     # A failure at the second leaves the first as garbage: only Finished makes them count.
     checkpoints = tuple(
-        players.publish(
+        equipment.players.publish(
             trainee,
             learning[trainee.policy].algorithm,
             agent_steps=trained.agent_steps.get(trainee.policy, 0),
@@ -87,9 +69,7 @@ def train(
     )
     finished = time.perf_counter()
     # After publishing: held episodes are known by the checkpoints from which they go on.
-    in_flight = trained.hold(
-        environments, checkpoints=tuple(published.checkpoint.digest for published in checkpoints)
-    )
+    in_flight = trained.hold(tuple(published.checkpoint.digest for published in checkpoints))
     return Finished(
         assignment_id=message.assignment_id,
         attempt=message.attempt,
@@ -101,32 +81,21 @@ def train(
     )
 
 
-def _reward_weights(
-    trainee: Trainee, *, setup: LearnerSetup, device: torch.device
-) -> torch.Tensor | None:
+def _reward_weights(trainee: Trainee, equipment: Equipment) -> torch.Tensor | None:
     """Return the weights, float32 [R], or None where the environment's reward is learned from."""
-    components = setup.environment.reward_weights
+    components = equipment.setup.environment.reward_weights
     if not components:
         return None
     weights = policy_reward_weights(trainee.hyperparameters, reward_weights=components)
-    return torch.tensor(weights, dtype=torch.float32, device=device)
+    return torch.tensor(weights, dtype=torch.float32, device=equipment.device)
 
 
-def _learning(
-    trainee: Trainee,
-    *,
-    message: Train,
-    index: int,
-    players: Players,
-    reward_weights: torch.Tensor | None,
-) -> Learning:
-    return Learning(
-        policy=trainee.policy,
-        algorithm=players.algorithm(
-            trainee, seed=derived_seed(message.seed, Stream.WEIGHTS, index)
-        ),
-        reward_weights=reward_weights,
-    )
+def _learning(trainee: Trainee, *, message: Train, index: int, equipment: Equipment) -> Learning:
+    # Refused before the algorithm is loaded.
+    reward_weights = _reward_weights(trainee, equipment)
+    seed = derived_seed(message.seed, Stream.WEIGHTS, index)
+    algorithm = equipment.players.algorithm(trainee, seed=seed)
+    return Learning(policy=trainee.policy, algorithm=algorithm, reward_weights=reward_weights)
 
 
 class _Training:
@@ -135,11 +104,13 @@ class _Training:
     def __init__(
         self,
         message: Train,
+        equipment: Equipment,
         *,
         learning: Mapping[PolicyId, Learning],
         generator: torch.Generator,
     ) -> None:
         self._message = message
+        self._equipment = equipment
         self._learning = learning
         self._generator = generator
         self._updates = {policy: _MeanMetrics() for policy in learning}
@@ -152,15 +123,7 @@ class _Training:
         self.agent_steps: dict[PolicyId, int] = {}
         self.tallies: tuple[Tally, ...] = ()
 
-    def run(
-        self,
-        environments: Environments,
-        *,
-        setup: LearnerSetup,
-        players: Players,
-        progress: Progress,
-        should_stop: Callable[[], bool],
-    ) -> None:
+    def run(self) -> None:
         """Do whole rollouts, at least one, until the budget is reached or the learner must stop.
 
         Raises:
@@ -168,13 +131,13 @@ class _Training:
                 stop, or the trainees never decide.
         """
         message = self._message
-        held = self._begin(environments, setup=setup, players=players, progress=progress)
+        held = self._begin()
         self._held, collector = held, held.collector
         silence = Silence(num_envs=held.env.num_envs)
         self.agent_steps = dict(collector.agent_steps)
         # Whole rollouts: the budget is exceeded by less than one of them.
         while not collector.is_done and sum(self.agent_steps.values()) < message.agent_steps:
-            if self._rollout(collector, progress=progress, should_stop=should_stop):
+            if self._rollout(collector):
                 silence.add(collector, agent_steps_before=self.agent_steps)
                 self.agent_steps = dict(collector.agent_steps)
             # Without a whole rollout there is nothing to publish.
@@ -184,15 +147,14 @@ class _Training:
                 raise AssignmentFault("stopped", "told to stop during training")
         self.tallies = collector.tallies()
         self._episodes = collector.episodes()
-        self._sides = tuple(seat.side for seat in setup.seats)
+        self._sides = tuple(seat.side for seat in self._equipment.setup.seats)
         # |=: spreads of observations are there already (`_rollout`).
         for policy, measured in collector.measured().items():
             self._measured[policy] |= measured
 
-    def hold(
-        self, environments: Environments, *, checkpoints: tuple[Digest, ...]
-    ) -> tuple[InFlight, ...]:
+    def hold(self, checkpoints: tuple[Digest, ...]) -> tuple[InFlight, ...]:
         """Keep the episodes in flight for the next assignment, and return their names."""
+        environments = self._equipment.environments
         # Whole episodes are over; none is carried.
         held = self._held
         if held is None or self._message.episodes is not None:
@@ -211,16 +173,9 @@ class _Training:
     def _team(self) -> Team:
         return tuple(trainee.policy for trainee in self._message.trainees)
 
-    def _begin(
-        self,
-        environments: Environments,
-        *,
-        setup: LearnerSetup,
-        players: Players,
-        progress: Progress,
-    ) -> HeldEpisodes:
+    def _begin(self) -> HeldEpisodes:
         """Go on with the episodes that the message names, or begin all anew."""
-        message = self._message
+        message, environments = self._message, self._equipment.environments
         held = environments.take(self._team)
         if held is not None and not held.fits(message):
             environments.release()
@@ -238,8 +193,8 @@ class _Training:
                 seatings.append(held.seating_of(weights))
         # Kept loaded: their files may be gone by now.
         known = {} if held is None else held.actors
-        blocks = [self._block(s, setup=setup, players=players, known=known) for s in seatings]
-        actors = actors_in(blocks, seats=setup.seats)
+        blocks = [self._block(s, known=known) for s in seatings]
+        actors = actors_in(blocks, seats=self._equipment.setup.seats)
         if held is not None:
             held.collector.go_on(
                 blocks,
@@ -252,28 +207,18 @@ class _Training:
             )
             held.seatings, held.actors = tuple(seatings), actors
             return held
-        collector = self._new_collector(
-            env, blocks=blocks, setup=setup, players=players, progress=progress
-        )
+        collector = self._new_collector(env, blocks)
         return HeldEpisodes(
             env=env, collector=collector, seatings=tuple(seatings), actors=actors, checkpoints=()
         )
 
-    def _new_collector(
-        self,
-        env: BatchedEnv,
-        *,
-        blocks: Sequence[TrainingBlock],
-        setup: LearnerSetup,
-        players: Players,
-        progress: Progress,
-    ) -> Collector:
+    def _new_collector(self, env: BatchedEnv, blocks: Sequence[TrainingBlock]) -> Collector:
         """Make a collector whose episodes all begin anew.
 
         Raises:
             ValueError: If a trainee has no seat.
         """
-        message = self._message
+        message, setup, players = self._message, self._equipment.setup, self._equipment.players
         collector = Collector(
             env,
             seeds=environment_seeds(message.seed, num_envs=env.num_envs),
@@ -284,7 +229,7 @@ class _Training:
             actions=players.actions,
             openings=setup.environment.random_openings,
             generator=self._generator,
-            progress=progress,
+            progress=self._equipment.progress,
             critics=players.critics,
             product_dtypes=players.product_dtypes,
             episodes=message.episodes,
@@ -296,12 +241,10 @@ class _Training:
                 raise ValueError(f"trainee {policy} has no seat in any seating")
         return collector
 
-    def _rollout(
-        self, collector: Collector, *, progress: Progress, should_stop: Callable[[], bool]
-    ) -> bool:
+    def _rollout(self, collector: Collector) -> bool:
         """Play one rollout and learn from it; False if it was stopped before its end."""
         start = time.perf_counter()
-        rollouts = collector.collect(should_stop)
+        rollouts = collector.collect(self._equipment.should_stop)
         collected = time.perf_counter()
         for learning, rollout in rollouts:
             with naming_policy(learning.policy):
@@ -309,29 +252,23 @@ class _Training:
             self._updates[learning.policy].add(metrics)
             record_spread(self._measured[learning.policy], rollout.observation)
             # Users' algorithms may learn without an optimizer of torch.
-            progress.advance()
+            self._equipment.progress.advance()
         self._collect_s += collected - start
         self._update_s += time.perf_counter() - collected
         return bool(rollouts)
 
     def _block(
-        self,
-        seating: Seating,
-        *,
-        setup: LearnerSetup,
-        players: Players,
-        known: Mapping[tuple[str, Entrant], Actor],
+        self, seating: Seating, *, known: Mapping[tuple[str, Entrant], Actor]
     ) -> TrainingBlock:
         """Seat players; ``known`` ones need not be loaded, and may have no files any more."""
         seated: list[SeatedPlayer] = []
-        for seat, player in zip(setup.seats, seating.players, strict=True):
+        for seat, player in zip(self._equipment.setup.seats, seating.players, strict=True):
             if self._is_trainee(player):
                 seated.append(self._learning[PolicyId(player.player)])
                 continue
             actor = known.get((seat.population, frozen_entrant(player)))
-            seated.append(
-                actor or players.frozen(player, population=seat.population, team=self._team)
-            )
+            load = self._equipment.players.frozen
+            seated.append(actor or load(player, population=seat.population, team=self._team))
         return TrainingBlock(entrants=self._entrants(seating), players=tuple(seated))
 
     def _is_trainee(self, player: Player) -> bool:

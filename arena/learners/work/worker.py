@@ -14,6 +14,7 @@ from arena.envs.base import BatchedEnv
 from arena.envs.make import make_batched_env
 from arena.errors import ConfigError, DiskRefused, EnvironmentFault
 from arena.learners.work.environments import MIB, Environments, default_max_bytes
+from arena.learners.work.equipment import Equipment
 from arena.learners.work.evaluation import evaluate
 from arena.learners.work.faults import AssignmentFault
 from arena.learners.work.players import Players
@@ -49,14 +50,20 @@ class Worker:
     ) -> None:
         self._setup = setup
         self._progress = progress
-        self._should_stop = should_stop
         self.device = resolve_device(setup.device)
         """Device of networks and environments."""
-        self._players = Players(setup, device=self.device)
         memory_mb = setup.environment.held_memory_mb
         self._environments = Environments(
             self._make_env,
             max_bytes=default_max_bytes() if memory_mb is None else memory_mb * MIB,
+        )
+        self._equipment = Equipment(
+            setup=setup,
+            environments=self._environments,
+            players=Players(setup, device=self.device),
+            device=self.device,
+            progress=progress,
+            should_stop=should_stop,
         )
         self._num_void = 0
         # A step of an optimizer is progress too, of any algorithm: an update may take minutes.
@@ -69,7 +76,10 @@ class Worker:
         """
         self._num_void = 0
         try:
-            finished = self._carry_out(assignment)
+            if isinstance(assignment, Train):
+                finished = train(assignment, self._equipment)
+            else:
+                finished = evaluate(assignment, self._equipment)
         except AssignmentFault as fault:
             # Environments are not at fault: they are kept.
             self._environments.release()
@@ -112,27 +122,6 @@ class Worker:
         # An environment that breaks each episode must not fill the disk.
         if self._num_void <= MAX_LOGGED_FAULTS:
             logger.warning("an episode is void: %s", fault, exc_info=fault)
-
-    def _carry_out(self, assignment: Train | Evaluate) -> Finished:
-        if isinstance(assignment, Train):
-            return train(
-                assignment,
-                setup=self._setup,
-                environments=self._environments,
-                players=self._players,
-                device=self.device,
-                progress=self._progress,
-                should_stop=self._should_stop,
-            )
-        return evaluate(
-            assignment,
-            setup=self._setup,
-            environments=self._environments,
-            players=self._players,
-            device=self.device,
-            progress=self._progress,
-            should_stop=self._should_stop,
-        )
 
     def close(self) -> None:
         """Release the environments."""

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from populations.ratings.bradley_terry import BradleyTerry
-from populations.ratings.elo import Game, elo_ratings
 from populations.ratings.model import Result
 from populations.ratings.table import (
     MatchTable,
@@ -19,6 +18,7 @@ from populations.ratings.table import (
     rate_table,
     share_of_pairs_met,
 )
+from tests.populations.ratings.sequential_elo import elo_ratings
 
 MODELS: tuple[Model, ...] = get_args(Model)
 FEW = Settings(num_resamples=30)
@@ -80,7 +80,7 @@ def test_the_anchor_is_at_zero_and_differences_stay(model: Model) -> None:
 def test_the_ratings_are_those_of_the_models() -> None:
     matches: list[Match] = [("a", "b", 1.0), ("b", "c", 0.5), ("a", "c", 0.0), ("a", "b", 1.0)]
     table = MatchTable.from_matches(matches)
-    elo = elo_ratings([Game.of_two(h, a, score=s) for h, a, s in matches], initial=0.0, k_factor=10)
+    elo = elo_ratings(matches, initial=0.0, k_factor=10)
     rated = rate_table(table, model="elo", settings=Settings(k_factor=10.0, num_resamples=0))
     assert by_player(rated) == pytest.approx(elo)
     assert rated.intervals is None

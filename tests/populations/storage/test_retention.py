@@ -30,7 +30,7 @@ from populations.records.rows import (
 )
 from populations.records.tables import Tables
 from populations.storage.retention import Retention, RetentionRow
-from populations.storage.store import retained
+from tests.populations.storage.retained import retained
 
 DIGEST = Digest("0" * 64)
 KINDS = ("train", "corrupt", "exploit", "pend", "ghost", "link", "open", "close", "evaluate")

@@ -20,8 +20,9 @@ from arena.types import (
 )
 from arena.wire.messages import Evaluate, Pairing, Train, Trainee
 from populations.records.rows import AssignmentRow, CheckpointRow, GhostRow, PolicyRow
-from populations.storage.store import link_ghosts, remove_doomed, retained
+from populations.storage.store import link_ghosts, remove_doomed
 from tests.populations.small_run import SmallRun
+from tests.populations.storage.retained import retained
 
 DIGEST = Digest("0" * 64)
 

@@ -154,7 +154,7 @@ def test_opponents_stay_until_the_end_though_their_files_are_gone(long: Bench) -
     assert opponent.weights is not None
     for path in sorted((long.root / opponent.weights.key).iterdir()):
         path.unlink()
-    worker._players._frozen._values.clear()
+    worker._equipment.players._frozen._values.clear()
     message = next_train(long, answer, carried=(seating,), agent_steps=3 * NUM_ENVS * LENGTH)
     after = long.finished(worker.carry_out(message))
     entrants = {tally.entrants: tally.matches for tally in after.tallies}

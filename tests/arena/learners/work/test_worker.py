@@ -197,7 +197,7 @@ def test_a_ghosts_logits_survive_a_thousand_updates_of_its_policy(bench: Bench) 
 
     def logits() -> torch.Tensor:
         assert ghost.weights is not None
-        cached = worker._players.frozen(ghost, population="player")
+        cached = worker._equipment.players.frozen(ghost, population="player")
         assert isinstance(cached, FrozenPolicy)
         loaded = FrozenPolicy.from_weights(
             NETWORK,

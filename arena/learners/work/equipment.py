@@ -1,0 +1,37 @@
+"""Equipment with which a worker carries out every assignment.
+
+Tests: `tests/arena/learners/work/test_worker.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from arena.config import LearnerSetup
+from arena.learners.work.environments import Environments
+from arena.learners.work.players import Players
+from arena.matches.match import Progress
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Equipment:
+    """Equipment with which a worker carries out every assignment. Owned by its thread.
+
+    Attributes:
+        setup: Setup of the learner.
+        environments: Environments, made when they are first needed.
+        players: Players and algorithms that are loaded already.
+        device: Device of networks and environments.
+        progress: Counter of steps, for heartbeats.
+        should_stop: Function that returns whether the learner is to stop.
+    """
+
+    setup: LearnerSetup
+    environments: Environments
+    players: Players
+    device: torch.device
+    progress: Progress
+    should_stop: Callable[[], bool]
