@@ -66,6 +66,18 @@ def test_policies_that_wait_for_a_donor_have_not_done_their_steps() -> None:
     assert "every active policy has done 6000" in str(limit_reached(world.state, elapsed_s=1.0))
 
 
+def test_time_and_steps_of_all_are_limits() -> None:
+    stop = {"duration_s": 60.0, "agent_steps": 900, "agent_steps_per_policy": 10**9}
+    world = make_world({**DUEL, "stop": stop})
+    assert limit_reached(world.state, elapsed_s=59.9) is None
+    assert str(limit_reached(world.state, elapsed_s=60.0)).startswith("stop.duration_s: ")
+    world.join()
+    world.run()
+    run = world.state.tables.run
+    assert (run.state, run.agent_steps >= 900) == ("finished", True)
+    assert run.reason.startswith("stop.agent_steps: ")
+
+
 def test_a_bound_at_any_time_by_hand() -> None:
     world = make_world(DUEL)
     world.join()

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections import Counter
 
 import numpy as np
@@ -177,6 +180,23 @@ def test_what_has_no_value_yet_is_drawn_from_its_range() -> None:
     exploration = STEP.explore({}, space, rng=np.random.default_rng(0))
     assert 0.01 <= exploration.new["target_kl"] <= 0.1
     assert exploration.moves == {"target_kl": "resampled"}
+
+
+def test_hashes_of_strings_decide_nothing() -> None:
+    """The 40th of the fifty bugs: a set of names has another order in each process."""
+    script = (
+        "import numpy as np; from populations.pbt.explore import Perturb; "
+        "rng = np.random.default_rng(3); "
+        f"print(dict(Perturb().explore({START}, {SPACE}, rng=rng).new))"
+    )
+    child = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, "PYTHONHASHSEED": "77"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert child.stdout == f"{explored(Perturb(), START, seed=3)}\n"
 
 
 def test_hyperparameters_do_not_shift_each_others_randomness() -> None:
