@@ -285,6 +285,7 @@ class Card(AnyCard):
         weights_digest: Digest of the weights, which identifies them in the run's league.
         rating: Rating at the time of the export.
         hyperparameters: Hyperparameters of the last training.
+        factors: Factors by which PBT had moved those that have a schedule.
         lineage: Ancestors, the nearest first.
     """
 
@@ -297,6 +298,7 @@ class Card(AnyCard):
     weights_digest: Digest
     rating: CardRating
     hyperparameters: dict[str, float]
+    factors: dict[str, float] = Field(default_factory=dict)
     lineage: tuple[Ancestor, ...]
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from itertools import pairwise
 from typing import TypeVar
 
@@ -12,6 +12,9 @@ from arena.learning.hyperparameters import coerce_hyperparameters
 from arena.types import Hyperparameters
 from populations.config.reward_weights import check_component_names
 from populations.config.sections import PopulationConfig, ScheduleEntry
+from populations.core import SearchSpace
+from populations.faults import named
+from populations.hyperparameter_schedules import Schedule, checked_schedules
 from populations.pbt.settings import PbtConfig
 
 ModelT = TypeVar("ModelT", bound=Model)
@@ -72,6 +75,42 @@ def check_reward_weights(
     ]
     for part, names in named:
         check_component_names(names, reward_weights=reward_weights, key=f"{key}.{part}")
+
+
+def resolve_scheduled(
+    schedules: Mapping[str, Schedule],
+    *,
+    model: type[Model],
+    start: Hyperparameters,
+    space: SearchSpace,
+    population: PopulationConfig,
+    key: str,
+) -> dict[str, dict[str, object]]:
+    """Return schedules of hyperparameters as ``run.yaml`` has them.
+
+    Args:
+        schedules: Schedules by hyperparameter, as parsed.
+        model: Model of the algorithm's hyperparameters.
+        start: Start values of all hyperparameters.
+        space: Search space of the population.
+        population: Population with its recorded schedule, which must be empty then.
+        key: Name of the population in errors (``populations.player``).
+
+    Raises:
+        ConfigError: Names the hyperparameter, the rule and the value.
+    """
+    if schedules and population.schedule:
+        raise ConfigError(
+            f"{key}.schedule: must be empty where a hyperparameter has a schedule of its own "
+            f"({', '.join(schedules)}), got {len(population.schedule)} entries"
+        )
+
+    def coerce(name: str, value: float) -> float:
+        with named(key):
+            return coerce_hyperparameters(model, {**start, name: value})[name]
+
+    checked = checked_schedules(schedules, start=start, coerce=coerce, space=space, key=key)
+    return {name: schedule.as_written() for name, schedule in checked.items()}
 
 
 def resolve_schedule(

@@ -24,6 +24,7 @@ from populations.config.population_overrides import (
     check_reward_weights,
     resolve_pbt,
     resolve_schedule,
+    resolve_scheduled,
 )
 from populations.config.resolution import (
     check_critics,
@@ -45,6 +46,7 @@ from populations.config.sections import (
 from populations.config.sizing import resolve_sizes
 from populations.core import SearchSpace
 from populations.faults import Faults, named
+from populations.hyperparameter_schedules import parse_schedules
 from populations.matchmaking.kinds import KINDS
 from populations.matchmaking.make import make_matchmaker
 from populations.matchmaking.settings import MatchmakingConfig
@@ -221,7 +223,8 @@ def _resolve_population(
     if "search_space" not in population.model_fields_set:
         space = {key: value for key, value in space.items() if key in model.model_fields}
     # Values stay empty where they are at fault; raise_any below lets none of them out.
-    start, settings, schedule, faults = dict[str, float | int](), {}, population.schedule, Faults()
+    settings, schedule, faults = {}, population.schedule, Faults()
+    written = dict[str, float | int | dict[str, object]]()
     with faults.gathered(), named(key):
         settings = make_settings(
             population.algorithm, population.algorithm_settings, launch_directory=launch_directory
@@ -229,8 +232,13 @@ def _resolve_population(
     with faults.gathered():
         # First, so that an unknown component is told as one.
         check_reward_weights(population, reward_weights=reward_weights, key=key)
+        schedules = parse_schedules(population.hyperparameters, key=f"{key}.hyperparameters")
         with named(key):
-            start = coerce_hyperparameters(model, population.hyperparameters)
+            start = coerce_hyperparameters(model, population.start_values)
+        written |= start
+        written |= resolve_scheduled(
+            schedules, model=model, start=start, space=space, population=population, key=key
+        )
         schedule = resolve_schedule(population, model=model, start=start, key=key)
         key_of_space = f"{key}.search_space"
         validate_search_space(space, names=model.model_fields, start=start, key=key_of_space)
@@ -239,7 +247,7 @@ def _resolve_population(
     return population.model_copy(
         update={
             "algorithm_settings": settings,
-            "hyperparameters": start,
+            "hyperparameters": written,
             "search_space": space,
             "schedule": schedule,
         }

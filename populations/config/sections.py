@@ -13,6 +13,7 @@ from arena.config import Model, NetworkConfig
 from arena.types import RANDOM_BOT
 from populations.config.reward_weights import with_dotted_weights
 from populations.fields import IMPORT_PATH, Count, Seconds, canonical, check_kind
+from populations.hyperparameter_schedules import ScheduledValues, start_values
 from populations.matchmaking.window import WindowSettings
 from populations.pbt.settings import PbtConfig
 
@@ -86,11 +87,12 @@ class PopulationConfig(Model):
     """Settings of the algorithm, the same for all policies and for good; what is left out has the
     algorithm's default."""
 
-    hyperparameters: Annotated[dict[str, int | float], BeforeValidator(_without_nulls)] = Field(
-        default_factory=dict
-    )
-    """Start values; what is left out, or null, has the algorithm's default, and
-    ``reward_weights.<component>`` the weight in ``environment.reward_weights``."""
+    hyperparameters: Annotated[
+        dict[str, int | float | dict[str, object]], BeforeValidator(_without_nulls)
+    ] = Field(default_factory=dict)
+    """Start values, or schedules by agent steps (`populations.hyperparameter_schedules`); what is
+    left out, or null, has the algorithm's default, and ``reward_weights.<component>`` the weight in
+    ``environment.reward_weights``."""
 
     search_space: Annotated[dict[str, SearchRange], BeforeValidator(with_dotted_weights)] = (
         DEFAULT_SEARCH_SPACE
@@ -102,6 +104,16 @@ class PopulationConfig(Model):
 
     schedule: tuple[ScheduleEntry, ...] = ()
     """Hyperparameters by agent steps, instead of PBT; ``--replay`` makes it. Empty: none."""
+
+    @property
+    def start_values(self) -> dict[str, int | float]:
+        """Return hyperparameters at 0 agent steps."""
+        return start_values(self.hyperparameters)
+
+    @property
+    def scheduled(self) -> ScheduledValues:
+        """Return the schedules of hyperparameters, of a resolved configuration."""
+        return ScheduledValues.of(self.hyperparameters, self.search_space)
 
     @field_validator("algorithm")
     @classmethod

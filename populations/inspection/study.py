@@ -140,6 +140,7 @@ def _attributes(row: GenerationRow) -> Mapping[str, object]:
         "generation": row.generation,
         "cause": row.cause,
         "parent": row.parent,
+        "factors": dict(row.factors),
         "agent_steps_begin": row.agent_steps_begin,
         "agent_steps_end": row.agent_steps_end,
         "rating_begin": row.rating_begin,

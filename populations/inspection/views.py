@@ -202,7 +202,10 @@ def _generations(run: Inspection, population: str | None) -> list[Json]:
 
 
 def hyperparameters_view(run: Inspection, population: str | None) -> Document:
-    """Return the current hyperparameters of each policy, and every change."""
+    """Return the current hyperparameters of each policy, and every change.
+
+    ``factors`` are those of hyperparameters that have a schedule.
+    """
     now: Document = {
         row.policy: dict(row.hyperparameters)
         for row in run.tables.policies.values()
@@ -212,9 +215,15 @@ def hyperparameters_view(run: Inspection, population: str | None) -> Document:
         *("policy_created", "exploited", "explored", "immigrated", "replayed"),
         "learning_rate_halved",
     )
+    factors: Document = {
+        row.policy: dict(row.factors)
+        for row in run.tables.policies.values()
+        if population in (None, row.population) and row.factors
+    }
     return {
         "run": run.tables.run.run,
         "policies": now,
+        "factors": factors,
         "generations": _generations(run, population),
         "changes": _events(run, population, kinds=kinds),
     }

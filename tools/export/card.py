@@ -72,9 +72,19 @@ def make_card(
         rating=_rating(inspection, population=population, digest=policy.digest),
         record=record,
         hyperparameters=dict(manifest.hyperparameters),
+        factors=_factors(inspection, manifest),
         lineage=tuple(lineage(inspection.league, policy.digest)),
         versions=dict(_versions()),
     )
+
+
+def _factors(inspection: Inspection, manifest: Manifest) -> dict[str, float]:
+    """Return the factors of the schedules that a player was last trained with."""
+    from arena.types import PolicyId, trainee_entrant
+
+    entrant = trainee_entrant(PolicyId(manifest.policy), generation=manifest.generation)
+    row = inspection.tables.generations.get(entrant)
+    return {} if row is None else dict(row.factors)
 
 
 def lineage(league: League, digest: Digest) -> Iterator[Ancestor]:

@@ -47,7 +47,9 @@ def replaying(
     inspection = Inspection.open(Path(run))
     try:
         theirs = inspection.run_file
-        schedule = schedule_of(inspection.tables, policy)
+        population = theirs.config.populations.get(policy.split("/")[0])
+        scheduled = None if population is None else population.scheduled
+        schedule = schedule_of(inspection.tables, policy, scheduled=scheduled)
     except ConfigError as error:
         raise ConfigError(f"{said}: {error}") from error
     finally:

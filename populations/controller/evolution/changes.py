@@ -46,6 +46,10 @@ def _copy(
     data: Mapping[str, Json],
 ) -> None:
     """Put a policy on its donor's checkpoint, at once or when its hyperparameters are explored."""
+    # The donor's factors, but the values of the policy's own clock.
+    copied = state.scheduled[policy.population].values(
+        donor.hyperparameters, factors=donor.factors, agent_steps=policy.agent_steps
+    )
     pending: dict[str, Json] = {
         # The donor as it is now; it may train on before the answer comes.
         "kind": "exploit",
@@ -53,13 +57,14 @@ def _copy(
         "donor_generation": donor.generation,
         "donor_agent_steps": donor.agent_steps,
         "checkpoint": donor.checkpoint,
-        "hyperparameters": dict(donor.hyperparameters),
+        "hyperparameters": copied,
+        "factors": dict(donor.factors),
         "decision": dict(data),
     }
     if explore and state.pbt(policy.population).explore != "none":
         _wait(state, tx, policy, pending)
     else:
-        same = Exploration(old=donor.hyperparameters, new=donor.hyperparameters, moves={})
+        same = Exploration(old=copied, new=copied, moves={})
         commit_exploit(state, tx, policy, pending, same)
 
 
@@ -70,6 +75,7 @@ def explore_own(
     pending: dict[str, Json] = {
         "kind": "explore",
         "hyperparameters": dict(policy.hyperparameters),
+        "factors": dict(policy.factors),
         "decision": dict(data),
     }
     _wait(state, tx, policy, pending)
@@ -101,6 +107,7 @@ def commit_exploit(
     generation, agent_steps = pending["donor_generation"], pending["donor_agent_steps"]
     assert isinstance(generation, int)
     assert isinstance(agent_steps, int)
+    new, factors = _explored(state, policy, pending, exploration)
     after = begin_generation(
         state,
         tx,
@@ -110,7 +117,8 @@ def commit_exploit(
             state="active",
             checkpoint=checkpoint.key,
             parent=donor,
-            hyperparameters=dict(exploration.new),
+            hyperparameters=new,
+            factors=factors,
             ready_at=policy.agent_steps,
             failures=0,
         ),
@@ -135,10 +143,32 @@ def commit_exploit(
             "agent_steps": policy.agent_steps,
             "old": dict(policy.hyperparameters),
             "donor_hyperparameters": dict(numbers(pending["hyperparameters"])),
-            "new": dict(exploration.new),
+            "new": new,
             "moves": dict(exploration.moves),
+            **_told(factors),
         },
     )
+
+
+def _explored(
+    state: ControllerState,
+    policy: PolicyRow,
+    pending: Mapping[str, Json],
+    exploration: Exploration,
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Return the hyperparameters in use and the factors that an exploration leads to."""
+    return state.scheduled[policy.population].explored(
+        exploration.new,
+        old=numbers(pending["hyperparameters"]),
+        # Decisions of earlier releases have none.
+        factors=numbers(pending.get("factors", {})),
+        agent_steps=policy.agent_steps,
+    )
+
+
+def _told(factors: Mapping[str, float]) -> dict[str, Json]:
+    """Return what an event says about factors: nothing where no hyperparameter has a schedule."""
+    return {"factors": dict(factors)} if factors else {}
 
 
 def commit_explore(
@@ -149,8 +179,9 @@ def commit_explore(
     exploration: Exploration,
 ) -> None:
     """Change a policy's own hyperparameters; its weights stay."""
-    new = replace(policy, hyperparameters=dict(exploration.new))
-    after = explored_on(state, tx, new, cause="explore")
+    new, factors = _explored(state, policy, pending, exploration)
+    changed = replace(policy, hyperparameters=new, factors=factors)
+    after = explored_on(state, tx, changed, cause="explore")
     tx.add_event(
         "explored",
         policy.policy,
@@ -159,8 +190,9 @@ def commit_explore(
             "generation": after.generation,
             "agent_steps": policy.agent_steps,
             "old": dict(exploration.old),
-            "new": dict(exploration.new),
+            "new": new,
             "moves": dict(exploration.moves),
+            **_told(factors),
         },
     )
 

@@ -74,7 +74,16 @@ def _immigrate(
     players = immigration.players
     index = int(rng.integers(len(players))) if players else None
     population = state.config.populations[policy.population]
-    new = initial_hyperparameters(population.hyperparameters, population.search_space, rng=rng)
+    # A new member's, by the clock of the policy whose place it takes.
+    scheduled = state.scheduled[policy.population]
+    first = scheduled.first_factors
+    start = scheduled.values(population.start_values, factors=first, agent_steps=policy.agent_steps)
+    new, factors = scheduled.explored(
+        initial_hyperparameters(start, population.search_space, rng=rng),
+        old=start,
+        factors=first,
+        agent_steps=policy.agent_steps,
+    )
     after = begin_generation(
         state,
         tx,
@@ -87,6 +96,7 @@ def _immigrate(
             initial_weights="" if index is None else immigrant_key(policy.population, index),
             parent=None,
             hyperparameters=new,
+            factors=factors,
             ready_at=policy.agent_steps,
             failures=0,
         ),

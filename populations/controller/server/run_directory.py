@@ -166,17 +166,19 @@ def initial_policies(config: RunConfig) -> list[PolicyRow]:
     rows = []
     for position, (name, population) in enumerate(config.populations.items()):
         roles = deal_roles(population.roles, size=population.size)
+        start, scheduled = population.start_values, population.scheduled
         for index in range(population.size):
             seed = np.random.SeedSequence([config.seed, 3, position, index])
-            hyperparameters: Mapping[str, float] = population.hyperparameters
+            hyperparameters: Mapping[str, float] = start
+            factors = scheduled.first_factors
             if population.schedule:
                 hyperparameters = population.schedule[0].hyperparameters
             elif index > 0:
                 # Member 0 has the start values themselves.
-                hyperparameters = initial_hyperparameters(
-                    population.hyperparameters,
-                    population.search_space,
-                    rng=np.random.default_rng(seed),
+                rng = np.random.default_rng(seed)
+                explored = initial_hyperparameters(start, population.search_space, rng=rng)
+                hyperparameters, factors = scheduled.explored(
+                    explored, old=start, factors=factors, agent_steps=0
                 )
             rows.append(
                 PolicyRow(
@@ -185,6 +187,7 @@ def initial_policies(config: RunConfig) -> list[PolicyRow]:
                     index=index,
                     role=roles[index],
                     hyperparameters=dict(hyperparameters),
+                    factors=factors,
                 )
             )
     return rows
