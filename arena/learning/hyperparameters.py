@@ -67,6 +67,10 @@ class PpoHyperparameters(Model):
     magnet_rate: float = Field(0.01, ge=0.0, le=1.0)
     """How far the magnet goes towards the policy after each rollout."""
 
+    kl_coef: float = Field(0.0, ge=0.0, le=100.0)
+    """Weight of KL(old policy || policy), where the old policy is that of before the update. 0: it
+    is no part of the loss."""
+
     ema_decay: float = Field(0.0, ge=0.0, lt=1.0)
     """Decay per rollout of the exponential average of weights that plays elsewhere (ratings,
     ghosts, exports). 0: the weights themselves play."""
@@ -84,6 +88,9 @@ class PpoSettings(Model):
     advantages: Literal["gae", "vtrace"] = "gae"
     """``gae`` trusts the log-probabilities and values of when the decisions were made; ``vtrace``
     corrects for a policy that has changed since."""
+
+    advantage_normalization: Literal["rollout", "minibatch"] = "rollout"
+    """Rows over which advantages have mean 0 and deviation 1."""
 
     normalize_returns: bool = True
     """Whether values are learned in standard deviations of returns; if not, in units of reward."""
