@@ -342,5 +342,5 @@ def start_values(hyperparameters: Mapping[str, object]) -> dict[str, int | float
         if isinstance(value, Mapping):
             values[name] = parse_schedules({name: value})[name].at(0)
         elif isinstance(value, int | float):
-            values[name] = value
+            values[name] = int(value) if isinstance(value, bool) else value
     return values

@@ -297,7 +297,7 @@ class Card(AnyCard):
     generation: int = Field(ge=0)
     weights_digest: Digest
     rating: CardRating
-    hyperparameters: dict[str, float]
+    hyperparameters: dict[str, bool | float | str]
     factors: dict[str, float] = Field(default_factory=dict)
     lineage: tuple[Ancestor, ...]
 

@@ -40,9 +40,14 @@ def card_for_people(card: Card) -> str:
 
 
 def _hyperparameters(card: Card) -> str:
-    rows = [(name, f"{value:.6g}") for name, value in card.hyperparameters.items()]
+    rows = [(name, _text(value)) for name, value in card.hyperparameters.items()]
     rows += [(f"{name}: factor of its schedule", f"{f:.6g}") for name, f in card.factors.items()]
     return _table(("name", "value"), rows)
+
+
+def _text(value: bool | float | str) -> str:
+    # True is a number, too.
+    return f"{value:.6g}" if isinstance(value, float) else str(value).lower()
 
 
 def mixture_card_for_people(card: MixtureCard) -> str:

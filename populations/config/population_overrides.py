@@ -114,7 +114,12 @@ def resolve_scheduled(
 
 
 def resolve_schedule(
-    population: PopulationConfig, *, model: type[Model], start: Hyperparameters, key: str
+    population: PopulationConfig,
+    *,
+    model: type[Model],
+    start: Hyperparameters,
+    genes: Collection[str] = (),
+    key: str,
 ) -> tuple[ScheduleEntry, ...]:
     """Return a population's schedule with every hyperparameter in each of its entries.
 
@@ -122,6 +127,7 @@ def resolve_schedule(
         population: Population with the schedule as written.
         model: Model of its algorithm's hyperparameters.
         start: Start values of the hyperparameters.
+        genes: Settings of the algorithm that an entry may have.
         key: Name of the population in errors (``populations.player``).
 
     Raises:
@@ -139,11 +145,14 @@ def resolve_schedule(
         raise ConfigError(f"{key}.schedule: agent_steps must rise from 0, got {marks}")
     entries = []
     for index, entry in enumerate(schedule):
+        written = entry.hyperparameters
+        settings = {name: value for name, value in written.items() if name in genes}
+        numbers = {name: value for name, value in written.items() if name not in genes}
         try:
             # Each entry whole: an entry says only what differs from the start, not from the entry
             # before.
-            values = coerce_hyperparameters(model, {**start, **entry.hyperparameters})
+            values = coerce_hyperparameters(model, {**start, **numbers})
         except ConfigError as error:
             raise ConfigError(f"{key}.schedule.{index}.{error}") from error
-        entries.append(entry.model_copy(update={"hyperparameters": values}))
+        entries.append(entry.model_copy(update={"hyperparameters": {**values, **settings}}))
     return tuple(entries)

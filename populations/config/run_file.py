@@ -258,6 +258,7 @@ def learner_setup(run_file: RunFile, *, root: Path) -> LearnerSetup:
             network=population.network,
             algorithm=population.algorithm,
             algorithm_settings=population.algorithm_settings,
+            changeable_settings=population.changeable_settings,
         )
         for name, population in config.populations.items()
     }

@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, Field, field_validator
 
 from arena.config import Model, NetworkConfig
 from arena.types import RANDOM_BOT
+from populations.choices import code_of
 from populations.config.reward_weights import with_dotted_weights
 from populations.fields import IMPORT_PATH, Count, Seconds, canonical, check_kind
 from populations.hyperparameter_schedules import ScheduledValues, start_values
@@ -88,7 +89,7 @@ class PopulationConfig(Model):
     algorithm's default."""
 
     hyperparameters: Annotated[
-        dict[str, int | float | dict[str, object]], BeforeValidator(_without_nulls)
+        dict[str, bool | int | float | dict[str, object]], BeforeValidator(_without_nulls)
     ] = Field(default_factory=dict)
     """Start values, or schedules by agent steps (`populations.hyperparameter_schedules`); what is
     left out, or null, has the algorithm's default, and ``reward_weights.<component>`` the weight in
@@ -107,8 +108,30 @@ class PopulationConfig(Model):
 
     @property
     def start_values(self) -> dict[str, int | float]:
-        """Return hyperparameters at 0 agent steps."""
-        return start_values(self.hyperparameters)
+        """Return hyperparameters at 0 agent steps, and settings that PBT changes.
+
+        Of a resolved configuration; numbers stand for text.
+        """
+        values = start_values(self.hyperparameters)
+        for name in self.changeable_settings:
+            code = code_of(self.algorithm_settings[name], self.search_space[name])
+            if code is not None:
+                values[name] = code
+        return values
+
+    @property
+    def changeable_settings(self) -> dict[str, tuple[str, ...]]:
+        """Return the settings in the search space, with choices that are text.
+
+        Of a resolved configuration, in which no hyperparameter has the name of a setting.
+        """
+        found = {}
+        for name, entry in self.search_space.items():
+            if name in self.algorithm_settings:
+                choices = entry.get("choices")
+                listed = choices if isinstance(choices, list | tuple) else ()
+                found[name] = tuple(choice for choice in listed if isinstance(choice, str))
+        return found
 
     @property
     def scheduled(self) -> ScheduledValues:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from arena.types import PolicyId, trainee_entrant
+from populations.choices import with_names
 from populations.controller.evolution.exploration import numbers
 from populations.controller.evolution.generations import begin_generation, explored_on
 from populations.controller.state.state import ControllerState
@@ -127,6 +128,7 @@ def commit_exploit(
         parent_agent_steps=agent_steps,
     )
     tx.count(exploits=1)
+    space = state.config.populations[policy.population].search_space
     tx.add_event(
         "exploited",
         policy.policy,
@@ -141,9 +143,9 @@ def commit_exploit(
             "weights": checkpoint.weights_digest,
             "generation": after.generation,
             "agent_steps": policy.agent_steps,
-            "old": dict(policy.hyperparameters),
-            "donor_hyperparameters": dict(numbers(pending["hyperparameters"])),
-            "new": new,
+            "old": with_names(policy.hyperparameters, space),
+            "donor_hyperparameters": with_names(numbers(pending["hyperparameters"]), space),
+            "new": with_names(new, space),
             "moves": dict(exploration.moves),
             **_told(factors),
         },
@@ -182,6 +184,7 @@ def commit_explore(
     new, factors = _explored(state, policy, pending, exploration)
     changed = replace(policy, hyperparameters=new, factors=factors)
     after = explored_on(state, tx, changed, cause="explore")
+    space = state.config.populations[policy.population].search_space
     tx.add_event(
         "explored",
         policy.policy,
@@ -189,8 +192,8 @@ def commit_explore(
             **decision_of(pending),
             "generation": after.generation,
             "agent_steps": policy.agent_steps,
-            "old": dict(exploration.old),
-            "new": new,
+            "old": with_names(exploration.old, space),
+            "new": with_names(new, space),
             "moves": dict(exploration.moves),
             **_told(factors),
         },

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from arena.types import Entrant
+from populations.choices import with_names
 from populations.controller.evolution.generations import begin_generation
 from populations.controller.evolution.members import is_reference
 from populations.controller.state.state import ControllerState
@@ -115,7 +116,7 @@ def _immigrate(
             "immigration_probability": immigration.probability,
             "generation": after.generation,
             "agent_steps": policy.agent_steps,
-            "old": dict(policy.hyperparameters),
-            "new": dict(new),
+            "old": with_names(policy.hyperparameters, population.search_space),
+            "new": with_names(new, population.search_space),
         },
     )

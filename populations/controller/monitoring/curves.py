@@ -189,6 +189,9 @@ def _mean_hyperparameters(state: ControllerState) -> Mapping[str, float]:
     means: dict[str, float] = {}
     for population, section in state.config.populations.items():
         for name in section.search_space:
+            # Numbers that stand for text have no mean.
+            if section.changeable_settings.get(name):
+                continue
             values = [
                 row.hyperparameters[name]
                 for row in state.tables.policies.values()

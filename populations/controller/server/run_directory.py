@@ -18,6 +18,7 @@ from arena.config import LearnerSetup
 from arena.failpoints import failpoint
 from arena.metrics.sink import find_sinks
 from arena.types import PlayerId, PolicyId, WeightsRef, is_bot
+from populations.choices import with_names
 from populations.config.run_config import RunConfig
 from populations.config.run_file import RUN_FILE, RunFile, learner_setup
 from populations.controller.evolution.generations import first_generations
@@ -101,7 +102,10 @@ def create_run(
     for policy in policies:
         about: dict[str, Json] = {
             "role": policy.role,
-            "hyperparameters": dict(policy.hyperparameters),
+            "hyperparameters": with_names(
+                policy.hyperparameters,
+                run_file.config.populations[policy.population].search_space,
+            ),
             "reference": policy.index == 0,
         }
         events.append(("policy_created", policy.policy, about))
