@@ -59,7 +59,7 @@ def _copy(
         "donor_agent_steps": donor.agent_steps,
         "checkpoint": donor.checkpoint,
         "hyperparameters": copied,
-        "factors": dict(donor.factors),
+        **_told(donor.factors),
         "decision": dict(data),
     }
     if explore and state.pbt(policy.population).explore != "none":
@@ -76,7 +76,7 @@ def explore_own(
     pending: dict[str, Json] = {
         "kind": "explore",
         "hyperparameters": dict(policy.hyperparameters),
-        "factors": dict(policy.factors),
+        **_told(policy.factors),
         "decision": dict(data),
     }
     _wait(state, tx, policy, pending)
@@ -162,14 +162,14 @@ def _explored(
     return state.scheduled[policy.population].explored(
         exploration.new,
         old=numbers(pending["hyperparameters"]),
-        # Decisions of earlier releases have none.
+        # A decision without any has none.
         factors=numbers(pending.get("factors", {})),
         agent_steps=policy.agent_steps,
     )
 
 
 def _told(factors: Mapping[str, float]) -> dict[str, Json]:
-    """Return what an event says about factors: nothing where no hyperparameter has a schedule."""
+    """Return factors for an event or a decision: nothing where no hyperparameter has a schedule."""
     return {"factors": dict(factors)} if factors else {}
 
 
