@@ -207,12 +207,15 @@ class PopulationSetup(Model):
         network: Architecture of every policy.
         algorithm: ``ppo``, or ``package.module:Name``.
         algorithm_settings: Settings of the algorithm; missing ones have their defaults.
+        changeable_settings: Settings that PBT changes, which are among a policy's hyperparameters,
+            with the texts that numbers stand for there; none for numbers and booleans.
     """
 
     agents: tuple[str, ...]
     network: NetworkConfig
     algorithm: str = "ppo"
     algorithm_settings: dict[str, object] = {}
+    changeable_settings: dict[str, tuple[str, ...]] = {}
 
 
 class LearnerSetup(Model):

@@ -227,8 +227,9 @@ class Exploration:
         old: Every hyperparameter before.
         new: Every hyperparameter after; those outside the search space are unchanged.
         moves: Change of each hyperparameter in the search space: ``resampled``, ``x0.8``, ``x1.2``,
-            ``next``, ``previous``, ``reset`` or ``kept``, or the rule that chose it (``tpe``);
-            after a semicolon, the reason for using another rule.
+            ``next``, ``previous``, ``switched`` (to another choice without an order), ``reset`` or
+            ``kept``, or the rule that chose it (``tpe``); after a semicolon, the reason for using
+            another rule.
     """
 
     old: Mapping[str, float]

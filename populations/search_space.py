@@ -1,6 +1,7 @@
 """Hyperparameters that PBT may change, and their bounds.
 
-A hyperparameter's entry is ``{low, high, log, step, complement}`` or ``{choices: [...]}``.
+A hyperparameter's entry is ``{low, high, log, step, complement}`` or ``{choices: [...]}``, of
+numbers, of text, or of true and false (`populations.choices`).
 ``complement`` is for those that are used as 1 - x (``gamma``: its horizon is 1 / (1 - gamma)):
 bounds are those of x, while perturbing, ``log`` and sampling are about 1 - x.
 
@@ -19,6 +20,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from arena.errors import ConfigError
+from populations.choices import Choices as Choices
+from populations.choices import parse_categories
 from populations.core import SearchSpace
 from populations.yaml_documents import nearest
 
@@ -31,41 +34,6 @@ MAX_NUMBER = 1e300
 
 MAX_STEPS = 2**53
 """More could not be told apart in float64."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choices:
-    """One of a few numbers, in the order given."""
-
-    choices: tuple[float, ...]
-
-    def sample(self, rng: np.random.Generator) -> float:
-        """Draw uniformly."""
-        return self.choices[int(rng.integers(len(self.choices)))]
-
-    def perturb(self, value: float, *, factor: float, rng: np.random.Generator) -> float:
-        """Return the neighbour towards ``factor``; a random choice if the value is none."""
-        # Start values may be outside of the search space.
-        if value not in self.choices:
-            return self.sample(rng)
-        # 1, 0 or -1: a factor of 1 stays.
-        step = (factor > 1.0) - (factor < 1.0)
-        index = self.choices.index(value) + step
-        # At an end it stays.
-        return self.choices[min(max(index, 0), len(self.choices) - 1)]
-
-    def fit(self, value: float) -> float:
-        """Return the nearest choice, the first of two equally near."""
-        return min(self.choices, key=lambda choice: abs(choice - value))
-
-    def to_unit(self, value: float) -> float:
-        """Return the position of the nearest choice, from 0 (first) to 1 (last)."""
-        # A single choice is at 0.
-        return self.choices.index(self.fit(value)) / max(len(self.choices) - 1, 1)
-
-    def from_unit(self, position: float) -> float:
-        """Return the choice nearest to a position in [0, 1]."""
-        return self.choices[round(min(max(position, 0.0), 1.0) * (len(self.choices) - 1))]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -282,6 +250,9 @@ def _parse(entry: object, *, value: float | None, key: str) -> Dimension:
 def _parse_choices(choices: object, *, value: float | None, key: str) -> Choices:
     if not isinstance(choices, (list, tuple)) or not choices:
         raise ConfigError(f"{key}: must be a list of one or more numbers, got {choices!r}")
+    categories = parse_categories(choices, key=key)
+    if categories is not None:
+        return categories
     numbers = tuple(_number(choice, key=key) for choice in choices)
     if len(set(numbers)) != len(numbers):
         raise ConfigError(f"{key}: must be different numbers, got {list(numbers)!r}")

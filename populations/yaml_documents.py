@@ -21,6 +21,9 @@ MAX_BYTES = 1_000_000
 # Far below Python's limit of recursion.
 MAX_DEPTH = 20
 
+COUNTED = "steps"
+"""Key whose mapping is by counts: its keys may be whole numbers, and are read as text."""
+
 _SURROGATE = re.compile("[\ud800-\udfff]")
 # 5e6 is an integer here, unlike in YAML 1.2.
 _INT = re.compile(r"[-+]?[0-9][0-9_]*(?:[eE]\+?[0-9]{1,2})?\Z")
@@ -75,7 +78,9 @@ class _Reader(yaml.SafeLoader):
     ) -> dict[Hashable, object]:
         seen: set[str] = set()
         # The library would take the last of equal keys in silence.
-        for key, _ in node.value:
+        for key, value in node.value:
+            if key.value == COUNTED and isinstance(value, yaml.MappingNode):
+                _read_numbers_as_text(value)
             if key.tag != "tag:yaml.org,2002:str":
                 raise yaml.MarkedYAMLError(None, None, "a key must be text", key.start_mark)
             if key.value in seen:
@@ -95,6 +100,12 @@ class _Reader(yaml.SafeLoader):
             raise ValueError(f"{text} is not finite")
         # 5e6 is the usual way to write counts; 5.0e6 stays a float.
         return int(value) if node.tag.endswith("int") else value
+
+
+def _read_numbers_as_text(node: yaml.MappingNode) -> None:
+    for key, _ in node.value:
+        if key.tag == "tag:yaml.org,2002:int":
+            key.tag = "tag:yaml.org,2002:str"
 
 
 def _with_whole_characters(node: yaml.ScalarNode) -> str:

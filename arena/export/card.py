@@ -285,6 +285,7 @@ class Card(AnyCard):
         weights_digest: Digest of the weights, which identifies them in the run's league.
         rating: Rating at the time of the export.
         hyperparameters: Hyperparameters of the last training.
+        factors: Factors by which PBT had moved those that have a schedule.
         lineage: Ancestors, the nearest first.
     """
 
@@ -296,7 +297,8 @@ class Card(AnyCard):
     generation: int = Field(ge=0)
     weights_digest: Digest
     rating: CardRating
-    hyperparameters: dict[str, float]
+    hyperparameters: dict[str, bool | float | str]
+    factors: dict[str, float] = Field(default_factory=dict)
     lineage: tuple[Ancestor, ...]
 
     @property

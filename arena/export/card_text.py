@@ -23,7 +23,7 @@ def card_for_people(card: Card) -> str:
         "Opponents sample their actions.",
         _record(card),
         "## Hyperparameters",
-        _table(("name", "value"), [(k, f"{v:.6g}") for k, v in card.hyperparameters.items()]),
+        _hyperparameters(card),
         "## Lineage",
         _table(
             ("policy", "generation", "agent steps", "weights"),
@@ -37,6 +37,17 @@ def card_for_people(card: Card) -> str:
         _USAGE,
     ]
     return "\n\n".join(sections)
+
+
+def _hyperparameters(card: Card) -> str:
+    rows = [(name, _text(value)) for name, value in card.hyperparameters.items()]
+    rows += [(f"{name}: factor of its schedule", f"{f:.6g}") for name, f in card.factors.items()]
+    return _table(("name", "value"), rows)
+
+
+def _text(value: bool | float | str) -> str:
+    # True is a number, too.
+    return f"{value:.6g}" if isinstance(value, float) else str(value).lower()
 
 
 def mixture_card_for_people(card: MixtureCard) -> str:

@@ -16,6 +16,7 @@ from arena.errors import ConfigError
 from arena.learning.hyperparameters import (
     algorithm_hyperparameters,
     coerce_hyperparameters,
+    explored_settings,
     hyperparameter_model,
     make_settings,
 )
@@ -26,8 +27,9 @@ from arena.resolve import resolve
 class AlgorithmClass(Protocol):
     """The class that ``package.module:Name`` names, called like `Ppo`.
 
-    It has an attribute ``Hyperparameters``, an `arena.config.Model` of numbers that PBT may change,
-    and may have one ``Settings``, an `arena.config.Model` of settings that it may not.
+    It has an attribute ``Hyperparameters``, an `arena.config.Model` of numbers and booleans that
+    PBT may change, and may have one ``Settings``, an `arena.config.Model` of settings that it may
+    not, but for those that are named in its class variable ``CHANGEABLE``.
     """
 
     def __call__(
@@ -96,7 +98,11 @@ def make_algorithm(
     name, network = setup.algorithm, setup.network
     model = hyperparameter_model(name, launch_directory=launch_directory)
     # Weights of the reward are among a policy's hyperparameters, but not the algorithm's.
-    values = coerce_hyperparameters(model, algorithm_hyperparameters(hyperparameters))
+    settings = explored_settings(hyperparameters, setup.changeable_settings)
+    numbers = algorithm_hyperparameters(hyperparameters)
+    values = coerce_hyperparameters(
+        model, {name: value for name, value in numbers.items() if name not in settings}
+    )
     algorithm_class = Ppo if name == "ppo" else resolve(name, launch_directory=launch_directory)
     # Before it is made: the argument would be a TypeError from inside a user's class.
     if network.critic != "own" and not _takes_critic_input(algorithm_class):
@@ -109,7 +115,9 @@ def make_algorithm(
         observation=observation,
         action=action,
         hyperparameters=model.model_validate(values),
-        settings=make_settings(name, setup.algorithm_settings, launch_directory=launch_directory),
+        settings=make_settings(
+            name, {**setup.algorithm_settings, **settings}, launch_directory=launch_directory
+        ),
         device=device,
         precision=precision,
         seed=seed,

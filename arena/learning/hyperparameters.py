@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
-from typing import Any, Literal, cast
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal, cast
 
 from pydantic import Field, ValidationError, create_model
 
@@ -67,6 +67,10 @@ class PpoHyperparameters(Model):
     magnet_rate: float = Field(0.01, ge=0.0, le=1.0)
     """How far the magnet goes towards the policy after each rollout."""
 
+    kl_coef: float = Field(0.0, ge=0.0, le=100.0)
+    """Weight of KL(old policy || policy), where the old policy is that of before the update. 0: it
+    is no part of the loss."""
+
     ema_decay: float = Field(0.0, ge=0.0, lt=1.0)
     """Decay per rollout of the exponential average of weights that plays elsewhere (ratings,
     ghosts, exports). 0: the weights themselves play."""
@@ -79,11 +83,18 @@ class PpoHyperparameters(Model):
 
 
 class PpoSettings(Model):
-    """Settings of PPO, equal for all policies of a population; PBT does not change them."""
+    """Settings of PPO, equal for all policies of a population but for those that may change."""
+
+    CHANGEABLE: ClassVar[tuple[str, ...]] = ("advantages", "advantage_normalization")
+    """Settings that PBT may change, where a search space has them: no weight and no statistic
+    depends on them."""
 
     advantages: Literal["gae", "vtrace"] = "gae"
     """``gae`` trusts the log-probabilities and values of when the decisions were made; ``vtrace``
     corrects for a policy that has changed since."""
+
+    advantage_normalization: Literal["rollout", "minibatch"] = "rollout"
+    """Rows over which advantages have mean 0 and deviation 1."""
 
     normalize_returns: bool = True
     """Whether values are learned in standard deviations of returns; if not, in units of reward."""
@@ -110,6 +121,50 @@ def hyperparameter_model(algorithm: str, *, launch_directory: str) -> type[Model
     return _model(getattr(found, "Hyperparameters", None), "Hyperparameters", algorithm=algorithm)
 
 
+def settings_model(algorithm: str, *, launch_directory: str) -> type[Model]:
+    """Return the type of an algorithm's settings; arguments and errors of `hyperparameter_model`.
+
+    An algorithm without an attribute ``Settings`` has none.
+    """
+    if algorithm == "ppo":
+        return PpoSettings
+    found = getattr(resolve(algorithm, launch_directory=launch_directory), "Settings", Model)
+    return _model(found, "Settings", algorithm=algorithm)
+
+
+def changeable_settings(algorithm: str, *, launch_directory: str) -> tuple[str, ...]:
+    """Return the settings that an algorithm declares changeable: ``Settings.CHANGEABLE``.
+
+    Raises:
+        ConfigError: If one of them is no setting.
+    """
+    model = settings_model(algorithm, launch_directory=launch_directory)
+    names = tuple(getattr(model, "CHANGEABLE", ()))
+    for name in names:
+        if name not in model.model_fields:
+            raise ConfigError(
+                f"algorithm {algorithm}: Settings.CHANGEABLE must name settings, got {name!r}"
+            )
+    return names
+
+
+def explored_settings(
+    hyperparameters: Mapping[str, float], changeable: Mapping[str, Sequence[str]]
+) -> dict[str, object]:
+    """Return the settings among a policy's hyperparameters.
+
+    Args:
+        hyperparameters: Hyperparameters of the policy, with numbers in the place of text.
+        changeable: Settings that PBT changes, with the texts that numbers stand for; none for a
+            setting that is a number, or true or false.
+    """
+    return {
+        name: changeable[name][int(value)] if changeable[name] else value
+        for name, value in hyperparameters.items()
+        if name in changeable
+    }
+
+
 def make_settings(algorithm: str, values: Mapping[str, object], *, launch_directory: str) -> Model:
     """Return an algorithm's settings, checked and complete.
 
@@ -123,10 +178,7 @@ def make_settings(algorithm: str, values: Mapping[str, object], *, launch_direct
         ConfigError: If there is no such class, or a setting is not as the class wants it. Names
             each bad key with its rule and its value.
     """
-    model: type[Model] = PpoSettings
-    if algorithm != "ppo":
-        found = getattr(resolve(algorithm, launch_directory=launch_directory), "Settings", Model)
-        model = _model(found, "Settings", algorithm=algorithm)
+    model = settings_model(algorithm, launch_directory=launch_directory)
     try:
         return model.model_validate(values)
     except ValidationError as error:
@@ -211,7 +263,12 @@ def coerce_hyperparameters(
         raise ConfigFaults(faults)
     dumped = cast("dict[str, float | int | None]", validated.model_dump())
     # Messages and manifests hold numbers only: None is the absence of a name.
-    return {name: value for name, value in dumped.items() if value is not None}
+    # True and false are numbers there, too.
+    return {
+        name: int(value) if isinstance(value, bool) else value
+        for name, value in dumped.items()
+        if value is not None
+    }
 
 
 def _rounded(value: float) -> float | int:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 
 import torch
 
@@ -27,11 +28,12 @@ from arena.learning.ppo_loss import (
     Batch,
     explained_variance,
     minibatches,
+    normalized_advantage,
     ppo_loss,
     predict,
     predict_all,
 )
-from arena.learning.update_metrics import MAGNET_KL, METRICS, UpdateMetrics
+from arena.learning.update_metrics import MAGNET_KL, METRICS, OLD_KL, UpdateMetrics
 from arena.learning.vtrace import with_vtrace_targets
 from arena.networks.actor_critic import ActorCritic
 from arena.networks.make import make_actor_critic
@@ -39,8 +41,6 @@ from arena.networks.weights import copy_tensors, load_tensors
 
 MAX_SKIPPED = 3
 """So many skipped updates in a row are no accident."""
-
-ADVANTAGE_EPSILON = 1e-8
 
 LIVE = "live."
 """Begins the names of the weights that learn, where an average of them plays."""
@@ -94,7 +94,12 @@ class Ppo(ActingNetwork):
         # An average that plays, and a magnet that a loss holds the policy near; None: not wanted.
         self._average = AveragedNetwork(self._network) if hyperparameters.ema_decay else None
         self._magnet = AveragedNetwork(self._network) if hyperparameters.magnet_coef else None
-        self._metrics = METRICS if self._magnet is None else (*METRICS, MAGNET_KL)
+        # In the order of `PpoLoss.diagnostics`.
+        self._metrics = (
+            *METRICS,
+            *([MAGNET_KL] if self._magnet is not None else []),
+            *([OLD_KL] if hyperparameters.kl_coef else []),
+        )
         self._optimizer = NamedAdam(
             self._network,
             learning_rate=hyperparameters.learning_rate,
@@ -284,22 +289,26 @@ class Ppo(ActingNetwork):
         if self._settings.normalize_returns:
             # Before the targets, which need this rollout's units at once.
             returns.update(rollout.return_.unsqueeze(1))
-        # A <- (A - mean) / deviation, over the rollout
-        deviation, mean = torch.std_mean(rollout.advantage, correction=0)
-        magnet = None
+        advantage = rollout.advantage
+        if self._settings.advantage_normalization == "rollout":
+            advantage = normalized_advantage(advantage)
+        magnet = old = None
         if self._magnet is not None:
             magnet, _ = self._predict(
                 self._magnet.network, normalized, critic_input, rollout.sequences
             )
+        if self._hyperparameters.kl_coef:
+            old, _ = self._predict(self._network, normalized, critic_input, rollout.sequences)
         return Batch(
             normalized=normalized,
             action_mask=rollout.action_mask,
             action=rollout.action,
             log_prob=rollout.log_prob,
-            advantage=(rollout.advantage - mean) / (deviation + ADVANTAGE_EPSILON),
+            advantage=advantage,
             target=returns.normalize(rollout.return_),
             value=None if self._hyperparameters.value_clip is None else predicted,
             magnet=magnet,
+            old=old,
             critic_input=critic_input,
         )
 
@@ -340,14 +349,18 @@ class Ppo(ActingNetwork):
                 packed=batch.packed,
                 critic_input=batch.critic_input,
             )
-        magnet = None
-        if batch.magnet is not None:
-            magnet = self._distribution(batch.magnet, batch.action_mask)
+        if self._settings.advantage_normalization == "minibatch":
+            batch = replace(batch, advantage=normalized_advantage(batch.advantage))
+        magnet, old = (
+            None if given is None else self._distribution(given, batch.action_mask)
+            for given in (batch.magnet, batch.old)
+        )
         loss = ppo_loss(
             self._distribution(parameters, batch.action_mask),
             value,
             batch,
             magnet=magnet,
+            old=old,
             hyperparameters=self._hyperparameters,
         )
         max_norm = self._hyperparameters.max_grad_norm

@@ -20,6 +20,7 @@ from arena.learning.shapes import check_equal_shapes
 from arena.networks.actor_critic import ActorCritic
 from arena.networks.distributions import Distribution
 
+ADVANTAGE_EPSILON = 1e-8
 MAX_LOG_RATIO = 20.0
 """exp(20) is far outside of any clip range, and its square still a float32."""
 
@@ -33,11 +34,14 @@ class Batch:
         action_mask: bool [M, n], or None.
         action: int64 [M] or float32 [M, ...].
         log_prob: Log-probabilities under the policy that played. float32 [M].
-        advantage: Advantages with mean 0 and deviation 1 over the rollout. float32 [M].
+        advantage: Advantages with mean 0 and deviation 1 over the rollout, or as they are where
+            each minibatch is normalized. float32 [M].
         target: Normalized returns. float32 [M].
         value: Values predicted while playing, normalized by the statistics of then; None where
             values are not clipped. float32 [M].
         magnet: Parameters of the magnet's distribution; None without one. float32 [M, P].
+        old: Parameters of the policy's distribution before the update; None where the loss has no
+            KL to it. float32 [M, P].
         packed: Order in which a recurrent policy unrolls the rows; None: it is not recurrent.
         critic_input: Normalized input of a centralized critic; None without one. [M, G].
     """
@@ -50,6 +54,7 @@ class Batch:
     target: torch.Tensor
     value: torch.Tensor | None = None
     magnet: torch.Tensor | None = None
+    old: torch.Tensor | None = None
     packed: Packed | None = None
     critic_input: torch.Tensor | None = None
 
@@ -64,6 +69,7 @@ class Batch:
             target=self.target.index_select(0, index),
             value=_rows(self.value, index),
             magnet=_rows(self.magnet, index),
+            old=_rows(self.old, index),
             critic_input=_rows(self.critic_input, index),
         )
 
@@ -157,7 +163,7 @@ class PpoLoss:
         terms: Terms in the order of `arena.learning.update_metrics.LOSSES`, but for the norm of
             the gradient.
         diagnostics: Figures in the order of `arena.learning.update_metrics.DIAGNOSTICS`, then the
-            KL to the magnet where there is one.
+            KL to the magnet and the KL from the old policy, where these are part of the loss.
     """
 
     total: torch.Tensor
@@ -171,6 +177,7 @@ def ppo_loss(
     batch: Batch,
     *,
     magnet: Distribution | None,
+    old: Distribution | None = None,
     hyperparameters: PpoHyperparameters,
 ) -> PpoLoss:
     """Compute the loss of a minibatch.
@@ -180,6 +187,7 @@ def ppo_loss(
         value: Its normalized values. float32 [M].
         batch: Rows of the minibatch.
         magnet: Action distributions of the magnet, where there is one.
+        old: Action distributions of the policy before the update, where the loss has a KL to it.
         hyperparameters: Weights of the terms, and clipping ranges.
 
     Raises:
@@ -210,11 +218,23 @@ def ppo_loss(
         # L += c_magnet KL(pi || magnet)
         diagnostics.append(distribution.divergence(magnet).mean())
         total = total + hyperparameters.magnet_coef * diagnostics[-1]
+    if old is not None:
+        # L += c_kl KL(pi_old || pi)
+        diagnostics.append(old.divergence(distribution).mean())
+        total = total + hyperparameters.kl_coef * diagnostics[-1]
     return PpoLoss(
         total=total,
         terms=(policy_loss, value_loss, total, entropy),
         diagnostics=tuple(diagnostics),
     )
+
+
+def normalized_advantage(advantage: torch.Tensor) -> torch.Tensor:
+    """Return advantages with mean 0 and deviation 1 over these rows; equal ones are 0. [M]."""
+    check_equal_shapes(1, advantage=advantage)
+    deviation, mean = torch.std_mean(advantage, correction=0)
+    # A <- (A - mean) / deviation
+    return (advantage - mean) / (deviation + ADVANTAGE_EPSILON)
 
 
 def clamped_log_ratio(log_prob: torch.Tensor, old_log_prob: torch.Tensor) -> torch.Tensor:

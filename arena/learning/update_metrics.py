@@ -14,7 +14,10 @@ DIAGNOSTICS = ("policy/kl", "policy/clip_fraction")
 METRICS = LOSSES + DIAGNOSTICS
 
 MAGNET_KL = "policy/magnet_kl"
-"""Last metric of a policy that has a magnet; a mean over the rollout's optimizer steps."""
+"""Metric of a policy that has a magnet; a mean over the rollout's optimizer steps."""
+
+OLD_KL = "policy/old_kl"
+"""Metric of a policy whose loss holds it near the old one; a mean likewise."""
 
 
 class UpdateMetrics:

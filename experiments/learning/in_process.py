@@ -243,4 +243,4 @@ class MirrorLearner:
 
 
 def _start_values(run_file: RunFile, population: str) -> Mapping[str, float]:
-    return run_file.config.populations[population].hyperparameters
+    return run_file.config.populations[population].start_values

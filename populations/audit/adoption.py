@@ -352,6 +352,8 @@ def _generations(before: PolicyRow, after: PolicyRow, tables: Tables) -> Iterato
             cause="repair",
             parent=None,
             hyperparameters=dict(after.hyperparameters),
+            # No manifest has factors: those of the backup's time go on.
+            factors=dict(after.factors),
             agent_steps_begin=before.agent_steps,
             agent_steps_end=None if is_last else before.agent_steps,
         )

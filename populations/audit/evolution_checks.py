@@ -90,9 +90,13 @@ def _problems_of_generations(policy: PolicyRow, rows: list[GenerationRow]) -> It
     last = rows[-1]
     if last.agent_steps_end is not None or last.agent_steps_begin != policy.generation_at:
         yield f"{last.entrant} is recorded otherwise than as lasting since {policy.generation_at}"
-    if dict(last.hyperparameters) != dict(policy.hyperparameters):
+    # Those with a schedule change within a generation; their factors do not.
+    names = (last.hyperparameters.keys() | policy.hyperparameters.keys()) - policy.factors.keys()
+    if dict(last.factors) != dict(policy.factors) or any(
+        last.hyperparameters.get(name) != policy.hyperparameters.get(name) for name in names
+    ):
         yield f"{last.entrant} is recorded with other hyperparameters than are in use"
     for row in rows:
-        for name, value in row.hyperparameters.items():
+        for name, value in (*row.hyperparameters.items(), *row.factors.items()):
             if not math.isfinite(value):
                 yield f"{row.entrant}: {name} is {value}"

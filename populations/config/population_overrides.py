@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from itertools import pairwise
 from typing import TypeVar
 
@@ -12,6 +12,9 @@ from arena.learning.hyperparameters import coerce_hyperparameters
 from arena.types import Hyperparameters
 from populations.config.reward_weights import check_component_names
 from populations.config.sections import PopulationConfig, ScheduleEntry
+from populations.core import SearchSpace
+from populations.faults import named
+from populations.hyperparameter_schedules import Schedule, checked_schedules
 from populations.pbt.settings import PbtConfig
 
 ModelT = TypeVar("ModelT", bound=Model)
@@ -74,8 +77,49 @@ def check_reward_weights(
         check_component_names(names, reward_weights=reward_weights, key=f"{key}.{part}")
 
 
+def resolve_scheduled(
+    schedules: Mapping[str, Schedule],
+    *,
+    model: type[Model],
+    start: Hyperparameters,
+    space: SearchSpace,
+    population: PopulationConfig,
+    key: str,
+) -> dict[str, dict[str, object]]:
+    """Return schedules of hyperparameters as ``run.yaml`` has them.
+
+    Args:
+        schedules: Schedules by hyperparameter, as parsed.
+        model: Model of the algorithm's hyperparameters.
+        start: Start values of all hyperparameters.
+        space: Search space of the population.
+        population: Population with its recorded schedule, which must be empty then.
+        key: Name of the population in errors (``populations.player``).
+
+    Raises:
+        ConfigError: Names the hyperparameter, the rule and the value.
+    """
+    if schedules and population.schedule:
+        raise ConfigError(
+            f"{key}.schedule: must be empty where a hyperparameter has a schedule of its own "
+            f"({', '.join(schedules)}), got {len(population.schedule)} entries"
+        )
+
+    def coerce(name: str, value: float) -> float:
+        with named(key):
+            return coerce_hyperparameters(model, {**start, name: value})[name]
+
+    checked = checked_schedules(schedules, start=start, coerce=coerce, space=space, key=key)
+    return {name: schedule.as_written() for name, schedule in checked.items()}
+
+
 def resolve_schedule(
-    population: PopulationConfig, *, model: type[Model], start: Hyperparameters, key: str
+    population: PopulationConfig,
+    *,
+    model: type[Model],
+    start: Hyperparameters,
+    genes: Collection[str] = (),
+    key: str,
 ) -> tuple[ScheduleEntry, ...]:
     """Return a population's schedule with every hyperparameter in each of its entries.
 
@@ -83,6 +127,7 @@ def resolve_schedule(
         population: Population with the schedule as written.
         model: Model of its algorithm's hyperparameters.
         start: Start values of the hyperparameters.
+        genes: Settings of the algorithm that an entry may have.
         key: Name of the population in errors (``populations.player``).
 
     Raises:
@@ -100,11 +145,14 @@ def resolve_schedule(
         raise ConfigError(f"{key}.schedule: agent_steps must rise from 0, got {marks}")
     entries = []
     for index, entry in enumerate(schedule):
+        written = entry.hyperparameters
+        settings = {name: value for name, value in written.items() if name in genes}
+        numbers = {name: value for name, value in written.items() if name not in genes}
         try:
             # Each entry whole: an entry says only what differs from the start, not from the entry
             # before.
-            values = coerce_hyperparameters(model, {**start, **entry.hyperparameters})
+            values = coerce_hyperparameters(model, {**start, **numbers})
         except ConfigError as error:
             raise ConfigError(f"{key}.schedule.{index}.{error}") from error
-        entries.append(entry.model_copy(update={"hyperparameters": values}))
+        entries.append(entry.model_copy(update={"hyperparameters": {**values, **settings}}))
     return tuple(entries)

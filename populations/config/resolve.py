@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
-from arena.config import Model
 from arena.environment_spec import EnvironmentSpec
 from arena.envs.probe.pace import Pace
 from arena.errors import ConfigError
@@ -19,11 +18,12 @@ from arena.learning.hyperparameters import (
     with_reward_weights,
 )
 from arena.matches.seating import make_seats
-from arena.types import Hyperparameters
+from populations.config.genes import check_booleans, check_explore, check_space
 from populations.config.population_overrides import (
     check_reward_weights,
     resolve_pbt,
     resolve_schedule,
+    resolve_scheduled,
 )
 from populations.config.resolution import (
     check_critics,
@@ -43,13 +43,12 @@ from populations.config.sections import (
     PopulationConfig,
 )
 from populations.config.sizing import resolve_sizes
-from populations.core import SearchSpace
 from populations.faults import Faults, named
+from populations.hyperparameter_schedules import parse_schedules, start_values
 from populations.matchmaking.kinds import KINDS
 from populations.matchmaking.make import make_matchmaker
 from populations.matchmaking.settings import MatchmakingConfig
 from populations.preset_files import preset_names as preset_names
-from populations.search_space import Choices, parse_search_space, validate_search_space
 from populations.yaml_documents import nearest
 
 
@@ -112,6 +111,8 @@ def resolve_config(
             "learners": _resolve_learners(resolved, num_cores=num_cores),
         }
     )
+    for name, population in resolved.populations.items():
+        check_explore(population, key=f"populations.{name}")
     # Last: sizes depend on learners, agents and hyperparameters.
     return resolve_sizes(resolved, spec, pace=pace)
 
@@ -221,7 +222,8 @@ def _resolve_population(
     if "search_space" not in population.model_fields_set:
         space = {key: value for key, value in space.items() if key in model.model_fields}
     # Values stay empty where they are at fault; raise_any below lets none of them out.
-    start, settings, schedule, faults = dict[str, float | int](), {}, population.schedule, Faults()
+    settings, schedule, faults = {}, population.schedule, Faults()
+    written = dict[str, bool | int | float | dict[str, object]]()
     with faults.gathered(), named(key):
         settings = make_settings(
             population.algorithm, population.algorithm_settings, launch_directory=launch_directory
@@ -229,36 +231,28 @@ def _resolve_population(
     with faults.gathered():
         # First, so that an unknown component is told as one.
         check_reward_weights(population, reward_weights=reward_weights, key=key)
+        schedules = parse_schedules(population.hyperparameters, key=f"{key}.hyperparameters")
         with named(key):
-            start = coerce_hyperparameters(model, population.hyperparameters)
-        schedule = resolve_schedule(population, model=model, start=start, key=key)
-        key_of_space = f"{key}.search_space"
-        validate_search_space(space, names=model.model_fields, start=start, key=key_of_space)
-        _check_bounds(model, space, start=start, key=key_of_space)
+            start = coerce_hyperparameters(model, start_values(population.hyperparameters))
+        check_booleans(model, population.hyperparameters, key=f"{key}.hyperparameters")
+        written |= start
+        written |= resolve_scheduled(
+            schedules, model=model, start=start, space=space, population=population, key=key
+        )
+        genes = check_space(
+            population, model, settings, space, start=start, launch_directory=launch_directory,
+            key=key,
+        )  # fmt: skip
+        schedule = resolve_schedule(population, model=model, start=start, genes=genes, key=key)
     faults.raise_any()
     return population.model_copy(
         update={
             "algorithm_settings": settings,
-            "hyperparameters": start,
+            "hyperparameters": written,
             "search_space": space,
             "schedule": schedule,
         }
     )
-
-
-def _check_bounds(
-    model: type[Model], space: SearchSpace, *, start: Hyperparameters, key: str
-) -> None:
-    """Check that PBT can draw nothing that the algorithm would refuse."""
-    for name, dimension in parse_search_space(space, start=start, key=key).items():
-        values = (
-            dimension.choices if isinstance(dimension, Choices) else (dimension.low, dimension.high)
-        )
-        for value in values:
-            try:
-                coerce_hyperparameters(model, {**start, name: value})
-            except ConfigError as error:
-                raise ConfigError(f"{key}.{name} allows {value!r}, but {error}") from error
 
 
 def _resolve_learners(config: RunConfig, *, num_cores: int | None) -> int | dict[str, int]:

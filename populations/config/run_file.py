@@ -258,6 +258,7 @@ def learner_setup(run_file: RunFile, *, root: Path) -> LearnerSetup:
             network=population.network,
             algorithm=population.algorithm,
             algorithm_settings=population.algorithm_settings,
+            changeable_settings=population.changeable_settings,
         )
         for name, population in config.populations.items()
     }
@@ -302,8 +303,10 @@ def check_resume(
             and the keys that may.
         ConfigError: If an override is wrong in itself.
     """
+    # Resolved again: a key of a later release has its default in an older run.
+    settled = resolve_config(old.config, old.spec, launch_directory=old.launch_directory)
     # Compared as plain data, in which one value has one form.
-    before = old.config.model_dump(mode="json")
+    before = settled.model_dump(mode="json")
     if config is None:
         config = validate_config(overridden(before, overrides, notify=notify))
     # Before resolving, which would choose sizes anew where the file says auto.

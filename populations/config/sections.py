@@ -11,8 +11,10 @@ from pydantic import BeforeValidator, Field, field_validator
 
 from arena.config import Model, NetworkConfig
 from arena.types import RANDOM_BOT
+from populations.choices import code_of
 from populations.config.reward_weights import with_dotted_weights
 from populations.fields import IMPORT_PATH, Count, Seconds, canonical, check_kind
+from populations.hyperparameter_schedules import ScheduledValues, start_values
 from populations.matchmaking.window import WindowSettings
 from populations.pbt.settings import PbtConfig
 
@@ -86,11 +88,12 @@ class PopulationConfig(Model):
     """Settings of the algorithm, the same for all policies and for good; what is left out has the
     algorithm's default."""
 
-    hyperparameters: Annotated[dict[str, int | float], BeforeValidator(_without_nulls)] = Field(
-        default_factory=dict
-    )
-    """Start values; what is left out, or null, has the algorithm's default, and
-    ``reward_weights.<component>`` the weight in ``environment.reward_weights``."""
+    hyperparameters: Annotated[
+        dict[str, bool | int | float | dict[str, object]], BeforeValidator(_without_nulls)
+    ] = Field(default_factory=dict)
+    """Start values, or schedules by agent steps (`populations.hyperparameter_schedules`); what is
+    left out, or null, has the algorithm's default, and ``reward_weights.<component>`` the weight in
+    ``environment.reward_weights``."""
 
     search_space: Annotated[dict[str, SearchRange], BeforeValidator(with_dotted_weights)] = (
         DEFAULT_SEARCH_SPACE
@@ -102,6 +105,38 @@ class PopulationConfig(Model):
 
     schedule: tuple[ScheduleEntry, ...] = ()
     """Hyperparameters by agent steps, instead of PBT; ``--replay`` makes it. Empty: none."""
+
+    @property
+    def start_values(self) -> dict[str, int | float]:
+        """Return hyperparameters at 0 agent steps, and settings that PBT changes.
+
+        Of a resolved configuration; numbers stand for text.
+        """
+        values = start_values(self.hyperparameters)
+        for name in self.changeable_settings:
+            code = code_of(self.algorithm_settings[name], self.search_space[name])
+            if code is not None:
+                values[name] = code
+        return values
+
+    @property
+    def changeable_settings(self) -> dict[str, tuple[str, ...]]:
+        """Return the settings in the search space, with choices that are text.
+
+        Of a resolved configuration, in which no hyperparameter has the name of a setting.
+        """
+        found = {}
+        for name, entry in self.search_space.items():
+            if name in self.algorithm_settings:
+                choices = entry.get("choices")
+                listed = choices if isinstance(choices, list | tuple) else ()
+                found[name] = tuple(choice for choice in listed if isinstance(choice, str))
+        return found
+
+    @property
+    def scheduled(self) -> ScheduledValues:
+        """Return the schedules of hyperparameters, of a resolved configuration."""
+        return ScheduledValues.of(self.hyperparameters, self.search_space)
 
     @field_validator("algorithm")
     @classmethod

@@ -226,7 +226,7 @@ def load_of(config: RunConfig, spec: EnvironmentSpec) -> Load:
 def _rollout_length(config: RunConfig, spec: EnvironmentSpec) -> int:
     """Return calls of step in a rollout, the longest of all populations."""
     longest = max(
-        int(population.hyperparameters.get("rollout_length", 1))
+        int(population.start_values.get("rollout_length", 1))
         for population in config.populations.values()
     )
     return rollout_calls(longest, agents_in_turn=len(spec.agents) if spec.api == "aec" else 1)

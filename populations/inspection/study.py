@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from arena.errors import ConfigError
+from populations.choices import Categories, with_names
 from populations.config.run_config import RunConfig
 from populations.inspection.views import Inspection
 from populations.pbt.generations import measured_rate
@@ -115,7 +116,8 @@ def _trial(row: GenerationRow, *, config: RunConfig) -> FrozenTrial:
 
     space = config.populations[row.population].search_space
     distributions: dict[str, BaseDistribution] = {}
-    others: dict[str, float] = dict(row.hyperparameters)
+    named = with_names(row.hyperparameters, space)
+    others = dict(named)
     for name, dimension in parse_search_space(space, start=row.hyperparameters).items():
         distribution = _distribution(dimension, value=row.hyperparameters.get(name))
         if distribution is not None:
@@ -128,7 +130,8 @@ def _trial(row: GenerationRow, *, config: RunConfig) -> FrozenTrial:
     return create_trial(
         state=state,
         value=rate,
-        params={name: row.hyperparameters[name] for name in distributions},
+        # Names in the places of the numbers that stand for them, as the distributions have them.
+        params={name: named[name] for name in distributions},
         distributions=distributions,
         user_attrs={**_attributes(row), "other_hyperparameters": others},
     )
@@ -140,6 +143,7 @@ def _attributes(row: GenerationRow) -> Mapping[str, object]:
         "generation": row.generation,
         "cause": row.cause,
         "parent": row.parent,
+        "factors": dict(row.factors),
         "agent_steps_begin": row.agent_steps_begin,
         "agent_steps_end": row.agent_steps_end,
         "rating_begin": row.rating_begin,
@@ -159,6 +163,8 @@ def _distribution(dimension: Range | Choices, *, value: float | None) -> BaseDis
 
     if value is None:
         return None
+    if isinstance(dimension, Categories):
+        return CategoricalDistribution(dimension.names) if value in dimension.choices else None
     if isinstance(dimension, Choices):
         # Choices cannot be widened: a study has the same ones in all trials.
         is_known = value in dimension.choices

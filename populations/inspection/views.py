@@ -13,10 +13,12 @@ from typing import cast
 
 from arena.matches.seating import num_episodes
 from arena.types import Digest, is_bot
+from populations.choices import with_names
 from populations.config.run_file import RUN_FILE, RunFile, learner_setup
 from populations.controller.indexes.pbt_decisions import KINDS, PbtDecisions
 from populations.controller.indexes.raised_alerts import CLEARED, RAISED, document, resumed
 from populations.controller.server.live_status import STORAGE, STORAGE_ADVICE
+from populations.core import SearchSpace
 from populations.inspection.calibration import calibrations
 from populations.inspection.cells import payoff_cells
 from populations.inspection.exploitability import read_exploitability
@@ -75,7 +77,7 @@ def standings_view(run: Inspection, population: str | None) -> Document:
     return {
         "run": run.tables.run.run,
         "populations": {
-            name: [_standing_json(line, measured) for line in lines]
+            name: [_standing_json(line, measured, space=_space(run, name)) for line in lines]
             for name, lines in run.standings(population).items()
         },
         "cyclicity": {**cyclicity(run, population)},
@@ -93,8 +95,11 @@ def cyclicity(run: Inspection, population: str | None = None) -> dict[str, float
     }
 
 
-def _standing_json(line: Standing, measured: Mapping[str, float]) -> Document:
+def _standing_json(
+    line: Standing, measured: Mapping[str, float], *, space: SearchSpace
+) -> Document:
     document: Document = line._asdict()
+    document["hyperparameters"] = with_names(line.hyperparameters, space)
     # A path within the run, for commands that play; documents name weights by digest.
     del document["key"]
     document["exploitability"] = measured.get(line.weights or "")
@@ -195,16 +200,26 @@ def _generations(run: Inspection, population: str | None) -> list[Json]:
     weights.
     """
     return [
-        asdict(row)
+        {
+            **asdict(row),
+            "hyperparameters": with_names(row.hyperparameters, _space(run, row.population)),
+        }
         for row in run.tables.generations.values()
         if population in (None, row.population)
     ]
 
 
+def _space(run: Inspection, population: str) -> SearchSpace:
+    return run.run_file.config.populations[population].search_space
+
+
 def hyperparameters_view(run: Inspection, population: str | None) -> Document:
-    """Return the current hyperparameters of each policy, and every change."""
+    """Return the current hyperparameters of each policy, and every change.
+
+    ``factors`` are those of hyperparameters that have a schedule.
+    """
     now: Document = {
-        row.policy: dict(row.hyperparameters)
+        row.policy: with_names(row.hyperparameters, _space(run, row.population))
         for row in run.tables.policies.values()
         if population in (None, row.population)
     }
@@ -212,9 +227,15 @@ def hyperparameters_view(run: Inspection, population: str | None) -> Document:
         *("policy_created", "exploited", "explored", "immigrated", "replayed"),
         "learning_rate_halved",
     )
+    factors: Document = {
+        row.policy: dict(row.factors)
+        for row in run.tables.policies.values()
+        if population in (None, row.population) and row.factors
+    }
     return {
         "run": run.tables.run.run,
         "policies": now,
+        "factors": factors,
         "generations": _generations(run, population),
         "changes": _events(run, population, kinds=kinds),
     }

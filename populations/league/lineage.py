@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from arena.errors import ConfigError
 from arena.types import Entrant, PolicyId, trainee_entrant
 from populations.config.sections import ScheduleEntry
+from populations.hyperparameter_schedules import ScheduledValues
 from populations.records.rows import GenerationRow
 from populations.records.tables import Tables
 from populations.yaml_documents import nearest
@@ -81,7 +82,9 @@ def line_of(generations: Mapping[Entrant, GenerationRow], entrant: Entrant) -> l
     return line[::-1]
 
 
-def schedule_of(tables: Tables, policy_id: str) -> tuple[ScheduleEntry, ...]:
+def schedule_of(
+    tables: Tables, policy_id: str, *, scheduled: ScheduledValues | None = None
+) -> tuple[ScheduleEntry, ...]:
     """Return the hyperparameters that a policy's weights were trained with, and since when.
 
     Generations without training are left out.
@@ -89,6 +92,7 @@ def schedule_of(tables: Tables, policy_id: str) -> tuple[ScheduleEntry, ...]:
     Args:
         tables: Rows of a run.
         policy_id: Policy of the run.
+        scheduled: Hyperparameters of its population that follow agent steps; None: none do.
 
     Raises:
         ConfigError: If there is no such policy, it has not trained, or the run recorded no
@@ -106,9 +110,32 @@ def schedule_of(tables: Tables, policy_id: str) -> tuple[ScheduleEntry, ...]:
     trained = [stretch for stretch in stretches if stretch.agent_steps > 0]
     if not trained:
         raise ConfigError(f"{policy_id} has not trained yet: there is no schedule to replay")
-    return tuple(
-        ScheduleEntry(
-            agent_steps=stretch.begin, hyperparameters=dict(stretch.generation.hyperparameters)
-        )
-        for stretch in trained
-    )
+    entries: list[ScheduleEntry] = []
+    for stretch in trained:
+        for agent_steps, values in _values(tables, stretch, scheduled or ScheduledValues()):
+            # Where a schedule stands still, nothing begins.
+            if agent_steps == stretch.begin or entries[-1].hyperparameters != values:
+                entry = ScheduleEntry(agent_steps=agent_steps, hyperparameters=values)
+                entries.append(entry)
+    return tuple(entries)
+
+
+def _values(
+    tables: Tables, stretch: Stretch, scheduled: ScheduledValues
+) -> Iterator[tuple[int, dict[str, float]]]:
+    """Yield the hyperparameters of a stretch's assignments, with agent steps along the lineage."""
+    row = stretch.generation
+    yield stretch.begin, dict(row.hyperparameters)
+    if not row.factors:
+        return
+    # Each assignment began where a checkpoint of the generation had been made.
+    begins = {
+        made.agent_steps
+        for made in tables.checkpoints.values()
+        if (made.policy, made.generation) == (row.policy, row.generation)
+    }
+    for steps in sorted(begins):
+        trained = steps - row.agent_steps_begin
+        if 0 < trained < stretch.agent_steps:
+            values = scheduled.values(row.hyperparameters, factors=row.factors, agent_steps=steps)
+            yield stretch.begin + trained, values

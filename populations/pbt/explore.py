@@ -14,6 +14,7 @@ import numpy as np
 from pydantic import Field, field_validator
 
 from arena.config import Model
+from populations.choices import Categories
 from populations.core import Exploration, SearchSpace
 from populations.fields import Share
 from populations.records.rows import GenerationRow
@@ -115,6 +116,8 @@ class Perturb:
 def _move(dimension: Dimension, *, old: float, new: float, factor: float) -> str:
     if new == old:
         return "kept"
+    if isinstance(dimension, Categories):
+        return "switched"
     if not isinstance(dimension, Choices):
         return f"x{factor:g}"
     # A value that is none of the choices has no neighbour; `Choices.perturb` drew one.

@@ -28,3 +28,6 @@ EXPLORES: Mapping[str, RuleKind[Any, Explore]] = by_name(
     pb2.KIND,
     explore.NONE,
 )
+
+ORDERED_ONLY = ("gp", "pb2")
+"""Rules of exploring with a model in which all choices lie on a line, in the order given."""

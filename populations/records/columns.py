@@ -11,7 +11,7 @@ import sys
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -48,9 +48,15 @@ class Column:
     default: str | None = None
 
 
+def default_of(field: dataclasses.Field[Any]) -> object:
+    """Return the default of a dataclass's field, or what its factory makes; MISSING without one."""
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    return field.default
+
+
 def with_default(column: Column, value: object) -> Column:
     """Return a column that may be missing: one that may be NULL, or whose field has a default."""
-    # A field with a default_factory counts as one without a default.
     if value is dataclasses.MISSING:
         return (
             column if column.declaration.endswith("NOT NULL") else replace(column, default="NULL")

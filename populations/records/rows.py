@@ -97,7 +97,8 @@ class PolicyRow:
             or of imported weights, relative to the store's root; empty: fresh random ones; None:
             those that the whole population starts from.
         parent: Policy that its weights were last copied from.
-        hyperparameters: Hyperparameters from its next assignment on.
+        hyperparameters: Hyperparameters from its next assignment on; values in use.
+        factors: Factors by which PBT has moved those that have a schedule.
         pending: PBT decision that waits for new hyperparameters; empty: none. The policy is not
             trained meanwhile.
         ready_at: agent_steps at its last PBT decision (0: none yet).
@@ -124,6 +125,7 @@ class PolicyRow:
     initial_weights: str | None = None
     parent: PolicyId | None = None
     hyperparameters: Mapping[str, float]
+    factors: Mapping[str, float] = field(default_factory=dict)
     # Durable: the question is asked again after a crash and has the same answer.
     pending: Mapping[str, Json] = field(default_factory=dict)
     ready_at: int = 0
@@ -237,7 +239,8 @@ class GenerationRow:
             run; None for fresh ones.
         parent_agent_steps: Parent's agent steps when they were copied; None without a parent in
             this run.
-        hyperparameters: Hyperparameters in use during it.
+        hyperparameters: Hyperparameters in use during it; those with a schedule, at its beginning.
+        factors: Factors by which PBT has moved those that have a schedule.
         agent_steps_begin: Policy's agent steps when it began.
         agent_steps_end: Policy's agent steps when it ended; None while it lasts.
         rating_begin: Elo of the weights that it began with, or of the nearest rated ones before;
@@ -259,6 +262,7 @@ class GenerationRow:
     parent: Entrant | None
     parent_agent_steps: int | None = None
     hyperparameters: Mapping[str, float]
+    factors: Mapping[str, float] = field(default_factory=dict)
     agent_steps_begin: int
     agent_steps_end: int | None = None
     rating_begin: float | None = None

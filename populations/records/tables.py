@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from arena.types import AssignmentId, Entrant, PlayerId, PolicyId
 from populations.records.aggregates import PairKey, PairRow, RecordKey, RecordRow
-from populations.records.columns import Column, Value, column_of, with_default
+from populations.records.columns import Column, Value, column_of, default_of, with_default
 from populations.records.rows import (
     AssignmentRow,
     CheckpointRow,
@@ -101,7 +101,7 @@ class Table(typing.Generic[RowT]):
         # Annotations of dataclasses are texts here; hints are the types.
         hints = typing.get_type_hints(row_type)
         self._columns = tuple(
-            with_default(column_of(field.name, hints[field.name]), field.default)
+            with_default(column_of(field.name, hints[field.name]), default_of(field))
             for field in dataclasses.fields(row_type)
         )
         self._names = tuple(column.name for column in self._columns)

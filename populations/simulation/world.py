@@ -289,7 +289,7 @@ def make_learner(
     """
     landscapes = {
         name: make_landscape(
-            population.search_space, start=population.hyperparameters, width=model.width
+            population.search_space, start=population.start_values, width=model.width
         )
         for name, population in config.populations.items()
     }

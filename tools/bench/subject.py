@@ -94,7 +94,7 @@ class Subject:
     @property
     def hyperparameters(self) -> Hyperparameters:
         """Start values of the measured population."""
-        return self.config.populations[self.population].hyperparameters
+        return self.config.populations[self.population].start_values
 
     def observations(self, population: str) -> ObservationLayout:
         """Return the layout of a population's observations."""
@@ -212,7 +212,7 @@ class Subject:
             "hidden_sizes": list(population.network.hidden_sizes),
             "policies": population.size,
             "precision": self.setup.precision,
-        } | {name: population.hyperparameters.get(name) for name in names}
+        } | {name: population.start_values.get(name) for name in names}
 
 
 def load_subject(

@@ -150,8 +150,8 @@ def _trial_setup(
     environment = setup.environment.model_copy(update={"num_envs": num_envs})
     hyperparameters: dict[str, Hyperparameters] = {
         name: {
-            **population.hyperparameters,
-            "rollout_length": min(TRIAL_ROLLOUT, int(population.hyperparameters["rollout_length"])),
+            **population.start_values,
+            "rollout_length": min(TRIAL_ROLLOUT, int(population.start_values["rollout_length"])),
         }
         for name, population in run_file.config.populations.items()
     }

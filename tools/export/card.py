@@ -43,6 +43,7 @@ def make_card(
         record: Record of the player.
     """
     from arena.export.card import Card, CardAction, CardObservation, CardSeat
+    from populations.choices import with_names
 
     # Agents of one population have equal spaces.
     facts = game.spec.agent_specs[policy.agents[0]]
@@ -71,10 +72,23 @@ def make_card(
         weights_digest=policy.digest,
         rating=_rating(inspection, population=population, digest=policy.digest),
         record=record,
-        hyperparameters=dict(manifest.hyperparameters),
+        hyperparameters=with_names(
+            manifest.hyperparameters,
+            inspection.run_file.config.populations[population].search_space,
+        ),
+        factors=_factors(inspection, manifest),
         lineage=tuple(lineage(inspection.league, policy.digest)),
         versions=dict(_versions()),
     )
+
+
+def _factors(inspection: Inspection, manifest: Manifest) -> dict[str, float]:
+    """Return the factors of the schedules that a player was last trained with."""
+    from arena.types import PolicyId, trainee_entrant
+
+    entrant = trainee_entrant(PolicyId(manifest.policy), generation=manifest.generation)
+    row = inspection.tables.generations.get(entrant)
+    return {} if row is None else dict(row.factors)
 
 
 def lineage(league: League, digest: Digest) -> Iterator[Ancestor]:

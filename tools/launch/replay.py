@@ -47,7 +47,9 @@ def replaying(
     inspection = Inspection.open(Path(run))
     try:
         theirs = inspection.run_file
-        schedule = schedule_of(inspection.tables, policy)
+        recorded = theirs.config.populations.get(policy.split("/")[0])
+        scheduled = None if recorded is None else recorded.scheduled
+        schedule = schedule_of(inspection.tables, policy, scheduled=scheduled)
     except ConfigError as error:
         raise ConfigError(f"{said}: {error}") from error
     finally:
@@ -68,11 +70,17 @@ def replaying(
     # Hyperparameters of another algorithm have other names and meanings.
     if algorithms[0] != algorithms[1]:
         raise ConfigError(f"{said}: it learned by {algorithms[0]}, this run by {algorithms[1]}")
+    there = theirs.config.populations[name]
+    # Numbers of the schedule stand for the choices of that run.
+    genes = {gene: there.search_space[gene] for gene in there.changeable_settings}
     populations[name] = populations[name].model_copy(
         update={
             "size": 1,
-            "hyperparameters": dict(schedule[0].hyperparameters),
+            "hyperparameters": {
+                key: value for key, value in schedule[0].hyperparameters.items() if key not in genes
+            },
             "schedule": schedule,
+            "search_space": {**populations[name].search_space, **genes},
             # With size 1 there is no donor, and exploring would leave the schedule.
             "pbt": PbtConfig(exploit="none"),
         }

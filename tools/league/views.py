@@ -65,7 +65,15 @@ def _standings_rows(document: Document) -> list[Row]:
 
 def _hyperparameter_rows(document: Document) -> list[Row]:
     policies = cast("Mapping[str, Row]", document["policies"])
-    return [{"policy": name, **values} for name, values in policies.items()]
+    factors = cast("Mapping[str, Row]", document.get("factors", {}))
+    return [
+        {
+            "policy": name,
+            **values,
+            **{f"{key}_factor": factor for key, factor in factors.get(name, {}).items()},
+        }
+        for name, values in policies.items()
+    ]
 
 
 def _status_rows(document: Document) -> list[Row]:

@@ -262,8 +262,13 @@ def _advance_policy(
         # Of episodes that begin anew each time, as where learners cannot hold all of them, it takes
         # as much as this once more.
         state.doublings.pop(policy.policy, None)
+    # Computed here alone, as agent steps change: an assignment has one value from end to end.
+    hyperparameters = state.scheduled[policy.population].values(
+        policy.hyperparameters, factors=policy.factors, agent_steps=manifest.agent_steps
+    )
     policy = replace(
         policy,
+        hyperparameters=hyperparameters,
         agent_steps=manifest.agent_steps,
         learner_updates=manifest.learner_updates,
         checkpoint=key,

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from arena.types import PolicyId, trainee_entrant
+from populations.choices import with_names
 from populations.controller.evolution.exploration import numbers
 from populations.controller.evolution.generations import begin_generation, explored_on
 from populations.controller.state.state import ControllerState
@@ -46,6 +47,10 @@ def _copy(
     data: Mapping[str, Json],
 ) -> None:
     """Put a policy on its donor's checkpoint, at once or when its hyperparameters are explored."""
+    # The donor's factors, but the values of the policy's own clock.
+    copied = state.scheduled[policy.population].values(
+        donor.hyperparameters, factors=donor.factors, agent_steps=policy.agent_steps
+    )
     pending: dict[str, Json] = {
         # The donor as it is now; it may train on before the answer comes.
         "kind": "exploit",
@@ -53,13 +58,14 @@ def _copy(
         "donor_generation": donor.generation,
         "donor_agent_steps": donor.agent_steps,
         "checkpoint": donor.checkpoint,
-        "hyperparameters": dict(donor.hyperparameters),
+        "hyperparameters": copied,
+        **_told(donor.factors),
         "decision": dict(data),
     }
     if explore and state.pbt(policy.population).explore != "none":
         _wait(state, tx, policy, pending)
     else:
-        same = Exploration(old=donor.hyperparameters, new=donor.hyperparameters, moves={})
+        same = Exploration(old=copied, new=copied, moves={})
         commit_exploit(state, tx, policy, pending, same)
 
 
@@ -70,6 +76,7 @@ def explore_own(
     pending: dict[str, Json] = {
         "kind": "explore",
         "hyperparameters": dict(policy.hyperparameters),
+        **_told(policy.factors),
         "decision": dict(data),
     }
     _wait(state, tx, policy, pending)
@@ -101,6 +108,7 @@ def commit_exploit(
     generation, agent_steps = pending["donor_generation"], pending["donor_agent_steps"]
     assert isinstance(generation, int)
     assert isinstance(agent_steps, int)
+    new, factors = _explored(state, policy, pending, exploration)
     after = begin_generation(
         state,
         tx,
@@ -110,7 +118,8 @@ def commit_exploit(
             state="active",
             checkpoint=checkpoint.key,
             parent=donor,
-            hyperparameters=dict(exploration.new),
+            hyperparameters=new,
+            factors=factors,
             ready_at=policy.agent_steps,
             failures=0,
         ),
@@ -119,6 +128,7 @@ def commit_exploit(
         parent_agent_steps=agent_steps,
     )
     tx.count(exploits=1)
+    space = state.config.populations[policy.population].search_space
     tx.add_event(
         "exploited",
         policy.policy,
@@ -133,12 +143,34 @@ def commit_exploit(
             "weights": checkpoint.weights_digest,
             "generation": after.generation,
             "agent_steps": policy.agent_steps,
-            "old": dict(policy.hyperparameters),
-            "donor_hyperparameters": dict(numbers(pending["hyperparameters"])),
-            "new": dict(exploration.new),
+            "old": with_names(policy.hyperparameters, space),
+            "donor_hyperparameters": with_names(numbers(pending["hyperparameters"]), space),
+            "new": with_names(new, space),
             "moves": dict(exploration.moves),
+            **_told(factors),
         },
     )
+
+
+def _explored(
+    state: ControllerState,
+    policy: PolicyRow,
+    pending: Mapping[str, Json],
+    exploration: Exploration,
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Return the hyperparameters in use and the factors that an exploration leads to."""
+    return state.scheduled[policy.population].explored(
+        exploration.new,
+        old=numbers(pending["hyperparameters"]),
+        # A decision without any has none.
+        factors=numbers(pending.get("factors", {})),
+        agent_steps=policy.agent_steps,
+    )
+
+
+def _told(factors: Mapping[str, float]) -> dict[str, Json]:
+    """Return factors for an event or a decision: nothing where no hyperparameter has a schedule."""
+    return {"factors": dict(factors)} if factors else {}
 
 
 def commit_explore(
@@ -149,8 +181,10 @@ def commit_explore(
     exploration: Exploration,
 ) -> None:
     """Change a policy's own hyperparameters; its weights stay."""
-    new = replace(policy, hyperparameters=dict(exploration.new))
-    after = explored_on(state, tx, new, cause="explore")
+    new, factors = _explored(state, policy, pending, exploration)
+    changed = replace(policy, hyperparameters=new, factors=factors)
+    after = explored_on(state, tx, changed, cause="explore")
+    space = state.config.populations[policy.population].search_space
     tx.add_event(
         "explored",
         policy.policy,
@@ -158,9 +192,10 @@ def commit_explore(
             **decision_of(pending),
             "generation": after.generation,
             "agent_steps": policy.agent_steps,
-            "old": dict(exploration.old),
-            "new": dict(exploration.new),
+            "old": with_names(exploration.old, space),
+            "new": with_names(new, space),
             "moves": dict(exploration.moves),
+            **_told(factors),
         },
     )
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from arena.types import PolicyId
 from arena.users_code import named, own_lines
-from populations.controller.evolution.generations import history
+from populations.controller.evolution.generations import history_now
 from populations.controller.state.commands import ExploreHyperparameters
 from populations.controller.state.events import HyperparametersExplored
 from populations.controller.state.state import ControllerState
@@ -49,7 +49,7 @@ def ask(state: ControllerState, tx: Transaction) -> None:
                 rule=state.explore[policy.population],
                 hyperparameters=numbers(pending["hyperparameters"]),
                 search_space=state.config.populations[policy.population].search_space,
-                history=history(state, policy),
+                history=history_now(state, policy),
                 agent_steps=policy.agent_steps,
                 seed=tuple(int(word) for word in _words(pending["seed"])),
             )

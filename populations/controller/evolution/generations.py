@@ -117,6 +117,26 @@ def history(state: ControllerState, policy: PolicyRow) -> tuple[GenerationRow, .
     return state.generation_history.comparable(policy, state.tables, instead=ended)
 
 
+def history_now(state: ControllerState, policy: PolicyRow) -> tuple[GenerationRow, ...]:
+    """Return `history` with the values that its factors would give now.
+
+    A rule compares generations of different times, and moves the value in use of this one: what it
+    learns about a scheduled hyperparameter is about the factor.
+    """
+    scheduled, rows = state.scheduled[policy.population], history(state, policy)
+    if not scheduled.schedules:
+        return rows
+    return tuple(
+        replace(
+            row,
+            hyperparameters=scheduled.values(
+                row.hyperparameters, factors=row.factors, agent_steps=policy.agent_steps
+            ),
+        )
+        for row in rows
+    )
+
+
 def _weights(state: ControllerState, policy: PolicyRow) -> Digest | None:
     """Find what a policy goes on from."""
     key = policy.checkpoint
@@ -159,5 +179,6 @@ def _row(policy: PolicyRow, *, cause: Cause, parent: Entrant | None) -> Generati
         cause=cause,
         parent=parent,
         hyperparameters=dict(policy.hyperparameters),
+        factors=dict(policy.factors),
         agent_steps_begin=policy.agent_steps,
     )

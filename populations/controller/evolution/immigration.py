@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from arena.types import Entrant
+from populations.choices import with_names
 from populations.controller.evolution.generations import begin_generation
 from populations.controller.evolution.members import is_reference
 from populations.controller.state.state import ControllerState
@@ -74,7 +75,16 @@ def _immigrate(
     players = immigration.players
     index = int(rng.integers(len(players))) if players else None
     population = state.config.populations[policy.population]
-    new = initial_hyperparameters(population.hyperparameters, population.search_space, rng=rng)
+    # A new member's, by the clock of the policy whose place it takes.
+    scheduled = state.scheduled[policy.population]
+    first = scheduled.first_factors
+    start = scheduled.values(population.start_values, factors=first, agent_steps=policy.agent_steps)
+    new, factors = scheduled.explored(
+        initial_hyperparameters(start, population.search_space, rng=rng),
+        old=start,
+        factors=first,
+        agent_steps=policy.agent_steps,
+    )
     after = begin_generation(
         state,
         tx,
@@ -87,6 +97,7 @@ def _immigrate(
             initial_weights="" if index is None else immigrant_key(policy.population, index),
             parent=None,
             hyperparameters=new,
+            factors=factors,
             ready_at=policy.agent_steps,
             failures=0,
         ),
@@ -105,7 +116,7 @@ def _immigrate(
             "immigration_probability": immigration.probability,
             "generation": after.generation,
             "agent_steps": policy.agent_steps,
-            "old": dict(policy.hyperparameters),
-            "new": dict(new),
+            "old": with_names(policy.hyperparameters, population.search_space),
+            "new": with_names(new, population.search_space),
         },
     )

@@ -63,7 +63,13 @@ def _halve(state: ControllerState, tx: Transaction, team: Sequence[PolicyRow]) -
         old = dict(policy.hyperparameters)
         # A user's own algorithm may have no such hyperparameter.
         new = {**old, LEARNING_RATE: old[LEARNING_RATE] / 2} if LEARNING_RATE in old else old
-        after = replace(policy, state="active", failures=0, halvings=1, hyperparameters=new)
+        # Of a schedule the factor is halved, and with it all that is to come.
+        new, factors = state.scheduled[policy.population].explored(
+            new, old=old, factors=policy.factors, agent_steps=policy.agent_steps
+        )
+        after = replace(
+            policy, state="active", failures=0, halvings=1, hyperparameters=new, factors=factors
+        )
         explored_on(state, tx, after, cause="quarantine")
         tx.add_event("learning_rate_halved", policy.policy, old=dict(old), new=dict(new))
 

@@ -42,11 +42,10 @@ def follow(state: ControllerState, tx: Transaction, policy: PolicyRow) -> None:
 
 
 def to_next_entry(state: ControllerState, policy: PolicyRow) -> int | None:
-    """Return agent steps to a policy's next mark in its schedule; None if there is none ahead."""
+    """Return agent steps to a policy's next mark in its schedules; None if there is none ahead."""
     schedule = state.config.populations[policy.population].schedule
-    ahead = [
-        entry.agent_steps - policy.agent_steps
-        for entry in schedule
-        if entry.agent_steps > policy.agent_steps
-    ]
-    return min(ahead, default=None)
+    marks = [entry.agent_steps for entry in schedule]
+    # Schedules of single hyperparameters; those without marks change with each assignment.
+    mark = state.scheduled[policy.population].next_mark(policy.agent_steps)
+    marks += [mark] if mark is not None else []
+    return min((at - policy.agent_steps for at in marks if at > policy.agent_steps), default=None)

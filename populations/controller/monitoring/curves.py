@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from arena.metrics.sink import RUN
-from arena.types import BOT_PREFIX, Digest, Entrant, is_bot
+from arena.types import BOT_PREFIX, Digest, Entrant, is_bot, trainee_entrant
 from arena.wire.messages import Train, Trainee
 from populations.controller.indexes.curve_counts import Curves
 from populations.controller.monitoring.trainee_metrics import metrics_of_trainee
@@ -58,6 +58,7 @@ def _write_training(
         if steps > trainee.agent_steps:
             metrics = metrics_of_trainee(row.metrics, message.trainees, of=trainee.policy)
             metrics |= _lineage_metrics(state.curves, trainee)
+            metrics |= _factor_metrics(state, trainee)
             tx.commands.append(
                 WriteMetrics(policy=trainee.policy, agent_steps=steps, metrics=metrics)
             )
@@ -71,6 +72,14 @@ def _lineage_metrics(curves: Curves, trainee: Trainee) -> dict[str, float]:
         "pbt/copies_count": float(curves.copies[trainee.policy]),
         "league/ghosts_count": float(curves.ghosts[trainee.policy]),
     }
+
+
+def _factor_metrics(state: ControllerState, trainee: Trainee) -> dict[str, float]:
+    """Return the factors of the schedules that a policy was trained with."""
+    entrant = trainee_entrant(trainee.policy, generation=trainee.generation)
+    row = state.tables.generations.get(entrant)
+    factors = {} if row is None else row.factors
+    return {f"hyperparameter/{name}_factor": factor for name, factor in factors.items()}
 
 
 def _write_standings(
@@ -180,6 +189,9 @@ def _mean_hyperparameters(state: ControllerState) -> Mapping[str, float]:
     means: dict[str, float] = {}
     for population, section in state.config.populations.items():
         for name in section.search_space:
+            # Numbers that stand for text have no mean.
+            if section.changeable_settings.get(name):
+                continue
             values = [
                 row.hyperparameters[name]
                 for row in state.tables.policies.values()

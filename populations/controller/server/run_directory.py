@@ -17,6 +17,7 @@ from arena.config import LearnerSetup
 from arena.failpoints import failpoint
 from arena.metrics.sink import find_sinks
 from arena.types import PlayerId, PolicyId, WeightsRef, is_bot
+from populations.choices import with_names
 from populations.config.run_config import RunConfig
 from populations.config.run_file import RUN_FILE, RunFile, learner_setup
 from populations.controller.evolution.generations import first_generations
@@ -100,7 +101,10 @@ def create_run(
     for policy in policies:
         about: dict[str, Json] = {
             "role": policy.role,
-            "hyperparameters": dict(policy.hyperparameters),
+            "hyperparameters": with_names(
+                policy.hyperparameters,
+                run_file.config.populations[policy.population].search_space,
+            ),
             "reference": policy.index == 0,
         }
         events.append(("policy_created", policy.policy, about))
@@ -165,17 +169,19 @@ def initial_policies(config: RunConfig) -> list[PolicyRow]:
     rows = []
     for position, (name, population) in enumerate(config.populations.items()):
         roles = deal_roles(population.roles, size=population.size)
+        start, scheduled = population.start_values, population.scheduled
         for index in range(population.size):
             seed = np.random.SeedSequence([config.seed, 3, position, index])
-            hyperparameters: Mapping[str, float] = population.hyperparameters
+            hyperparameters: Mapping[str, float] = start
+            factors = scheduled.first_factors
             if population.schedule:
                 hyperparameters = population.schedule[0].hyperparameters
             elif index > 0:
                 # Member 0 has the start values themselves.
-                hyperparameters = initial_hyperparameters(
-                    population.hyperparameters,
-                    population.search_space,
-                    rng=np.random.default_rng(seed),
+                rng = np.random.default_rng(seed)
+                explored = initial_hyperparameters(start, population.search_space, rng=rng)
+                hyperparameters, factors = scheduled.explored(
+                    explored, old=start, factors=factors, agent_steps=0
                 )
             rows.append(
                 PolicyRow(
@@ -184,6 +190,7 @@ def initial_policies(config: RunConfig) -> list[PolicyRow]:
                     index=index,
                     role=roles[index],
                     hyperparameters=dict(hyperparameters),
+                    factors=factors,
                 )
             )
     return rows

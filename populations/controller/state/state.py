@@ -32,6 +32,7 @@ from populations.controller.state.leases import Fault, Learner, Patience, Pause,
 from populations.controller.state.slots import make_slots
 from populations.controller.state.transaction import Transaction
 from populations.core import Exploit, Explore, Matchmaker
+from populations.hyperparameter_schedules import ScheduledValues
 from populations.league.league import League
 from populations.league.standings import FloatArray, Ratings
 from populations.matchmaking.external_players import ExternalPlayer, external_bots
@@ -78,6 +79,7 @@ class ControllerState:
             rows.
         exploit: By population, decides who copies whom.
         explore: By population, decides what changes about hyperparameters.
+        scheduled: By population, hyperparameters that follow agent steps.
         initial_weights: Another run's weights that policies start from, by population.
         immigrants: Other runs' weights, by key, for immigration and for resets of exploiters.
         waiting: Policies with a pending decision for which nobody explores yet, first come first.
@@ -169,6 +171,7 @@ class ControllerState:
     members: MemberIndex = field(default_factory=MemberIndex)
     strengths: StrengthIndex = field(default_factory=StrengthIndex)
     pending_matches: PendingMatches = field(init=False)
+    scheduled: Mapping[str, ScheduledValues] = field(init=False)
     generation_history: GenerationHistory = field(default_factory=GenerationHistory)
     alerts: Alerts = field(default_factory=Alerts)
     pbt_decisions: PbtDecisions = field(default_factory=PbtDecisions)
@@ -176,6 +179,9 @@ class ControllerState:
     _ratings: dict[str, Ratings] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self.scheduled = {
+            name: population.scheduled for name, population in self.config.populations.items()
+        }
         self.pending_matches = PendingMatches(
             seats=self.setup.seats,
             ranked=self.ranked_populations,

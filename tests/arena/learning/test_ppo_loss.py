@@ -1,11 +1,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
 
+from arena.envs.spaces.actions import ActionLayout
 from arena.learning import ppo_loss as losses
+from arena.learning.hyperparameters import PpoHyperparameters
+from arena.networks.distributions import make_distribution
+from tests.layouts import discrete, squashed
 
 
 def test_clipped_surrogate_by_hand() -> None:
@@ -72,3 +77,58 @@ def test_explained_variance_by_hand() -> None:
 def test_explained_variance_is_not_there_where_it_is_undefined(target: list[float]) -> None:
     targets = torch.tensor(target)
     assert losses.explained_variance(torch.zeros_like(targets), targets) is None
+
+
+def categorical_kl(old: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
+    """KL of choices by another implementation."""
+    kinds = (torch.distributions.Categorical(logits=logits) for logits in (old, new))
+    return torch.distributions.kl_divergence(*kinds)
+
+
+def gaussian_kl(old: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
+    """KL of two numbers; a bijection of both leaves it as it is."""
+    kinds = (
+        torch.distributions.Independent(torch.distributions.Normal(p[:, :2], p[:, 2:].exp()), 1)
+        for p in (old, new)
+    )
+    return torch.distributions.kl_divergence(*kinds)
+
+
+@pytest.mark.parametrize(
+    ("action", "kl"), [(discrete(4), categorical_kl), (squashed(-1, 1, size=2), gaussian_kl)]
+)
+def test_the_penalty_is_the_kl_from_the_old_policy_to_the_new_one(
+    action: ActionLayout, kl: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+) -> None:
+    generator = torch.Generator().manual_seed(0)
+    old, new = (torch.randn(6, 4, generator=generator) for _ in range(2))
+    new.requires_grad_()
+    make, rows = make_distribution(action), torch.zeros(6)
+    taken = make(old, None).sample(generator)
+    batch = losses.Batch(
+        normalized=rows, action_mask=None, action=taken, log_prob=make(old, None).log_prob(taken),
+        advantage=rows, target=rows,
+    )  # fmt: skip
+    held, free = (
+        losses.ppo_loss(
+            make(new, None), rows, batch, magnet=None, old=make(old, None) if is_held else None,
+            hyperparameters=PpoHyperparameters(kl_coef=3.0, entropy_coef=0.0),
+        )
+        for is_held in (True, False)
+    )  # fmt: skip
+    expected = kl(old, new).mean()
+    assert expected.item() > 0.1
+    assert kl(new, old).mean().item() != pytest.approx(expected.item(), rel=0.01)
+    torch.testing.assert_close(held.total - free.total, 3.0 * expected)
+    torch.testing.assert_close(held.diagnostics[-1], expected)
+    assert len(held.diagnostics) == len(free.diagnostics) + 1
+    (gradient,) = torch.autograd.grad(held.total, new, retain_graph=True)
+    (by_hand,) = torch.autograd.grad(3.0 * kl(old, new).mean(), new)
+    torch.testing.assert_close(gradient, by_hand)
+
+
+def test_normalized_advantages_by_hand() -> None:
+    # mean 2, deviation sqrt(2 / 3)
+    found = losses.normalized_advantage(torch.tensor([1.0, 2.0, 3.0]))
+    assert found.tolist() == pytest.approx([-math.sqrt(1.5), 0.0, math.sqrt(1.5)])
+    assert losses.normalized_advantage(torch.tensor([5.0])).tolist() == [0.0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -13,8 +14,10 @@ from arena.errors import CheckpointCorrupt
 from arena.experience import Rollout, Transitions
 from arena.learning.hyperparameters import PpoHyperparameters, PpoSettings
 from arena.learning.ppo import Ppo
+from arena.learning.ppo_loss import Batch, PpoLoss, ppo_loss
 from arena.learning.vtrace import vtrace
 from arena.networks import heads
+from arena.networks.distributions import Distribution
 from arena.networks.make import make_actor_critic
 from tests.layouts import discrete, flat_observation
 
@@ -300,3 +303,57 @@ def test_an_update_that_is_undone_moves_no_average() -> None:
     before = {**ppo.weights(), **ppo.optimizer_state()}
     learn(ppo, rollouts=1)
     assert same({**ppo.weights(), **ppo.optimizer_state()}, before)
+
+
+def test_a_penalty_keeps_the_policy_near_the_old_one_within_an_update() -> None:
+    distances = {}
+    for coef in (0.0, 30.0):
+        ppo = make({"kl_coef": coef, "learning_rate": 0.03, "clip_coef": 1.0})
+        metrics = learn(ppo, rollouts=1)
+        assert ("policy/old_kl" in metrics) == (coef > 0.0)
+        distances[coef] = metrics["policy/kl"]
+        # The old policy is that of each update: nothing of it outlasts one.
+        assert not any("old" in name for name in ppo.optimizer_state())
+    assert distances[30.0] < 0.3 * distances[0.0]
+
+
+def test_a_penalty_begins_at_zero_in_each_update() -> None:
+    ppo = make({"kl_coef": 5.0, **ONE_STEP})
+    for metrics in (learn(ppo, rollouts=1), learn(ppo, rollouts=2, first=1)):
+        assert metrics["policy/old_kl"] == pytest.approx(0.0, abs=1e-6)
+
+
+def test_advantages_of_each_minibatch_have_mean_0_and_deviation_1(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: dict[str, list[torch.Tensor]] = {}
+
+    def recorded(distribution: Distribution, value: torch.Tensor, batch: Batch,
+                 **options: Any) -> PpoLoss:  # fmt: skip
+        seen[kind].append(batch.advantage)
+        return ppo_loss(distribution, value, batch, **options)
+
+    monkeypatch.setattr("arena.learning.ppo.ppo_loss", recorded)
+    kinds: tuple[Literal["rollout", "minibatch"], ...] = ("rollout", "minibatch")
+    for kind in kinds:
+        seen[kind] = []
+        ppo = make({"num_epochs": 1}, settings=PpoSettings(advantage_normalization=kind))
+        learn(ppo, rollouts=1)
+        assert [len(part) for part in seen[kind]] == [10] * 4
+    for part in seen["minibatch"]:
+        assert float(part.mean()) == pytest.approx(0.0, abs=1e-6)
+        assert float(part.std(correction=0)) == pytest.approx(1.0, abs=1e-5)
+    assert max(abs(float(part.mean())) for part in seen["rollout"]) > 0.05
+    whole = torch.cat(seen["rollout"])
+    assert float(whole.std(correction=0)) == pytest.approx(1.0, abs=1e-5)
+
+
+def test_defaults_are_no_penalty_and_the_rollouts_normalization() -> None:
+    assert PpoHyperparameters().kl_coef == 0.0
+    assert PpoSettings().advantage_normalization == "rollout"
+    written = make({"kl_coef": 0.0}, settings=PpoSettings(advantage_normalization="rollout"))
+    default = make()
+    for ppo in (written, default):
+        learn(ppo, rollouts=2)
+    assert same(written.weights(), default.weights())
+    assert same(written.optimizer_state(), default.optimizer_state())

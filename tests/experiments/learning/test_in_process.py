@@ -58,7 +58,7 @@ def test_training_goes_on_as_if_nobody_watched(run_file: RunFile) -> None:
 
 
 def test_exploring_the_same_hyperparameters_changes_nothing(run_file: RunFile) -> None:
-    same = run_file.config.populations["player"].hyperparameters
+    same = run_file.config.populations["player"].start_values
     with learner(run_file, seed=1) as explorer, learner(run_file, seed=1) as other:
         for _ in range(2):
             explorer.advance()

@@ -70,6 +70,7 @@ def test_two_equal_players_form_one_population_with_two_sides() -> None:
         "adam_beta1": 0.9,
         "magnet_coef": 0.0,
         "magnet_rate": 0.01,
+        "kl_coef": 0.0,
         "ema_decay": 0.0,
         "rho_bar": 1.0,
         "c_bar": 1.0,
@@ -92,7 +93,12 @@ def test_presets_resolve_and_resolving_twice_changes_nothing(name: str) -> None:
 def test_settings_of_the_algorithm_are_completed_and_checked() -> None:
     player: dict[str, object] = {"algorithm_settings": {"advantages": "vtrace"}}
     config = resolve(TWO_PLAYERS, populations={"player": player})
-    expected = {"advantages": "vtrace", "normalize_returns": True, "bptt_length": None}
+    expected = {
+        "advantages": "vtrace",
+        "advantage_normalization": "rollout",
+        "normalize_returns": True,
+        "bptt_length": None,
+    }
     assert config.populations["player"].algorithm_settings == expected
     player["algorithm_settings"] = {"advantage": "gae"}
     with pytest.raises(ConfigError, match=r"populations\.player\.algorithm_settings\.advantage:"):

@@ -132,7 +132,7 @@ def check(config: RunConfig) -> list[Row]:
         assert sum(row.population == name for row in tables.policies.values()) == size
     assert len(tables.policies) == sum(sizes.values())
     spaces = {
-        name: parse_search_space(population.search_space, start=population.hyperparameters)
+        name: parse_search_space(population.search_space, start=population.start_values)
         for name, population in config.populations.items()
     }
     for row in committed:

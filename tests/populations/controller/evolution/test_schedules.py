@@ -1,4 +1,4 @@
-"""One policy that follows the recorded hyperparameters of a lineage."""
+"""Hyperparameters that follow agent steps: schedules of values, and a recorded lineage."""
 
 from __future__ import annotations
 
@@ -6,14 +6,19 @@ from dataclasses import replace
 
 import pytest
 
-from arena.types import PolicyId
-from arena.wire.messages import Train
+from arena.types import PolicyId, trainee_entrant
+from arena.wire.messages import Train, Trainee
 from populations.audit.evolution_checks import check_evolution
-from populations.league.lineage import schedule_of
-from populations.records.rows import AssignmentRow, EventRow
+from populations.controller.evolution.quarantine import quarantine
+from populations.league.lineage import lineage, schedule_of
+from populations.records.rows import AssignmentRow, EventRow, PolicyRow
 from tests.populations.controller.eager import (
     EAGER,
+    PBT,
     eager_world,
+    kill_with_everything_pending,
+    run_until_pending,
+    step_without_answers,
     transaction,
 )
 from tests.populations.controller.simulated import World, make_world
@@ -91,3 +96,146 @@ def test_marks_that_were_passed_over_are_caught_up_with() -> None:
     assert (policy.generation, policy.hyperparameters["learning_rate"]) == (1, 3e-3)
     (event,) = (row for row in tx.rows if isinstance(row, EventRow))
     assert (event.data["mark"], event.data["num_skipped"]) == (600, 1)
+
+
+LINEAR = {"linear": [2.0e-3, 2.0e-4], "over_agent_steps": 5000}
+SCHEDULED: dict[str, object] = {
+    "populations": {
+        "player": {
+            "size": 4,
+            "hyperparameters": {
+                "learning_rate": LINEAR,
+                "num_epochs": {"steps": {"0": 4, "1300": 2}},
+            },
+        }
+    },
+    "stop": {"agent_steps_per_policy": 8000},
+}
+
+
+def trained_with(world: World) -> list[Trainee]:
+    """Trainees of all finished assignments."""
+    return [
+        trainee
+        for row in world.committed
+        if isinstance(row, AssignmentRow) and row.status == "finished" and row.agent_steps
+        for trainee in (row.message.trainees if isinstance(row.message, Train) else ())
+    ]
+
+
+def check_values(world: World) -> set[float]:
+    """Check that each assignment had the values of its policy's clock; return the factors."""
+    tables, scheduled = fold(world.committed), world.state.scheduled["player"]
+    factors = set()
+    for trainee in trained_with(world):
+        entrant = trainee_entrant(trainee.policy, generation=trainee.generation)
+        row = tables.generations[entrant]
+        factor = row.factors["learning_rate"]
+        # a + (b - a) t / N
+        value = 2e-3 + (2e-4 - 2e-3) * min(trainee.agent_steps / 5000, 1.0)
+        if factor != 1.0:
+            value = min(max(value * factor, 1e-5), 3e-3)
+        assert trainee.hyperparameters["learning_rate"] == pytest.approx(value, rel=1e-12)
+        epochs = 4 if trainee.agent_steps < 1300 else 2
+        assert trainee.hyperparameters["num_epochs"] == epochs
+        assert row.factors["num_epochs"] == 1.0
+        assert dict(trainee.hyperparameters) == scheduled.values(
+            row.hyperparameters, factors=row.factors, agent_steps=trainee.agent_steps
+        )
+        factors.add(factor)
+    assert list(check_evolution(tables)) == []
+    return factors
+
+
+@pytest.mark.slow
+def test_values_follow_each_policys_own_clock_while_factors_are_copied_and_explored() -> None:
+    world = eager_world(**SCHEDULED)
+    world.run()
+    assert len(check_values(world)) > 4
+    assert 1300 in {trainee.agent_steps for trainee in trained_with(world)}
+    copies = world.events("exploited")
+    assert copies
+    tables = fold(world.committed)
+    for event in copies:
+        numbers = event.data
+        copied = tables.generations[
+            trainee_entrant(
+                PolicyId(str(numbers["donor"])), generation=int(str(numbers["donor_generation"]))
+            )
+        ]
+        # The donor's factors at the copier's own agent steps.
+        assert numbers["donor_hyperparameters"] == world.state.scheduled["player"].values(
+            copied.hyperparameters,
+            factors=copied.factors,
+            agent_steps=int(str(numbers["agent_steps"])),
+        )
+    reference = [row for row in world.committed if isinstance(row, PolicyRow) and row.index == 0]
+    assert reference[0].factors == {"learning_rate": 1.0, "num_epochs": 1.0}
+
+
+@pytest.mark.slow
+def test_a_resumed_run_goes_on_with_values_and_factors() -> None:
+    world = eager_world(**SCHEDULED)
+    run_until_pending(world, "exploit")
+    kill_with_everything_pending(world)
+    world.run()
+    assert len(check_values(world)) > 4
+
+
+@pytest.mark.slow
+def test_a_replay_of_scheduled_values_gives_the_same_values() -> None:
+    world = eager_world(**SCHEDULED)
+    world.run()
+    tables = fold(world.committed)
+    policy = next(row.policy for row in tables.generations.values() if row.cause == "exploit")
+    schedule = schedule_of(tables, policy, scheduled=world.state.scheduled["player"])
+    # Values that the weights were trained with, along the lineage: the donor's, then its own.
+    last = tables.policies[policy]
+    entrant = trainee_entrant(policy, generation=last.generation)
+    expected = [
+        (part.begin + trainee.agent_steps - part.generation.agent_steps_begin,
+         dict(trainee.hyperparameters))
+        for part in lineage(tables.generations, entrant, agent_steps=last.agent_steps)
+        for trainee in trained_with(world)
+        if (trainee.policy, trainee.generation)
+        == (part.generation.policy, part.generation.generation)
+        and trainee.agent_steps < part.generation.agent_steps_begin + part.agent_steps
+    ]  # fmt: skip
+    in_use = {entry.agent_steps: dict(entry.hyperparameters) for entry in schedule}
+    for agent_steps, values in expected:
+        now = max(mark for mark in in_use if mark <= agent_steps)
+        assert in_use[now] == values
+    assert len(schedule) > 8
+    document = [entry.model_dump(mode="json") for entry in schedule]
+    player = {"size": 1, "schedule": document}
+    replay = make_world({**EAGER, **SCHEDULED, "populations": {"player": player}})
+    replay.join()
+    replay.run()
+    assert schedule_in_use(replay, "player/p000") == [
+        (entry.agent_steps, dict(entry.hyperparameters)) for entry in schedule
+    ]
+
+
+def test_half_a_learning_rate_is_half_a_factor() -> None:
+    world = eager_world(**SCHEDULED, pbt={"exploit": "none"})
+    for _ in range(6):
+        step_without_answers(world)
+    policy = PolicyId("player/p001")
+    before = world.state.tables.policies[policy]
+    assert before.checkpoint is not None
+    tx = transaction(world)
+    quarantine(world.state, tx, policy, reason="a test")
+    after = world.state.tables.policies[policy]
+    assert after.factors["learning_rate"] == before.factors["learning_rate"] / 2
+    assert after.hyperparameters["learning_rate"] == pytest.approx(
+        before.hyperparameters["learning_rate"] / 2
+    )
+
+
+@pytest.mark.slow
+def test_an_immigrant_has_the_values_of_the_clock_that_goes_on() -> None:
+    immigrants = {**PBT, "reference": False, "immigration": {"probability": 1.0}}
+    world = eager_world(**{**SCHEDULED, "pbt": immigrants})
+    world.run()
+    assert world.events("immigrated")
+    check_values(world)

@@ -176,7 +176,7 @@ def test_policies_are_diverse_from_the_start_and_follow_from_the_seed() -> None:
     assert rates[0] == 1e-3, "the reference member has the values themselves"
     # Run's seed, 3, position of the population, index.
     space = config().populations["player"].search_space
-    start = config().populations["player"].hyperparameters
+    start = config().populations["player"].start_values
     expected = [
         Perturb().explore(
             start, space, rng=np.random.default_rng(np.random.SeedSequence([7, 3, 0, index]))
