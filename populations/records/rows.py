@@ -336,6 +336,12 @@ class RatingsRow:
             not recorded.
         optimism: Elo by which the best of them is rated too high because it was chosen for its
             rating.
+        best: Weights of the best-rated kept checkpoint of each policy that has one: that with the
+            highest lower end of its 95% interval in this fit.
+        best_ratings: Their ratings in Elo, one each.
+        best_deviations: Their standard deviations in Elo, one each.
+        former_best: Best-rated weights of the fit before, which this fit has rated again.
+        num_records: Number of entrants with evaluation matches when the fit began.
     """
 
     population: str
@@ -350,6 +356,13 @@ class RatingsRow:
     misfit: float = 0.0
     advantages: tuple[float, ...] = ()
     optimism: float = 0.0
+    best: tuple[Entrant, ...] = ()
+    best_ratings: tuple[float, ...] = ()
+    best_deviations: tuple[float, ...] = ()
+    # A fit that is repeated after a resume has the entrants of the first one.
+    former_best: tuple[Entrant, ...] = ()
+    # Records are in order of first evaluation, so those after this number are in no fit yet.
+    num_records: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
