@@ -211,7 +211,7 @@ def hyperparameters_view(run: Inspection, population: str | None) -> Document:
     }
     kinds = (
         *("policy_created", "exploited", "explored", "immigrated", "replayed"),
-        "learning_rate_halved",
+        *("learning_rate_halved", "rewound", "hyperparameters_changed"),
     )
     return {
         "run": run.tables.run.run,

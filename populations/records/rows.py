@@ -254,7 +254,16 @@ class GenerationRow:
     population: str
     generation: int
     cause: Literal[
-        "start", "exploit", "explore", "quarantine", "reset", "immigrate", "replay", "repair"
+        "start",
+        "exploit",
+        "explore",
+        "quarantine",
+        "reset",
+        "immigrate",
+        "replay",
+        "repair",
+        "rewind",
+        "reconfigure",
     ]
     parent: Entrant | None
     parent_agent_steps: int | None = None

@@ -16,6 +16,7 @@ from arena.export.directory import clean_up, replace_directory
 from arena.types import PolicyId
 from populations.audit.verify import verify_run
 from populations.config.run_file import RUN_FILE, RunFile
+from populations.controller.evolution.generations import first_generations
 from populations.controller.server.run_directory import (
     clear_run,
     create_run,
@@ -32,6 +33,7 @@ from tests.faults.damage import make_damaged_run, repair, repaired
 from tests.faults.nth import Scenario
 from tests.faults.older import make_older_run, migrate, settled
 from tests.populations.small_run import SmallRun, duel_run_file
+from tools.rewind import rewind_policy
 
 P0, P1 = PolicyId("player/p000"), PolicyId("player/p001")
 
@@ -124,6 +126,23 @@ def exploit(run_dir: Path) -> None:
             ),
             replace(tables.run, exploits=tables.run.exploits + 1),
         )
+
+
+def make_recorded_run(run_dir: Path) -> None:
+    """A small run with generations, and an open assignment of the first policy."""
+    make_small_run(run_dir)
+    with reopened(run_dir) as run:
+        policies = run.tables.policies.values()
+        run.put(*first_generations(replace(policy, agent_steps=0) for policy in policies))
+        run.opened(P0)
+
+
+def rewind(run_dir: Path) -> None:
+    """Put a policy back on its second checkpoint, unless it is there."""
+    with reopened(run_dir) as run:
+        if run.tables.policies[P0].generation:
+            return
+    rewind_policy(run_dir, f"{P0}@200", utc="now")
 
 
 def retain(run_dir: Path) -> None:
@@ -246,6 +265,7 @@ SCENARIOS: dict[str, Scenario] = {
     "ghost": Scenario(seed=make_small_run, act=snapshot, settle=recovered),
     "exploitation": Scenario(seed=make_small_run, act=exploit, settle=recovered),
     "retention": Scenario(seed=make_small_run, act=retain, settle=recovered),
+    "rewinding": Scenario(seed=make_recorded_run, act=rewind, settle=recovered),
     "recovery": Scenario(seed=make_crashed_run, act=recover_run, settle=recovered),
     "backup": Scenario(seed=make_backed_up_run, act=back_up, settle=backed_up),
     "creation": Scenario(seed=make_failed_launch, act=create, settle=created),

@@ -128,6 +128,37 @@ def test_policies_start_from_another_runs_weights_with_counters_at_zero(
 
 
 @pytest.mark.slow
+def test_a_rewound_policy_goes_on_from_then(
+    arena: Command,
+    arena_json: Callable[..., dict[str, Any]],
+    finished_run: Path,
+    tmp_path: Path,
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(finished_run, run)
+    rows = arena_json("league", run, "checkpoints")["checkpoints"]
+    kept = [row for row in rows if row["policy"] == "player/p001" and row["player"]]
+    oldest = min(kept, key=lambda row: row["agent_steps"])
+    assert len({row["agent_steps"] for row in kept}) > 1
+    arena("rewind", f"{run}:{oldest['player']}")
+    arena("verify", run)
+    before = arena_json("league", run, "status")
+    arena("launch", "--resume", "--run-dir", run, "stop.agent_steps_per_policy=8000")
+    arena("verify", run)
+    assert arena_json("league", run, "status")["agent_steps"] > before["agent_steps"]
+    after = arena_json("league", run, "checkpoints")["checkpoints"]
+    first = min(
+        (row for row in after if row["policy"] == "player/p001" and row not in rows),
+        key=lambda row: row["agent_steps"] if row["generation"] > oldest["generation"] else 1e9,
+    )
+    # Trained from the weights of then, counted on from now.
+    assert first["parent"] == oldest["weights_digest"]
+    assert first["agent_steps"] > max(row["agent_steps"] for row in kept)
+    lineage = arena_json("league", run, "lineage")["generations"]
+    assert "rewind" in [row["cause"] for row in lineage if row["policy"] == "player/p001"]
+
+
+@pytest.mark.slow
 def test_init_from_a_player_that_does_not_fit_creates_nothing(tmp_path: Path) -> None:
     run = tmp_path / "run"
     done = subprocess.run(

@@ -84,7 +84,7 @@ def resolve_player(name: str) -> ResolvedPlayer:
         # A run's directory has the export of its champion in it: the run is what was named.
         if (path / "run.yaml").is_file():
             return _of_run(name, path)
-        run_dir = _run_of_checkpoint(path)
+        run_dir = run_of_checkpoint(path)
         if run_dir is not None:
             key = path.resolve().relative_to(run_dir).as_posix()
             return _of_run(name, run_dir, directory=key)
@@ -99,7 +99,7 @@ def resolve_player(name: str) -> ResolvedPlayer:
     return _of_run(name, Path(run), player=player)
 
 
-def _run_of_checkpoint(path: Path) -> Path | None:
+def run_of_checkpoint(path: Path) -> Path | None:
     """Return the run whose checkpoint or ghost a directory is; None: it is none of a run."""
     # RUN/populations/<population>/<policy>/checkpoints/<directory>
     parents = path.resolve().parents

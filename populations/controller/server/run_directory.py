@@ -201,8 +201,15 @@ class OpenRun:
         state: The controller's state, equal to the journal.
     """
 
-    def __init__(self, run_dir: Path, *, patience: Patience | None = None) -> None:
+    def __init__(
+        self, run_dir: Path, *, patience: Patience | None = None, with_sinks: bool = True
+    ) -> None:
         """Open while the caller holds the run's lock: recover what a crash left, load, fold.
+
+        Args:
+            run_dir: Run directory.
+            patience: Waiting times for learners.
+            with_sinks: Whether to make the sinks of metrics, which may begin runs of their own.
 
         Raises:
             StorageError: If the journal cannot be read or written.
@@ -238,7 +245,7 @@ class OpenRun:
                 failpoint("open.sinks")
                 self.sinks = Sinks(
                     find_sinks(
-                        self.run_file.config.metrics.sinks,
+                        self.run_file.config.metrics.sinks if with_sinks else (),
                         run_dir,
                         launch_directory=self.setup.launch_directory,
                     )
