@@ -54,6 +54,7 @@ class RunRow:
         training_assignments: Committed training assignments.
         evaluation_assignments: Committed evaluation assignments.
         exploits: Committed exploits.
+        configuration: Digest of the run.yaml that a resume changed last; empty: none did.
     """
 
     # A default is also the value in journals of releases before the field (`with_default`).
@@ -76,6 +77,7 @@ class RunRow:
     training_assignments: int = 0
     evaluation_assignments: int = 0
     exploits: int = 0
+    configuration: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

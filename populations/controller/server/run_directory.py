@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -19,13 +20,15 @@ from arena.failpoints import failpoint
 from arena.metrics.sink import find_sinks
 from arena.types import PlayerId, PolicyId, WeightsRef, is_bot
 from populations.config.run_config import RunConfig
-from populations.config.run_file import RUN_FILE, RunFile, learner_setup
+from populations.config.run_file import RUN_FILE, Change, RunFile, learner_setup
 from populations.controller.evolution.generations import first_generations
 from populations.controller.evolution.immigration import immigrant_key
+from populations.controller.evolution.reconfigure import reconfigure
 from populations.controller.evolution.resets import reset_key
 from populations.controller.indexes.pbt_decisions import KINDS, PbtDecisions
 from populations.controller.indexes.raised_alerts import CLEARED, RAISED, Alerts, resumed
 from populations.controller.monitoring.sinks import Sinks
+from populations.controller.server.reconfiguration import finish, prepare, settle
 from populations.controller.state.events import Now
 from populations.controller.state.leases import Patience
 from populations.controller.state.state import make_state
@@ -202,7 +205,12 @@ class OpenRun:
     """
 
     def __init__(
-        self, run_dir: Path, *, patience: Patience | None = None, with_sinks: bool = True
+        self,
+        run_dir: Path,
+        *,
+        patience: Patience | None = None,
+        with_sinks: bool = True,
+        changed: RunFile | None = None,
     ) -> None:
         """Open while the caller holds the run's lock: recover what a crash left, load, fold.
 
@@ -210,12 +218,15 @@ class OpenRun:
             run_dir: Run directory.
             patience: Waiting times for learners.
             with_sinks: Whether to make the sinks of metrics, which may begin runs of their own.
+            changed: Content of run.yaml from now on; `reconfigure` makes it so. None: no change.
 
         Raises:
             StorageError: If the journal cannot be read or written.
         """
         self.run_dir = run_dir
-        self.run_file = RunFile.load(run_dir / RUN_FILE)
+        # Only after the caller's checks, and before anything is read of a change that was cut off.
+        settle(run_dir)
+        self.run_file = changed or RunFile.load(run_dir / RUN_FILE)
         self.setup: LearnerSetup = learner_setup(self.run_file, root=run_dir)
         # The journal is closed again if anything after it fails.
         with ExitStack() as stack:
@@ -279,6 +290,32 @@ class OpenRun:
         tx = self.state.begin(Now(monotonic_s=0.0, utc=utc))
         tx.add_event(kind, "", **data)
         self.journal.commit(tx.rows)
+
+    def reconfigure(self, changes: Sequence[Change], *, utc: str) -> None:
+        """Make changes of run.yaml durable, with an event for each; policies take new start values.
+
+        A kill leaves the old run.yaml and journal, or the new ones.
+
+        Raises:
+            StorageError: If the disk refuses.
+        """
+        if not changes:
+            return
+        digest = prepare(self.run_dir, self.run_file)
+        tx = self.state.begin(Now(monotonic_s=0.0, utc=utc))
+        values: dict[str, dict[str, float | None]] = {}
+        for change in changes:
+            tx.add_event("configuration_changed", "", **{change.key: [change.before, change.after]})
+            # A hyperparameter's own name may have dots.
+            parts = change.key.split(".", 3)
+            if parts[0] == "populations" and parts[2] == "hyperparameters":
+                assert change.after is None or isinstance(change.after, (int, float)), change
+                values.setdefault(parts[1], {})[parts[3]] = change.after
+        for population, changed in values.items():
+            reconfigure(self.state, tx, population, changed)
+        tx.put(replace(self.state.tables.run, configuration=digest))
+        self.journal.commit(tx.rows)
+        finish(self.run_dir)
 
     def __enter__(self) -> Self:
         return self
