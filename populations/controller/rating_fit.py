@@ -89,7 +89,7 @@ class FitInput:
             included.
         wanted: Entrants to be stored: current policies' standing weights, ghosts, bots.
         newest: Newest weights of each policy among them.
-        known: What the rest is chosen from.
+        known: Snapshot that the rest is chosen from.
     """
 
     results: ResultColumns[Rated]

@@ -28,7 +28,7 @@ class RatedPins:
 
     contenders: Mapping[PolicyId, tuple[Rated, ...]] = field(default_factory=dict)
     _seen: tuple[object, ...] = ()
-    """What the pins were made from."""
+    """Counts and contenders that the pins were made from."""
     _policies: frozenset[PolicyId] = frozenset()
 
     def refresh(self, retention: Retention, *, tables: Tables, league: League) -> None:
