@@ -147,16 +147,15 @@ def test_a_rewound_policy_goes_on_from_then(
     arena("launch", "--resume", "--run-dir", run, "stop.agent_steps_per_policy=8000")
     arena("verify", run)
     assert arena_json("league", run, "status")["agent_steps"] > before["agent_steps"]
+    generations = arena_json("league", run, "lineage")["generations"]
+    (rewound,) = [row for row in generations if row["cause"] == "rewind"]
+    assert rewound["policy"] == "player/p001"
     after = arena_json("league", run, "checkpoints")["checkpoints"]
-    first = min(
-        (row for row in after if row["policy"] == "player/p001" and row not in rows),
-        key=lambda row: row["agent_steps"] if row["generation"] > oldest["generation"] else 1e9,
-    )
+    made = (rewound["policy"], rewound["generation"])
+    first = next(row for row in after if (row["policy"], row["generation"]) == made)
     # Trained from the weights of then, counted on from now.
     assert first["parent"] == oldest["weights_digest"]
     assert first["agent_steps"] > max(row["agent_steps"] for row in kept)
-    lineage = arena_json("league", run, "lineage")["generations"]
-    assert "rewind" in [row["cause"] for row in lineage if row["policy"] == "player/p001"]
 
 
 @pytest.mark.slow
