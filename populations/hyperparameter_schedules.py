@@ -270,6 +270,10 @@ class ScheduledValues:
         """Factors of a policy that PBT has not touched."""
         return dict.fromkeys(self.schedules, 1.0)
 
+    def completed(self, factors: Factors) -> dict[str, float]:
+        """Return a factor for each schedule that there is now, 1 where there was none."""
+        return {**self.first_factors, **{n: f for n, f in factors.items() if n in self.schedules}}
+
     def values(
         self, hyperparameters: Mapping[str, float], *, factors: Factors, agent_steps: int
     ) -> dict[str, float]:

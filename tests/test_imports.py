@@ -92,7 +92,7 @@ MAX_MODULES = 15
 
 ROOMS = (
     *("server", "machine", "phases", "assignments", "evaluation", "evolution", "opponents"),
-    *("monitoring", "state", "rating_fit", "indexes"),
+    *("monitoring", "state", "rating_fit", "best_rated", "indexes"),
 )
 """Of the controller, each above those that it may import."""
 

@@ -24,6 +24,7 @@ from .league.command import league
 from .learner import learner
 from .presets import presets
 from .rate import rate
+from .rewind import rewind
 from .simulate import simulate
 from .terminal.exit_codes import exit_code
 from .terminal.key_value_command import TakesKeys
@@ -39,7 +40,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-for command in (launch, learner, league, presets, export, evaluate, rate, simulate, verify, bench):
+COMMANDS = (
+    *(launch, learner, league, rewind, presets, export, evaluate, rate, simulate, verify, bench),
+)
+for command in COMMANDS:
     # The commands with KEY=VALUE, for which an unknown option may be meant as a key.
     is_configured = command in (launch, simulate, bench)
     app.command(cls=TakesKeys if is_configured else None, help=paragraphs(command))(command)

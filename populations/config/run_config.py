@@ -16,7 +16,7 @@ from pydantic import Field, field_validator, model_validator
 from arena.config import EnvironmentConfig, Model
 from arena.errors import BrokenRules
 from arena.wire.address import check_listening
-from populations.config.aliases import overridden
+from populations.config.overrides.aliases import overridden
 from populations.config.resolution import (
     POPULATION_NAME,
 )

@@ -17,9 +17,10 @@ from arena.envs.probe.pace import Pace
 from arena.errors import ConfigError
 from arena.matches.seating import make_seats
 from arena.rules import broken_rules, shown
-from populations.config.aliases import Notify, overridden
 from populations.config.message_sizes import check_messages
+from populations.config.overrides.aliases import Notify, overridden
 from populations.config.resolve import resolve_config
+from populations.config.resume_rules import MAY_CHANGE, why_not
 from populations.config.run_config import RunConfig, ignore_notice, validate_config
 from populations.config.sizing import explain, needs_margin, with_sizes_of
 from populations.config.validation import validate_document
@@ -32,18 +33,6 @@ FORMAT_VERSION = 2
 READABLE_VERSIONS = (1, 2)
 RUN_FILE = "run.yaml"
 RECORDED_PACKAGES = ("arena-league", "torch", "numpy", "pettingzoo", "gymnasium", "optuna", "pyzmq")
-MAY_CHANGE = (
-    "stop",
-    "learners",
-    "endpoint",
-    "remote_learners",
-    "device",
-    "evaluation.share",
-    "metrics",
-    "alerts",
-)
-"""Keys, with all below them, that a resumed run may have otherwise."""
-
 _SPEC = TypeAdapter(EnvironmentSpec)
 
 
@@ -313,17 +302,20 @@ def check_resume(
     config = with_sizes_of(config, old.config)
     new = resolve_config(config, old.spec, launch_directory=old.launch_directory)
     changes = tuple(_differences(before, new.model_dump(mode="json"), path=()))
+    bots = {**old.config.matchmaking.bots, **new.matchmaking.bots}
     refused = [
         f"{change.key} is {shown(change.before)} in this run and cannot become "
-        f"{shown(change.after)}"
+        f"{shown(change.after)} ({reason})"
         for change in changes
-        if not any(change.key == key or change.key.startswith(f"{key}.") for key in MAY_CHANGE)
+        if (reason := why_not(change.key, change.before, change.after, bots=bots)) is not None
     ]
     if refused:
         raise ResumeRefused(
             f"{'; '.join(refused)}: only {', '.join(MAY_CHANGE)} may change at a resume; a new run "
             "takes anything, and --init-from its weights from this one"
         )
+    if changes:
+        check_messages(new, learner_setup(with_config(old, new), root=Path()))
     return new, changes
 
 

@@ -134,6 +134,7 @@ def _start(state: ControllerState, tx: Transaction) -> None:
 
 def _take_ratings(state: ControllerState, tx: Transaction, event: RatingsFitted) -> None:
     state.fitting = False
+    state.rated_pins.contenders = {}
     state.spreads = event.spreads
     state.centres = event.centres
     covered = state.fitted

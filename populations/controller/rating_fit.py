@@ -12,7 +12,14 @@ from itertools import islice
 
 import numpy as np
 
-from arena.types import RANDOM_BOT, Digest, Entrant, is_bot, trainee_entrant
+from arena.types import RANDOM_BOT, Digest, Entrant, PolicyId, is_bot, trainee_entrant
+from populations.controller.best_rated import (
+    as_decided,
+    best_of_last_fit,
+    best_rated,
+    find_contenders,
+    with_best,
+)
 from populations.league.league import League
 from populations.ratings.bradley_terry import BradleyTerry, Time
 from populations.ratings.fitting.posterior import FloatArray, IntArray
@@ -47,6 +54,10 @@ class Snapshot:
         populations: All of them.
         num_seats: Number of seats of the environment.
         num_tallies: Sequence of the last evaluation tally that is covered.
+        contenders: By policy, evaluated weights whose checkpoints are kept: the newest ones, and
+            the best-rated one of the last fit.
+        former_best: The best-rated ones of the last fit, with rating and deviation there.
+        num_records: Number of entrants with evaluation matches.
     """
 
     standing: tuple[Rated, ...]
@@ -62,6 +73,9 @@ class Snapshot:
     populations: tuple[str, ...]
     num_seats: int
     num_tallies: int
+    contenders: Mapping[PolicyId, tuple[Rated, ...]]
+    former_best: Mapping[Rated, tuple[float, float]]
+    num_records: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,9 +89,7 @@ class FitInput:
             included.
         wanted: Entrants to be stored: current policies' standing weights, ghosts, bots.
         newest: Newest weights of each policy among them.
-        populations: All of them.
-        num_seats: Number of seats of the environment.
-        num_tallies: Sequence of the last evaluation tally that is covered.
+        known: Snapshot that the rest is chosen from.
     """
 
     results: ResultColumns[Rated]
@@ -85,9 +97,7 @@ class FitInput:
     times: dict[Rated, Time]
     wanted: tuple[Rated, ...]
     newest: tuple[Rated, ...]
-    populations: tuple[str, ...]
-    num_seats: int
-    num_tallies: int
+    known: Snapshot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +139,7 @@ def snapshot(
         if (first := league.first_weights(policy, tables)) is not None
         and (digest := league.nearest_evaluated(policy.population, first)) is not None
     )
+    former_best = best_of_last_fit(tables)
     return Snapshot(
         standing=tuple(standing),
         beginnings=tuple(beginnings),
@@ -144,6 +155,9 @@ def snapshot(
         populations=tuple(dict.fromkeys(seat.population for seat in league.seats)),
         num_seats=len(league.seats),
         num_tallies=league.last_evaluation_sequence,
+        contenders=find_contenders(league, tables, former_best),
+        former_best=former_best,
+        num_records=len(tables.records),
     )
 
 
@@ -173,16 +187,24 @@ def fit_input(known: Snapshot) -> FitInput:
     # about the present, and lineage skips over them.
     for line in known.recent:
         chosen.update(dict.fromkeys(line))
+    # Only ratings of one fit can be compared.
+    chosen.update(dict.fromkeys(_rated_again(known)))
     return FitInput(
         results=known.results.select(chosen),
         parents=_parents(known.checkpoints, chosen),
         times=_times(known, chosen),
         wanted=tuple(wanted),
         newest=tuple(rated for rated in newest if rated is not None),
-        populations=known.populations,
-        num_seats=known.num_seats,
-        num_tallies=known.num_tallies,
+        known=known,
     )
+
+
+def _rated_again(known: Snapshot) -> Iterator[Rated]:
+    """Yield the best-rated weights of the last fit; where that is repeated, of the one before."""
+    if known.rated is None:
+        yield from known.former_best
+    for row in known.rated or ():
+        yield from ((row.population, entrant) for entrant in row.former_best)
 
 
 def _times(known: Snapshot, chosen: Iterable[Rated]) -> dict[Rated, Time]:
@@ -263,7 +285,8 @@ def _nearest(
 
 def fit_ratings(fit: FitInput) -> Fitted:
     """Fit all populations together, each scale with its own ``bot:random`` at 0."""
-    anchors = [(population, Entrant(RANDOM_BOT)) for population in fit.populations]
+    known = fit.known
+    anchors = [(population, Entrant(RANDOM_BOT)) for population in known.populations]
     # One fit: populations meet, and their spreads share columns.
     model = BradleyTerry(reduces_bias=True)
     fitted = model.fit(
@@ -275,9 +298,9 @@ def fit_ratings(fit: FitInput) -> Fitted:
     )
     position = {rated: i for i, rated in enumerate(fitted.entrants)}
     deviations = fitted.deviations
-    advantages = tuple(advantage_table(fitted, num_seats=fit.num_seats).ravel().tolist())
+    advantages = tuple(advantage_table(fitted, num_seats=known.num_seats).ravel().tolist())
     rows, spreads, centres = [], {}, {}
-    for population in fit.populations:
+    for population in known.populations:
         wanted = [rated for rated in fit.wanted if rated[0] == population]
         index = np.array([position[rated] for rated in wanted], dtype=np.int64)
         spreads[population] = fitted.spread[index]
@@ -292,7 +315,7 @@ def fit_ratings(fit: FitInput) -> Fitted:
                 ratings=tuple(fitted.ratings[index].tolist()),
                 deviations=tuple(deviations[index].tolist()),
                 cyclicity=measured_cyclicity(fitted, _results_of(fit.results, population)),
-                num_tallies=fit.num_tallies,
+                num_tallies=known.num_tallies,
                 child_deviation=max(model.child_deviation, fitted.components.child_deviation),
                 pair_deviation=fitted.components.pair_deviation,
                 misfit=fitted.components.misfit,
@@ -300,7 +323,18 @@ def fit_ratings(fit: FitInput) -> Fitted:
                 optimism=optimism(fitted, candidates=index[ours], centre=newest),
             )
         )
-    return Fitted(rows=tuple(rows), spreads=spreads, centres=centres)
+    return Fitted(rows=_with_best(known, fitted, rows), spreads=spreads, centres=centres)
+
+
+def _with_best(
+    known: Snapshot, fitted: BradleyTerryFit[Rated], rows: Sequence[RatingsRow]
+) -> tuple[RatingsRow, ...]:
+    if known.rated is not None:
+        # A fit that is repeated decides nothing anew.
+        return as_decided(rows, known.rated)
+    best = best_rated(fitted, known.contenders, former=known.former_best)
+    former = tuple(known.former_best)
+    return with_best(rows, best, former=former, num_records=known.num_records)
 
 
 def optimism(fitted: BradleyTerryFit[E], *, candidates: IntArray, centre: Sequence[int]) -> float:

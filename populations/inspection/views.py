@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import cast
 
 from arena.matches.seating import num_episodes
-from arena.types import Digest, is_bot
+from arena.types import Digest, ghost_id, is_bot
 from populations.choices import with_names
 from populations.config.run_file import RUN_FILE, RunFile, learner_setup
 from populations.controller.indexes.pbt_decisions import KINDS, PbtDecisions
@@ -21,6 +21,7 @@ from populations.controller.server.live_status import STORAGE, STORAGE_ADVICE
 from populations.core import SearchSpace
 from populations.inspection.calibration import calibrations
 from populations.inspection.cells import payoff_cells
+from populations.inspection.checkpoints import pins_of
 from populations.inspection.exploitability import read_exploitability
 from populations.league.league import League
 from populations.league.standings import Standing, champion, standings
@@ -225,7 +226,7 @@ def hyperparameters_view(run: Inspection, population: str | None) -> Document:
     }
     kinds = (
         *("policy_created", "exploited", "explored", "immigrated", "replayed"),
-        "learning_rate_halved",
+        *("learning_rate_halved", "rewound", "hyperparameters_changed"),
     )
     factors: Document = {
         row.policy: dict(row.factors)
@@ -277,9 +278,17 @@ def _name(run: Inspection, entrant: str) -> str:
 
 
 def checkpoints_view(run: Inspection, population: str | None) -> Document:
-    """Return every recorded checkpoint and ghost."""
+    """Return every recorded checkpoint and ghost; ``pins`` says why a kept checkpoint stays."""
+    pins = pins_of(run.tables, run.league, section=run.run_file.config.checkpoints)
     checkpoints: list[Json] = [
-        asdict(row)
+        # The name by which commands take it; none that is not kept.
+        {
+            "player": ghost_id(row.policy, agent_steps=row.agent_steps)
+            if row.key in pins
+            else None,
+            **asdict(row),
+            "pins": list(pins.get(row.key, ())),
+        }
         for row in run.tables.checkpoints.values()
         # A policy's id is its population and number.
         if population in (None, row.policy.split("/")[0])

@@ -63,7 +63,7 @@ def lineage(
     return stretches
 
 
-KEPT = ("explore", "quarantine", "replay")
+KEPT = ("explore", "quarantine", "replay", "reconfigure")
 """Causes of generations that continue from the policy's own weights."""
 
 

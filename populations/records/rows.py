@@ -54,6 +54,7 @@ class RunRow:
         training_assignments: Committed training assignments.
         evaluation_assignments: Committed evaluation assignments.
         exploits: Committed exploits.
+        configuration: Digest of the run.yaml that a resume changed last; empty: none did.
     """
 
     # A default is also the value in journals of releases before the field (`with_default`).
@@ -76,6 +77,7 @@ class RunRow:
     training_assignments: int = 0
     evaluation_assignments: int = 0
     exploits: int = 0
+    configuration: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,7 +259,16 @@ class GenerationRow:
     population: str
     generation: int
     cause: Literal[
-        "start", "exploit", "explore", "quarantine", "reset", "immigrate", "replay", "repair"
+        "start",
+        "exploit",
+        "explore",
+        "quarantine",
+        "reset",
+        "immigrate",
+        "replay",
+        "repair",
+        "rewind",
+        "reconfigure",
     ]
     parent: Entrant | None
     parent_agent_steps: int | None = None
@@ -340,6 +351,12 @@ class RatingsRow:
             not recorded.
         optimism: Elo by which the best of them is rated too high because it was chosen for its
             rating.
+        best: Weights of the best-rated kept checkpoint of each policy that has one: that with the
+            highest lower end of its 95% interval in this fit.
+        best_ratings: Their ratings in Elo, one each.
+        best_deviations: Their standard deviations in Elo, one each.
+        former_best: Best-rated weights of the fit before, which this fit has rated again.
+        num_records: Number of entrants with evaluation matches when the fit began.
     """
 
     population: str
@@ -354,6 +371,13 @@ class RatingsRow:
     misfit: float = 0.0
     advantages: tuple[float, ...] = ()
     optimism: float = 0.0
+    best: tuple[Entrant, ...] = ()
+    best_ratings: tuple[float, ...] = ()
+    best_deviations: tuple[float, ...] = ()
+    # A fit that is repeated after a resume has the entrants of the first one.
+    former_best: tuple[Entrant, ...] = ()
+    # Records are in order of first evaluation, so those after this number are in no fit yet.
+    num_records: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

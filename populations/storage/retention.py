@@ -107,6 +107,13 @@ class Retention:
         if self._keep is not None:
             self._hold(("episodes", policy), tuple(sorted(set(keys))))
 
+    def pin_rated(self, policy: PolicyId, keys: Iterable[str]) -> None:
+        """Pin a policy's best-rated checkpoint and those that may become it, replacing earlier
+        pins.
+        """
+        if self._keep is not None:
+            self._hold(("rated", policy), tuple(sorted(set(keys))))
+
     def unneeded(self, tables: Tables, *, standing: Standing) -> list[str]:
         """Return the keys that need not be retained, if each is marked as doomed every time.
 

@@ -15,8 +15,11 @@ from arena.export import directory as export_directory
 from arena.export.directory import clean_up, replace_directory
 from arena.types import PolicyId
 from populations.audit.verify import verify_run
-from populations.config.run_file import RUN_FILE, RunFile
+from populations.config.run_file import RUN_FILE, RunFile, check_resume, with_config
+from populations.controller.evolution.generations import first_generations
+from populations.controller.server.reconfiguration import NEXT, settle
 from populations.controller.server.run_directory import (
+    OpenRun,
     clear_run,
     create_run,
     has_run,
@@ -33,6 +36,7 @@ from tests.faults.nth import Scenario
 from tests.faults.older import make_older_run, migrate, settled
 from tests.populations.small_run import SmallRun, duel_run_file
 from tests.populations.storage.retained import retained
+from tools.rewind import rewind_policy
 
 P0, P1 = PolicyId("player/p000"), PolicyId("player/p001")
 
@@ -125,6 +129,50 @@ def exploit(run_dir: Path) -> None:
             ),
             replace(tables.run, exploits=tables.run.exploits + 1),
         )
+
+
+def make_recorded_run(run_dir: Path) -> None:
+    """A small run with generations, and an open assignment of the first policy."""
+    make_small_run(run_dir)
+    with reopened(run_dir) as run:
+        policies = run.tables.policies.values()
+        run.put(*first_generations(replace(policy, agent_steps=0) for policy in policies))
+        run.opened(P0)
+
+
+def rewind(run_dir: Path) -> None:
+    """Put a policy back on its second checkpoint, unless it is there."""
+    with reopened(run_dir) as run:
+        if run.tables.policies[P0].generation:
+            return
+    rewind_policy(run_dir, f"{P0}@200", utc="now")
+
+
+def change_configuration(run_dir: Path) -> None:
+    """Go on with another run.yaml, in which a start value is new."""
+    settle(run_dir)
+    old = RunFile.load(run_dir / RUN_FILE)
+    overrides = ["populations.player.hyperparameters.learning_rate=0.001", "checkpoints.keep=7"]
+    new, changes = check_resume(old, config=None, overrides=overrides)
+    changed = with_config(old, new) if changes else None
+    with OpenRun(run_dir, with_sinks=False, changed=changed) as run:
+        run.reconfigure(changes, utc="now")
+
+
+def reconfigured(run_dir: Path) -> str:
+    """Recover, and say what the league knows and run.yaml says: both are of one side."""
+    settle(run_dir)
+    assert not (run_dir / NEXT).exists()
+    config = RunFile.load(run_dir / RUN_FILE).config
+    with JournalReader(run_dir / JOURNAL) as reader:
+        changed = reader.events(kinds=["configuration_changed"])
+    is_new = config.checkpoints.keep == 7
+    assert len(changed) == 2 * is_new
+    rate = config.populations["player"].hyperparameters["learning_rate"]
+    with reopened(run_dir) as run:
+        rates = {row.hyperparameters["learning_rate"] for row in run.tables.policies.values()}
+    assert rates == {rate}
+    return f"{rate} {recovered(run_dir)}"
 
 
 def retain(run_dir: Path) -> None:
@@ -247,6 +295,10 @@ SCENARIOS: dict[str, Scenario] = {
     "ghost": Scenario(seed=make_small_run, act=snapshot, settle=recovered),
     "exploitation": Scenario(seed=make_small_run, act=exploit, settle=recovered),
     "retention": Scenario(seed=make_small_run, act=retain, settle=recovered),
+    "rewinding": Scenario(seed=make_recorded_run, act=rewind, settle=recovered),
+    "reconfiguration": Scenario(
+        seed=make_recorded_run, act=change_configuration, settle=reconfigured
+    ),
     "recovery": Scenario(seed=make_crashed_run, act=recover_run, settle=recovered),
     "backup": Scenario(seed=make_backed_up_run, act=back_up, settle=backed_up),
     "creation": Scenario(seed=make_failed_launch, act=create, settle=created),

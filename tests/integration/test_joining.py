@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import uuid
@@ -125,6 +126,36 @@ def test_policies_start_from_another_runs_weights_with_counters_at_zero(
     assert len(zero) == 3
     assert source in (second / "run.yaml").read_text()
     arena("verify", second)
+
+
+@pytest.mark.slow
+def test_a_rewound_policy_goes_on_from_then(
+    arena: Command,
+    arena_json: Callable[..., dict[str, Any]],
+    finished_run: Path,
+    tmp_path: Path,
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(finished_run, run)
+    rows = arena_json("league", run, "checkpoints")["checkpoints"]
+    kept = [row for row in rows if row["policy"] == "player/p001" and row["player"]]
+    oldest = min(kept, key=lambda row: row["agent_steps"])
+    assert len({row["agent_steps"] for row in kept}) > 1
+    arena("rewind", f"{run}:{oldest['player']}")
+    arena("verify", run)
+    before = arena_json("league", run, "status")
+    arena("launch", "--resume", "--run-dir", run, "stop.agent_steps_per_policy=8000")
+    arena("verify", run)
+    assert arena_json("league", run, "status")["agent_steps"] > before["agent_steps"]
+    generations = arena_json("league", run, "lineage")["generations"]
+    (rewound,) = [row for row in generations if row["cause"] == "rewind"]
+    assert rewound["policy"] == "player/p001"
+    after = arena_json("league", run, "checkpoints")["checkpoints"]
+    made = (rewound["policy"], rewound["generation"])
+    first = next(row for row in after if (row["policy"], row["generation"]) == made)
+    # Trained from the weights of then, counted on from now.
+    assert first["parent"] == oldest["weights_digest"]
+    assert first["agent_steps"] > max(row["agent_steps"] for row in kept)
 
 
 @pytest.mark.slow

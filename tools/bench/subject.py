@@ -29,7 +29,7 @@ from arena.learning.hyperparameters import hyperparameter_model
 from arena.networks.frozen import FrozenPolicy
 from arena.networks.make import make_actor_critic
 from arena.types import Hyperparameters
-from populations.config.cli_overrides import apply_overrides
+from populations.config.overrides.cli_overrides import apply_overrides
 from populations.config.run_config import RunConfig, load_config, validate_config
 from populations.config.run_file import learner_setup, new_run_file, with_config
 from populations.config.sizing import needs_pace

@@ -185,7 +185,7 @@ def _environment_keys(environment: str, overrides: Sequence[str]) -> dict[str, o
         ConfigError: If another section is named, or a key or value is wrong.
     """
     from arena.errors import ConfigError
-    from populations.config.cli_overrides import apply_overrides
+    from populations.config.overrides.cli_overrides import apply_overrides
     from populations.config.run_config import validate_config
 
     document = apply_overrides({"environment": {"id": environment}}, overrides)

@@ -36,9 +36,10 @@ def evaluate(
 ) -> None:
     """Let every ordered pair of players meet, and rate them.
 
-    A PLAYER is a run directory (its champion), RUN:player/p003, RUN:player/p003@000000120000, a
-    directory that arena export wrote, bot:random or bot:package.module:Class(depth=3). Players of
-    one population among several sit in its seats only.
+    A PLAYER is a run directory (its champion), RUN:player/p003, RUN:player/p003@120000 (a kept
+    checkpoint or a ghost) or its directory, a directory that arena export wrote, bot:random or
+    bot:package.module:Class(depth=3). Players of one population among several sit in its seats
+    only.
     """
     from arena.errors import ConfigError
 

@@ -6,7 +6,7 @@ Tests: `tests/integration/test_launch.py`, `tests/faults/test_run_directory.py`.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,7 +18,7 @@ from ..terminal.output import log_console, print_json
 
 if TYPE_CHECKING:
     from populations.config.run_config import RunConfig
-    from populations.config.run_file import RunFile
+    from populations.config.run_file import Change, RunFile
     from populations.config.validation import Draft
     from populations.controller.server.run_directory import OpenRun
     from populations.records.rows import Json
@@ -212,7 +212,7 @@ def _create(
         )
         for name, start in initial.items():
             tell(f"{name} starts from {start.said}")
-        _serve(target, changes={}, json_=json_)
+        _serve(target, json_=json_)
 
 
 def _default_run_dir(source: str) -> Path:
@@ -238,6 +238,7 @@ def _resume(
         other_versions,
         with_config,
     )
+    from populations.controller.server.reconfiguration import settle
     from populations.controller.server.run_directory import has_run
     from populations.storage.lock import RunLock
 
@@ -252,6 +253,7 @@ def _resume(
     if not has_run(run_dir) or not (run_dir / RUN_FILE).exists():
         raise ConfigError(f"there is no run in {run_dir}")
     with RunLock(run_dir):
+        settle(run_dir)
         old = RunFile.load(run_dir / RUN_FILE)
         # Under the lock: another controller may have changed run.yaml until now.
         config = (
@@ -264,12 +266,10 @@ def _resume(
         versions = other_versions(old)
         if versions:
             tell(versions_warning(versions))
-        # Before the controller starts, which reads the file, and only after all checks.
-        if changes:
-            with_config(old, new).save(run_dir / RUN_FILE)
         _serve(
             run_dir,
-            changes={c.key: [c.before, c.after] for c in changes},
+            changes=changes,
+            changed=with_config(old, new) if changes else None,
             versions={name: list(pair) for name, pair in versions.items()},
             json_=json_,
         )
@@ -293,7 +293,8 @@ def tell(text: str) -> None:
 def _serve(
     run_dir: Path,
     *,
-    changes: Mapping[str, Json],
+    changes: Sequence[Change] = (),
+    changed: RunFile | None = None,
     versions: Mapping[str, Json] | None = None,
     json_: bool,
 ) -> None:
@@ -302,10 +303,10 @@ def _serve(
     from populations.controller.server.server import utc_now
 
     # Recovers from a crash, if there was one, before anything is decided.
-    with OpenRun(run_dir) as run:
+    with OpenRun(run_dir, changed=changed) as run:
         # In the journal, too: standard error is forgotten.
         run.note_event("versions_differ", versions or {}, utc=utc_now())
-        run.note_event("configuration_changed", changes, utc=utc_now())
+        run.reconfigure(changes, utc=utc_now())
         holds = _holding_limit(run)
         if holds is None:
             _control(run)

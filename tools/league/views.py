@@ -88,6 +88,10 @@ def _shown_standing(row: Row) -> Row:
     return {**row, "95%": interval, "return": row["mean_return"], "gen": row["generation"]}
 
 
+def _shown_checkpoint(row: Row) -> Row:
+    return {**row, "pins": " ".join(cast("list[str]", row["pins"]))}
+
+
 def _shown_event(row: Row) -> Row:
     fixed = ("sequence", "time", "kind", "subject")
     why = "  ".join(f"{key}={text_of(row[key])}" for key in row if key not in fixed)
@@ -131,7 +135,8 @@ VIEWS: dict[str, View] = {
     ),
     "checkpoints": View(
         rows=_listed("checkpoints"),
-        columns=("policy", "agent_steps", "generation", "learner_updates", "state", "key"),
+        columns=("policy", "agent_steps", "generation", "learner_updates", "state", "pins", "key"),
+        shown=_shown_checkpoint,
     ),
     "events": View(
         rows=_listed("events"),

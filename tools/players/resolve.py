@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .game import Game
-from .in_run import champions, find_in_run
+from .in_run import canonical_player, champions, find_directory, find_in_run
 from .weights import MixtureWeights, PolicyWeights, load_policy
 
 if TYPE_CHECKING:
@@ -22,9 +22,12 @@ if TYPE_CHECKING:
 
 _FORMS = (
     "a PLAYER is a run directory (its champion), RUN:player/p003 (latest checkpoint), "
-    "RUN:player/p003@000000120000 (a ghost), a directory that arena export wrote, bot:random or "
-    "bot:package.module:Class(depth=3)"
+    "RUN:player/p003@120000 (a kept checkpoint or a ghost) or its directory, a directory that "
+    "arena export wrote, bot:random or bot:package.module:Class(depth=3)"
 )
+
+_DEPTH = 4
+"""Folders between a run's directory and a checkpoint's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +83,11 @@ def resolve_player(name: str) -> ResolvedPlayer:
     if path.is_dir():
         # A run's directory has the export of its champion in it: the run is what was named.
         if (path / "run.yaml").is_file():
-            return _of_run(name, path, player=None)
+            return _of_run(name, path)
+        run_dir = run_of_checkpoint(path)
+        if run_dir is not None:
+            key = path.resolve().relative_to(run_dir).as_posix()
+            return _of_run(name, run_dir, directory=key)
         exports = _exports(path)
         if exports:
             return _exported(name, exports)
@@ -90,6 +97,16 @@ def resolve_player(name: str) -> ResolvedPlayer:
     if not colon or not Path(run).is_dir():
         raise ConfigError(f"there is no player {name!r}; {_FORMS}")
     return _of_run(name, Path(run), player=player)
+
+
+def run_of_checkpoint(path: Path) -> Path | None:
+    """Return the run whose checkpoint or ghost a directory is; None: it is none of a run."""
+    # RUN/populations/<population>/<policy>/checkpoints/<directory>
+    parents = path.resolve().parents
+    is_checkpoint = (path / "manifest.json").is_file() and len(parents) > _DEPTH
+    if is_checkpoint and (parents[_DEPTH] / "run.yaml").is_file():
+        return parents[_DEPTH]
+    return None
 
 
 def _exports(path: Path) -> list[Path]:
@@ -179,17 +196,23 @@ def _game_of_card(card: Card | MixtureCard) -> Game:
     )
 
 
-def _of_run(name: str, run_dir: Path, *, player: str | None) -> ResolvedPlayer:
+def _of_run(
+    name: str, run_dir: Path, *, player: str | None = None, directory: str | None = None
+) -> ResolvedPlayer:
     from arena.types import population_of
     from populations.config.run_file import learner_setup
     from populations.inspection.views import Inspection
 
     inspection = Inspection.open(run_dir)
     try:
-        if player is None:
-            found = champions(inspection)
+        if directory is not None:
+            found_there = find_directory(inspection, directory)
+            found = {population_of(found_there[0]): found_there}
+        elif player is not None:
+            weights = find_in_run(inspection, player)
+            found = {population_of(player): (canonical_player(player), weights)}
         else:
-            found = {population_of(player): (player, find_in_run(inspection, player))}
+            found = champions(inspection)
     finally:
         inspection.close()
     # The inspection is closed by now, but its rows stay in memory.

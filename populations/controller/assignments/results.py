@@ -302,6 +302,7 @@ def mark_unneeded(state: ControllerState, tx: Transaction) -> None:
         digest = state.league.standing_weights(policy, tables)
         return None if digest is None else state.league.checkpoints[digest].key
 
+    state.rated_pins.refresh(state.retention, tables=tables, league=state.league)
     keys = state.retention.unneeded(tables, standing=standing)
     for key in keys:
         # Committed before the directories go: a resume removes what a crash has left.

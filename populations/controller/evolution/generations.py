@@ -13,7 +13,17 @@ from populations.controller.state.transaction import Transaction
 from populations.league.standings import Ratings
 from populations.records.rows import CheckpointRow, GenerationRow, PolicyRow
 
-Cause = Literal["start", "exploit", "explore", "quarantine", "reset", "immigrate", "replay"]
+Cause = Literal[
+    "start",
+    "exploit",
+    "explore",
+    "quarantine",
+    "reset",
+    "immigrate",
+    "replay",
+    "rewind",
+    "reconfigure",
+]
 
 
 def first_generations(policies: Iterable[PolicyRow]) -> list[GenerationRow]:
@@ -68,7 +78,7 @@ def explored_on(
     tx: Transaction,
     policy: PolicyRow,
     *,
-    cause: Literal["explore", "quarantine", "replay"],
+    cause: Literal["explore", "quarantine", "replay", "reconfigure"],
 ) -> PolicyRow:
     """Put a policy that goes on from its own weights with other hyperparameters."""
     parent = trainee_entrant(policy.policy, generation=policy.generation)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
@@ -19,13 +20,15 @@ from arena.metrics.sink import find_sinks
 from arena.types import PlayerId, PolicyId, WeightsRef, is_bot
 from populations.choices import with_names
 from populations.config.run_config import RunConfig
-from populations.config.run_file import RUN_FILE, RunFile, learner_setup
+from populations.config.run_file import RUN_FILE, Change, RunFile, learner_setup
 from populations.controller.evolution.generations import first_generations
 from populations.controller.evolution.immigration import immigrant_key
+from populations.controller.evolution.reconfigure import reconfigure
 from populations.controller.evolution.resets import reset_key
 from populations.controller.indexes.pbt_decisions import KINDS, PbtDecisions
 from populations.controller.indexes.raised_alerts import CLEARED, RAISED, Alerts, resumed
 from populations.controller.monitoring.sinks import Sinks
+from populations.controller.server.reconfiguration import finish, prepare, settle
 from populations.controller.state.events import Now
 from populations.controller.state.leases import Patience
 from populations.controller.state.state import make_state
@@ -207,14 +210,29 @@ class OpenRun:
         state: The controller's state, equal to the journal.
     """
 
-    def __init__(self, run_dir: Path, *, patience: Patience | None = None) -> None:
+    def __init__(
+        self,
+        run_dir: Path,
+        *,
+        patience: Patience | None = None,
+        with_sinks: bool = True,
+        changed: RunFile | None = None,
+    ) -> None:
         """Open while the caller holds the run's lock: recover what a crash left, load, fold.
+
+        Args:
+            run_dir: Run directory.
+            patience: Waiting times for learners.
+            with_sinks: Whether to make the sinks of metrics, which may begin runs of their own.
+            changed: Content of run.yaml from now on; `reconfigure` makes it so. None: no change.
 
         Raises:
             StorageError: If the journal cannot be read or written.
         """
         self.run_dir = run_dir
-        self.run_file = RunFile.load(run_dir / RUN_FILE)
+        # Only after the caller's checks, and before anything is read of a change that was cut off.
+        settle(run_dir)
+        self.run_file = changed or RunFile.load(run_dir / RUN_FILE)
         self.setup: LearnerSetup = learner_setup(self.run_file, root=run_dir)
         # The journal is closed again if anything after it fails.
         with ExitStack() as stack:
@@ -244,7 +262,7 @@ class OpenRun:
                 failpoint("open.sinks")
                 self.sinks = Sinks(
                     find_sinks(
-                        self.run_file.config.metrics.sinks,
+                        self.run_file.config.metrics.sinks if with_sinks else (),
                         run_dir,
                         launch_directory=self.setup.launch_directory,
                     )
@@ -278,6 +296,47 @@ class OpenRun:
         tx = self.state.begin(Now(monotonic_s=0.0, utc=utc))
         tx.add_event(kind, "", **data)
         self.journal.commit(tx.rows)
+
+    def reconfigure(self, changes: Sequence[Change], *, utc: str) -> None:
+        """Make changes of run.yaml durable, with an event for each; policies take new start values.
+
+        A kill leaves the old run.yaml and journal, or the new ones.
+
+        Raises:
+            StorageError: If the disk refuses.
+        """
+        if not changes:
+            return
+        digest = prepare(self.run_dir, self.run_file)
+        tx = self.state.begin(Now(monotonic_s=0.0, utc=utc))
+        for change in changes:
+            tx.add_event("configuration_changed", "", **{change.key: [change.before, change.after]})
+        for name, population in self.run_file.config.populations.items():
+            start, prefix = population.start_values, f"populations.{name}.hyperparameters."
+            # A hyperparameter's own name may have dots, and so has a part of its schedule.
+            known = {
+                *start,
+                *(
+                    n
+                    for row in self.state.tables.policies.values()
+                    if row.population == name
+                    for n in row.hyperparameters
+                ),
+            }
+            changed = {
+                hyperparameter: start.get(hyperparameter)
+                for hyperparameter in known
+                if any(
+                    change.key == prefix + hyperparameter
+                    or change.key.startswith(f"{prefix}{hyperparameter}.")
+                    for change in changes
+                )
+            }
+            if changed:
+                reconfigure(self.state, tx, name, changed)
+        tx.put(replace(self.state.tables.run, configuration=digest))
+        self.journal.commit(tx.rows)
+        finish(self.run_dir)
 
     def __enter__(self) -> Self:
         return self

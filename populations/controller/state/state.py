@@ -24,6 +24,7 @@ from populations.controller.indexes.pbt_members import MemberIndex
 from populations.controller.indexes.pending_evaluations import PendingMatches
 from populations.controller.indexes.player_strengths import StrengthIndex, estimate_of, line_rating
 from populations.controller.indexes.raised_alerts import Alerts
+from populations.controller.indexes.rated_pins import RatedPins
 from populations.controller.indexes.training_queue import TrainingQueue
 from populations.controller.rating_fit import snapshot
 from populations.controller.state.commands import FitRatings, SendMessage
@@ -77,6 +78,7 @@ class ControllerState:
         curves: Points written of each policy, and counts that they show; an index over the rows.
         generation_history: Generations of policies that are ranked together; an index over the
             rows.
+        rated_pins: Checkpoints that stay because of their rating.
         exploit: By population, decides who copies whom.
         explore: By population, decides what changes about hyperparameters.
         scheduled: By population, hyperparameters that follow agent steps.
@@ -176,6 +178,7 @@ class ControllerState:
     alerts: Alerts = field(default_factory=Alerts)
     pbt_decisions: PbtDecisions = field(default_factory=PbtDecisions)
     curves: Curves = field(default_factory=Curves)
+    rated_pins: RatedPins = field(default_factory=RatedPins)
     _ratings: dict[str, Ratings] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -285,7 +288,9 @@ class ControllerState:
         self.fitting = True
         # A repeated fit must give what the first one gave, so it rates the same entrants.
         rated = None if self.ratings_are_stale() else self.tables.ratings
-        tx.commands.append(FitRatings(known=snapshot(self.league, self.tables, rated=rated)))
+        known = snapshot(self.league, self.tables, rated=rated)
+        self.rated_pins.contenders = known.contenders
+        tx.commands.append(FitRatings(known=known))
 
     def ratings(self, population: str) -> Ratings:
         """Return a population's last ratings, with what is known of differences."""

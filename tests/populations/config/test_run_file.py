@@ -200,12 +200,35 @@ def test_a_resume_may_change_when_it_stops_and_who_works(run_file: RunFile) -> N
 @pytest.mark.parametrize(
     ("override", "key"),
     [
-        ("seed=2", "seed"),
         ("evaluation.bots=['bot:random', 'bot:a.b:C']", "evaluation.bots"),
-        ("populations.player.size=5", "populations.player.size"),
+        ("matchmaking.bots={'bot:a.b:C(depth=3)': 0.1}", "matchmaking.bots.bot:a.b:C(depth=3)"),
+        ("matchmaking.kind=uniform", "matchmaking.kind"),
         ("populations.player.hyperparameters.gamma=0.5",
          "populations.player.hyperparameters.gamma"),
+        ("populations.player.search_space.gamma.low=0.5",
+         "populations.player.search_space.gamma.low"),
+        ("pbt.ready_agent_steps=7", "pbt.ready_agent_steps"),
         ("ghosts.every_agent_steps=1", "ghosts.every_agent_steps"),
+        ("checkpoints.keep=9", "checkpoints.keep"),
+    ],
+)  # fmt: skip
+def test_a_resume_may_change_how_the_league_goes_on(
+    run_file: RunFile, override: str, key: str
+) -> None:
+    _, changes = check_resume(run_file, config=None, overrides=[override])
+    assert [change.key for change in changes] == [key]
+
+
+@pytest.mark.parametrize(
+    ("override", "key"),
+    [
+        ("seed=2", "seed"),
+        ("populations.player.size=5", "populations.player.size"),
+        ("populations.player.network.hidden_sizes=[3]",
+         "populations.player.network.hidden_sizes"),
+        ("payoffs.half_life_matches=1", "payoffs.half_life_matches"),
+        ("pbt.immigration.from=[runs/a]", "pbt.immigration.from"),
+        ("matchmaking.bots={runs/a/champion: 0.1}", "matchmaking.bots.runs/a/champion"),
         ("environment.num_envs=8", "environment.num_envs"),
         ("environment.outcome={info: winner}", "environment.outcome"),
         ("precision=float32", "precision"),
@@ -245,13 +268,13 @@ def test_a_config_of_plain_data_survives_the_file(tmp_path: Path) -> None:
 
 
 def test_all_that_is_refused_is_named_with_what_may_change(run_file: RunFile) -> None:
-    overrides = ["seed=2", "ghosts.every_agent_steps=7", "stop.duration_s=9"]
+    overrides = ["seed=2", "payoffs.half_life_matches=7", "stop.duration_s=9"]
     with pytest.raises(ResumeRefused) as error_info:
         check_resume(run_file, config=None, overrides=overrides)
     text = str(error_info.value)
     before = run_file.config
-    assert f"seed is {before.seed} in this run and cannot become 2" in text
-    assert f"ghosts.every_agent_steps is {before.ghosts.every_agent_steps} in this run" in text
+    assert f"seed is {before.seed} in this run and cannot become 2 (draws go on from it)" in text
+    assert f"payoffs.half_life_matches is {before.payoffs.half_life_matches} in this run" in text
     assert "only stop, learners, endpoint" in text
     assert "--init-from" in text
     assert "stop.duration_s is" not in text

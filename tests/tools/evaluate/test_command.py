@@ -48,6 +48,37 @@ def test_a_ghosts_leading_zeros_may_be_left_out(command: Command, board_run: Pat
     assert [p["score"] for p in short["pairs"]] == [p["score"] for p in long["pairs"]]
 
 
+def test_a_kept_checkpoint_is_a_player_by_name_and_by_directory(
+    command: Command, board_run: Path
+) -> None:
+    (directory,) = board_run.glob("populations/player/p000/checkpoints/000000120000-*")
+    names = (
+        f"{board_run}:player/p000@120000",
+        f"{board_run}:player/p000@000000120000",
+        str(directory),
+        # The latest checkpoint is the same one.
+        f"{board_run}:player/p000",
+    )
+    documents = [command("evaluate", n, "bot:random", "--matches", 3, "--json") for n in names]
+    scores = [[pair["score"] for pair in document["pairs"]] for document in documents]
+    assert scores[1:] == scores[:-1]
+    assert [document["players"][0] for document in documents] == list(names)
+    (ghost,) = board_run.glob("populations/player/p001/ghosts/*")
+    command("evaluate", ghost, "bot:random", "--matches", 1, "--json")
+
+
+def test_a_directory_that_a_run_has_not_recorded_is_no_player(
+    command: Command, board_run: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(board_run, run)
+    (source,) = run.glob("populations/player/p000/checkpoints/000000120000-*")
+    copy = source.with_name("000000130000-01234567")
+    shutil.copytree(source, copy)
+    error = command("evaluate", copy, "bot:random", "--matches", 1, code=2)["error"]
+    assert f"has recorded no checkpoint or ghost at {copy.relative_to(run)}" in error
+
+
 def test_the_same_seed_gives_the_same_tournament(command: Command, board_run: Path) -> None:
     arguments = ("evaluate", board_run, "bot:random", "--matches", 5, "--json")
     first = command(*arguments, "--seed", 1)
@@ -201,6 +232,12 @@ def test_players_of_different_environments_cannot_meet(
         ("{run}:player/p009", "has no policy 'player/p009'; policies: player/p000, player/p001"),
         ("{run}:player/p002", "has no checkpoint yet"),
         ("{run}:player/p000@000000000007", "ghosts: player/p000@000000060000"),
+        (
+            "{run}:player/p000@119999",
+            "keeps nothing of player/p000 at 119999 agent steps; the nearest of its kept "
+            "checkpoints and ghosts: player/p000@000000060000, player/p000@000000120000",
+        ),
+        ("{run}:player/p009@60000", "has no policy 'player/p009'; policies: player/p000"),
         ("{run}:nonsense", "has no policy 'nonsense'"),
         ("nowhere", "there is no player 'nowhere'"),
         ("nowhere:player/p000", "there is no player"),

@@ -112,6 +112,16 @@ def test_a_ghost_is_exported_by_name_over_an_old_export(
     assert [path.name for path in tmp_path.iterdir()] == ["champion"]
 
 
+@pytest.mark.slow
+def test_a_kept_checkpoint_is_exported_by_name(
+    command: Command, board_run: Path, tmp_path: Path
+) -> None:
+    arguments = ("--player", "player/p000@120000", "--to", tmp_path / "kept", "--matches", 1)
+    document = command("export", board_run, *arguments, "--json")["exports"]["player"]
+    assert document["player"] == "player/p000@000000120000"
+    assert (document["agent_steps"], document["rating"]) == (120_000, 300.0)
+
+
 @pytest.mark.parametrize(
     ("key", "reference"), [("id", "os:system"), ("outcome", "some.module:function")]
 )

@@ -10,6 +10,8 @@ from arena.types import PolicyId, trainee_entrant
 from arena.wire.messages import Train, Trainee
 from populations.audit.evolution_checks import check_evolution
 from populations.controller.evolution.quarantine import quarantine
+from populations.controller.evolution.reconfigure import reconfigure
+from populations.controller.evolution.rewind import rewind
 from populations.league.lineage import lineage, schedule_of
 from populations.records.rows import AssignmentRow, EventRow, PolicyRow
 from tests.populations.controller.eager import (
@@ -239,3 +241,40 @@ def test_an_immigrant_has_the_values_of_the_clock_that_goes_on() -> None:
     world.run()
     assert world.events("immigrated")
     check_values(world)
+
+
+def test_a_rewound_policy_has_the_factors_of_then_and_the_values_of_its_own_clock() -> None:
+    world = make_world({**EAGER, **SCHEDULED, "checkpoints": {"keep": None}})
+    world.join()
+    world.run()
+    tables, scheduled = world.state.tables, world.state.scheduled["player"]
+    checkpoint, then = next(
+        (row, then)
+        for row in tables.checkpoints.values()
+        if (then := tables.generations[trainee_entrant(row.policy, generation=row.generation)])
+        and then.factors != tables.policies[row.policy].factors
+    )
+    clock = tables.policies[checkpoint.policy].agent_steps
+    after = rewind(world.state, transaction(world), checkpoint)
+    assert after.factors == then.factors
+    assert after.hyperparameters == scheduled.values(
+        then.hyperparameters, factors=then.factors, agent_steps=clock
+    )
+    assert list(check_evolution(tables)) == []
+
+
+def test_a_schedule_that_a_resume_brings_begins_with_the_factor_one() -> None:
+    world = make_world({**EAGER, **SCHEDULED, "stop": {"agent_steps_per_policy": 2000}})
+    world.join()
+    world.run()
+    state = world.state
+    # As a run whose rows are of before its hyperparameters had schedules.
+    for row in list(state.tables.policies.values()):
+        transaction(world).put(replace(row, factors={}))
+    reconfigure(state, transaction(world), "player", {"learning_rate": 2.0e-3})
+    for row in state.tables.policies.values():
+        assert row.factors == {"learning_rate": 1.0, "num_epochs": 1.0}
+        assert row.hyperparameters["learning_rate"] == pytest.approx(
+            2.0e-3 - row.agent_steps / 5000 * 1.8e-3
+        )
+        assert row.hyperparameters["num_epochs"] == 2

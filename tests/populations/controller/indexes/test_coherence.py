@@ -36,6 +36,7 @@ from populations.controller.evolution.members import members_of
 from populations.controller.indexes.curve_counts import Curves
 from populations.controller.indexes.opponent_pool import OpponentPools
 from populations.controller.indexes.pbt_decisions import KINDS, PbtDecisions
+from populations.controller.indexes.rated_pins import RatedPins
 from populations.controller.state.events import Now
 from populations.controller.state.state import ControllerState, make_state
 from populations.controller.state.transaction import Transaction
@@ -162,12 +163,15 @@ def assert_same_retention(kept: ControllerState) -> None:
     for (kind, key), pinned in kept.retention._needs.items():
         if kind == "episodes":
             anew.pin(PolicyId(str(key)), pinned)
+    pins = RatedPins(contenders=kept.rated_pins.contenders)
+    pins.refresh(anew, tables=kept.tables, league=kept.league)
 
     def standing(policy: PolicyRow) -> str | None:
         digest = kept.league.standing_weights(policy, kept.tables)
         return None if digest is None else kept.league.checkpoints[digest].key
 
     ours = copy.deepcopy(kept.retention)
+    copy.copy(kept.rated_pins).refresh(ours, tables=kept.tables, league=kept.league)
     assert ours._present == anew._present
     due = {key for key in anew.unneeded(kept.tables, standing=standing)}
     assert set(ours.unneeded(kept.tables, standing=standing)) == due

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from arena.errors import ConfigError
-from populations.config.cli_overrides import apply_values, parse_override
+from populations.config.overrides.cli_overrides import apply_values, parse_override
 
 ALIASES = {
     "lr": "learning_rate",

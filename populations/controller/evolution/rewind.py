@@ -1,0 +1,97 @@
+"""A policy goes on from one of its kept checkpoints, because its user wants it to.
+
+Weights, optimizer, normalizers and hyperparameters are those of then. Identity and counters go on,
+and ghosts and results stay; the generation rises, so statistics start anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from arena.types import PolicyId, trainee_entrant
+from arena.wire.messages import Train
+from populations.controller.evolution.generations import begin_generation
+from populations.controller.state.state import ControllerState
+from populations.controller.state.transaction import Transaction
+from populations.records.rows import CheckpointRow, PolicyRow
+from populations.records.tables import Tables
+
+
+def rewind(state: ControllerState, tx: Transaction, checkpoint: CheckpointRow) -> PolicyRow:
+    """Put a policy back on one of its kept checkpoints.
+
+    A decision about it that waits is given up, and its open assignments end. A quarantined policy
+    is active again.
+
+    Args:
+        state: The controller of a run that is not going on.
+        tx: Takes the rows.
+        checkpoint: Kept checkpoint, whose bytes are right.
+
+    Returns:
+        The policy as it goes on.
+    """
+    policy = state.tables.policies[checkpoint.policy]
+    end_assignments(state, tx, policy.policy, reason=f"{policy.policy} was rewound")
+    then, factors = hyperparameters_of(state.tables, checkpoint)
+    scheduled = state.scheduled[policy.population]
+    factors = scheduled.completed(factors)
+    # Of a schedule the factor is that of then; agent steps go on.
+    new = scheduled.values(then, factors=factors, agent_steps=policy.agent_steps)
+    after = begin_generation(
+        state,
+        tx,
+        replace(
+            policy,
+            state="active",
+            checkpoint=checkpoint.key,
+            initial_weights=None,
+            # Its own weights are no copy of another policy.
+            parent=None,
+            hyperparameters=new,
+            factors=factors,
+            ready_at=policy.agent_steps,
+            failures=0,
+        ),
+        cause="rewind",
+        parent=trainee_entrant(policy.policy, generation=checkpoint.generation),
+        parent_agent_steps=checkpoint.agent_steps,
+    )
+    tx.add_event(
+        "rewound",
+        policy.policy,
+        checkpoint=checkpoint.key,
+        checkpoint_agent_steps=checkpoint.agent_steps,
+        checkpoint_generation=checkpoint.generation,
+        weights=checkpoint.weights_digest,
+        instead_of=policy.checkpoint,
+        generation=after.generation,
+        agent_steps=policy.agent_steps,
+        was=policy.state,
+        old=dict(policy.hyperparameters),
+        new=dict(new),
+    )
+    return after
+
+
+def end_assignments(
+    state: ControllerState, tx: Transaction, policy: PolicyId, *, reason: str
+) -> None:
+    """End the open training assignments of a policy, which began from what it is no more."""
+    for row in list(state.tables.assignments.values()):
+        message = row.message
+        if isinstance(message, Train) and any(t.policy == policy for t in message.trainees):
+            # Closed: a late result finds no open assignment and changes nothing.
+            tx.put_assignment(replace(row, status="failed", reason=reason))
+
+
+def hyperparameters_of(
+    tables: Tables, checkpoint: CheckpointRow
+) -> tuple[Mapping[str, float], Mapping[str, float]]:
+    """Return the hyperparameters that a checkpoint was trained with, and factors of schedules."""
+    # Not from its manifest, where whole numbers have become floats.
+    entrant = trainee_entrant(checkpoint.policy, generation=checkpoint.generation)
+    # Older releases recorded no generations.
+    row = tables.generations.get(entrant, tables.policies[checkpoint.policy])
+    return row.hyperparameters, row.factors

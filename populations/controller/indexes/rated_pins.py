@@ -1,0 +1,59 @@
+"""Checkpoints that stay because of their rating: the best-rated one of each policy.
+
+Which one that is, a fit decides (`populations.controller.rating_fit.best_rated`). Checkpoints that
+it may choose stay until it has: those of a fit that is being made, and those evaluated since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import chain
+
+from arena.types import Digest, Entrant, PolicyId
+from populations.league.league import League
+from populations.ratings.results import Rated
+from populations.records.tables import Tables, put_after
+from populations.storage.retention import Retention
+
+
+@dataclass(slots=True)
+class RatedPins:
+    """Pins of checkpoints that are the best-rated of their policies, or may become it.
+
+    Attributes:
+        contenders: Weights among which the fit that is being made chooses, by policy; empty: none
+            is being made.
+    """
+
+    contenders: Mapping[PolicyId, tuple[Rated, ...]] = field(default_factory=dict)
+    _seen: tuple[object, ...] = ()
+    """Counts and contenders that the pins were made from."""
+    _policies: frozenset[PolicyId] = frozenset()
+
+    def refresh(self, retention: Retention, *, tables: Tables, league: League) -> None:
+        """Pin what has to stay, if that may have changed since the last time."""
+        fits = tuple(row.num_tallies for row in tables.ratings.values())
+        # Few numbers, because most assignments change no rating; contenders are a new mapping for
+        # each fit.
+        seen = (len(tables.records), fits)
+        if self._seen and self._seen[:2] == seen and self._seen[2] is self.contenders:
+            return
+        self._seen = (*seen, self.contenders)
+        pinned: dict[PolicyId, list[str]] = {}
+        for entrant in self._entrants(tables):
+            origin = league.checkpoints.get(Digest(entrant))
+            if origin is not None:
+                pinned.setdefault(origin.policy, []).append(origin.key)
+        for policy in self._policies | pinned.keys():
+            retention.pin_rated(policy, pinned.get(policy, ()))
+        self._policies = frozenset(pinned)
+
+    def _entrants(self, tables: Tables) -> Iterator[Entrant]:
+        for row in tables.ratings.values():
+            yield from row.best
+        # One fit makes the rows of all populations.
+        covered = min((row.num_records for row in tables.ratings.values()), default=0)
+        unrated: Iterable[Rated] = (row.key for row in put_after(tables.records, covered))
+        for _, entrant in chain(unrated, *self.contenders.values()):
+            yield entrant

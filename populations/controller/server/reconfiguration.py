@@ -1,0 +1,58 @@
+"""A change of run.yaml at a resume: as one step with the journal's rows about it.
+
+The new file is written beside the old one (``run.yaml.next``). The commit of the rows names its
+digest, and decides; then it takes the old one's place. What a kill leaves is put right by `settle`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from arena.checkpoints.files import sha256_file
+from arena.types import Digest
+from populations.config.run_file import RUN_FILE, RunFile
+from populations.storage.database import JOURNAL, rename_durably, storage_errors
+from populations.storage.journal import JournalReader
+
+NEXT = f"{RUN_FILE}.next"
+
+
+def prepare(run_dir: Path, run_file: RunFile) -> Digest:
+    """Write the new file beside the old one, and return its digest.
+
+    Raises:
+        StorageError: If the disk refuses.
+    """
+    run_file.save(run_dir / NEXT)
+    with storage_errors(run_dir / NEXT):
+        return sha256_file(run_dir / NEXT)
+
+
+def finish(run_dir: Path) -> None:
+    """Put the new file in the old one's place, once the journal has its digest.
+
+    Raises:
+        StorageError: If the disk refuses; the next `settle` tries again.
+    """
+    with storage_errors(run_dir / RUN_FILE):
+        rename_durably(run_dir / NEXT, run_dir / RUN_FILE)
+
+
+def settle(run_dir: Path) -> None:
+    """Finish a change that the journal has, and undo one that it has not. The caller has the lock.
+
+    Raises:
+        StorageError: If the disk refuses or the journal cannot be read.
+    """
+    path = run_dir / NEXT
+    if not path.exists():
+        return
+    with storage_errors(path):
+        digest = sha256_file(path)
+    with JournalReader(run_dir / JOURNAL) as reader:
+        committed = reader.load(pairs=False).run.configuration
+    if digest == committed:
+        finish(run_dir)
+        return
+    with storage_errors(path):
+        path.unlink()

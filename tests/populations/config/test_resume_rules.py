@@ -1,0 +1,61 @@
+"""Keys that a resume may change, and reasons for those that it may not."""
+
+from __future__ import annotations
+
+import pytest
+
+from populations.config.resume_rules import is_under, why_not
+
+
+@pytest.mark.parametrize(
+    ("key", "pattern", "expected"),
+    [
+        ("pbt", "pbt", True),
+        ("pbt.fraction", "pbt", True),
+        ("pbtx.fraction", "pbt", False),
+        ("populations.prey.pbt.fraction", "populations.*.pbt", True),
+        ("populations.prey", "populations.*.pbt", False),
+        ("populations.prey.network", "populations.*.pbt", False),
+        ("matchmaking.bots.bot:a.b:C(depth=3)", "matchmaking.bots", True),
+    ],
+)
+def test_a_pattern_names_a_key_and_all_below(key: str, pattern: str, expected: bool) -> None:
+    assert is_under(key, pattern) is expected
+
+
+def test_each_refused_key_has_a_reason() -> None:
+    assert why_not("stop.duration_s", 1, 2, bots={}) is None
+    assert why_not("hooks.on_ghost", 1, 2, bots={}) is None
+    assert why_not("populations.prey.hyperparameters.reward_weights.win", 1, 2, bots={}) is None
+    assert why_not("populations.prey.size", 1, 2, bots={}) == (
+        "the members of a population were made with the run"
+    )
+    assert why_not("populations.prey.network.core", 1, 2, bots={}) == "weights fit one architecture"
+    assert why_not("a.later.section", 1, 2, bots={}) == "it was fixed when the run was made"
+
+
+def test_players_whose_weights_were_copied_stay() -> None:
+    key = "matchmaking.bots.bot:random"
+    assert why_not(key, 1, 2, bots={"bot:random": 0.1}) is None
+    # Their places are counted among all.
+    for name in (key, "pbt.immigration.from", "populations.prey.pbt.immigration.from"):
+        reason = why_not(name, 1, 2, bots={"bot:random": 0.1, "runs/a/champion": 0.1})
+        assert reason == "the weights of its players were copied when the run was made"
+    assert why_not("pbt.immigration.probability", 1, 2, bots={}) is None
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "is_allowed"),
+    [
+        (["a", "b"], ["a", "b", "c"], True),
+        (["a", "b"], None, True),
+        (["a", "b"], ["b", "a"], False),
+        (["a", "b"], ["a"], False),
+        ([16, 32], [32, 64], True),
+    ],
+)
+def test_names_in_a_search_space_keep_their_places(
+    before: object, after: object, is_allowed: bool
+) -> None:
+    key = "populations.player.search_space.advantages.choices"
+    assert (why_not(key, before, after, bots={}) is None) == is_allowed

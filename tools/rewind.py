@@ -1,0 +1,159 @@
+"""`arena rewind`: put a policy back on one of its kept checkpoints.
+
+Tests: `tests/tools/test_rewind.py`, `tests/faults/test_nth_fault.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .terminal.options import AsJson
+from .terminal.output import console, print_json
+
+if TYPE_CHECKING:
+    from populations.records.rows import CheckpointRow, PolicyRow
+    from populations.records.tables import Tables
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rewound:
+    """Result of a rewind.
+
+    Attributes:
+        before: Policy as it was.
+        after: Policy as it goes on.
+        checkpoint: Checkpoint that it goes on from.
+    """
+
+    before: PolicyRow
+    after: PolicyRow
+    checkpoint: CheckpointRow
+
+
+def rewind(
+    player: Annotated[
+        str,
+        typer.Argument(
+            metavar="RUN:POLICY@STEPS",
+            help="Kept checkpoint to go back to (runs/a:player/p003@3195847), or its directory.",
+        ),
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Put a policy back on one of its kept checkpoints, in a run that is not going on.
+
+    Weights, optimizer, normalizers and hyperparameters are those of then. Identity and agent steps
+    go on, the generation rises; ghosts and results stay. `arena league RUN checkpoints` lists what
+    is kept.
+    """
+    from populations.controller.server.server import utc_now
+
+    run_dir, name = find_run(player)
+    done = rewind_policy(run_dir, name, utc=utc_now())
+    document: dict[str, object] = {
+        "run": str(run_dir),
+        "policy": done.after.policy,
+        "checkpoint": done.checkpoint.key,
+        "checkpoint_agent_steps": done.checkpoint.agent_steps,
+        "agent_steps": done.after.agent_steps,
+        "generation": done.after.generation,
+        "hyperparameters": dict(done.after.hyperparameters),
+    }
+    if as_json:
+        print_json(document)
+        return
+    console().print(
+        f"{done.after.policy} goes on from {done.checkpoint.key}: weights, optimizer, normalizers "
+        f"and hyperparameters of {done.checkpoint.agent_steps:,} agent steps. It stays at "
+        f"{done.after.agent_steps:,} agent steps and is in generation {done.after.generation}.\n"
+        f"Go on: arena launch --resume --run-dir {run_dir}",
+        markup=False,
+        soft_wrap=True,
+        highlight=False,
+    )
+
+
+def find_run(player: str) -> tuple[Path, str]:
+    """Return the run of a PLAYER, and its name there or its directory relative to the run's.
+
+    Raises:
+        ConfigError: If there is no such run, or the name has no steps.
+    """
+    from arena.errors import ConfigError
+    from populations.controller.server.run_directory import has_run
+
+    from .players.in_run import steps_of
+    from .players.resolve import run_of_checkpoint
+
+    path = Path(player)
+    if path.is_dir() and (directory := run_of_checkpoint(path)) is not None:
+        return directory, path.resolve().relative_to(directory).as_posix()
+    # The last colon: a directory's name may have some, a player's id has none.
+    run, _, name = player.rpartition(":")
+    if steps_of(name) is None:
+        raise ConfigError(
+            "rewind takes RUN:POLICY@STEPS, as in runs/a:player/p003@3195847, or a checkpoint's "
+            f"directory, got {player!r}"
+        )
+    if not has_run(Path(run)):
+        raise ConfigError(f"there is no run in {run}")
+    return Path(run), name
+
+
+def rewind_policy(run_dir: Path, name: str, *, utc: str) -> Rewound:
+    """Rewind under the run's lock, in one commit: a kill leaves the old state or the new one.
+
+    Args:
+        run_dir: Run directory.
+        name: Policy and steps, or a checkpoint's directory relative to the run's.
+        utc: Time of the event.
+
+    Raises:
+        ConfigError: If the run keeps no such checkpoint.
+        RunInUse: If the run is going on.
+        CheckpointError: If the checkpoint is damaged; nothing was changed.
+        StorageError: If the disk refuses.
+    """
+    from arena.checkpoints.files import resolve_key, verify_directory
+    from populations.controller.evolution.rewind import rewind as rewind_rows
+    from populations.controller.server.run_directory import OpenRun
+    from populations.controller.state.events import Now
+    from populations.storage.lock import RunLock
+
+    with RunLock(run_dir), OpenRun(run_dir, with_sinks=False) as run:
+        state = run.state
+        checkpoint = _find(state.tables, name, run_dir=run_dir)
+        # Every byte: what a policy goes on from is never found to be damaged later.
+        verify_directory(resolve_key(run_dir, checkpoint.key))
+        before = state.tables.policies[checkpoint.policy]
+        # No duration or deadline follows from this event.
+        tx = state.begin(Now(monotonic_s=0.0, utc=utc))
+        after = rewind_rows(state, tx, checkpoint)
+        run.journal.commit(tx.rows)
+    return Rewound(before=before, after=after, checkpoint=checkpoint)
+
+
+def _find(tables: Tables, name: str, *, run_dir: Path) -> CheckpointRow:
+    from arena.errors import ConfigError
+    from arena.types import PlayerId
+
+    from .players.in_run import canonical_player, kept_checkpoint, not_kept, steps_of
+
+    at = steps_of(name)
+    if at is None:
+        row = tables.checkpoints.get(name)
+        if row is None or row.state != "present":
+            raise ConfigError(f"{run_dir} keeps no checkpoint at {name}: a ghost has no optimizer")
+        return row
+    policy, agent_steps = at
+    found = kept_checkpoint(tables, policy, agent_steps=agent_steps)
+    if found is not None:
+        return found
+    problem = not_kept(tables, policy, agent_steps=agent_steps)
+    if PlayerId(canonical_player(name)) in tables.ghosts:
+        problem += ". There is a ghost, but it has no optimizer: launch --init-from starts from it"
+    raise ConfigError(f"{run_dir} {problem}")
