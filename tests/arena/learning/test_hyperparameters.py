@@ -36,6 +36,7 @@ def test_names_and_defaults_are_those_of_the_interface() -> None:
         "value_clip": None,
         "magnet_coef": 0.0,
         "magnet_rate": 0.01,
+        "kl_coef": 0.0,
         "ema_decay": 0.0,
         "rho_bar": 1.0,
         "c_bar": 1.0,

@@ -42,6 +42,8 @@ def test_each_reason_is_named(tmp_path: Path) -> None:
             )
         )
         run.evaluate(middle.weights_digest, "bot:random")
+        # The latest one was trained from those weights, so it stands where they do.
+        run.put(replace(last, parent=middle.weights_digest))
         donor = {"kind": "exploit", "donor": P0, "checkpoint": first.key}
         run.put(replace(run.tables.policies[P1], pending=donor))
         found = pins(run, CheckpointsConfig(keep=1, milestones_every_agent_steps=200))
