@@ -37,7 +37,7 @@ ONCE = "ARENA_FAILPOINTS_ONCE"
 _RULE = re.compile(
     r"(?P<pattern>[a-z_.*]+)="
     r"(?P<action>kill|stop|trace|exit:[0-9]+|raise:E[A-Z0-9]+|sleep:[0-9]+)"
-    r"(@(?P<first>[0-9]+)(?P<on>\+)?)?"
+    r"(@(?P<first>[1-9][0-9]*)(?P<on>\+)?)?"
 )
 
 
@@ -115,6 +115,9 @@ class Plan:
             # All rules count, also those after one that acts.
             due = [rule for index, rule in enumerate(self._rules) if self._is_due(index, name)]
         for rule in due:
+            # Only recorded: the file is for the first process that really acts.
+            if rule.action == "trace":
+                continue
             # The file comes first, as `kill` leaves no time after the action.
             if self._once is None or _is_first(self._once):
                 _act(rule, name)

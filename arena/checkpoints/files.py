@@ -182,8 +182,13 @@ def read_manifest(directory: Path) -> Manifest:
     Raises:
         CheckpointMissing: If there is no such directory.
         CheckpointCorrupt: If the manifest is missing or altered.
+        DiskRefused: If the disk refuses.
     """
-    if not directory.is_dir():
+    try:
+        is_there = directory.is_dir()
+    except OSError as error:
+        raise _kind_of(error)(f"{directory}: {error.strerror}") from error
+    if not is_there:
         raise CheckpointMissing(f"{directory}: there is no checkpoint")
     source = directory / MANIFEST
     return decode_manifest(_read_regular(source, MAX_MANIFEST_BYTES), source=source)
@@ -194,6 +199,7 @@ def read_verified(directory: Path, name: str, record: FileRecord) -> bytes:
 
     Raises:
         CheckpointCorrupt: If the file is missing or its size or sha256 differs.
+        DiskRefused: If the disk refuses.
     """
     path = directory / name
     # Read once: the bytes that are checked are those that are used.
@@ -215,9 +221,13 @@ def verify_directory(directory: Path, *, without: frozenset[str] = frozenset()) 
     Raises:
         CheckpointMissing: If there is no such directory.
         CheckpointCorrupt: If a file is missing, altered, or one too many.
+        DiskRefused: If the disk refuses.
     """
     manifest = read_manifest(directory)
-    present = {entry.name for entry in os.scandir(directory)} - {MANIFEST}
+    try:
+        present = set(os.listdir(directory)) - {MANIFEST}
+    except OSError as error:
+        raise _kind_of(error)(f"{directory}: {error.strerror}") from error
     absent = manifest.files.keys() - present - without
     if absent:
         raise CheckpointCorrupt(f"{directory}: {sorted(absent)} missing")

@@ -63,7 +63,7 @@ MAX_WAIT_S = 1.0
 ABANDON_S = 5.0
 """How long the worker may go on after the conversation is over, where it can be cut off."""
 
-TRACEBACK_LINES = 12
+TRACEBACK_ENTRIES = 12
 
 
 class Work(Protocol):
@@ -306,7 +306,7 @@ def _failed(assignment: Assignment, error: BaseException) -> Failed:
     reason = (
         str(error)
         if isinstance(error, WireError)
-        else "".join(traceback.format_exception(error)[-TRACEBACK_LINES:])
+        else "".join(traceback.format_exception(error)[-TRACEBACK_ENTRIES:])
     )
     return Failed(
         assignment_id=assignment.assignment_id,

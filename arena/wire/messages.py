@@ -1,8 +1,9 @@
 """The messages between controller and learners. Torch-free.
 
 Every message is a frozen dataclass of plain data; `arena.wire.codec` turns it into frames and back.
-An assignment goes through Hello, Welcome, Train or Evaluate, Heartbeat..., Finished or Failed,
-Acknowledge. Weights never travel; a reference does (digest, and key relative to the store's root).
+A connection begins with Hello and Welcome. An assignment goes through Train or Evaluate,
+Heartbeat..., Finished or Failed, Acknowledge. Weights never travel; a reference does (digest, and
+key relative to the store's root).
 
 Tests: `tests/arena/wire/test_codec.py`.
 """

@@ -78,13 +78,14 @@ def lowered_quality(
     # Only the beaten ghost's weight changes from win to win.
     others = float(weights.sum()) - math.exp(quality)
     for _ in range(num_wins):
+        # Before the division: exp of a quality far below the limit is zero.
+        if quality <= -MAX_SPREAD:
+            break
         weight = math.exp(quality)
         # q -= eta / (N p) with p = weight / (others + weight)
         quality -= quality_step * (others + weight) / (len(qualities) * weight)
         # 1 / p has no bound: one more win would throw a rare ghost out for good.
-        if quality <= -MAX_SPREAD:
-            quality = -MAX_SPREAD
-            break
+        quality = max(quality, -MAX_SPREAD)
     # A win raises no quality, also one that was below the limit before.
     return highest + min(quality, float(qualities[index]) - highest)
 

@@ -36,7 +36,9 @@ def test_rules_are_read() -> None:
     )
 
 
-@pytest.mark.parametrize("text", ["a.b", "a.b=burn", "a.b=raise:ENONSENSE", "a.b=kill@", "A=kill"])
+@pytest.mark.parametrize(
+    "text", ["a.b", "a.b=burn", "a.b=raise:ENONSENSE", "a.b=kill@", "a.b=kill@0", "A=kill"]
+)
 def test_what_is_no_rule_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="failpoint"):
         parse_rules(text)
@@ -78,3 +80,11 @@ def test_once_means_once_over_all_processes(tmp_path: Path) -> None:
     }
     assert run_hits(**variables).returncode == -signal.SIGKILL
     assert run_hits(**variables).stdout == "done\n"
+
+
+def test_a_trace_leaves_the_only_act_to_others(tmp_path: Path) -> None:
+    acted = tmp_path / "acted"
+    run_hits(
+        ARENA_TESTING="1", ARENA_FAILPOINTS="a.b=trace", ARENA_FAILPOINTS_ONCE=str(acted)
+    ).check_returncode()
+    assert not acted.exists()

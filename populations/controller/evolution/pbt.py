@@ -186,7 +186,10 @@ def _numbers_of(decision: Decision) -> dict[str, Json]:
 
 
 def _plain(value: object) -> Json:
-    """Return a value as JSON has it, equal to what is read back from the journal."""
+    """Return a value as JSON has it, equal to what is read back from the journal.
+
+    Objects that JSON does not have become null.
+    """
     if isinstance(value, Mapping):
         return {str(key): _plain(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):

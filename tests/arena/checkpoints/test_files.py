@@ -30,7 +30,7 @@ from arena.checkpoints.files import (
 )
 from arena.checkpoints.manifest import MANIFEST, OPTIMIZER, WEIGHTS, FileRecord
 from arena.checkpoints.publish import publish
-from arena.errors import CheckpointCorrupt, CheckpointError, CheckpointMissing
+from arena.errors import CheckpointCorrupt, CheckpointError, CheckpointMissing, DiskRefused
 from arena.types import Digest
 
 from .conftest import MakePublishable
@@ -271,3 +271,25 @@ def test_a_store_keeps_its_id_and_nobody_else_has_it(tmp_path: Path) -> None:
     assert len(set(digests)) == 2
     make_store_id(roots[0])
     assert store_digest(roots[0]) == digests[0]
+
+
+@pytest.mark.parametrize(
+    ("number", "kind"), [(errno.EMFILE, DiskRefused), (errno.EIO, CheckpointCorrupt)]
+)
+def test_a_directory_that_cannot_be_looked_at_is_no_raw_error(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    number: int,
+    kind: type[CheckpointError],
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "is_dir", refuse)
+        with pytest.raises(kind):
+            read_manifest(tmp_path)
+    monkeypatch.setattr("arena.checkpoints.files.read_manifest", lambda _: None)
+    monkeypatch.setattr(os, "listdir", refuse)
+    with pytest.raises(kind):
+        verify_directory(tmp_path)

@@ -62,3 +62,8 @@ def test_the_rule_keeps_one_number_for_each_ghost() -> None:
     assert rule.number_of_new(np.array([-0.5, -0.2, -3.0])) == -0.2
     qualities = np.log([1.0, 8.0, 1.0])
     assert rule.number_after(qualities, 2, num_wins=1) == pytest.approx(-0.1)
+
+
+def test_a_quality_far_below_the_limit_stays() -> None:
+    qualities = np.array([0.0, -800.0])
+    assert lowered_quality(qualities, 1, num_wins=1, quality_step=0.01) == -800.0
