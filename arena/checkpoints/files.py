@@ -48,6 +48,7 @@ STORE_ID = "store.id"
 
 TEMPORARY = re.compile(r"\.tmp-[0-9a-f]{32}")
 DIRECTORY_NAME = re.compile(r"[0-9]{12,}-[0-9a-f]{8}")
+_STORE_ID = re.compile(rb"[0-9a-f]{32}")
 _SEGMENT = re.compile(r"[A-Za-z0-9@_-][A-Za-z0-9@._-]{0,127}")
 _POPULATION = re.compile(r"[a-z][a-z0-9_]{0,31}")
 _POLICY = re.compile(r"p[0-9]{3,}")
@@ -109,18 +110,26 @@ def make_store_id(root: Path) -> None:
     Raises:
         OSError: If the disk refuses.
     """
-    if store_digest(root) is None:
+    target = root / STORE_ID
+    # Not where it cannot be read: another id would shut out all who know the store by this one.
+    # An empty one is of before a power failure.
+    if not target.exists() or target.stat().st_size == 0:
         temporary = root / f"{STORE_ID}.tmp"
-        temporary.write_text(secrets.token_hex(16))
-        temporary.replace(root / STORE_ID)
+        with temporary.open("w") as file:
+            file.write(secrets.token_hex(16))
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(target)
 
 
 def store_digest(root: Path) -> Digest | None:
     """Return the sha256 of a store's id; None without an id, where there is no store."""
     try:
-        return sha256_bytes(_read_regular(root / STORE_ID, MAX_STORE_ID_BYTES))
+        content = _read_regular(root / STORE_ID, MAX_STORE_ID_BYTES)
     except CheckpointError:
         return None
+    # An empty file would be the id of every store that has lost its own.
+    return sha256_bytes(content) if _STORE_ID.fullmatch(content) else None
 
 
 def file_records(files: Mapping[str, bytes]) -> dict[str, FileRecord]:

@@ -113,9 +113,9 @@ def _postpone(
     """Say why a decision that is due cannot be made, once for each reason."""
     for row in team:
         if state.pbt_decisions.waiting.get(row.policy) != decision.reason:
-            tx.add_event(
-                POSTPONED, row.policy, agent_steps=row.agent_steps, **_numbers_of(decision)
-            )
+            # Last: evidence of a user's own rule may have any names.
+            numbers = {**_numbers_of(decision), "agent_steps": row.agent_steps}
+            tx.add_event(POSTPONED, row.policy, **numbers)
 
 
 def _decide(
@@ -137,6 +137,8 @@ def _decide(
             raise TypeError(f"decide must return a Decision, got {decision!r}")
         if isinstance(decision, ExploitDonor):
             _check_donor(state, policy, decision.donor)
+        # Here, not when it is carried out: evidence that is none is the rule's fault.
+        _numbers_of(decision)
     except Exception as error:  # the rule may be a user's own
         logger.exception("deciding about %s failed", policy.policy)
         reason = f"{named(error)}{own_lines(error)}"
@@ -181,7 +183,8 @@ def _numbers_of(decision: Decision) -> dict[str, Json]:
     """Return a decision's numbers as plain data, those of its evidence beside its own."""
     numbers = {name: _plain(value) for name, value in asdict(decision).items()}
     evidence = numbers.pop("evidence")
-    assert isinstance(evidence, Mapping)
+    if not isinstance(evidence, Mapping):
+        raise TypeError(f"a decision's evidence must be an Evidence, got {decision.evidence!r}")
     return {**numbers, **evidence}
 
 

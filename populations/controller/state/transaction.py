@@ -115,8 +115,8 @@ class Transaction:
             self.tables.last_evaluation_sequence = row.sequence
         self._append(row)
 
-    def add_event(self, kind: str, subject: str = "", **data: Json) -> None:
-        """Say why something was decided, with the numbers."""
+    def add_event(self, kind: str, subject: str = "", /, **data: Json) -> None:
+        """Say why something was decided, with the numbers, which may have any names."""
         # Without gaps: a transaction that fails to commit ends the process.
         self.tables.num_events += 1
         self._append(

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from arena.checkpoints.files import (
     MAX_FILE_BYTES,
+    STORE_ID,
     _check_bytes,
     decode_manifest,
     encode_manifest,
@@ -293,3 +294,15 @@ def test_a_directory_that_cannot_be_looked_at_is_no_raw_error(
     monkeypatch.setattr(os, "listdir", refuse)
     with pytest.raises(kind):
         verify_directory(tmp_path)
+
+
+def test_an_id_that_cannot_be_read_is_kept_and_an_empty_one_replaced(tmp_path: Path) -> None:
+    path = tmp_path / STORE_ID
+    path.write_text("of a later release")
+    make_store_id(tmp_path)
+    assert path.read_text() == "of a later release"
+    assert store_digest(tmp_path) is None
+    path.write_text("")
+    assert store_digest(tmp_path) is None, "it would be equal in every store that has lost its own"
+    make_store_id(tmp_path)
+    assert store_digest(tmp_path) is not None

@@ -13,6 +13,7 @@ from arena.types import PolicyId
 from populations.controller.evolution.exploration import answer, problem_of
 from populations.controller.state.commands import ExploreHyperparameters
 from populations.core import Exploration, SearchSpace
+from populations.decisions import Keep, NotReady
 from populations.records.rows import GenerationRow, Json
 from tests.populations.controller.eager import (
     eager_world,
@@ -104,6 +105,36 @@ def test_a_rule_that_cannot_decide_leaves_an_event_and_the_run_goes_on() -> None
         assert place.endswith("in decide")
         assert code == '    raise LookupError(f"who is {policy}?")'
     assert not world.events("exploited", "explored")
+
+
+KNOWN = {"rank": 1, "num_ranked": 2, "num_selected": 1, "rating": None, "num_matches": 3}
+
+
+@pytest.mark.parametrize("decision", [Keep, NotReady])
+def test_a_decision_without_evidence_leaves_an_event(decision: type[Keep | NotReady]) -> None:
+    class Careless:
+        def decide(self, policy: PolicyId, **_: object) -> object:
+            return decision(reason="as it is", evidence=None)  # type: ignore[arg-type]
+
+    (event, *_) = run_until_ready(Careless()).events("exploit_failed")
+    assert "a decision's evidence must be an Evidence, got None" in str(event.data["reason"])
+
+
+@pytest.mark.parametrize(("decision", "kind"), [(Keep, "kept"), (NotReady, "decision_postponed")])
+def test_evidence_may_have_any_names(decision: type[Keep | NotReady], kind: str) -> None:
+    class Own:
+        def decide(self, policy: PolicyId, **_: object) -> object:
+            taken = {"kind": 1, "subject": 2, "agent_steps": -1, "marks": -1, "mine": 5}
+            return decision(reason="as it is", evidence={**KNOWN, **taken})  # type: ignore[arg-type]
+
+    world = eager_world()
+    world.state.exploit = {"player": Own()}  # type: ignore[dict-item]
+    while not world.events(kind):
+        world.step()
+    assert world.events("exploit_failed") == []
+    (event, *_) = world.events(kind)
+    assert (event.data["mine"], event.data["kind"]) == (5, 1)
+    assert -1 not in (event.data["marks" if kind == "kept" else "agent_steps"],)
 
 
 @pytest.mark.parametrize("answered", ["keep", 3, ("p001", True)])
