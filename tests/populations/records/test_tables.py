@@ -117,6 +117,7 @@ ROWS: st.SearchStrategy[Row] = st.one_of(
         checkpoint=st.none() | NAMES,
         parent=st.none() | NAMES,
         hyperparameters=NUMBERS,
+        factors=NUMBERS,
         pending=st.dictionaries(NAMES, JSON, max_size=3),
     ),
     build(
@@ -130,6 +131,7 @@ ROWS: st.SearchStrategy[Row] = st.one_of(
         cause=st.sampled_from(["start", "exploit", "explore", "reset", "immigrate", "replay"]),
         parent=st.none() | NAMES,
         hyperparameters=NUMBERS,
+        factors=NUMBERS,
         agent_steps_end=st.none() | KEYS,
         rating_begin=st.none() | FLOATS,
         rating_end=st.none() | FLOATS,
@@ -146,6 +148,10 @@ ROWS: st.SearchStrategy[Row] = st.one_of(
         ratings=several(FLOATS),
         deviations=several(FLOATS),
         advantages=several(FLOATS),
+        best=several(NAMES),
+        best_ratings=several(FLOATS),
+        best_deviations=several(FLOATS),
+        former_best=several(NAMES),
     ),
     build(EventRow, sequence=KEYS, data=st.dictionaries(NAMES, JSON, max_size=3)),
 )
