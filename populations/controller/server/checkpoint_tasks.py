@@ -36,6 +36,9 @@ MAX_GROWTH = 2
 """Largest growth of weights in an assignment, as a factor. Every learner that loads them, as a
 trainee's or as an opponent's, holds them in memory."""
 
+HARMLESS_BYTES = 1 << 20
+"""Size of weights that is believed in any case."""
+
 
 def verify(
     run_dir: Path, learner: LearnerId, finished: Finished, message: Train | Evaluate
@@ -79,7 +82,7 @@ def _check_size(run_dir: Path, directory: Path, *, given: CheckpointRef | None) 
     """Compare the size of weights with that of the weights they were trained from.
 
     Raises:
-        CheckpointError: If they are larger than `MAX_GROWTH` times those.
+        CheckpointError: If they are larger than `MAX_GROWTH` times those, and not harmless.
     """
     if given is None:
         return
@@ -89,7 +92,7 @@ def _check_size(run_dir: Path, directory: Path, *, given: CheckpointRef | None) 
         # Damage of another directory is not this learner's fault; its next user finds it.
         return
     size = read_manifest(directory).files[WEIGHTS].size_bytes
-    if size > MAX_GROWTH * before:
+    if size > max(MAX_GROWTH * before, HARMLESS_BYTES):
         raise CheckpointError(
             f"{directory}: weights of {size} bytes, trained from weights of {before}; "
             f"at most {MAX_GROWTH} times as many are believed"

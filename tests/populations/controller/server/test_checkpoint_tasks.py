@@ -13,7 +13,12 @@ from arena.checkpoints.manifest import MANIFEST, OPTIMIZER, WEIGHTS
 from arena.checkpoints.publish import publish
 from arena.types import CheckpointRef, Digest, LearnerId, PolicyId
 from arena.wire.messages import Failed, Finished, Published, Train
-from populations.controller.server.checkpoint_tasks import MAX_GROWTH, read_back, verify
+from populations.controller.server.checkpoint_tasks import (
+    HARMLESS_BYTES,
+    MAX_GROWTH,
+    read_back,
+    verify,
+)
 from populations.controller.state.events import AssignmentFailed, AssignmentFinished, Event
 from tests.populations.small_run import SmallRun
 
@@ -105,7 +110,11 @@ def verified(run: SmallRun, message: Train, ref: CheckpointRef, *, size_bytes: i
 
 def test_weights_that_grow_beyond_what_was_given_are_not_believed(run: SmallRun) -> None:
     message, ref = assigned(run)
-    most = MAX_GROWTH * (run.run_dir / ref.key / WEIGHTS).stat().st_size
+    event = verified(run, message, ref, size_bytes=HARMLESS_BYTES)
+    assert isinstance(event, AssignmentFinished)
+    ref = event.finished.checkpoints[0].checkpoint
+    trainee = replace(message.trainees[0], checkpoint=ref)
+    message, most = replace(message, trainees=(trainee,)), MAX_GROWTH * HARMLESS_BYTES
     assert isinstance(verified(run, message, ref, size_bytes=most), AssignmentFinished)
     event = verified(run, message, ref, size_bytes=most + 1)
     assert isinstance(event, AssignmentFailed)
