@@ -21,6 +21,9 @@ logger = logging.getLogger(__name__)
 KEY = "metrics"
 """Key in an agent's info."""
 
+SUCCESS = "success"
+"""Key of a figure that many environments report beside it; under ``metrics`` it is stronger."""
+
 MAX_NAMES = 32
 """Most names in one batch of environments: each name is four curves of every policy."""
 
@@ -43,6 +46,21 @@ class Report(NamedTuple):
     agent: int
     figures: Mapping[str, float]
     num_ignored: int
+
+
+def reported_figures(info: Mapping[str, object]) -> object:
+    """Return what an agent's last info reports about its episode; None: nothing.
+
+    ``infos[agent]["success"]`` is the figure ``success``, as if it were among the metrics.
+    """
+    reported = info.get(KEY)
+    success = info.get(SUCCESS)
+    # Other values are left alone: the key may mean something else in an environment.
+    if _number(success) is None:
+        return reported
+    if reported is None:
+        return {SUCCESS: success}
+    return {SUCCESS: success, **reported} if isinstance(reported, Mapping) else reported
 
 
 @dataclass(slots=True)

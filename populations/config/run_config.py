@@ -30,8 +30,8 @@ from populations.config.sections import (
     MetricsConfig,
     PayoffsConfig,
     PopulationConfig,
-    StopConfig,
 )
+from populations.config.stops import StopConfig
 from populations.config.unread_settings import find_unread_settings
 from populations.config.validation import Draft, Hints, draft_document, validate_document
 from populations.fields import IMPORT_PATH, Count
@@ -163,6 +163,17 @@ class RunConfig(Model):
             yield (
                 f"remote_learners is {self.remote_learners}, but endpoint is null: learners of "
                 "other machines need a tcp address to connect to"
+            )
+        goal = self.stop.evaluation
+        if goal is not None and goal.player not in self.evaluation.bots:
+            yield (
+                "stop.evaluation.player must be one of evaluation.bots "
+                f"({', '.join(self.evaluation.bots)}), got {goal.player!r}"
+            )
+        if goal is not None and self.evaluation.share == 0.0:
+            yield (
+                "evaluation.share must be above 0 where stop.evaluation is set (it is about "
+                "evaluation matches), got 0.0"
             )
         outcome = self.environment.outcome
         if isinstance(outcome, str) and outcome != "return" and not IMPORT_PATH.fullmatch(outcome):

@@ -205,23 +205,6 @@ class MetricsConfig(Model):
         return sinks
 
 
-class StopConfig(Model):
-    """When a run is finished: whichever comes first; null is no limit."""
-
-    agent_steps_per_policy: Count | None = 5_000_000
-    """Every active policy has done so many agent steps."""
-
-    agent_steps: Count | None = None
-    """The policies have done so many together."""
-
-    duration_s: Seconds | None = None
-    """The run has lasted so long, stops and resumes not counted."""
-
-    rating: float | None = None
-    """In every population a policy's rating has reached this for certain: by a lower bound that
-    holds however often and at however many policies one looks."""
-
-
 AlertKind = Literal[
     "no_episode_ended",
     "reward_constant",

@@ -8,6 +8,7 @@ from dataclasses import replace
 from populations.controller.evaluation import share
 from populations.controller.evaluation.finals import is_decided, seconds_left
 from populations.controller.monitoring import alerts
+from populations.controller.state import goals
 from populations.controller.state.commands import EndRun, KillLearner
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
@@ -43,6 +44,9 @@ def stop_reason(state: ControllerState, tx: Transaction) -> str | None:
     if all(row.state != "active" and not row.pending for row in state.tables.policies.values()):
         state.fail(tx, reason="no active policy is left: all are quarantined")
         return None
+    if (fault := goals.unreported(state)) is not None:
+        state.fail(tx, reason=fault)
+        return None
     return limit_reached(state, elapsed_s=state.elapsed_s(tx.now))
 
 
@@ -55,7 +59,9 @@ def limit_reached(state: ControllerState, *, elapsed_s: float) -> str | None:
     if stop.duration_s is not None and elapsed_s >= stop.duration_s:
         return f"stop.duration_s: the run has taken {elapsed_s:.1f} of {stop.duration_s:g} s"
     if stop.rating is not None and _reached_rating(state, stop.rating):
-        return f"stop.rating: every population has a policy whose lower bound is {stop.rating:g}"
+        return f"stop.rating: {goals.members_said(state)} whose lower bound is {stop.rating:g}"
+    if (reason := goals.goal_reached(state)) is not None:
+        return reason
     limit = stop.agent_steps_per_policy
     if limit is not None and _have_all_done(state, limit):
         return f"stop.agent_steps_per_policy: every active policy has done {limit}"
@@ -77,12 +83,11 @@ def _have_all_done(state: ControllerState, agent_steps: int) -> bool:
 
 
 def _reached_rating(state: ControllerState, rating: float) -> bool:
-    reached: set[str] = set()
-    for row in state.tables.policies.values():
+    def has_reached(row: PolicyRow) -> bool:
         bound = bound_at_any_time(state, row)
-        if bound is not None and bound >= rating:
-            reached.add(row.population)
-    return reached == set(state.setup.populations)
+        return bound is not None and bound >= rating
+
+    return goals.have_reached(state, has_reached)
 
 
 def _is_evaluated(state: ControllerState) -> bool:

@@ -26,8 +26,8 @@ def simulated_config(config: RunConfig, *, num_policies: int | None = None) -> R
     population.
 
     One population has both seats. Of several, each has one, and all play against all. Cooperation
-    becomes such a game too. ``stop.duration_s`` is left out; without a limit in agent steps, every
-    policy goes through ``INTERVALS`` ready marks of PBT.
+    becomes such a game too. ``stop.duration_s`` and ``stop.success_rate`` are left out;
+    without a limit in agent steps, every policy goes through ``INTERVALS`` ready marks of PBT.
 
     Args:
         config: Configuration as loaded.
@@ -48,7 +48,7 @@ def simulated_config(config: RunConfig, *, num_policies: int | None = None) -> R
         update={"sides": None, "outcome": "return", "kwargs": {}}
     )
     # Simulated seconds are not those of any machine.
-    stop = config.stop.model_copy(update={"duration_s": None})
+    stop = config.stop.model_copy(update={"duration_s": None, "success_rate": None})
     if stop.agent_steps_per_policy is None and stop.agent_steps is None:
         pbt = config.pbt
         limit = pbt.warm_up_agent_steps + INTERVALS * pbt.ready_agent_steps

@@ -362,6 +362,7 @@ def _control(run: OpenRun) -> None:
 
     from ..terminal.signals import stop_on_signals
     from .display import make_display
+    from .finals import finals_line
 
     # A log that the disk refuses is no reason to print a traceback for each line of it.
     logging.raiseExceptions = False
@@ -375,6 +376,7 @@ def _control(run: OpenRun) -> None:
         make_display(run) as display,
     ):
         _tell_where(run, transport.endpoint)
+        tell(finals_line(run.state.config, num_learners=max(len(run.state.slots), 1)))
 
         def refresh(status: Mapping[str, Json]) -> None:
             display.refresh(status)

@@ -44,7 +44,7 @@ class Ending:
     reason: str
     agent_steps: int
     champions: Mapping[str, Champion]
-    limits: Mapping[str, float | None]
+    limits: Mapping[str, Json]
 
     @property
     def raised(self) -> str:
@@ -53,6 +53,9 @@ class Ending:
         value = self.limits.get(limit[1]) if limit is not None else None
         if self.state != "finished" or limit is None or value is None:
             return ""
+        # Results and shares have no double.
+        if limit[1] in ("evaluation", "success_rate") or not isinstance(value, int | float):
+            return f"stop.{limit[1]}=null"
         # A rating has no zero to double from: 100 Elo more.
         more = value + 100 if limit[1] == "rating" else 2 * value
         # 15 digits: no exponent below 10^15 steps, and no rest of a binary fraction.
@@ -89,7 +92,7 @@ def make_ending(
     status: Mapping[str, Json],
     *,
     run_dir: Path,
-    limits: Mapping[str, float | None],
+    limits: Mapping[str, Json],
     holds: str | None = None,
 ) -> Ending:
     """Take from a run's status what the last lines say.

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from arena.envs.episode_metrics import KEY
+from arena.envs.episode_metrics import reported_figures
 from arena.envs.outcome import Score
 from arena.envs.pettingzoo.buffers import Buffers, Place
 from arena.envs.pettingzoo.reward_components import ComponentRow
@@ -148,7 +148,7 @@ class EpisodeRow:
 
     def _end(self, agent: str, place: Place, info: Mapping[str, Any] | None) -> None:
         self._buffers.has_ended[self.b, place.column] = True
-        if info and (reported := info.get(KEY)) is not None:
+        if info and (reported := reported_figures(info)) is not None:
             self._buffers.figures.take(self.b, place.column, reported)
         # Kept now, since PettingZoo removes the infos of dead agents.
         if self._keeps_infos and info is not None:

@@ -22,8 +22,8 @@ from populations.controller.evaluation.pairings import validated_policy
 from populations.controller.evolution import pbt
 from populations.controller.evolution.snapshots import snapshot
 from populations.controller.indexes.raised_alerts import Finding
+from populations.controller.indexes.trainee_metrics import metrics_of_trainee
 from populations.controller.monitoring import alerts
-from populations.controller.monitoring.trainee_metrics import metrics_of_trainee
 from populations.controller.opponents.seatings import update_qualities
 from populations.controller.state import storage_pause
 from populations.controller.state.commands import RemoveCheckpoints, SendMessage

@@ -28,7 +28,7 @@ from arena.types import (
     trainee_entrant,
 )
 from arena.wire.messages import Evaluate, Finished, Published, Train, Trainee
-from populations.controller.monitoring.trainee_metrics import metrics_of_trainee
+from populations.controller.indexes.trainee_metrics import metrics_of_trainee
 
 SLACK_S = 60.0
 """Seconds by which a learner's stopwatch may be ahead of the controller's clock."""

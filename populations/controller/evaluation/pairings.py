@@ -19,6 +19,7 @@ from arena.wire.messages import Evaluate, Pairing
 from populations.controller.evaluation.contenders import EvaluationPool, evaluation_pool
 from populations.controller.evaluation.share import at_most
 from populations.controller.indexes.player_strengths import PlayerStrength
+from populations.controller.state.goals import has_reached_evaluation
 from populations.controller.state.state import ControllerState
 from populations.controller.state.teams import frozen_team, is_whole, leader_of, team_of
 from populations.controller.state.transaction import Transaction
@@ -235,7 +236,17 @@ def _anchoring(
         first = chosen[0][0] if chosen else rivals[0]
         if state.tables.run.next_assignment % 2 == 0 or first not in rivals:
             first = min(rivals, key=lambda rival: abs(ratings[rival] - ratings[index]))
+        # A goal against this bot needs many matches of one policy, whoever else is nearer.
+        goal = state.config.stop.evaluation
+        if goal is not None and goal.player == player.player.player:
+            seekers = [other for other in rivals if _seeks_goal(state, known.players[other])]
+            first = max(seekers, key=lambda rival: ratings[rival], default=first)
         yield first, index
+
+
+def _seeks_goal(state: ControllerState, player: PlayerStrength) -> bool:
+    row = state.tables.policies.get(PolicyId(player.player.player))
+    return row is not None and row.state == "active" and not has_reached_evaluation(state, row)
 
 
 def _anchors(state: ControllerState) -> list[Seating]:

@@ -14,7 +14,7 @@ from arena.wire.messages import Train
 from populations.controller.indexes.alert_kinds import KINDS
 from populations.controller.indexes.measurements import RULES, Trained
 from populations.controller.indexes.raised_alerts import CLEARED, RAISED, Finding, document
-from populations.controller.monitoring.trainee_metrics import metrics_of_trainee
+from populations.controller.indexes.trainee_metrics import metrics_of_trainee
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
 from populations.records.rows import AssignmentRow, EventRow, PolicyRow

@@ -15,7 +15,7 @@ from arena.metrics.sink import RUN
 from arena.types import BOT_PREFIX, Digest, Entrant, is_bot, trainee_entrant
 from arena.wire.messages import Train, Trainee
 from populations.controller.indexes.curve_counts import Curves
-from populations.controller.monitoring.trainee_metrics import metrics_of_trainee
+from populations.controller.indexes.trainee_metrics import metrics_of_trainee
 from populations.controller.state.commands import WriteMetrics
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction

@@ -27,6 +27,7 @@ from populations.controller.evolution.reconfigure import reconfigure
 from populations.controller.evolution.resets import reset_key
 from populations.controller.indexes.pbt_decisions import KINDS, PbtDecisions
 from populations.controller.indexes.raised_alerts import CLEARED, RAISED, Alerts, resumed
+from populations.controller.indexes.stop_goals import StopGoals
 from populations.controller.monitoring.sinks import Sinks
 from populations.controller.server.reconfiguration import finish, prepare, settle
 from populations.controller.state.events import Now
@@ -258,6 +259,7 @@ class OpenRun:
                 alerts=self._alerts(),
                 pbt_decisions=self._pbt_decisions(),
             )
+            self.state.goals = self._goals()
             with storage_errors(run_dir):
                 failpoint("open.sinks")
                 self.sinks = Sinks(
@@ -287,6 +289,19 @@ class OpenRun:
     def _pbt_decisions(self) -> PbtDecisions:
         with JournalReader(self.run_dir / JOURNAL) as reader:
             return PbtDecisions.from_events(reader.events(kinds=KINDS))
+
+    def _goals(self) -> StopGoals:
+        """Return what was measured for goals of ``stop``; only what one asks for is read."""
+        stop = self.run_file.config.stop
+        with JournalReader(self.run_dir / JOURNAL) as reader:
+            return StopGoals.fold(
+                None if stop.evaluation is None else stop.evaluation.player,
+                tallies=() if stop.evaluation is None else reader.all_tallies(),
+                assignments=()
+                if stop.success_rate is None
+                else reader.assignments(statuses=["finished"], kind="train"),
+                origins=self.state.league.checkpoints,
+            )
 
     def note_event(self, kind: str, data: Mapping[str, Json], *, utc: str) -> None:
         """Record what a resume finds or changes; nothing if there is nothing to say."""

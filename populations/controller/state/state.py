@@ -25,6 +25,7 @@ from populations.controller.indexes.pending_evaluations import PendingMatches
 from populations.controller.indexes.player_strengths import StrengthIndex, estimate_of, line_rating
 from populations.controller.indexes.raised_alerts import Alerts
 from populations.controller.indexes.rated_pins import RatedPins
+from populations.controller.indexes.stop_goals import StopGoals
 from populations.controller.indexes.training_queue import TrainingQueue
 from populations.controller.rating_fit import snapshot
 from populations.controller.state.commands import FitRatings, SendMessage
@@ -76,6 +77,7 @@ class ControllerState:
         alerts: Warnings for people; those that hold follow from the events.
         pbt_decisions: How many were due and made; follows from the events.
         curves: Points written of each policy, and counts that they show; an index over the rows.
+        goals: Measurements that goals of ``stop`` ask for.
         generation_history: Generations of policies that are ranked together; an index over the
             rows.
         rated_pins: Checkpoints that stay because of their rating.
@@ -179,6 +181,7 @@ class ControllerState:
     pbt_decisions: PbtDecisions = field(default_factory=PbtDecisions)
     curves: Curves = field(default_factory=Curves)
     rated_pins: RatedPins = field(default_factory=RatedPins)
+    goals: StopGoals = field(default_factory=StopGoals)
     _ratings: dict[str, Ratings] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -201,8 +204,8 @@ class ControllerState:
     def apply(self, row: Row) -> None:
         """Feed every index over the journal's rows with a row that was put into the tables.
 
-        Nothing else feeds them, so this is the list of what depends on which rows. Tallies are not
-        on it: the league folds them (`League.add_tally`), and the rows that this changes are put.
+        Nothing else feeds them, so this is the list of what depends on which rows. Of tallies the
+        league's fold is not on it (`League.add_tally`): the rows that this changes are put.
         """
         match row:
             case rows.PolicyRow():
@@ -225,11 +228,14 @@ class ControllerState:
                 self.curves.apply(row)
             case rows.AssignmentRow():
                 self.training_queue.apply(row, self.tables)
+                self.goals.add_assignment(row)
                 self._apply_evaluation(row)
                 self.retention.apply(row)
             case aggregates.RecordRow():
                 self.members.apply(row)
                 self.retention.apply(row)
+            case rows.TallyRow():
+                self.goals.add_tally(row, self.league.checkpoints)
             case rows.EventRow():
                 self.pbt_decisions.apply(row)
             case _:
@@ -368,6 +374,7 @@ def make_state(
     pbt_decisions: PbtDecisions | None = None,
 ) -> ControllerState:
     """Return the controller of a run, from its configuration and its journal's rows."""
+    goal = config.stop.evaluation
     half_life = config.payoffs.half_life_matches
     pbt = {name: population.pbt or config.pbt for name, population in config.populations.items()}
     return ControllerState(
@@ -406,6 +413,7 @@ def make_state(
         alerts=alerts or Alerts(),
         pbt_decisions=pbt_decisions or PbtDecisions(),
         curves=Curves.from_tables(tables),
+        goals=StopGoals(None if goal is None else goal.player),
         # Records count a match once for each seat.
         recent_matches=sum(row.matches for row in tables.records.values()) / len(setup.seats),
         recent_evaluation_s=tables.run.evaluation_s,

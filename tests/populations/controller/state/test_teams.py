@@ -12,7 +12,7 @@ from arena.types import Digest, Entrant, PolicyId
 from arena.wire.messages import Evaluate, Failed, Train
 from populations.audit.evolution_checks import check_evolution
 from populations.controller.assignments.failures import set_aside
-from populations.controller.monitoring.trainee_metrics import metrics_of_trainee
+from populations.controller.indexes.trainee_metrics import metrics_of_trainee
 from populations.controller.state.events import AssignmentFailed
 from populations.league.standings import champion, standings
 from populations.records.rows import AssignmentRow, TallyRow

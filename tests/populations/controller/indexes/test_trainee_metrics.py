@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from arena.types import PolicyId
 from arena.wire.messages import Trainee
-from populations.controller.monitoring.trainee_metrics import metrics_of_trainee
+from populations.controller.indexes.trainee_metrics import metrics_of_trainee
 
 ANN, BOB = PolicyId("speaker/p000"), PolicyId("listener/p000")
 

@@ -1,0 +1,213 @@
+"""Measurements that ``stop.evaluation`` and ``stop.success_rate`` ask for, policy by policy.
+
+Each is of a policy's present generation, and of the newest weights in it: a mean over all that the
+policy ever was would lag behind what it is. Follows from the journal's tallies and assignments,
+which a resumed controller reads again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from arena.matches.pair_scores import num_scored, points
+from arena.types import Digest, PolicyId, Tally
+from arena.wire.messages import Train
+from populations.controller.indexes.trainee_metrics import metrics_of_trainee
+from populations.records.rows import AssignmentRow, CheckpointRow, PolicyRow, TallyRow
+
+Z95 = 1.959963984540054
+
+MIN_WINDOW = 400
+"""Newest matches, or more, that a score or a return is of; fewer while there are not so many."""
+
+MIN_RETURNS = 30
+"""Matches from which on a mean return has an interval: of fewer the deviation is not known."""
+
+MIN_SUCCESSES = 100
+"""Newest episodes, or more, that a success rate is of; with fewer there is none."""
+
+SUCCESS = "environment/success_mean"
+EPISODES = "episode/count"
+
+
+class Sums(NamedTuple):
+    """Sums over matches: points are in [0, 1] a match, returns undiscounted."""
+
+    matches: float = 0.0
+    points: float = 0.0
+    return_sum: float = 0.0
+    return_squares: float = 0.0
+
+    def plus(self, other: Sums) -> Sums:
+        """Return the sums over both."""
+        return Sums(*(one + more for one, more in zip(self, other, strict=True)))
+
+
+class Success(NamedTuple):
+    """Success rate of an assignment, and the episodes that it is of."""
+
+    episodes: float
+    rate: float
+
+
+@dataclass(slots=True)
+class StopGoals:
+    """Measurements of all policies. Owned by one thread.
+
+    Attributes:
+        player: Player of ``stop.evaluation``; None: no matches are followed.
+        unreported: Ended training episodes by population, while none has told of its success.
+    """
+
+    player: str | None = None
+    unreported: dict[str, float] = field(default_factory=dict)
+    _met: dict[PolicyId, tuple[int, dict[Digest, Sums]]] = field(default_factory=dict)
+    _successes: dict[PolicyId, tuple[int, deque[Success]]] = field(default_factory=dict)
+    _reported: set[str] = field(default_factory=set)
+
+    @classmethod
+    def fold(
+        cls,
+        player: str | None,
+        *,
+        tallies: Iterable[TallyRow],
+        assignments: Iterable[AssignmentRow],
+        origins: Mapping[Digest, CheckpointRow],
+    ) -> StopGoals:
+        """Take in the rows of a journal."""
+        goals = cls(player)
+        for tally in tallies:
+            goals.add_tally(tally, origins)
+        for assignment in assignments:
+            goals.add_assignment(assignment)
+        return goals
+
+    def add_tally(self, row: TallyRow, origins: Mapping[Digest, CheckpointRow]) -> None:
+        """Take in a tally, once.
+
+        Args:
+            row: The tally.
+            origins: Origin of each weights digest.
+        """
+        if self.player is None or row.kind != "evaluate" or self.player not in row.tally.entrants:
+            return
+        for entrant in dict.fromkeys(row.tally.entrants):
+            origin = origins.get(Digest(entrant))
+            if origin is not None:
+                generation, met = self._met.get(origin.policy, (-1, {}))
+                if origin.generation > generation:
+                    generation, met = origin.generation, {}
+                    self._met[origin.policy] = generation, met
+                if origin.generation == generation:
+                    digest = Digest(entrant)
+                    new = _sums(row.tally, entrant=entrant, other=self.player)
+                    met[digest] = met.get(digest, Sums()).plus(new)
+
+    def add_assignment(self, row: AssignmentRow) -> None:
+        """Take in a finished training assignment, once."""
+        if row.status != "finished" or not isinstance(row.message, Train) or not row.agent_steps:
+            return
+        for trainee in row.message.trainees:
+            metrics = metrics_of_trainee(row.metrics, row.message.trainees, of=trainee.policy)
+            episodes, rate = metrics.get(EPISODES, 0.0), metrics.get(SUCCESS)
+            population = trainee.policy.split("/", 1)[0]
+            if rate is None:
+                if episodes and population not in self._reported:
+                    self.unreported[population] = self.unreported.get(population, 0.0) + episodes
+                continue
+            self._reported.add(population)
+            self.unreported.pop(population, None)
+            generation, newest = self._successes.get(trainee.policy, (-1, deque()))
+            if trainee.generation > generation:
+                generation, newest = trainee.generation, deque()
+                self._successes[trainee.policy] = generation, newest
+            if trainee.generation == generation:
+                # An end that was reported is one episode at least.
+                newest.append(Success(max(episodes, 1.0), rate))
+                while sum(one.episodes for one in newest) - newest[0].episodes >= MIN_SUCCESSES:
+                    newest.popleft()
+
+    def met(self, policy: PolicyRow, *, window: float = MIN_WINDOW) -> Sums:
+        """Return the newest matches of a policy's generation against the player.
+
+        Args:
+            policy: The policy.
+            window: Matches after which older weights are left out.
+        """
+        generation, met = self._met.get(policy.policy, (-1, {}))
+        total = Sums()
+        if generation == policy.generation:
+            # In order of first evaluation, which is that of training.
+            for sums in reversed(met.values()):
+                if total.matches >= window:
+                    break
+                total = total.plus(sums)
+        return total
+
+    def success_rate(self, policy: PolicyRow) -> Success | None:
+        """Return the success of a policy's newest episodes; None while there are too few."""
+        generation, newest = self._successes.get(policy.policy, (-1, deque()))
+        episodes = sum(one.episodes for one in newest)
+        if generation != policy.generation or episodes < MIN_SUCCESSES:
+            return None
+        return Success(episodes, sum(one.episodes * one.rate for one in newest) / episodes)
+
+
+def _sums(tally: Tally, *, entrant: str, other: str) -> Sums:
+    """Return an entrant's results against another, over all pairs of their seats."""
+    matches = won = 0.0
+    for pair in tally.pairs:
+        seats = tally.entrants[pair.first], tally.entrants[pair.second]
+        if seats == (entrant, other):
+            matches += num_scored(pair)
+            won += points(pair)
+        elif seats == (other, entrant):
+            matches += num_scored(pair)
+            won += num_scored(pair) - points(pair)
+    if not matches:
+        return Sums()
+    own = [seat for seat, name in enumerate(tally.entrants) if name == entrant]
+    # Several pairs of one match are no further matches.
+    share = tally.matches / matches
+    return Sums(
+        matches=float(tally.matches),
+        points=won * share,
+        return_sum=sum(tally.return_sum[seat] for seat in own) / len(own),
+        return_squares=sum(tally.return_sum_of_squares[seat] for seat in own) / len(own),
+    )
+
+
+def window_of_score(score: float) -> float:
+    """Return the matches that a score is of: so many that its bound can be reached."""
+    # Of n wins in n the bound is n / (n + z^2), which is the score at n = z^2 s / (1 - s).
+    return max(float(MIN_WINDOW), 4.0 * Z95**2 * score / (1.0 - score))
+
+
+def score_bound(sums: Sums) -> float | None:
+    """Return the lower end of Wilson's 95% interval of a score; None without a match.
+
+    Source: Wilson, "Probable inference, the law of succession, and statistical inference" (Journal
+    of the American Statistical Association, 1927).
+    """
+    n = sums.matches
+    if n <= 0.0:
+        return None
+    p, square = sums.points / n, Z95**2
+    # (p + z^2 / 2n - z sqrt(p (1 - p) / n + z^2 / 4n^2)) / (1 + z^2 / n)
+    root = math.sqrt(max(p * (1.0 - p), 0.0) / n + square / (4.0 * n * n))
+    return (p + square / (2.0 * n) - Z95 * root) / (1.0 + square / n)
+
+
+def return_bound(sums: Sums) -> float | None:
+    """Return the lower end of the 95% interval of a mean return; None with too few matches."""
+    n = sums.matches
+    if n < MIN_RETURNS:
+        return None
+    mean = sums.return_sum / n
+    # s^2 = (sum of squares - n mean^2) / (n - 1); the mean's deviation is s / sqrt(n).
+    variance = max(sums.return_squares - n * mean * mean, 0.0) / (n - 1.0)
+    return mean - Z95 * math.sqrt(variance / n)

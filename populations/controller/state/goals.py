@@ -1,0 +1,99 @@
+"""Goals of ``stop``: which policies have reached a rating, a result or a success rate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from populations.config.stops import StopEvaluation
+from populations.controller.indexes.stop_goals import (
+    MIN_SUCCESSES,
+    return_bound,
+    score_bound,
+    window_of_score,
+)
+from populations.controller.state.state import ControllerState
+from populations.records.rows import PolicyRow
+
+
+def have_reached(state: ControllerState, reached: Callable[[PolicyRow], bool]) -> bool:
+    """Return whether in every population one policy has reached a goal, or all have.
+
+    Which of the two is ``stop.members``. A policy in quarantine that waits for nothing counts for
+    ``any`` alone.
+    """
+    everybody = state.config.stop.members == "all"
+    populations: dict[str, bool] = {}
+    for row in state.tables.policies.values():
+        if everybody:
+            if row.state == "active" or row.pending:
+                if not reached(row):
+                    return False
+                populations[row.population] = True
+        elif not populations.get(row.population) and reached(row):
+            populations[row.population] = True
+    return set(populations) == set(state.setup.populations)
+
+
+def members_said(state: ControllerState) -> str:
+    """Return who has reached a goal that ends the run, in words."""
+    if state.config.stop.members == "all":
+        return "every active policy is one"
+    return "every population has a policy"
+
+
+def evaluation_bound(
+    state: ControllerState, policy: PolicyRow, goal: StopEvaluation
+) -> float | None:
+    """Return the lower end of the 95% interval of what the goal is about; None: too few matches."""
+    if goal.score is not None:
+        return score_bound(state.goals.met(policy, window=window_of_score(goal.score)))
+    return return_bound(state.goals.met(policy))
+
+
+def has_reached_evaluation(state: ControllerState, policy: PolicyRow) -> bool:
+    """Return whether a policy has reached ``stop.evaluation``."""
+    goal = state.config.stop.evaluation
+    if goal is None:
+        return False
+    bound = evaluation_bound(state, policy, goal)
+    return bound is not None and bound >= goal.value
+
+
+def has_succeeded(state: ControllerState, policy: PolicyRow) -> bool:
+    """Return whether a policy has reached ``stop.success_rate``."""
+    goal = state.config.stop.success_rate
+    found = state.goals.success_rate(policy)
+    return goal is not None and found is not None and found.rate >= goal
+
+
+def goal_reached(state: ControllerState) -> str | None:
+    """Return which of the goals that follow from matches or episodes is reached, in words."""
+    stop = state.config.stop
+    if (goal := stop.evaluation) is not None and have_reached(
+        state, lambda row: has_reached_evaluation(state, row)
+    ):
+        return (
+            f"stop.evaluation: {members_said(state)} whose {goal.kind} against {goal.player} is "
+            f"{goal.value:g} or more, by the lower end of its 95% interval"
+        )
+    if stop.success_rate is not None and have_reached(state, lambda row: has_succeeded(state, row)):
+        return (
+            f"stop.success_rate: {members_said(state)} that succeeds in {stop.success_rate:g} of "
+            f"its newest episodes ({MIN_SUCCESSES} or more) or in a larger share"
+        )
+    return None
+
+
+def unreported(state: ControllerState) -> str | None:
+    """Return why ``stop.success_rate`` can never hold, in words; None: it can."""
+    if state.config.stop.success_rate is None:
+        return None
+    for population, episodes in state.goals.unreported.items():
+        if episodes >= MIN_SUCCESSES:
+            return (
+                f"stop.success_rate is {state.config.stop.success_rate:g}, but in {episodes:.0f} "
+                f"ended episodes of {population} the environment has not put success (true, false "
+                'or a number) into infos[agent]["success"] at an episode\'s end: let it, or set '
+                "stop.success_rate to null"
+            )
+    return None

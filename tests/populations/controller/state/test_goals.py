@@ -1,0 +1,107 @@
+"""Runs that end by results against a bot and by success rates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from arena.types import AssignmentId
+from arena.wire.messages import Train, Trainee
+from populations.controller.indexes.stop_goals import StopGoals
+from populations.controller.phases import limit_reached
+from populations.controller.state.goals import goal_reached, has_reached_evaluation, unreported
+from populations.controller.state.state import ControllerState
+from populations.records.rows import AssignmentRow, PolicyRow
+from tests.populations.controller.simulated import DUEL, make_world
+
+
+def told(state: ControllerState, policy: PolicyRow, metrics: Mapping[str, float]) -> AssignmentRow:
+    trainee = Trainee(
+        policy=policy.policy,
+        generation=policy.generation,
+        agent_steps=0,
+        learner_updates=0,
+        checkpoint=None,
+        hyperparameters={},
+    )
+    message = Train(
+        assignment_id=AssignmentId(1),
+        attempt=1,
+        trainees=(trainee,),
+        opponents=(),
+        agent_steps=1,
+        seed=1,
+        may_stop_early=False,
+    )
+    return AssignmentRow(
+        assignment_id=message.assignment_id,
+        kind="train",
+        status="finished",
+        message=message,
+        agent_steps=100,
+        metrics=metrics,
+    )
+
+
+@pytest.mark.parametrize("members", ["any", "all"])
+def test_a_score_against_a_bot_ends_the_run(members: str) -> None:
+    goal = {"player": "bot:random", "score": 0.6}
+    stop = {"evaluation": goal, "members": members, "agent_steps_per_policy": 10**9}
+    world = make_world({**DUEL, "stop": stop})
+    world.join()
+    world.join()
+    world.run()
+    run = world.state.tables.run
+    assert run.state == "finished"
+    assert run.reason.startswith("stop.evaluation: ")
+    assert "score against bot:random is 0.6 or more" in run.reason
+    assert ("every active policy" in run.reason) == (members == "all")
+    reached = [
+        has_reached_evaluation(world.state, row) for row in world.state.tables.policies.values()
+    ]
+    assert any(reached)
+
+
+def test_a_success_rate_by_any_and_by_all() -> None:
+    for members in ("any", "all"):
+        world = make_world({**DUEL, "stop": {"success_rate": 0.9, "members": members}})
+        state = world.state
+        policies = list(state.tables.policies.values())
+        for policy in policies[:-1]:
+            metrics = {"episode/count": 100.0, "environment/success_mean": 0.9}
+            state.goals.add_assignment(told(state, policy, metrics))
+        assert (goal_reached(state) is not None) == (members == "any")
+        low = {"episode/count": 99.0, "environment/success_mean": 1.0}
+        state.goals.add_assignment(told(state, policies[-1], low))
+        assert (goal_reached(state) is not None) == (members == "any")
+        state.goals.add_assignment(told(state, policies[-1], low))
+        assert str(limit_reached(state, elapsed_s=0.0)).startswith("stop.success_rate: ")
+
+
+def test_an_environment_without_success_is_told() -> None:
+    world = make_world({**DUEL, "stop": {"success_rate": 0.9}})
+    state = world.state
+    policy = next(iter(state.tables.policies.values()))
+    state.goals.add_assignment(told(state, policy, {"episode/count": 99.0}))
+    assert unreported(state) is None
+    state.goals.add_assignment(told(state, policy, {"episode/count": 1.0}))
+    assert 'infos[agent]["success"]' in str(unreported(state))
+    heard = {"episode/count": 1.0, "environment/success_mean": 0.0}
+    state.goals.add_assignment(told(state, policy, heard))
+    assert unreported(state) is None
+
+
+def test_a_fold_of_the_rows_is_what_was_measured() -> None:
+    """A resume reads the same rows again."""
+    world = make_world({**DUEL, "stop": {"success_rate": 0.9}})
+    policy = next(iter(world.state.tables.policies.values()))
+    rows = [
+        told(world.state, policy, {"episode/count": 60.0, "environment/success_mean": rate})
+        for rate in (0.1, 0.5, 1.0)
+    ]
+    for row in rows:
+        world.state.goals.add_assignment(row)
+    folded = StopGoals.fold(None, tallies=(), assignments=rows, origins={})
+    # The oldest is left out: the two newest have 100 episodes without it.
+    assert folded.success_rate(policy) == world.state.goals.success_rate(policy) == (120.0, 0.75)
