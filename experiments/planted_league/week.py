@@ -4,7 +4,8 @@
 
 The rows of so many days at the demo's rate are generated (`LONG_LEAGUE`), a controller is made from
 them as a resume does, and simulated learners go on. A line of JSON for each: rows, then how long
-the controller took to handle each event that a learner waits for, in milliseconds.
+the controller took to handle each event that a learner waits for, in milliseconds, and how long of
+it to decide on the next assignment (``next train``, ``next evaluate``).
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -30,13 +32,20 @@ from arena.types import (
     trainee_entrant,
 )
 from populations.config.run_config import load_config
+from populations.controller.assignments.scheduler import _decide as scheduler_decide
 from populations.controller.machine import handle
 from populations.controller.state.events import AssignmentFinished, Event, Now, RatingsFitted
 from populations.controller.state.state import ControllerState, make_state
 from populations.controller.state.transaction import Transaction
 from populations.gc_pause import collector_paused
 from populations.records.aggregates import PairRow, RecordRow
-from populations.records.rows import CheckpointRow, GenerationRow, GhostRow, PolicyRow
+from populations.records.rows import (
+    AssignmentRow,
+    CheckpointRow,
+    GenerationRow,
+    GhostRow,
+    PolicyRow,
+)
 from populations.records.tables import Tables
 from populations.simulation.environment import simulated_config, simulated_run
 from populations.simulation.planted import PlantedModel, Weights
@@ -269,11 +278,26 @@ def measure(world: World, *, num_events: int) -> dict[str, list[float]]:
             times.setdefault("fitted", []).append(took_ms)
         return tx
 
-    with patch("populations.simulation.world.handle", timed):
+    def decide(*arguments: Any) -> AssignmentRow | None:
+        began_s = time.thread_time()
+        row = scheduler_decide(*arguments)
+        if row is not None:
+            took_ms = 1e3 * (time.thread_time() - began_s)
+            times.setdefault(f"next {row.kind}", []).append(took_ms)
+        return row
+
+    with (
+        patch("populations.simulation.world.handle", timed),
+        patch("populations.controller.assignments.scheduler._decide", decide),
+    ):
         start(world)
-        while sum(map(len, times.values())) < num_events and world.advance():
+        while _num_handled(times) < num_events and world.advance():
             pass
     return times
+
+
+def _num_handled(times: Mapping[str, Sequence[float]]) -> int:
+    return sum(len(taken) for name, taken in times.items() if not name.startswith("next "))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -251,15 +251,20 @@ class League:
         """Return whether an entrant has played an evaluation match."""
         return (population, Entrant(entrant)) in self.records
 
+    def parent(self, digest: Digest) -> Digest | None:
+        """Return the digest of the weights that these were trained from; None: not known."""
+        row = self.checkpoints.get(digest)
+        return None if row is None else row.parent
+
     def ancestors(self, digest: Digest) -> Iterable[Digest]:
         """Yield the digests that these weights were trained from, nearest first."""
         # Copied weights may repeat a digest within a line, so the walk could be a cycle.
         seen = {digest}
-        row = self.checkpoints.get(digest)
-        while row is not None and row.parent is not None and row.parent not in seen:
-            seen.add(row.parent)
-            yield row.parent
-            row = self.checkpoints.get(row.parent)
+        parent = self.parent(digest)
+        while parent is not None and parent not in seen:
+            seen.add(parent)
+            yield parent
+            parent = self.parent(parent)
 
     def standing_weights(self, policy: PolicyRow, tables: Tables) -> Digest | None:
         """Return the latest evaluated weights in a policy's line, which its standing is about."""

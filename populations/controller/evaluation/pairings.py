@@ -310,8 +310,11 @@ def validated_by(state: ControllerState, messages: Iterator[Evaluate]) -> Iterat
     for message in messages:
         for pairing in message.pairings:
             policy = validated_policy(state, pairing)
-            if policy is not None:
-                yield policy
+            if policy is None:
+                # An evaluation is all newcomers against themselves, or has none of them: with many
+                # evaluations open a look at each pairing would take longer than all the rest.
+                break
+            yield policy
 
 
 def validated_policy(state: ControllerState, pairing: Pairing) -> PolicyId | None:

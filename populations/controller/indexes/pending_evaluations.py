@@ -12,14 +12,13 @@ Not durable: after a resume ratings are fitted first.
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from itertools import islice
 
 import numpy as np
 
-from arena.types import AssignmentId, Digest, Entrant, Seat
+from arena.types import AssignmentId, Digest, Seat
 from arena.wire.messages import Evaluate
 from populations.controller.indexes.player_strengths import PlayerStrength, entrant_of
 from populations.league.scheduling import FloatArray, noise_of
@@ -29,7 +28,7 @@ from populations.records.rows import AssignmentRow
 Estimate = Callable[[Rated], tuple[float, float]]
 """Rating and variance of an entrant after the last fit, in Elo and its square."""
 
-Ancestors = Callable[[Digest], Iterable[Digest]]
+Parent = Callable[[Digest], Digest | None]
 
 MAX_ANCESTORS = 32
 """Checkpoints of a policy that are looked at for matches which its current weights profit from."""
@@ -54,20 +53,20 @@ class PendingMatches:
     """Variances that are left after matches which ratings do not cover. Owned by one thread."""
 
     def __init__(
-        self, *, seats: tuple[Seat, ...], ranked: Collection[str], ancestors: Ancestors
+        self, *, seats: tuple[Seat, ...], ranked: Collection[str], parent: Parent
     ) -> None:
         """Begin with none.
 
         Args:
             seats: Seats of the environment.
             ranked: Populations whose policies are compared.
-            ancestors: Lookup of the ancestors of weights, nearest first.
+            parent: Lookup of the weights that weights were trained from.
         """
         self._seats = seats
-        self._ancestors = ancestors
+        self._parent = parent
         self._ranked = ranked
         self._evaluations: dict[AssignmentId, _Evaluation] = {}
-        self._remaining: dict[Rated, float] = {}
+        self._remaining: defaultdict[str, dict[str, float]] = defaultdict(dict)
 
     def apply(self, row: AssignmentRow, *, num_tallies: int, estimate: Estimate) -> None:
         """Take in an assignment that was put, once or more often; evaluations matter.
@@ -135,15 +134,21 @@ class PendingMatches:
 
         Of the newest weights in its line that meet somebody: it may have trained on meanwhile.
         """
-        share = self._remaining.get(rated)
-        if share is None and self._remaining:
-            population, entrant = rated
-            # Weights trained since have no entry of their own; their parents' matches tell about
-            # them, too.
-            line = islice(self._ancestors(Digest(entrant)), MAX_ANCESTORS)
-            shares = (self._remaining.get((population, Entrant(one))) for one in line)
-            share = next((share for share in shares if share is not None), None)
-        return 1.0 if share is None else share
+        population, entrant = rated
+        shares = self._remaining[population]
+        if not shares:
+            return 1.0
+        digest: Digest | None = Digest(entrant)
+        # Weights trained since have no entry of their own; their parents' matches tell about them,
+        # too. This is asked for each player of each evaluation, hence a loop without generators.
+        for _ in range(MAX_ANCESTORS + 1):
+            if digest is None:
+                break
+            share = shares.get(digest)
+            if share is not None:
+                return share
+            digest = self._parent(digest)
+        return 1.0
 
     def remaining(self, players: Iterable[PlayerStrength]) -> FloatArray:
         """Return the share that is left for each player. float64 [N]."""
@@ -167,7 +172,7 @@ class PendingMatches:
         return matches
 
     def _foresee_all(self, estimate: Estimate) -> None:
-        self._remaining = {}
+        self._remaining.clear()
         for evaluation in self._evaluations.values():
             self._foresee(evaluation, estimate)
 
@@ -179,4 +184,5 @@ class PendingMatches:
             # share <- share (1 - v / (noise + v + w)), with v and w as left by earlier evaluations
             total = noise_of(rating - other_rating, num_matches=num_matches) + sum(variances)
             for rated, share, known in zip(pair, shares, variances, strict=True):
-                self._remaining[rated] = share * (1.0 - known / total)
+                population, entrant = rated
+                self._remaining[population][entrant] = share * (1.0 - known / total)

@@ -191,7 +191,7 @@ class ControllerState:
         self.pending_matches = PendingMatches(
             seats=self.setup.seats,
             ranked=self.ranked_populations,
-            ancestors=self.league.ancestors,
+            parent=self.league.parent,
         )
         # Evaluations that the epoch before has left open.
         for row in self.tables.assignments.values():

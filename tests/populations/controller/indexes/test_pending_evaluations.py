@@ -88,13 +88,13 @@ def test_what_matches_will_have_told_by_hand() -> None:
     def belief(rated: Rated) -> tuple[float, float]:
         return 0.0, variances[rated[1]]
 
-    def line(weights: Digest) -> list[Digest]:
-        return [Digest("a")] if weights == "c" else []
+    def parent(weights: Digest) -> Digest | None:
+        return {"c": Digest("a"), "d": Digest("e"), "e": Digest("d")}.get(weights)
 
     def left(matches: PendingMatches, entrant: str) -> float:
         return matches.share_of(("player", Entrant(entrant)))
 
-    unfitted = PendingMatches(seats=SEATS, ranked=("player",), ancestors=line)
+    unfitted = PendingMatches(seats=SEATS, ranked=("player",), parent=parent)
     asked = [
         evaluation(number, first, second, matches=16)
         for number, (first, second) in enumerate([("a", "b"), ("bot:x", "a"), ("b", "b")], start=1)
@@ -118,6 +118,7 @@ def test_what_matches_will_have_told_by_hand() -> None:
         of_a * (1.0 - 40_000.0 * of_a / (noise + 40_000.0 * of_a))
     )
     assert left(unfitted, "c") == left(unfitted, "a"), "it was trained from there"
+    assert left(unfitted, "d") == 1.0, "a line that repeats itself has an end"
     unfitted.cover(1, estimate=belief)
     assert left(unfitted, "b") == 1.0
     assert left(unfitted, "a") == pytest.approx(1.0 - 40_000.0 / (noise + 40_000.0))
