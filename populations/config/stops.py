@@ -16,7 +16,7 @@ class StopEvaluation(Model):
     player: str
     """One of ``evaluation.bots``."""
 
-    score: float | None = Field(None, gt=0.0, lt=1.0)
+    score: float | None = Field(None, gt=0.0, le=0.999)
     """Points a match (1, 1/2, 0); or ``return``."""
 
     mean_return: float | None = Field(None, alias="return")
@@ -68,8 +68,8 @@ class StopConfig(Model):
     holds however often and at however many policies one looks."""
 
     evaluation: StopEvaluation | None = None
-    """A result against a bot has reached a value: by the lower end of the 95% interval of the
-    newest matches of a policy's generation."""
+    """A result against a bot has reached a value: by a lower bound of the newest matches of a
+    policy's generation that holds however often and at however many policies one looks."""
 
     success_rate: float | None = Field(None, gt=0.0, le=1.0)
     """Share of a policy's newest episodes whose end has ``infos[agent]["success"]``."""

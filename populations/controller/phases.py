@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 from populations.controller.evaluation import share
@@ -13,6 +12,7 @@ from populations.controller.state.commands import EndRun, KillLearner
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
 from populations.league.standings import Z95
+from populations.ratings.any_time import any_time_width
 from populations.records.rows import PolicyRow, RunState
 
 
@@ -133,24 +133,3 @@ def bound_at_any_time(state: ControllerState, policy: PolicyRow) -> float | None
     width = any_time_width((rating - low) / Z95, scale=ratings.row.child_deviation)
     # Of many fits one is too high by chance (width), and of many policies the best (optimism).
     return rating - ratings.row.optimism - width
-
-
-def any_time_width(deviation: float, *, scale: float) -> float:
-    """Return half the width of an interval that holds at all times at once in 95% of cases.
-
-    Robbins's normal mixture: an estimate of variance v is never further off than z standard
-    deviations, z^2 = (1 + v / u) (2 log(1 / 0.05) + log(1 + u / v)).
-
-    Source: Robbins, "Statistical methods related to the law of the iterated logarithm" (Annals of
-    Mathematical Statistics, 1970).
-
-    Args:
-        deviation: Standard deviation of the estimate now.
-        scale: sqrt(u): about as large as deviations are when one begins to look.
-    """
-    if deviation <= 0.0:
-        return 0.0
-    # u / v
-    ratio = (scale / deviation) ** 2
-    z_squared = (1.0 + 1.0 / ratio) * (2.0 * math.log(1.0 / 0.05) + math.log1p(ratio))
-    return deviation * math.sqrt(z_squared)

@@ -90,14 +90,16 @@ class FiguresAtOnce(ParallelEnv):  # type: ignore[misc]
 
     Args:
         reported: Reported instead.
+        success: Reported beside it at an episode's end; null: nothing is.
     """
 
     metadata = {"name": "figures_at_once", "render_modes": []}  # noqa: RUF012
     render_mode = None
 
-    def __init__(self, reported: object = None) -> None:
+    def __init__(self, reported: object = None, success: object = None) -> None:
         self.possible_agents: list[Any] = list(AGENTS)
         self._reported = reported
+        self._success = success
 
     def observation_space(self, agent: str) -> Any:
         return OBSERVATION
@@ -119,6 +121,9 @@ class FiguresAtOnce(ParallelEnv):  # type: ignore[misc]
             own = {"sum": self._sums[index]}
             infos[agent] = {"metrics": own if self._reported is None else self._reported}
         is_over = self._step == NUM_ROUNDS
+        if is_over and self._success is not None:
+            for info in infos.values():
+                info["success"] = self._success
         self.agents = [] if is_over else list(AGENTS)
         over = dict.fromkeys(AGENTS, is_over)
         return self._seen(), dict.fromkeys(AGENTS, 0.0), over, dict.fromkeys(AGENTS, False), infos

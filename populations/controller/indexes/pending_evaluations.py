@@ -52,9 +52,7 @@ class _Evaluation:
 class PendingMatches:
     """Variances that are left after matches which ratings do not cover. Owned by one thread."""
 
-    def __init__(
-        self, *, seats: tuple[Seat, ...], ranked: Collection[str], parent: Parent
-    ) -> None:
+    def __init__(self, *, seats: tuple[Seat, ...], ranked: Collection[str], parent: Parent) -> None:
         """Begin with none.
 
         Args:

@@ -19,10 +19,11 @@ from arena.wire.messages import Train
 from populations.controller.indexes.trainee_metrics import metrics_of_trainee
 from populations.records.rows import AssignmentRow, CheckpointRow, PolicyRow, TallyRow
 
-Z95 = 1.959963984540054
-
 MIN_WINDOW = 400
 """Newest matches, or more, that a score or a return is of; fewer while there are not so many."""
+
+MAX_WINDOW = 100_000
+"""Matches of a generation that are kept at most: a league may play for months."""
 
 MIN_RETURNS = 30
 """Matches from which on a mean return has an interval: of fewer the deviation is not known."""
@@ -47,6 +48,31 @@ class Sums(NamedTuple):
         return Sums(*(one + more for one, more in zip(self, other, strict=True)))
 
 
+@dataclass(slots=True)
+class Met:
+    """Matches of one generation against the player.
+
+    Attributes:
+        generation: Number of the generation.
+        matches: All of its matches.
+        kept: Matches of ``newest``.
+        newest: Sums by weights, in order of first evaluation, which is that of training.
+    """
+
+    generation: int
+    matches: float = 0.0
+    kept: float = 0.0
+    newest: dict[Digest, Sums] = field(default_factory=dict)
+
+    def add(self, digest: Digest, sums: Sums) -> None:
+        """Add some matches of some weights; what no window reaches any more goes."""
+        self.newest[digest] = self.newest.get(digest, Sums()).plus(sums)
+        self.matches += sums.matches
+        self.kept += sums.matches
+        while self.kept - self.newest[oldest := next(iter(self.newest))].matches >= MAX_WINDOW:
+            self.kept -= self.newest.pop(oldest).matches
+
+
 class Success(NamedTuple):
     """Success rate of an assignment, and the episodes that it is of."""
 
@@ -65,7 +91,7 @@ class StopGoals:
 
     player: str | None = None
     unreported: dict[str, float] = field(default_factory=dict)
-    _met: dict[PolicyId, tuple[int, dict[Digest, Sums]]] = field(default_factory=dict)
+    _met: dict[PolicyId, Met] = field(default_factory=dict)
     _successes: dict[PolicyId, tuple[int, deque[Success]]] = field(default_factory=dict)
     _reported: set[str] = field(default_factory=set)
 
@@ -98,14 +124,12 @@ class StopGoals:
         for entrant in dict.fromkeys(row.tally.entrants):
             origin = origins.get(Digest(entrant))
             if origin is not None:
-                generation, met = self._met.get(origin.policy, (-1, {}))
-                if origin.generation > generation:
-                    generation, met = origin.generation, {}
-                    self._met[origin.policy] = generation, met
-                if origin.generation == generation:
-                    digest = Digest(entrant)
+                met = self._met.get(origin.policy)
+                if met is None or origin.generation > met.generation:
+                    met = self._met[origin.policy] = Met(origin.generation)
+                if origin.generation == met.generation:
                     new = _sums(row.tally, entrant=entrant, other=self.player)
-                    met[digest] = met.get(digest, Sums()).plus(new)
+                    met.add(Digest(entrant), new)
 
     def add_assignment(self, row: AssignmentRow) -> None:
         """Take in a finished training assignment, once."""
@@ -131,18 +155,22 @@ class StopGoals:
                 while sum(one.episodes for one in newest) - newest[0].episodes >= MIN_SUCCESSES:
                     newest.popleft()
 
-    def met(self, policy: PolicyRow, *, window: float = MIN_WINDOW) -> Sums:
+    def matches(self, policy: PolicyRow) -> float:
+        """Return all matches of a policy's generation against the player."""
+        met = self._met.get(policy.policy)
+        return met.matches if met is not None and met.generation == policy.generation else 0.0
+
+    def newest(self, policy: PolicyRow, *, window: float = MIN_WINDOW) -> Sums:
         """Return the newest matches of a policy's generation against the player.
 
         Args:
             policy: The policy.
             window: Matches after which older weights are left out.
         """
-        generation, met = self._met.get(policy.policy, (-1, {}))
+        met = self._met.get(policy.policy)
         total = Sums()
-        if generation == policy.generation:
-            # In order of first evaluation, which is that of training.
-            for sums in reversed(met.values()):
+        if met is not None and met.generation == policy.generation:
+            for sums in reversed(met.newest.values()):
                 if total.matches >= window:
                     break
                 total = total.plus(sums)
@@ -181,14 +209,14 @@ def _sums(tally: Tally, *, entrant: str, other: str) -> Sums:
     )
 
 
-def window_of_score(score: float) -> float:
+def window_of_score(score: float, *, z_squared: float) -> float:
     """Return the matches that a score is of: so many that its bound can be reached."""
     # Of n wins in n the bound is n / (n + z^2), which is the score at n = z^2 s / (1 - s).
-    return max(float(MIN_WINDOW), 4.0 * Z95**2 * score / (1.0 - score))
+    return min(max(float(MIN_WINDOW), 4.0 * z_squared * score / (1.0 - score)), float(MAX_WINDOW))
 
 
-def score_bound(sums: Sums) -> float | None:
-    """Return the lower end of Wilson's 95% interval of a score; None without a match.
+def score_bound(sums: Sums, *, z_squared: float) -> float | None:
+    """Return the lower end of Wilson's interval of a score; None without a match.
 
     Source: Wilson, "Probable inference, the law of succession, and statistical inference" (Journal
     of the American Statistical Association, 1927).
@@ -196,18 +224,18 @@ def score_bound(sums: Sums) -> float | None:
     n = sums.matches
     if n <= 0.0:
         return None
-    p, square = sums.points / n, Z95**2
+    p = sums.points / n
     # (p + z^2 / 2n - z sqrt(p (1 - p) / n + z^2 / 4n^2)) / (1 + z^2 / n)
-    root = math.sqrt(max(p * (1.0 - p), 0.0) / n + square / (4.0 * n * n))
-    return (p + square / (2.0 * n) - Z95 * root) / (1.0 + square / n)
+    root = math.sqrt(z_squared * (max(p * (1.0 - p), 0.0) / n + z_squared / (4.0 * n * n)))
+    return (p + z_squared / (2.0 * n) - root) / (1.0 + z_squared / n)
 
 
-def return_bound(sums: Sums) -> float | None:
-    """Return the lower end of the 95% interval of a mean return; None with too few matches."""
+def return_bound(sums: Sums, *, z_squared: float) -> float | None:
+    """Return the lower end of a mean return's interval; None with too few matches."""
     n = sums.matches
     if n < MIN_RETURNS:
         return None
     mean = sums.return_sum / n
     # s^2 = (sum of squares - n mean^2) / (n - 1); the mean's deviation is s / sqrt(n).
     variance = max(sums.return_squares - n * mean * mean, 0.0) / (n - 1.0)
-    return mean - Z95 * math.sqrt(variance / n)
+    return mean - math.sqrt(z_squared * variance / n)

@@ -5,17 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from arena.types import Entrant
 from populations.controller.phases import (
-    any_time_width,
     bound_at_any_time,
     limit_reached,
 )
 from populations.controller.state.state import ControllerState
-from populations.league.standings import Z95
 from populations.records.rows import PolicyRow
 from tests.populations.controller.simulated import DUEL, make_world
 
@@ -101,17 +98,3 @@ def test_a_bound_at_any_time_by_hand() -> None:
     bound = bound_at_any_time(state, policy)
     assert bound == pytest.approx(500.0 - 10.0 - 40.0 * math.sqrt(1.04 * (5.991465 + 3.258097)))
     assert lower_bound(state, policy) == pytest.approx(500.0 - 1.959964 * 40.0)
-
-
-def test_a_rating_that_is_looked_at_often_is_rarely_above_its_bound() -> None:
-    # A player of strength 0 whose estimate is looked at after each of 400 matches: a bound of 95%
-    # is above the truth at some time in a third of all cases.
-    rng = np.random.default_rng(0)
-    matches = np.arange(16, 416)
-    deviations = 347.4 / np.sqrt(matches)
-    means = 347.4 * np.cumsum(rng.normal(size=(2000, 415)), axis=1)[:, 15:] / matches
-    plain = (means - Z95 * deviations > 0.0).any(axis=1).mean()
-    widths = np.array([any_time_width(float(d), scale=200.0) for d in deviations])
-    at_any_time = (means - widths > 0.0).any(axis=1).mean()
-    assert plain > 0.1
-    assert at_any_time <= 0.025

@@ -1,0 +1,139 @@
+"""Limits of ``stop`` that end a run, by real processes, with the controller killed on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from arena.wire.address import default_endpoint, remove_socket
+from populations.config.run_file import RUN_FILE, RunFile
+from populations.inspection.views import Inspection, status_view
+from tests.faults.runs import check_left, document, launch
+
+pytestmark = [pytest.mark.xdist_group("stops"), pytest.mark.timeout(400)]
+
+END_S = 120.0
+KILLED = -9
+FAILED = 3
+
+STOPS: tuple[tuple[str, Mapping[str, object], str], ...] = (
+    ("success", {"success_rate": 0.5}, "stop.success_rate: every population has a policy that"),
+    (
+        "success of all",
+        {"success_rate": 1.0, "members": "all"},
+        "stop.success_rate: every active policy is one that succeeds in 1 ",
+    ),
+    (
+        "score",
+        {"evaluation": {"player": "bot:random", "score": 0.3}},
+        "stop.evaluation: every population has a policy whose score against bot:random is 0.3 ",
+    ),
+    (
+        "return of all",
+        {"evaluation": {"player": "bot:random", "return": -0.25}, "members": "all"},
+        "stop.evaluation: every active policy is one whose return against bot:random is -0.25 ",
+    ),
+    ("rating", {"rating": -300.0}, "stop.rating: every population has a policy whose lower "),
+    (
+        "rating of all",
+        {"rating": -300.0, "members": "all"},
+        "stop.rating: every active policy is one whose lower bound is -300",
+    ),
+    ("duration", {"duration_s": 6.0}, "stop.duration_s: the run has taken "),
+    ("agent steps", {"agent_steps": 6_000}, "stop.agent_steps: the run has done "),
+    ("steps of each", {"agent_steps_per_policy": 3_000}, "stop.agent_steps_per_policy: every "),
+)
+
+
+def game(success: object, stop: Mapping[str, object]) -> dict[str, object]:
+    """A game that is always drawn, so that every score is 1/2 and every return 0."""
+    (settings,) = cast("dict[str, object]", document()["populations"]).values()
+    return document() | {
+        "populations": {"population": settings},
+        "environment": {
+            "id": "own_figures:FiguresAtOnce",
+            "kwargs": {"success": success},
+            "num_envs": 4,
+        },
+        "evaluation": {"share": 0.3, "bots": ["bot:random"]},
+        "stop": {"agent_steps_per_policy": 100_000_000} | dict(stop),
+    }
+
+
+def ended(run: Path) -> tuple[str, str]:
+    """State and reason, as ``status`` tells them."""
+    inspection = Inspection.open(run)
+    try:
+        status = status_view(inspection, None)
+        return str(status["state"]), str(status["reason"])
+    finally:
+        inspection.close()
+
+
+@pytest.mark.parametrize(
+    ("stop", "reason"), [case[1:] for case in STOPS], ids=[c[0] for c in STOPS]
+)
+def test_a_limit_ends_the_run_whatever_kills_the_controller_before(
+    stop: Mapping[str, object], reason: str, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    config: Mapping[str, object] | None = game(True, stop)
+    # Amid what is measured, then between the last decision and the end.
+    for failpoints in ("controller.before_commit=kill@12", "controller.ended=kill@1"):
+        process = launch(run, config, failpoints=failpoints)
+        _, error = process.communicate(timeout=END_S)
+        assert process.returncode == KILLED, error
+        check_left(run)
+        config = None
+    process = launch(run, None)
+    out, error = process.communicate(timeout=END_S)
+    assert process.returncode == 0, error
+    state, why = ended(run)
+    assert state == "finished"
+    assert why.startswith(reason)
+    assert reason in out + error
+    check_left(run)
+    # One that is killed when all is done leaves its socket, and nobody needs another.
+    remove_socket(default_endpoint(RunFile.load(run / RUN_FILE).run))
+
+
+def test_an_environment_that_never_tells_of_success_ends_the_run_with_that_sentence(
+    tmp_path: Path,
+) -> None:
+    run = tmp_path / "run"
+    process = launch(run, game(None, {"success_rate": 0.5}))
+    _, error = process.communicate(timeout=END_S)
+    assert process.returncode == FAILED, error
+    state, why = ended(run)
+    assert state == "failed"
+    assert "has not put success" in why
+    assert "has not put success" in error
+    check_left(run)
+
+
+@pytest.mark.parametrize(
+    ("stop", "rule"),
+    [
+        (
+            {"evaluation": {"player": "bot:random"}},
+            "must have one of score and return, not both or none",
+        ),
+        (
+            {"evaluation": {"player": "bot:outsiders:Other", "score": 0.5}},
+            "stop.evaluation.player must be one of evaluation.bots (bot:random), got 'bot:outsid",
+        ),
+        ({"success_rate": 1.5}, "stop.success_rate"),
+        ({"members": "most"}, "stop.members"),
+    ],
+)
+def test_a_goal_that_cannot_be_is_refused(
+    stop: Mapping[str, object], rule: str, tmp_path: Path
+) -> None:
+    process = launch(tmp_path / "run", game(True, stop))
+    _, error = process.communicate(timeout=END_S)
+    assert process.returncode == 2
+    assert rule in error
+    assert not (tmp_path / "run").exists()
