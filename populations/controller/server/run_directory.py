@@ -27,6 +27,7 @@ from populations.controller.evolution.reconfigure import reconfigure
 from populations.controller.evolution.resets import reset_key
 from populations.controller.indexes.pbt_decisions import KINDS, PbtDecisions
 from populations.controller.indexes.raised_alerts import CLEARED, RAISED, Alerts, resumed
+from populations.controller.monitoring.champions import CHAMPION
 from populations.controller.monitoring.sinks import Sinks
 from populations.controller.server.reconfiguration import finish, prepare, settle
 from populations.controller.state.events import Now
@@ -257,6 +258,7 @@ class OpenRun:
                 measured_length=0.0 if measured is None else measured.episode_length,
                 alerts=self._alerts(),
                 pbt_decisions=self._pbt_decisions(),
+                champions=self._champions(),
             )
             with storage_errors(run_dir):
                 failpoint("open.sinks")
@@ -287,6 +289,12 @@ class OpenRun:
     def _pbt_decisions(self) -> PbtDecisions:
         with JournalReader(self.run_dir / JOURNAL) as reader:
             return PbtDecisions.from_events(reader.events(kinds=KINDS))
+
+    def _champions(self) -> dict[str, str]:
+        with JournalReader(self.run_dir / JOURNAL) as reader:
+            changes = reader.events(kinds=[CHAMPION])
+        # The last one of each population.
+        return {str(row.data["population"]): row.subject for row in changes}
 
     def note_event(self, kind: str, data: Mapping[str, Json], *, utc: str) -> None:
         """Record what a resume finds or changes; nothing if there is nothing to say."""

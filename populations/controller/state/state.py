@@ -74,6 +74,7 @@ class ControllerState:
         strengths: Ratings of players and how sure they are; an index over the rows.
         pending_matches: Evaluation matches that ratings do not cover; an index over the rows.
         alerts: Warnings for people; those that hold follow from the events.
+        champions: Leading player of each population at the last fit, as the events say.
         pbt_decisions: How many were due and made; follows from the events.
         curves: Points written of each policy, and counts that they show; an index over the rows.
         generation_history: Generations of policies that are ranked together; an index over the
@@ -176,6 +177,7 @@ class ControllerState:
     scheduled: Mapping[str, ScheduledValues] = field(init=False)
     generation_history: GenerationHistory = field(default_factory=GenerationHistory)
     alerts: Alerts = field(default_factory=Alerts)
+    champions: dict[str, str] = field(default_factory=dict)
     pbt_decisions: PbtDecisions = field(default_factory=PbtDecisions)
     curves: Curves = field(default_factory=Curves)
     rated_pins: RatedPins = field(default_factory=RatedPins)
@@ -366,6 +368,7 @@ def make_state(
     measured_length: float = 0.0,
     alerts: Alerts | None = None,
     pbt_decisions: PbtDecisions | None = None,
+    champions: dict[str, str] | None = None,
 ) -> ControllerState:
     """Return the controller of a run, from its configuration and its journal's rows."""
     half_life = config.payoffs.half_life_matches
@@ -380,6 +383,7 @@ def make_state(
             tables,
             keep=config.checkpoints.keep,
             milestones_every_agent_steps=config.checkpoints.milestones_every_agent_steps,
+            export_every_agent_steps=config.checkpoints.export_every_agent_steps,
         ),
         patience=patience or Patience(),
         slots=make_slots(config),
@@ -405,6 +409,7 @@ def make_state(
         measured_length=measured_length,
         alerts=alerts or Alerts(),
         pbt_decisions=pbt_decisions or PbtDecisions(),
+        champions=champions or {},
         curves=Curves.from_tables(tables),
         # Records count a match once for each seat.
         recent_matches=sum(row.matches for row in tables.records.values()) / len(setup.seats),
