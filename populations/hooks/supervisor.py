@@ -268,8 +268,7 @@ def _spawn(settings: HookSettings, log_path: Path) -> _Process:
                 start_new_session=True,
                 close_fds=True,
                 pass_fds=(control_read, report_write),
-                # Learners occupy the cores.
-                env=os.environ | {"OMP_NUM_THREADS": "1"},
+                env=_environment(),
             )
     except OSError:
         os.close(control_write)
@@ -299,6 +298,13 @@ def _working_directory(settings: HookSettings) -> str | None:
     return settings.launch_directory if Path(settings.launch_directory).is_dir() else None
 
 
+def _environment() -> dict[str, str]:
+    # Last, so that ``arena`` is found where its virtual environment is not active.
+    paths = [os.environ.get("PATH", os.defpath), os.path.dirname(sys.executable)]
+    # Learners occupy the cores.
+    return os.environ | {"PATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"}
+
+
 def check_hooks(settings: HookSettings) -> None:
     """Check that all hooks can be called, in a process of its own.
 
@@ -315,6 +321,7 @@ def check_hooks(settings: HookSettings) -> None:
             text=True,
             timeout=CHECK_S,
             cwd=_working_directory(settings),
+            env=_environment(),
             check=False,
         )
     except subprocess.TimeoutExpired as error:
