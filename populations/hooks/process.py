@@ -67,7 +67,8 @@ class HookSettings(Model):
     """Name of the file in the run directory with the place that was reached."""
 
     skip: tuple[int, str] | None = None
-    """Sequence and name of a call that ended the process before; it is not made again."""
+    """Sequence and name of the last call that a process before this one began; that call and those
+    before it are not made again."""
 
 
 @dataclass(slots=True)
@@ -111,6 +112,8 @@ def serve(settings: HookSettings, control: _Control, report: Callable[..., None]
     functions = resolved(settings)
     # At first, so that it is told once that nothing is dropped: the run may have an alert.
     dropped, is_behind = queue.place.dropped, True
+    skip = settings.skip or (0, "")
+    is_next = settings.skip is None
     with JournalReader(Path(settings.run_dir) / JOURNAL) as reader:
         while True:
             # Before the look at the journal: what was committed until then is read.
@@ -133,10 +136,12 @@ def serve(settings: HookSettings, control: _Control, report: Callable[..., None]
                     # Once the run is over it stays set, and nothing is waited for.
                     control.woken.wait(POLL_S)
                 continue
-            if settings.skip != (call.sequence, call.name):
+            is_next = is_next or call.sequence > skip[0]
+            if is_next:
                 report(begun=[call.sequence, call.name], at_s=time.monotonic())
                 problem = make_call(call, functions, time_limit_s=settings.time_limit_s)
                 report(ended=call.name, problem=problem[:MAX_CHARS])
+            is_next = is_next or (call.sequence, call.name) == skip
             queue.record(call)
             write_place(place_path, queue.place)
 

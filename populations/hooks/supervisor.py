@@ -190,9 +190,11 @@ class HookProcess:
     def _take(self, process: _Process, said: Mapping[str, Json]) -> None:
         match said:
             case {"begun": [int(sequence), str(name)], "at_s": float(at_s)}:
-                process.call, process.call_at_s = (sequence, name), at_s
+                # Kept after its end, too: a full disk may not have taken the place behind it.
+                process.call = self._skip = (sequence, name)
+                process.call_at_s = at_s
             case {"ended": str(name), "problem": str(problem)}:
-                process.call, self._skip = None, None
+                process.call = None
                 self._wait_s = WAIT_S
                 self._judge("", "")
                 self._judge(name, problem)
@@ -231,7 +233,6 @@ class HookProcess:
             # Nothing is left to do.
             self._retry_at_s = float("inf")
         elif process.call is not None:
-            self._skip = process.call
             took_too_long = hung_s >= limit_s
             what = (
                 f"it took longer than its time limit, {limit_s:g} s"

@@ -245,7 +245,6 @@ class OpenRun:
                 (run_dir / "logs").mkdir(exist_ok=True)
                 # Written at each opening: the directory may have been moved, and its path is in it.
                 (run_dir / SETUP).write_text(self.setup.model_dump_json(indent=1))
-            measured = self.run_file.environment_measured
             self.state = make_state(
                 self.run_file.config,
                 self.setup,
@@ -255,7 +254,7 @@ class OpenRun:
                 immigrants=imported_immigrants(run_dir, self.run_file.config),
                 external_players=imported_external_players(run_dir, self.run_file.config),
                 store=store_digest(run_dir),
-                measured_length=0.0 if measured is None else measured.episode_length,
+                measured_length=self._measured_length,
                 alerts=self._alerts(),
                 pbt_decisions=self._pbt_decisions(),
                 champions=self._champions(),
@@ -272,6 +271,11 @@ class OpenRun:
             # Closed before the journal, in the reverse order of making.
             stack.callback(self.sinks.close)
             self._stack = stack.pop_all()
+
+    @property
+    def _measured_length(self) -> float:
+        measured = self.run_file.environment_measured
+        return 0.0 if measured is None else measured.episode_length
 
     def _recovered(self) -> Tables:
         tables = self.journal.load()

@@ -13,6 +13,8 @@ import pytest
 
 from arena.errors import ConfigError
 from populations.config.hooks import Hook
+from populations.hooks.calls import Place
+from populations.hooks.place_file import write_place
 from populations.hooks.process import HookSettings
 from populations.hooks.supervisor import HookProcess, Told, check_hooks
 from populations.records.rows import EventRow, RunRow
@@ -190,6 +192,23 @@ def test_a_killed_process_is_started_anew_and_goes_on(
     told = served(process, lambda: kept(tmp_path) == [1, 2, 3])
     told += process.finish()
     assert Told("hook_failed", "", "") in told
+
+
+def test_what_was_made_is_not_made_again_where_the_place_could_not_be_written(
+    tmp_path: Path, journal: Journal, make: Make
+) -> None:
+    commit(journal, 1, 2)
+    process = make("hooked:keep")
+    served(process, lambda: len(kept(tmp_path)) == 2 and process.pid is not None)
+    assert process.pid is not None
+    os.kill(process.pid, 9)
+    served(process, lambda: process.pid is None)
+    # As a disk without room would have left it.
+    write_place(tmp_path / "hooks.json", Place(after=0))
+    commit(journal, 3, 3)
+    served(process, lambda: 3 in kept(tmp_path))
+    process.finish()
+    assert kept(tmp_path) == [1, 2, 3]
 
 
 def test_a_module_that_breaks_meanwhile_is_told(
