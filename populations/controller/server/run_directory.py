@@ -257,8 +257,8 @@ class OpenRun:
                 measured_length=self._measured_length,
                 alerts=self._alerts(),
                 pbt_decisions=self._pbt_decisions(),
-                champions=self._champions(),
             )
+            self.state.champions = self._champions()
             with storage_errors(run_dir):
                 failpoint("open.sinks")
                 self.sinks = Sinks(

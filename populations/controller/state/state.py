@@ -368,7 +368,6 @@ def make_state(
     measured_length: float = 0.0,
     alerts: Alerts | None = None,
     pbt_decisions: PbtDecisions | None = None,
-    champions: dict[str, str] | None = None,
 ) -> ControllerState:
     """Return the controller of a run, from its configuration and its journal's rows."""
     half_life = config.payoffs.half_life_matches
@@ -409,7 +408,6 @@ def make_state(
         measured_length=measured_length,
         alerts=alerts or Alerts(),
         pbt_decisions=pbt_decisions or PbtDecisions(),
-        champions=champions or {},
         curves=Curves.from_tables(tables),
         # Records count a match once for each seat.
         recent_matches=sum(row.matches for row in tables.records.values()) / len(setup.seats),
