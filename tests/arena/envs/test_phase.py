@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from arena.envs.pettingzoo.told_stepper import find_set_phase
-from arena.envs.phase import players_of_agents
+from arena.envs.pettingzoo.told_stepper import Phases, find_set_phase
+from arena.envs.phase import Phase, players_of_agents
 from arena.types import Seat
 from arena.wire.messages import Failed
 from tests.arena.learners.work.test_worker_on_pettingzoo import (
@@ -114,3 +114,39 @@ def test_home_is_named_where_two_teams_share_agents() -> None:
         return Seat(name=name, side="all", population="player", agents=("a", "b"))
 
     assert players_of_agents([seat("home"), seat("away")], ["x", "y"]) == {"a": "x", "b": "x"}
+
+
+def test_an_episode_in_flight_is_told_nothing_and_one_not_begun_is_told_again() -> None:
+    seen: list[object] = []
+
+    class Logged:
+        on_turn = "nobody"
+
+        def set_phase(self, phase: str, agent_steps: int | None, players: dict[str, str]) -> None:
+            seen.append(agent_steps)
+
+        def start(self, seed: int) -> None:
+            seen.append("start")
+
+        def step(self, actions: object) -> bool:
+            seen.append("step")
+            return False
+
+        def close(self) -> None:
+            pass
+
+    def phase(agent_steps: int) -> Phase:
+        return Phase(name="training", agent_steps=agent_steps, players={})
+
+    phases, game = Phases(1), Logged()
+    stepper = phases.watching(game, game, b=0)
+    phases.post([phase(1)])
+    stepper.start(0)
+    # Reset by one assignment, begun in the next one.
+    phases.post([phase(2)])
+    stepper.step({})
+    # In flight: it hears of the third assignment with its next episode.
+    phases.post([phase(3)])
+    stepper.step({})
+    stepper.start(1)
+    assert seen == [1, "start", 2, "step", "step", 3, "start"]
