@@ -32,6 +32,7 @@ from arena.envs.pettingzoo.global_state_wrapper import GlobalStateWrapper, State
 from arena.envs.pettingzoo.parallel import ParallelStepper
 from arena.envs.pettingzoo.reward_components import ComponentRow, ReportingAtOnce, ReportingTurns
 from arena.envs.pettingzoo.strip_wrappers import holder_of_state, strip_checking_wrappers
+from arena.envs.pettingzoo.told_stepper import Phases
 from arena.envs.registry import make_environment
 from arena.envs.spaces.agent_id_wrapper import AgentIdWrapper
 from arena.envs.spaces.observations import ObservationLayout
@@ -175,6 +176,7 @@ def _make_one_by_one(
     # Before the steppers: each one writes its row of the states.
     states = _states(spec, buffers) if reads_state else None
     keeps_infos = needs_infos(environment.outcome)
+    phases = Phases(num_envs)
     if is_openspiel(spec.id):
         make_stepper = _openspiel_stepper(spec, populations=populations)
     else:
@@ -184,6 +186,7 @@ def _make_one_by_one(
             launch_directory=launch_directory,
             possible_agents=environment.possible_agents,
             states=states,
+            phases=phases,
         )
 
     # Also called where environment b broke: a new row forgets the old returns and infos.
@@ -197,6 +200,7 @@ def _make_one_by_one(
         remake=make,
         on_fault=on_fault,
         on_step=on_step,
+        on_tell=phases.post,
     )
     return batch if states is None else GlobalStateWrapper(batch, states=states, device=device)
 
@@ -233,6 +237,7 @@ def _pettingzoo_stepper(
     launch_directory: str,
     possible_agents: Sequence[str] | None,
     states: States | None,
+    phases: Phases,
 ) -> Callable[[EpisodeRow], Stepper]:
     """Return the factory of a row's stepper, which checks its first environment against the spec.
 
@@ -255,7 +260,7 @@ def _pettingzoo_stepper(
             env = strip_checking_wrappers(env, has_masks=has_masks)
         else:
             env = _reporting(env, api=spec.api, has_masks=has_masks, components=row.components)
-        made = stepper(env, row)
+        made = phases.watching(stepper(env, row), whole, b=row.b)
         return made if states is None else states.watching(made, whole, b=row.b)
 
     return make

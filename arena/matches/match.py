@@ -15,6 +15,7 @@ import torch
 from arena.core import Actor
 from arena.envs.base import BatchedEnv, Group, Turn
 from arena.envs.batched.scoring import sides_beaten
+from arena.envs.phase import Phase, players_of_agents, tell_environments
 from arena.errors import EnvironmentFault
 from arena.matches.distinct import GameHashes, combined
 from arena.matches.seated import SeatedPlayers, block_of_envs
@@ -51,12 +52,20 @@ class Block:
         actors: Actors, one per seat.
         num_envs: Number of environments.
         num_matches: Number of matches that each of them plays.
+        players: Names that environments are told, one per seat; none: the entrants.
     """
 
     entrants: tuple[Entrant, ...]
     actors: tuple[Actor, ...]
     num_envs: int
     num_matches: int
+    players: tuple[str, ...] = ()
+
+    def phase(self, seats: Sequence[Seat], own: Sequence[int]) -> Phase:
+        """Return what its environments are told, with the players of some seats."""
+        names = self.players or self.entrants
+        players = players_of_agents([seats[seat] for seat in own], [names[seat] for seat in own])
+        return Phase(name="evaluation", agent_steps=None, players=players)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,6 +205,8 @@ def play_matches(
         seats=seats,
         agents=env.agents,
     )
+    phases = [block.phase(seats, range(len(seats))) for block in blocks]
+    tell_environments(env, phases, block_of_env=block_of_env)
     play.run(seated, record=book.record)
     return book.tallies()
 
@@ -257,6 +268,8 @@ def _play_teams(
             seats=own_seats,
             agents=play.agents,
         )
+        phases = [block.phase(seats, own) for block in blocks]
+        tell_environments(play.env, phases, block_of_env=block_of_env)
         play.run(seated, record=log.record)
         logs.append(log)
     return logs
@@ -337,7 +350,7 @@ class _Play:
         progress: Progress | None,
         should_stop: Callable[[], bool],
     ) -> None:
-        self._env = env
+        self.env = env
         self.seeds = seeds
         self._generator = generator
         self._progress = progress
@@ -348,19 +361,19 @@ class _Play:
 
     def run(self, seated: SeatedPlayers[Actor], *, record: Callable[[Turn], None]) -> None:
         """Play once from the start; ``record`` sees every turn."""
-        turn = self._env.reset(self.seeds)
+        turn = self.env.reset(self.seeds)
         self.games.forget_all()
         remaining = self.num_matches.clone()
         active = remaining > 0
         if not bool(active.all()):
-            self._env.halt(~active)
+            self.env.halt(~active)
         while bool(active.any()):
             if self._should_stop():
                 raise Stopped("told to stop during matches")
             actions = self._actions(turn, seated=seated, active=active)
             # Before the step: which decisions these are is in the turn that asked for them.
             self.games.absorb(turn, actions)
-            turn = self._env.step(actions)
+            turn = self.env.step(actions)
             seated.recurrent_state.reset(turn)
             record(turn)
             if self._progress is not None:
@@ -369,7 +382,7 @@ class _Play:
             remaining -= played_to_the_end(turn).long()
             done = active & (remaining <= 0)
             if bool(done.any()):
-                self._env.halt(done)
+                self.env.halt(done)
                 active = active & ~done
 
     def _actions(

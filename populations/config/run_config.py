@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from arena.config import EnvironmentConfig, Model
 from arena.errors import BrokenRules
 from arena.wire.address import check_listening
+from populations.config.hooks import HooksConfig, without_list
 from populations.config.overrides.aliases import overridden
 from populations.config.resolution import (
     POPULATION_NAME,
@@ -97,9 +98,8 @@ class RunConfig(Model):
     alerts: AlertsConfig = AlertsConfig()
     """Destinations of figures about learning."""
 
-    # The key exists, so that a file that uses it fails now instead of being ignored.
-    hooks: tuple[str, ...] = ()
-    """Reserved: must be empty in this release."""
+    hooks: Annotated[HooksConfig, BeforeValidator(without_list)] = HooksConfig()
+    """Functions and commands that are called after events."""
 
     stop: StopConfig = StopConfig()
     """When the run is finished."""
@@ -127,13 +127,6 @@ class RunConfig(Model):
     @classmethod
     def _valid_endpoint(cls, endpoint: str | None) -> str | None:
         return None if endpoint is None else check_listening(endpoint)
-
-    @field_validator("hooks")
-    @classmethod
-    def _no_hooks(cls, hooks: tuple[str, ...]) -> tuple[str, ...]:
-        if hooks:
-            raise ValueError("must be empty: this release has no hooks yet")
-        return hooks
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -188,6 +188,9 @@ class CheckpointsConfig(Model):
     milestones_every_agent_steps: Count | None = None
     """Keep one for ever each so many agent steps."""
 
+    export_every_agent_steps: int | None = Field(None, ge=0, le=10**15)
+    """Agent steps of a policy from one export to the next; null or 0: none."""
+
 
 class MetricsConfig(Model):
     """Destinations of figures about learning."""
@@ -220,6 +223,9 @@ AlertKind = Literal[
     "pbt_undecided",
     "no_steps",
     "sink_failed",
+    "hook_failed",
+    "hooks_behind",
+    "export_failed",
 ]
 """Kinds that `populations.controller.monitoring.alerts` raises."""
 

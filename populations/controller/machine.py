@@ -15,7 +15,7 @@ from populations.controller import phases
 from populations.controller.assignments import learner_lifecycle, results, scheduler
 from populations.controller.evolution import exploration, pbt
 from populations.controller.indexes.raised_alerts import Finding
-from populations.controller.monitoring import alerts, curves
+from populations.controller.monitoring import alerts, champions, curves
 from populations.controller.state import storage_pause
 from populations.controller.state.commands import LinkGhosts, RemoveCheckpoints
 from populations.controller.state.events import (
@@ -26,6 +26,7 @@ from populations.controller.state.events import (
     Event,
     GhostsLinked,
     HeartbeatReceived,
+    HookTold,
     HyperparametersExplored,
     LearnerEvent,
     LearnerExited,
@@ -100,6 +101,9 @@ def _decide(state: ControllerState, event: Event, tx: Transaction) -> None:
         case CheckpointsRemoved():
             for key in event.keys:
                 tx.put(replace(state.tables.checkpoints[key], state="deleted"))
+        case HookTold():
+            finding = Finding(event.alert, event.subject, event.subject, event.problem)
+            alerts.record(state, tx, finding)
         case SinkTold():
             what = f"{event.sink} raised {event.problem}" if event.problem else ""
             finding = Finding("sink_failed", event.sink, event.sink, what)
@@ -144,6 +148,8 @@ def _take_ratings(state: ControllerState, tx: Transaction, event: RatingsFitted)
     # A repeated fit tells PBT nothing new.
     if state.fitted > covered and state.phase == "training":
         pbt.evolve_waiting(state, tx)
+    if state.fitted > covered:
+        champions.announce(state, tx)
     # By the ratings that were put above.
     state.pending_matches.cover(state.fitted, estimate=state.estimate)
     state.refit(tx)

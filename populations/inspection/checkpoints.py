@@ -78,3 +78,6 @@ def _reasons_of_age(tables: Tables, section: CheckpointsConfig) -> Iterator[tupl
         if section.milestones_every_agent_steps is not None:
             steps = section.milestones_every_agent_steps
             yield from ((key, "milestone") for key in milestones(rows, every_agent_steps=steps))
+        if section.export_every_agent_steps:
+            steps = section.export_every_agent_steps
+            yield from ((key, "export") for key in milestones(rows, every_agent_steps=steps))

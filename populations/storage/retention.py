@@ -45,7 +45,12 @@ class Retention:
     """
 
     def __init__(
-        self, tables: Tables, *, keep: int | None, milestones_every_agent_steps: int | None
+        self,
+        tables: Tables,
+        *,
+        keep: int | None,
+        milestones_every_agent_steps: int | None,
+        export_every_agent_steps: int | None = None,
     ) -> None:
         """Index the rows of a journal.
 
@@ -54,6 +59,7 @@ class Retention:
             keep: Number of newest checkpoints to keep per policy. None keeps everything.
             milestones_every_agent_steps: Interval of milestones: of each policy, the first present
                 checkpoint at or after each multiple is kept.
+            export_every_agent_steps: Interval of exports, whose checkpoints are kept likewise.
 
         Raises:
             ValueError: If ``keep`` is below 1.
@@ -61,7 +67,10 @@ class Retention:
         if keep is not None and keep < 1:
             raise ValueError(f"keep must be at least 1, got {keep}")
         self._keep = keep
-        self._milestones_every_agent_steps = milestones_every_agent_steps
+        # Exported checkpoints stay, too: what is kept must not depend on how long an export takes.
+        self._marks = [
+            every for every in (milestones_every_agent_steps, export_every_agent_steps) if every
+        ]
         self._present: dict[PolicyId, dict[str, CheckpointRow]] = {}
         self._owners: dict[str, PolicyId] = {}
         self._needs: dict[Holder, tuple[str, ...]] = {}
@@ -144,8 +153,8 @@ class Retention:
         rows = sorted(self._present.get(policy, {}).values(), key=newest_last)
         # keep is at least 1; rows[-0:] would be all of them.
         kept = {row.key for row in rows[-self._keep :]} if self._keep is not None else set()
-        if self._milestones_every_agent_steps is not None:
-            kept.update(milestones(rows, every_agent_steps=self._milestones_every_agent_steps))
+        for every in self._marks:
+            kept.update(milestones(rows, every_agent_steps=every))
         return [row.key for row in rows if row.key not in kept and row.key not in self._needed]
 
     def _place(self, row: CheckpointRow) -> None:

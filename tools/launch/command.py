@@ -6,6 +6,7 @@ Tests: `tests/integration/test_launch.py`, `tests/faults/test_run_directory.py`.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,11 @@ if TYPE_CHECKING:
     from populations.records.rows import Json
 
     from .imported_weights import Import
+
+
+# Installed, the folder tools/ is populations.commands.
+EXPORT = (sys.executable, "-m", f"{__package__.rpartition('.')[0]}.main", "export")
+"""Command that is ``arena export``, whatever the path of this process is."""
 
 
 def launch(
@@ -148,6 +154,7 @@ def _new_run_file(draft: Draft[RunConfig], source: str, *, target: Path, origin:
     """
     from arena.metrics.sink import find_sinks
     from populations.config.run_file import new_run_file
+    from populations.hooks.make import check_config as check_hooks
 
     from .preflight import looked_over
     from .replay import replaying
@@ -169,6 +176,7 @@ def _new_run_file(draft: Draft[RunConfig], source: str, *, target: Path, origin:
     )
     # A check: the run makes its own sinks when it is opened.
     find_sinks(config.metrics.sinks, target, launch_directory=launch_directory)
+    check_hooks(config, launch_directory=launch_directory)
     for line in (sizing_line(asked, run_file, why=found.why), stakes_line(run_file)):
         if line:
             tell(line)
@@ -240,6 +248,7 @@ def _resume(
     )
     from populations.controller.server.reconfiguration import settle
     from populations.controller.server.run_directory import has_run
+    from populations.hooks.make import check_config as check_hooks
     from populations.storage.lock import RunLock
 
     from .device import check_device
@@ -263,6 +272,7 @@ def _resume(
         )
         new, changes = check_resume(old, config=config, overrides=overrides, notify=tell)
         check_device(new.device)
+        check_hooks(new, launch_directory=old.launch_directory)
         versions = other_versions(old)
         if versions:
             tell(versions_warning(versions))
@@ -358,6 +368,7 @@ def _control(run: OpenRun) -> None:
     import logging
 
     from populations.controller.server.server import Server
+    from populations.hooks.make import make_hook_processes
     from populations.launchers.make import make_launcher
 
     from ..terminal.signals import stop_on_signals
@@ -391,6 +402,14 @@ def _control(run: OpenRun) -> None:
             transport=transport,
             launcher=launcher,
             sinks=run.sinks,
+            hooks=make_hook_processes(
+                run.run_file.config,
+                run.run_dir,
+                launch_directory=run.setup.launch_directory,
+                export_command=EXPORT,
+                num_events=run.state.tables.num_events,
+                is_new=run.state.tables.run.epoch == 0,
+            ),
             on_commit=display.note,
             on_status=refresh,
         )

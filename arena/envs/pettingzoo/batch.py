@@ -15,6 +15,7 @@ from arena.envs.base import Turn
 from arena.envs.chance import episode_seed
 from arena.envs.pettingzoo.buffers import NO_DECISION, Buffers
 from arena.envs.pettingzoo.pending_decisions import DecisionFault
+from arena.envs.phase import Phase
 from arena.errors import ArenaError, EnvironmentFault
 from arena.users_code import own_lines
 
@@ -65,6 +66,8 @@ class PettingZooBatch:
             new environment replaces it, until too many have broken. None: the first fault is
             raised.
         on_step: Callback before each environment's step, which may take long.
+        on_tell: Callback with the phase of each environment's next episodes. None: no environment
+            wants to know.
     """
 
     def __init__(
@@ -76,6 +79,7 @@ class PettingZooBatch:
         remake: Callable[[int], Stepper],
         on_fault: Callable[[EnvironmentFault], None] | None = None,
         on_step: Callable[[], object] | None = None,
+        on_tell: Callable[[Sequence[Phase]], object] | None = None,
     ) -> None:
         self._id = environment_id
         self._buffers = buffers
@@ -83,6 +87,7 @@ class PettingZooBatch:
         self._remake = remake
         self._on_fault = on_fault
         self._on_step = on_step
+        self._on_tell = on_tell
         self._num_faults = 0
         self._seeds: tuple[int, ...] = ()
         self._episodes = [0] * len(self._steppers)
@@ -182,6 +187,11 @@ class PettingZooBatch:
             environments: Environments to resume. bool [B].
         """
         self._resumed += environments.nonzero().flatten().tolist()
+
+    def tell(self, phases: Sequence[Phase]) -> None:
+        """Take the phase of each environment's episodes from the next one on. Length B."""
+        if self._on_tell is not None:
+            self._on_tell(phases)
 
     def close(self) -> None:
         """Release everything that the environments hold.

@@ -18,6 +18,7 @@ import torch
 from arena.envs.base import BatchedEnv, Turn
 from arena.envs.pettingzoo.batch import Stepper
 from arena.envs.pettingzoo.global_state import state_reader
+from arena.envs.phase import Phase, Told
 from arena.envs.spaces.observations import ObservationLayout
 from arena.errors import EnvironmentFault
 
@@ -148,6 +149,11 @@ class GlobalStateWrapper:
     def resume(self, environments: torch.Tensor) -> None:
         """Resume as `BatchedEnv.resume` does."""
         self._env.resume(environments)
+
+    def tell(self, phases: Sequence[Phase]) -> None:
+        """Tell as `Told.tell` does, if the environment is told at all."""
+        if isinstance(self._env, Told):
+            self._env.tell(phases)
 
     def close(self) -> None:
         """Close as `BatchedEnv.close` does."""

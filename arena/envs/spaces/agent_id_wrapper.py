@@ -16,6 +16,7 @@ import torch
 from arena.config import NetworkConfig
 from arena.environment_spec import AgentSpec
 from arena.envs.base import BatchedEnv, Turn
+from arena.envs.phase import Phase, Told
 from arena.envs.spaces.agent_id import with_agent_id
 from arena.envs.spaces.observations import ObservationLayout
 
@@ -85,6 +86,11 @@ class AgentIdWrapper:
     def resume(self, environments: torch.Tensor) -> None:
         """Resume as `BatchedEnv.resume` does."""
         self._env.resume(environments)
+
+    def tell(self, phases: Sequence[Phase]) -> None:
+        """Tell as `Told.tell` does, if the environment is told at all."""
+        if isinstance(self._env, Told):
+            self._env.tell(phases)
 
     def close(self) -> None:
         """Close as `BatchedEnv.close` does."""

@@ -75,6 +75,7 @@ def _block(seating: Seating, *, share: Share, equipment: Equipment) -> Block:
         ),
         num_envs=share.num_envs,
         num_matches=share.num_matches,
+        players=tuple(player.player for player in seating.players),
     )
 
 

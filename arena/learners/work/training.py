@@ -16,6 +16,7 @@ import torch
 
 from arena.core import Actor
 from arena.envs.base import BatchedEnv
+from arena.envs.phase import Phase, players_of_agents, tell_environments
 from arena.learners.work.environments import HeldEpisodes, Team, actors_in, weights_of
 from arena.learners.work.equipment import Equipment
 from arena.learners.work.faults import AssignmentFault, naming_policy
@@ -23,6 +24,7 @@ from arena.learners.work.players import frozen_entrant
 from arena.learners.work.silence import Silence
 from arena.learning.hyperparameters import policy_reward_weights
 from arena.matches.returns import ReturnSums
+from arena.matches.seated import equal_blocks
 from arena.matches.seeds import Stream, derived_seed, environment_seeds, seed_everything
 from arena.rollout.collector import Collector, TrainingBlock
 from arena.rollout.measured import record_spread
@@ -183,6 +185,8 @@ class _Training:
         # A held batch is used as it is, without a reset.
         env = environments.begin() if held is None else held.env
         new = seatings_that_fit(message.opponents, num_envs=env.num_envs, seed=message.seed)
+        # Before a collector resets the environments; episodes in flight keep what they were told.
+        self._tell(env, new)
         # reversed: of seatings with equal weights the first one counts.
         begun = {weights_of(seating): index for index, seating in reversed([*enumerate(new)])}
         seatings = list(new)
@@ -210,6 +214,22 @@ class _Training:
         collector = self._new_collector(env, blocks)
         return HeldEpisodes(
             env=env, collector=collector, seatings=tuple(seatings), actors=actors, checkpoints=()
+        )
+
+    def _tell(self, env: BatchedEnv, seatings: Sequence[Seating]) -> None:
+        """Tell the environments who plays their next episodes."""
+        seats = self._equipment.setup.seats
+        phases = [
+            Phase(
+                name="training",
+                agent_steps=self._message.trainees[0].agent_steps,
+                players=players_of_agents(seats, [player.player for player in seating.players]),
+            )
+            for seating in seatings
+        ]
+        # As the collector divides the environments among the seatings.
+        tell_environments(
+            env, phases, block_of_env=equal_blocks(len(phases), num_envs=env.num_envs)
         )
 
     def _new_collector(self, env: BatchedEnv, blocks: Sequence[TrainingBlock]) -> Collector:

@@ -20,6 +20,7 @@ from populations.controller.assignments.validation import (
 from populations.controller.evaluation import share
 from populations.controller.evaluation.pairings import validated_policy
 from populations.controller.evolution import pbt
+from populations.controller.evolution.exports import mark_export
 from populations.controller.evolution.snapshots import snapshot
 from populations.controller.indexes.raised_alerts import Finding
 from populations.controller.indexes.trainee_metrics import metrics_of_trainee
@@ -252,6 +253,7 @@ def _advance_policy(
     )
     tx.put(checkpoint)
     policy = state.tables.policies[trainee.policy]
+    steps_before = policy.agent_steps
     speed = metrics.get("throughput/agent_steps_per_s", 0.0)
     length = metrics.get("episode/length_mean", 0.0)
     is_trained = manifest.agent_steps > trainee.agent_steps
@@ -277,6 +279,7 @@ def _advance_policy(
         episode_length=_smooth(policy.episode_length, length),
     )
     tx.put(policy)
+    mark_export(state, tx, policy, before=steps_before)
 
 
 def _follow_up(state: ControllerState, tx: Transaction, trainees: Sequence[Trainee]) -> None:

@@ -89,6 +89,18 @@ KINDS: Mapping[str, Kind] = {
         advice="Raise the stop condition, or see the events (arena league RUN events) for "
         "what kept learners from finishing anything.",
     ),
+    "hook_failed": Kind(
+        advice="The run goes on without it, and it is called again for the next event. What it "
+        "printed, and its traceback, is in the run's logs/hooks.log.",
+    ),
+    "hooks_behind": Kind(
+        advice="Hooks take longer than events come. Make them faster, hook fewer kinds of events, "
+        "or raise hooks.queue.",
+    ),
+    "export_failed": Kind(
+        advice="The run goes on, and the next export is tried. What arena export said is in the "
+        "run's logs/exports.log.",
+    ),
     "sink_failed": Kind(
         advice="It gets no figures until it works again; it is tried again after a while, at most "
         "a minute. Mend it, or take it out of metrics.sinks.",

@@ -7,19 +7,17 @@ of the last evaluated weights are written once more.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-
-import numpy as np
+from collections.abc import Mapping, Sequence
 
 from arena.metrics.sink import RUN
-from arena.types import BOT_PREFIX, Digest, Entrant, is_bot, trainee_entrant
+from arena.types import BOT_PREFIX, Digest, Entrant, trainee_entrant
 from arena.wire.messages import Train, Trainee
 from populations.controller.indexes.curve_counts import Curves
 from populations.controller.indexes.trainee_metrics import metrics_of_trainee
+from populations.controller.monitoring.champions import leading_entrant
 from populations.controller.state.commands import WriteMetrics
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
-from populations.league.standings import Z95
 from populations.records.rows import AssignmentRow, PolicyRow, RatingsRow
 
 RUN_EVERY_S = 5.0
@@ -174,7 +172,7 @@ def _run_metrics(state: ControllerState) -> dict[str, float]:
     metrics |= _mean_hyperparameters(state)
     for population, row in state.tables.ratings.items():
         metrics[f"rating/{population}_cyclicity"] = row.cyclicity
-        best = _champion(state, row)
+        best = leading_entrant(state, row)
         if best is not None:
             prefix = f"champion/{population}_"
             found = _rating_metrics(state, population, best, prefix=prefix)
@@ -202,24 +200,3 @@ def _mean_hyperparameters(state: ControllerState) -> Mapping[str, float]:
             if values:
                 means[f"hyperparameter/{population}_{name}_mean"] = sum(values) / len(values)
     return means
-
-
-def _champion(state: ControllerState, row: RatingsRow) -> Entrant | None:
-    """Return the entrant with the best lower bound, of ghosts and standing weights."""
-    eligible = set(_eligible(state, row.population))
-    # r - 1.96 sd
-    low = np.array(row.ratings) - Z95 * np.array(row.deviations)
-    best_first: list[int] = np.argsort(-low).tolist()
-    ranked = (row.entrants[index] for index in best_first)
-    return next((name for name in ranked if not is_bot(name) and name in eligible), None)
-
-
-def _eligible(state: ControllerState, population: str) -> Iterator[str]:
-    for ghost in state.tables.ghosts.values():
-        if ghost.population == population and not ghost.corrupt:
-            yield ghost.weights_digest
-    for policy in state.tables.policies.values():
-        if policy.population == population and policy.state == "active":
-            digest = state.league.standing_weights(policy, state.tables)
-            if digest is not None:
-                yield digest

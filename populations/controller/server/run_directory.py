@@ -28,6 +28,7 @@ from populations.controller.evolution.resets import reset_key
 from populations.controller.indexes.pbt_decisions import KINDS, PbtDecisions
 from populations.controller.indexes.raised_alerts import CLEARED, RAISED, Alerts, resumed
 from populations.controller.indexes.stop_goals import StopGoals
+from populations.controller.monitoring.champions import CHAMPION
 from populations.controller.monitoring.sinks import Sinks
 from populations.controller.server.reconfiguration import finish, prepare, settle
 from populations.controller.state.events import Now
@@ -245,7 +246,6 @@ class OpenRun:
                 (run_dir / "logs").mkdir(exist_ok=True)
                 # Written at each opening: the directory may have been moved, and its path is in it.
                 (run_dir / SETUP).write_text(self.setup.model_dump_json(indent=1))
-            measured = self.run_file.environment_measured
             self.state = make_state(
                 self.run_file.config,
                 self.setup,
@@ -255,11 +255,12 @@ class OpenRun:
                 immigrants=imported_immigrants(run_dir, self.run_file.config),
                 external_players=imported_external_players(run_dir, self.run_file.config),
                 store=store_digest(run_dir),
-                measured_length=0.0 if measured is None else measured.episode_length,
+                measured_length=self._measured_length,
                 alerts=self._alerts(),
                 pbt_decisions=self._pbt_decisions(),
             )
             self.state.goals = self._goals()
+            self.state.champions = self._champions()
             with storage_errors(run_dir):
                 failpoint("open.sinks")
                 self.sinks = Sinks(
@@ -272,6 +273,11 @@ class OpenRun:
             # Closed before the journal, in the reverse order of making.
             stack.callback(self.sinks.close)
             self._stack = stack.pop_all()
+
+    @property
+    def _measured_length(self) -> float:
+        measured = self.run_file.environment_measured
+        return 0.0 if measured is None else measured.episode_length
 
     def _recovered(self) -> Tables:
         tables = self.journal.load()
@@ -302,6 +308,12 @@ class OpenRun:
                 else reader.assignments(statuses=["finished"], kind="train"),
                 origins=self.state.league.checkpoints,
             )
+
+    def _champions(self) -> dict[str, str]:
+        with JournalReader(self.run_dir / JOURNAL) as reader:
+            changes = reader.events(kinds=[CHAMPION])
+        # The last one of each population.
+        return {str(row.data["population"]): row.subject for row in changes}
 
     def note_event(self, kind: str, data: Mapping[str, Json], *, utc: str) -> None:
         """Record what a resume finds or changes; nothing if there is nothing to say."""

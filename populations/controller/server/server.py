@@ -51,6 +51,7 @@ from populations.controller.state.events import (
     ControllerStarted,
     Event,
     HeartbeatReceived,
+    HookTold,
     LearnerExited,
     LearnerJoined,
     LearnerLeft,
@@ -64,6 +65,7 @@ from populations.controller.state.events import (
 from populations.controller.state.state import ControllerState
 from populations.core import Launcher
 from populations.errors import StorageError
+from populations.hooks.supervisor import HookProcess
 from populations.league.scheduling import import_slow_modules
 from populations.records.rows import Json, Row
 from populations.storage.database import BACKUP, storage_errors
@@ -95,8 +97,8 @@ def utc_now() -> str:
 class Server:
     """Loop of a controller until its run ends; all but two worker threads is in ``run``'s thread.
 
-    Owns the journal's only writing connection, the transport, the launcher and the sinks while it
-    runs; closes none of them but the launcher.
+    Owns the journal's only writing connection, the transport, the launcher, the sinks and the hooks
+    while it runs; closes none of them but launcher and hooks.
     """
 
     def __init__(
@@ -108,6 +110,7 @@ class Server:
         transport: ControllerTransport,
         launcher: Launcher,
         sinks: Sinks | None = None,
+        hooks: Sequence[HookProcess] = (),
         on_commit: Callable[[Sequence[Row]], None] = lambda rows: None,
         on_status: Callable[[Mapping[str, Json]], None] = lambda document: None,
         clock: Callable[[], float] = time.monotonic,
@@ -120,6 +123,7 @@ class Server:
         self._transport = transport
         self._launcher = launcher
         self._sinks = sinks or Sinks({})
+        self._hooks = hooks
         self._on_commit = on_commit
         self._on_status = on_status
         self._clock = clock
@@ -169,7 +173,11 @@ class Server:
             failpoint("controller.before_sweep")
             sweep(self._run_dir, self._state.tables)
             self._write_status()
+            # Last: all is saved, whatever hooks do, and they find all of it.
+            self._finish_hooks()
         finally:
+            for hooks in self._hooks:
+                hooks.close()
             self._worker.shutdown(wait=False, cancel_futures=True)
             self._reader.shutdown(wait=False, cancel_futures=True)
 
@@ -182,6 +190,9 @@ class Server:
             # Those who say too much cannot make it patient without end.
             deaf_s = min(now_s - self._all_heard_s, self._state.patience.liveness_s)
             self._handle([Ticked(deaf_s=deaf_s)])
+            for hooks in self._hooks:
+                for told in hooks.poll():
+                    self._inbox.expect(_done(HookTold(**told._asdict())))
         for slot, code in self._launcher.exited():
             self._handle([LearnerExited(slot=slot, code=code)])
         self._work()
@@ -256,6 +267,13 @@ class Server:
     def _hear_sinks(self) -> None:
         for told in self._sinks.told():
             self._inbox.expect(_done(told))
+
+    def _finish_hooks(self) -> None:
+        for hooks in self._hooks:
+            # In the log alone: the run is over, and its journal says how it ended.
+            for told in hooks.finish(wait=self._wait):
+                if told.problem:
+                    logger.warning("%s: %s: %s", told.alert, told.subject, told.problem)
 
     def _commit(self, rows: Sequence[Row]) -> None:
         def alert(reason: str) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from arena.checkpoints.manifest import Manifest
 from arena.types import LearnerId, PlayerId, PolicyId
 from arena.wire.messages import Failed, Finished, Heartbeat, Hello
+from populations.config.sections import AlertKind
 from populations.core import Exploration
 from populations.league.standings import FloatArray
 from populations.records.rows import RatingsRow
@@ -186,6 +187,21 @@ class SinkTold:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HookTold:
+    """A hook or an export failed, or works again.
+
+    Attributes:
+        alert: Kind of the alert.
+        subject: Name of the hook; empty: all of them.
+        problem: Trouble in words; empty: there is none any more.
+    """
+
+    alert: AlertKind
+    subject: str
+    problem: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StopRequested:
     """Somebody wants the run to stop with everything saved."""
 
@@ -222,6 +238,7 @@ Event = (
     | GhostsLinked
     | CheckpointsRemoved
     | SinkTold
+    | HookTold
     | StopRequested
     | Ticked
 )

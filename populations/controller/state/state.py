@@ -75,6 +75,7 @@ class ControllerState:
         strengths: Ratings of players and how sure they are; an index over the rows.
         pending_matches: Evaluation matches that ratings do not cover; an index over the rows.
         alerts: Warnings for people; those that hold follow from the events.
+        champions: Leading player of each population at the last fit, as the events say.
         pbt_decisions: How many were due and made; follows from the events.
         curves: Points written of each policy, and counts that they show; an index over the rows.
         goals: Measurements that goals of ``stop`` ask for.
@@ -178,6 +179,7 @@ class ControllerState:
     scheduled: Mapping[str, ScheduledValues] = field(init=False)
     generation_history: GenerationHistory = field(default_factory=GenerationHistory)
     alerts: Alerts = field(default_factory=Alerts)
+    champions: dict[str, str] = field(default_factory=dict)
     pbt_decisions: PbtDecisions = field(default_factory=PbtDecisions)
     curves: Curves = field(default_factory=Curves)
     rated_pins: RatedPins = field(default_factory=RatedPins)
@@ -387,6 +389,7 @@ def make_state(
             tables,
             keep=config.checkpoints.keep,
             milestones_every_agent_steps=config.checkpoints.milestones_every_agent_steps,
+            export_every_agent_steps=config.checkpoints.export_every_agent_steps,
         ),
         patience=patience or Patience(),
         slots=make_slots(config),

@@ -171,7 +171,7 @@ def test_overrides_reach_any_key(minimal: Path, override: str, value: object) ->
         ("evaluation.bots=[bot:random, bot:a:B(x=1, y=2)]", "put the id in quotes"),
         ("evaluation.bots=['bot:random', 'bot:a:B(x=open)']", "x of 'bot:a:B(x=open)' must be a l"),
         ("matchmaking.bots={'bot:a:B(x=1,)': 0.1, 'bot:a:B(x=1)': 0.2}", "each must be there once"),
-        ("hooks=['a:b']", "hooks: must be empty: this release has no hooks yet"),
+        ("hooks=['a:b']", "hooks: must be a mapping of keys to values, got ['a:b']"),
         ("pbt.perturb_factors=[0.8, -1]", "greater than 0"),
         ("pbt.exploit=best", "pbt.exploit: must be one of truncation, binary_tournament, welch"),
         ("pbt.explore=tpo", "pbt.explore: must be one of perturb, resample, tpe, gp, cma_es"),

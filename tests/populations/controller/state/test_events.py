@@ -23,6 +23,7 @@ from populations.controller.state.events import (
     Event,
     GhostsLinked,
     HeartbeatReceived,
+    HookTold,
     HyperparametersExplored,
     LearnerEvent,
     LearnerExited,
@@ -162,6 +163,11 @@ def sink_told(world: World) -> tuple[Event, Callable[[], object]]:
     return event, lambda: ("sink_failed", "csv") in world.state.alerts.raised
 
 
+def hook_told(world: World) -> tuple[Event, Callable[[], object]]:
+    event = HookTold(alert="hook_failed", subject="on_end: a:b", problem="it raised")
+    return event, lambda: ("hook_failed", "on_end: a:b") in world.state.alerts.raised
+
+
 def ticked(world: World) -> tuple[Event, Callable[[], object]]:
     world.state.learners[FIRST].last_heard_s -= world.state.patience.liveness_s + 1.0
     return Ticked(), lambda: is_gone(world)
@@ -188,6 +194,7 @@ CASES: dict[type[Event], Case] = {
     GhostsLinked: linked,
     CheckpointsRemoved: removed,
     SinkTold: sink_told,
+    HookTold: hook_told,
     StopRequested: lambda world: (
         StopRequested(reason="SIGINT"),
         lambda: (world.state.phase, world.state.reason) == ("stopping", "SIGINT"),

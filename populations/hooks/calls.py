@@ -1,0 +1,175 @@
+"""Calls that follow from events, and the place that a process has reached among them.
+
+Pure: events come in as documents, in order of their sequence.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from populations.config.hooks import Hook, hook_name
+from populations.records.rows import EventRow, Json
+
+ENDED = frozenset({"run_finished", "run_failed", "run_stopped"})
+
+EVENTS: Mapping[str, frozenset[str] | None] = {
+    "on_ghost": frozenset({"ghost_created"}),
+    "on_champion": frozenset({"champion"}),
+    "on_exploit": frozenset({"exploited"}),
+    "on_evaluation": frozenset({"ratings_fitted"}),
+    "on_end": ENDED,
+    "on_event": None,
+    "export": frozenset({"export_due"}),
+}
+"""Kinds of events that each kind of hook is called for; None: all."""
+
+_PLACEHOLDER = re.compile(r"\{(run|player|population|kind|subject|sequence|to)\}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One call of one hook.
+
+    Attributes:
+        kind: Kind of the hook (``on_ghost``).
+        hook: Function or command.
+        sequence: Sequence of the event.
+        document: The event, as the hook gets it.
+    """
+
+    kind: str
+    hook: Hook
+    sequence: int
+    document: Mapping[str, Json]
+
+    @property
+    def name(self) -> str:
+        """Return the call's name among those of its event."""
+        # Its command is Arena's own, and there is one.
+        if self.kind == "export":
+            return self.kind
+        return f"{self.kind}: {hook_name(self.hook)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Place of a process among the events.
+
+    Attributes:
+        after: Sequence of the last event all of whose calls were made.
+        done: Names of the calls of the next event that were made.
+        dropped: Calls that were never made, since the run began.
+    """
+
+    after: int
+    done: tuple[str, ...] = ()
+    dropped: int = 0
+
+
+@dataclass(slots=True)
+class CallQueue:
+    """Calls that wait, oldest first.
+
+    Attributes:
+        hooks: Hooks by kind.
+        run_dir: Path of the run directory, for hooks.
+        limit: Most calls that wait.
+        place: Place up to which all calls were made or dropped.
+        read: Sequence of the last event that came in.
+    """
+
+    hooks: Mapping[str, Sequence[Hook]]
+    run_dir: str
+    limit: int
+    place: Place
+    read: int = field(init=False)
+    _calls: deque[Call] = field(default_factory=deque)
+
+    def __post_init__(self) -> None:
+        self.read = self.place.after
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    def add(self, events: Iterable[EventRow]) -> None:
+        """Add the calls of further events; beyond the limit the oldest ones are dropped."""
+        for event in events:
+            self.read = event.sequence
+            done = self.place.done if event.sequence == self.place.after + 1 else ()
+            self._calls += [call for call in self._calls_of(event) if call.name not in done]
+        excess = len(self._calls) - self.limit
+        if excess > 0:
+            self._drop(excess)
+
+    def take(self) -> Call | None:
+        """Return the next call; None if there is none. It counts as made only after `record`."""
+        return self._calls.popleft() if self._calls else None
+
+    def record(self, call: Call) -> None:
+        """Record that a call was made."""
+        before, following = self.place, self._calls[0] if self._calls else None
+        if following is None or following.sequence != call.sequence:
+            self.place = Place(after=call.sequence, dropped=before.dropped)
+            return
+        known = before.done if before.after == call.sequence - 1 else ()
+        self.place = Place(
+            after=call.sequence - 1, done=(*known, call.name), dropped=before.dropped
+        )
+
+    def drop_all_but_ends(self) -> None:
+        """Drop all calls but those of the end of the run, if there are such."""
+        if any(call.kind == "on_end" for call in self._calls):
+            self._drop(len(self._calls))
+
+    def _drop(self, number: int) -> None:
+        # The end of a run is told in any case, and there are few of them.
+        spared = [call for call in self._calls if call.kind == "on_end"]
+        others = [call for call in self._calls if call.kind != "on_end"]
+        dropped = min(number, len(others))
+        kept = sorted([*spared, *others[dropped:]], key=lambda call: call.sequence)
+        self._calls = deque(kept)
+        self.place = Place(
+            after=self.place.after,
+            done=self.place.done,
+            dropped=self.place.dropped + dropped,
+        )
+
+    def _calls_of(self, event: EventRow) -> Iterable[Call]:
+        for kind, hooks in self.hooks.items():
+            kinds = EVENTS[kind]
+            if kinds is not None and event.kind not in kinds:
+                continue
+            document = self._document(event, kind)
+            for hook in hooks:
+                yield Call(kind=kind, hook=hook, sequence=event.sequence, document=document)
+
+    def _document(self, event: EventRow, kind: str) -> dict[str, Json]:
+        # As ``arena league RUN events --json`` has it, and what a hook needs to know beside it.
+        return {
+            "sequence": event.sequence,
+            "time": event.time,
+            "kind": event.kind,
+            "subject": event.subject,
+            **event.data,
+            "run": self.run_dir,
+            "hook": kind,
+        }
+
+
+def filled(command: Sequence[str], document: Mapping[str, Json]) -> list[str]:
+    """Return a command with its placeholders filled; other braces stay."""
+    values = dict(document)
+    subject = str(document["subject"])
+    if "/" in subject:
+        # A policy or a ghost, which is of a population.
+        values.setdefault("player", subject)
+        values.setdefault("population", subject.partition("/")[0])
+
+    def value_of(match: re.Match[str]) -> str:
+        found = values.get(match[1])
+        return "" if found is None else str(found)
+
+    return [_PLACEHOLDER.sub(value_of, part) for part in command]

@@ -1,0 +1,115 @@
+"""The processes of hooks that a configuration asks for: one for hooks, one for exports."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from populations.config.hooks import Hook
+from populations.config.run_config import RunConfig
+from populations.hooks.process import HookSettings
+from populations.hooks.supervisor import HookProcess, check_hooks
+
+PLACE, EXPORTS_PLACE = "hooks.json", "exports.json"
+"""Files in a run directory with the calls that were made."""
+
+EXPORT_S = 1800.0
+"""Time for one export, most of which is matches for its record."""
+
+EXPORTS_END_S = 600.0
+"""Longest time that the end of a run waits for exports."""
+
+
+def make_hook_processes(
+    config: RunConfig,
+    run_dir: Path,
+    *,
+    launch_directory: str,
+    export_command: Sequence[str],
+    num_events: int,
+    is_new: bool,
+) -> list[HookProcess]:
+    """Return the processes of a run, not started yet.
+
+    Args:
+        config: Configuration of the run.
+        run_dir: Run directory.
+        launch_directory: Directory searched first for user code.
+        export_command: Command that is ``arena export``, without its arguments.
+        num_events: Number of events that the journal has.
+        is_new: Whether no controller has served the run before, so that hooks begin with its first
+            event.
+
+    Raises:
+        StorageError: If the disk refuses.
+    """
+    path = run_dir.resolve()
+    hooks, exports = config.hooks, config.checkpoints.export_every_agent_steps
+    export = (*export_command, "{run}", "--player", "{player}", "--to", "{run}/exports/{to}")
+    processes = []
+    if hooks.by_kind:
+        settings = hook_settings(config, path, launch_directory=launch_directory)
+        end_s = (1 + len(hooks.on_end)) * hooks.time_limit_s
+        log = path / "logs" / "hooks.log"
+        processes.append(HookProcess(settings=settings, log=log, end_s=end_s))
+    if exports:
+        settings = _settings(
+            {"export": ((*export, "--force"),)},
+            path,
+            launch_directory=launch_directory,
+            place=EXPORTS_PLACE,
+            time_limit_s=EXPORT_S,
+            limit=hooks.queue,
+        )
+        log = path / "logs" / "exports.log"
+        processes.append(
+            HookProcess(settings=settings, log=log, alert="export_failed", end_s=EXPORTS_END_S)
+        )
+    for process in processes:
+        process.prepare(after=0 if is_new else num_events)
+    # Hooks that come back at a later resume begin there, not where the last ones ended.
+    kept = {process.settings.place for process in processes}
+    for name in {PLACE, EXPORTS_PLACE} - kept:
+        (path / name).unlink(missing_ok=True)
+    return processes
+
+
+def check_config(config: RunConfig, *, launch_directory: str) -> None:
+    """Check that all hooks of a configuration can be called.
+
+    Raises:
+        ConfigError: Names those that cannot.
+    """
+    check_hooks(hook_settings(config, Path(), launch_directory=launch_directory))
+
+
+def hook_settings(config: RunConfig, run_dir: Path, *, launch_directory: str) -> HookSettings:
+    """Return the settings of the process of hooks."""
+    hooks = config.hooks
+    return _settings(
+        hooks.by_kind,
+        run_dir,
+        launch_directory=launch_directory,
+        place=PLACE,
+        time_limit_s=hooks.time_limit_s,
+        limit=hooks.queue,
+    )
+
+
+def _settings(
+    hooks: Mapping[str, tuple[Hook, ...]],
+    run_dir: Path,
+    *,
+    launch_directory: str,
+    place: str,
+    time_limit_s: float,
+    limit: int,
+) -> HookSettings:
+    return HookSettings(
+        run_dir=str(run_dir),
+        launch_directory=launch_directory,
+        hooks=dict(hooks),
+        time_limit_s=time_limit_s,
+        limit=limit,
+        place=place,
+    )

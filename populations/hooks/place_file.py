@@ -1,0 +1,35 @@
+"""The place that hooks have reached among the events of a run, on disk."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from populations.hooks.calls import Place
+
+
+def read_place(path: Path) -> Place | None:
+    """Return the place; None if there is none that can be read."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        return Place(
+            after=int(document["after"]),
+            done=tuple(map(str, document["done"])),
+            dropped=int(document["dropped"]),
+        )
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+def write_place(path: Path, place: Place) -> None:
+    """Replace the file; a kill leaves the old one or the new one.
+
+    Raises:
+        OSError: If the disk refuses.
+    """
+    temporary = path.with_name(f".{path.name}.tmp")
+    document = {"after": place.after, "done": list(place.done), "dropped": place.dropped}
+    temporary.write_text(json.dumps(document), encoding="utf-8")
+    # No fsync: after a power failure some calls are made once more.
+    os.replace(temporary, path)

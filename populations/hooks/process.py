@@ -1,0 +1,269 @@
+"""The process that calls hooks: ``python -m populations.hooks.process --control FD --report FD``.
+
+It reads the journal, which is its queue, and tells the controller on a pipe what it does. All that
+it starts is of its process group, which ends with it: at the time limit of a call, at its own end,
+and when the controller is gone, whose end of the other pipe is closed then. Torch-free.
+
+Tests: `tests/populations/hooks/test_supervisor.py`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import faulthandler
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TextIO, cast
+
+from arena.config import Model
+from arena.errors import ConfigError
+from arena.resolve import put_first_on_path, resolve
+from arena.users_code import named, own_lines
+from populations.config.hooks import Command, Hook
+from populations.hooks.calls import Call, CallQueue, filled
+from populations.hooks.place_file import read_place, write_place
+from populations.records.rows import Json
+from populations.storage.database import JOURNAL
+from populations.storage.journal import JournalReader
+
+POLL_S = 0.2
+"""Time between two looks at the journal."""
+
+PAGE = 1000
+"""Most events that are read at once."""
+
+MAX_CHARS = 1000
+"""Most characters told of an error; all of it is in the log."""
+
+
+class HookSettings(Model):
+    """Settings of a process of hooks, which it gets as JSON."""
+
+    run_dir: str
+    """Absolute path of the run directory."""
+
+    launch_directory: str
+    """Directory searched first for modules, and the commands' working directory."""
+
+    hooks: dict[str, tuple[Hook, ...]]
+    """Hooks by kind."""
+
+    time_limit_s: float
+    """Time for one call."""
+
+    limit: int
+    """Most calls that wait."""
+
+    place: str
+    """Name of the file in the run directory with the place that was reached."""
+
+    skip: tuple[int, str] | None = None
+    """Sequence and name of the last call that a process before this one began; that call and those
+    before it are not made again."""
+
+
+@dataclass(slots=True)
+class _Control:
+    """Words of the controller. A thread listens, and ends the process group at the last one.
+
+    Attributes:
+        woken: Set when something was said.
+        backlog_s: Time for calls that wait, once the run is over; None: it goes on.
+    """
+
+    pipe: TextIO
+    woken: threading.Event = field(default_factory=threading.Event)
+    backlog_s: float | None = None
+
+    def listen(self) -> None:
+        for line in self.pipe:
+            self.backlog_s = time.monotonic() + float(line)
+            self.woken.set()
+        # The end of the pipe: the controller has ended, in order or not.
+        end_group()
+
+
+def end_group() -> None:
+    """End this process and all that it has started."""
+    # Only a leader of its group: another's group may hold processes that go on.
+    if os.getpgrp() == os.getpid():
+        os.killpg(0, signal.SIGKILL)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def serve(settings: HookSettings, control: _Control, report: Callable[..., None]) -> None:
+    """Call hooks until the run is over and none waits."""
+    place_path = Path(settings.run_dir) / settings.place
+    place = read_place(place_path)
+    if place is None:
+        raise ConfigError(f"{place_path} cannot be read")
+    queue = CallQueue(
+        hooks=settings.hooks, run_dir=settings.run_dir, limit=settings.limit, place=place
+    )
+    functions = resolved(settings)
+    # At first, so that it is told once that nothing is dropped: the run may have an alert.
+    dropped, is_behind = queue.place.dropped, True
+    skip = settings.skip or (0, "")
+    is_next = settings.skip is None
+    with JournalReader(Path(settings.run_dir) / JOURNAL) as reader:
+        while True:
+            # Before the look at the journal: what was committed until then is read.
+            ends_s = control.backlog_s
+            events = reader.events(after=queue.read, limit=PAGE)
+            queue.add(events)
+            if ends_s is not None and time.monotonic() >= ends_s and len(events) < PAGE:
+                queue.drop_all_but_ends()
+            if queue.place.dropped > dropped:
+                dropped, is_behind = queue.place.dropped, True
+                report(dropped=dropped)
+            elif is_behind and len(queue) <= settings.limit // 2:
+                is_behind = False
+                report(dropped=0)
+            call = queue.take()
+            if call is None:
+                if ends_s is not None and not events:
+                    return
+                if not events:
+                    # Once the run is over it stays set, and nothing is waited for.
+                    control.woken.wait(POLL_S)
+                continue
+            is_next = is_next or call.sequence > skip[0]
+            if is_next:
+                report(begun=[call.sequence, call.name], at_s=time.monotonic())
+                problem = make_call(call, functions, time_limit_s=settings.time_limit_s)
+                report(ended=call.name, problem=problem[:MAX_CHARS])
+            is_next = is_next or (call.sequence, call.name) == skip
+            queue.record(call)
+            write_place(place_path, queue.place)
+
+
+def resolved(settings: HookSettings) -> dict[str, Callable[[dict[str, Json]], object]]:
+    """Return the functions among the hooks, by reference.
+
+    Raises:
+        ConfigError: If one cannot be imported.
+    """
+    put_first_on_path(settings.launch_directory)
+    found = {}
+    for kind, hook in _each(settings.hooks):
+        if isinstance(hook, str):
+            function = resolve(hook, launch_directory=None)
+            if not callable(function):
+                raise ConfigError(
+                    f"hooks.{kind}: {hook} must be a function, got {type(function).__name__}"
+                )
+            found[hook] = cast(Callable[[dict[str, Json]], object], function)
+    return found
+
+
+def find_faults(settings: HookSettings) -> list[str]:
+    """Return a sentence for each hook that cannot be called here."""
+    faults = []
+    put_first_on_path(settings.launch_directory)
+    for kind, hook in _each(settings.hooks):
+        try:
+            if isinstance(hook, str):
+                resolved(settings.model_copy(update={"hooks": {kind: (hook,)}}))
+            elif find_command(hook, settings.launch_directory) is None:
+                faults.append(f"hooks.{kind}: there is no command {hook[0]!r}")
+        except ConfigError as error:
+            text = str(error)
+            faults.append(text if text.startswith("hooks.") else f"hooks.{kind}: {text}")
+    return faults
+
+
+def find_command(command: Sequence[str], launch_directory: str) -> str | None:
+    """Return the path of a command's program; None if there is none."""
+    name = command[0]
+    # A relative path is one from the launch directory, where commands are started.
+    path = os.path.join(launch_directory, name) if os.sep in name else name
+    return shutil.which(path)
+
+
+def _each(hooks: Mapping[str, Sequence[Hook]]) -> Iterator[tuple[str, Hook]]:
+    return ((kind, hook) for kind, some in hooks.items() for hook in some)
+
+
+def make_call(
+    call: Call,
+    functions: Mapping[str, Callable[[dict[str, Json]], object]],
+    *,
+    time_limit_s: float,
+) -> str:
+    """Make one call; return what was wrong with it, empty if nothing was."""
+    # A thread of C: it also ends a function that never lets another thread of Python run.
+    faulthandler.dump_traceback_later(time_limit_s, exit=True)
+    try:
+        if isinstance(call.hook, str):
+            # A copy: a function may change what it is given, and the next one gets all of it.
+            functions[call.hook](json.loads(json.dumps(call.document)))
+            return ""
+        return _run(call.hook, call.document)
+    except (Exception, SystemExit) as error:  # a user's own may raise anything
+        print(f"{call.name}: event {call.sequence}", file=sys.stderr)  # noqa: T201 a log
+        sys.excepthook(type(error), error, error.__traceback__)
+        return f"it raised {named(error)}{own_lines(error)}"
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+        sys.stdout.flush()
+        sys.stderr.flush()
+
+
+def _run(command: Command, document: Mapping[str, Json]) -> str:
+    done = subprocess.run(
+        filled(command, document),
+        input=json.dumps(document),
+        text=True,
+        check=False,
+    )
+    if done.returncode == 0:
+        return ""
+    if done.returncode < 0:
+        return f"it was ended by signal {-done.returncode}"
+    return f"its exit code was {done.returncode}"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Serve as the arguments say, or with ``--check`` print the faults of the hooks as JSON."""
+    parser = argparse.ArgumentParser(prog="populations.hooks.process", allow_abbrev=False)
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--control", type=int)
+    parser.add_argument("--report", type=int)
+    arguments = parser.parse_args(argv)
+    if arguments.check:
+        # A module that prints while it is imported must not mix with the answer.
+        answer, sys.stdout = sys.stdout, sys.stderr
+        faults = find_faults(HookSettings.model_validate_json(sys.stdin.read()))
+        answer.write(json.dumps(faults))
+        return 0
+    for descriptor in (arguments.control, arguments.report):
+        # Hooks must not inherit them.
+        os.set_inheritable(descriptor, False)
+    pipe = os.fdopen(arguments.control, encoding="utf-8")
+    control = _Control(pipe)
+    settings = HookSettings.model_validate_json(pipe.readline())
+    threading.Thread(target=control.listen, daemon=True).start()
+
+    def report(**what: object) -> None:
+        os.write(arguments.report, f"{json.dumps(what)}\n".encode())
+
+    try:
+        serve(settings, control, report)
+    except ConfigError as error:
+        report(broken=str(error)[:MAX_CHARS])
+        return 2
+    report(finished=True)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

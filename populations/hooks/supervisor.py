@@ -1,0 +1,336 @@
+"""A process of hooks as the controller sees it: started, heard, restarted, ended.
+
+The controller never waits for it, but at the end of a run, for a bounded time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from arena.errors import ConfigError
+from populations.config.sections import AlertKind
+from populations.hooks.calls import Place
+from populations.hooks.place_file import read_place, write_place
+from populations.hooks.process import HookSettings
+from populations.records.rows import Json
+from populations.storage.database import storage_errors
+
+logger = logging.getLogger(__name__)
+
+MODULE = "populations.hooks.process"
+WAIT_S, LONGEST_WAIT_S = 1.0, 60.0
+"""Pause before a restart, and the longest; each failure in a row doubles it."""
+
+SLACK_S = 5.0
+"""Time beyond a call's limit after which its process is ended from here."""
+
+CHECK_S = 120.0
+CHUNK = 1 << 16
+
+
+class Told(NamedTuple):
+    """Trouble with a hook, or its end.
+
+    Attributes:
+        alert: Kind of the alert.
+        subject: Name of the hook; empty: all of them.
+        problem: Trouble in words; empty: there is none any more.
+    """
+
+    alert: AlertKind
+    subject: str
+    problem: str
+
+
+@dataclass(slots=True)
+class _Process:
+    """A process that runs.
+
+    Attributes:
+        popen: The process, leader of its group.
+        control_fd: Pipe to it; its end is the process's end.
+        report_fd: Pipe from it.
+        rest: Beginning of a line whose end has not come yet.
+        call: Sequence and name of the call that it makes.
+        call_at_s: Time when that began.
+        finished: Whether it said that nothing waits any more.
+        broken: Reason for which it said that it cannot begin.
+    """
+
+    popen: subprocess.Popen[bytes]
+    control_fd: int
+    report_fd: int
+    rest: bytes = b""
+    call: tuple[int, str] | None = None
+    call_at_s: float = 0.0
+    finished: bool = False
+    broken: str = ""
+
+
+@dataclass(slots=True)
+class HookProcess:
+    """Process that calls the hooks of a run. Owned by one thread.
+
+    Attributes:
+        settings: Settings of the process.
+        log: File of its output.
+        alert: Kind of the alert about hooks that fail.
+        end_s: Longest time that the end of a run waits for it.
+        clock: Monotonic clock, in seconds.
+    """
+
+    settings: HookSettings
+    log: Path
+    alert: AlertKind = "hook_failed"
+    end_s: float = 0.0
+    clock: Callable[[], float] = time.monotonic
+    _process: _Process | None = None
+    _skip: tuple[int, str] | None = None
+    _wait_s: float = WAIT_S
+    _retry_at_s: float = float("-inf")
+    _failing: set[str] = field(default_factory=set)
+    _well: set[str] = field(default_factory=set)
+    """Hooks that were told to be well; each is told so once, for the run may have an alert."""
+    _told: list[Told] = field(default_factory=list)
+    _end_at_s: float | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """Return its process id; None while there is no process."""
+        return None if self._process is None else self._process.popen.pid
+
+    def prepare(self, *, after: int) -> None:
+        """Begin after an event, unless it is known which calls were made.
+
+        Raises:
+            StorageError: If the disk refuses.
+        """
+        path = Path(self.settings.run_dir) / self.settings.place
+        if read_place(path) is None:
+            with storage_errors(path):
+                write_place(path, Place(after=after))
+
+    def poll(self) -> list[Told]:
+        """Take in what it says, restart it where it has ended; return what is to be told."""
+        if self._process is None:
+            if self.clock() >= self._retry_at_s:
+                self._start()
+        else:
+            self._hear(self._process)
+            self._watch(self._process)
+        told, self._told = self._told, []
+        return told
+
+    def finish(self, *, wait: Callable[[float], None] = time.sleep) -> list[Told]:
+        """Let it make the calls of the end of the run; return what is to be told."""
+        told: list[Told] = []
+        begin_s = self.clock()
+        self._end_at_s = begin_s + self.end_s
+        # Whatever it failed at before, it has one more chance at once.
+        self._retry_at_s = float("-inf")
+        if self._process is not None:
+            self._tell_end(self._process)
+        while self.clock() < self._end_at_s:
+            told += self.poll()
+            if self._process is None and self._retry_at_s == float("inf"):
+                break
+            wait(0.02)
+        else:
+            logger.warning(
+                "%s: not all calls were made %g s after the run; a resume makes the rest",
+                self.settings.place,
+                self.end_s,
+            )
+        self.close()
+        return told
+
+    def close(self) -> None:
+        """End it at once, with all that it has started."""
+        process, self._process = self._process, None
+        if process is not None:
+            _bury(process)
+
+    def _start(self) -> None:
+        # No parents: a run directory that was moved away must not come back with nothing but logs.
+        try:
+            self.log.parent.mkdir(exist_ok=True)
+            self._process = _spawn(self.settings.model_copy(update={"skip": self._skip}), self.log)
+        except OSError as error:
+            self._fail("", f"the process of hooks could not be started: {error}")
+            return
+        if self._end_at_s is not None:
+            self._tell_end(self._process)
+
+    def _tell_end(self, process: _Process) -> None:
+        """Tell it that the run is over, and how much time is left for calls that wait."""
+        assert self._end_at_s is not None
+        ends = len(self.settings.hooks.get("on_end", ()))
+        backlog_s = self._end_at_s - self.clock() - ends * self.settings.time_limit_s
+        with contextlib.suppress(OSError):  # it has ended, and is started anew
+            os.write(process.control_fd, f"{max(backlog_s, 0.0)}\n".encode())
+
+    def _hear(self, process: _Process) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while chunk := os.read(process.report_fd, CHUNK):
+                *lines, process.rest = (process.rest + chunk).split(b"\n")
+                for line in lines:
+                    self._take(process, json.loads(line))
+
+    def _take(self, process: _Process, said: Mapping[str, Json]) -> None:
+        match said:
+            case {"begun": [int(sequence), str(name)], "at_s": float(at_s)}:
+                # Kept after its end, too: a full disk may not have taken the place behind it.
+                process.call = self._skip = (sequence, name)
+                process.call_at_s = at_s
+            case {"ended": str(name), "problem": str(problem)}:
+                process.call = None
+                self._wait_s = WAIT_S
+                self._judge("", "")
+                self._judge(name, problem)
+            case {"dropped": int(dropped)}:
+                self._judge("", "")  # it is there
+                what = f"{dropped} calls were dropped since the run began" if dropped else ""
+                self._told.append(Told(alert="hooks_behind", subject="", problem=what))
+            case {"broken": str(reason)}:
+                process.broken = reason
+            case {"finished": True}:
+                process.finished = True
+
+    def _judge(self, name: str, problem: str) -> None:
+        """Tell that a hook failed, or that it works again."""
+        if problem:
+            logger.warning("hook %s failed: %s", name, problem)
+            self._failing.add(name)
+        elif name not in self._failing and name in self._well:
+            return
+        else:
+            self._failing.discard(name)
+        self._well.add(name)
+        self._told.append(Told(alert=self.alert, subject=name, problem=problem))
+
+    def _watch(self, process: _Process) -> None:
+        """Notice that it has ended, or hangs."""
+        limit_s = self.settings.time_limit_s
+        hung_s = self.clock() - process.call_at_s
+        if process.popen.poll() is None and (process.call is None or hung_s <= limit_s + SLACK_S):
+            return
+        self._hear(process)  # its last words
+        _bury(process)
+        self._process = None
+        code = process.popen.returncode
+        if process.finished:
+            # Nothing is left to do.
+            self._retry_at_s = float("inf")
+        elif process.call is not None:
+            took_too_long = hung_s >= limit_s
+            what = (
+                f"it took longer than its time limit, {limit_s:g} s"
+                if took_too_long
+                else f"its process ended with code {code}"
+            )
+            self._fail(process.call[1], f"{what} (event {process.call[0]})")
+        else:
+            self._fail("", process.broken or f"the process of hooks ended with code {code}")
+
+    def _fail(self, name: str, problem: str) -> None:
+        self._judge(name, problem)
+        # At the end there is no time for pauses, nor for a second try of what cannot begin.
+        pause_s = self._wait_s if self._end_at_s is None else 0.0 if name else float("inf")
+        self._retry_at_s = self.clock() + pause_s
+        self._wait_s = min(2.0 * self._wait_s, LONGEST_WAIT_S)
+
+
+def _spawn(settings: HookSettings, log_path: Path) -> _Process:
+    control_read, control_write = os.pipe()
+    report_read, report_write = os.pipe()
+    try:
+        with log_path.open("ab") as log:
+            popen = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", MODULE),
+                    *("--control", str(control_read), "--report", str(report_write)),
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=_working_directory(settings),
+                # Ctrl-C in a terminal reaches the controller only, which lets hooks end in order.
+                start_new_session=True,
+                close_fds=True,
+                pass_fds=(control_read, report_write),
+                env=_environment(),
+            )
+    except OSError:
+        os.close(control_write)
+        os.close(report_read)
+        raise
+    finally:
+        os.close(control_read)
+        os.close(report_write)
+    os.set_blocking(report_read, False)
+    process = _Process(popen, control_fd=control_write, report_fd=report_read)
+    with contextlib.suppress(OSError):  # it has ended already, which is noticed later
+        os.write(control_write, f"{settings.model_dump_json()}\n".encode())
+    return process
+
+
+def _bury(process: _Process) -> None:
+    """End the whole group, and wait until its leader is gone."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):  # none of it is left
+        os.killpg(process.popen.pid, signal.SIGKILL)
+    process.popen.wait()
+    os.close(process.control_fd)
+    os.close(process.report_fd)
+
+
+def _working_directory(settings: HookSettings) -> str | None:
+    # A run may go on where its launch directory is gone.
+    return settings.launch_directory if Path(settings.launch_directory).is_dir() else None
+
+
+def _environment() -> dict[str, str]:
+    # Last, so that ``arena`` is found where its virtual environment is not active.
+    paths = [os.environ.get("PATH", os.defpath), os.path.dirname(sys.executable)]
+    # Learners occupy the cores.
+    return os.environ | {"PATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"}
+
+
+def check_hooks(settings: HookSettings) -> None:
+    """Check that all hooks can be called, in a process of its own.
+
+    Raises:
+        ConfigError: Names those that cannot.
+    """
+    if not settings.hooks:
+        return
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", MODULE, "--check"],
+            input=settings.model_dump_json(),
+            capture_output=True,
+            text=True,
+            timeout=CHECK_S,
+            cwd=_working_directory(settings),
+            env=_environment(),
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise ConfigError(f"hooks: importing them took longer than {CHECK_S:g} s") from error
+    try:
+        faults = json.loads(done.stdout)
+    except ValueError as error:
+        # A module may end the interpreter.
+        raise ConfigError(f"hooks: importing them failed: {done.stderr[-1000:]}") from error
+    if faults:
+        raise ConfigError("; ".join(faults))

@@ -1,0 +1,66 @@
+"""Hooks and exports of a run from the command line, and hooks that are refused at its launch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.conftest import Command, launch_arguments
+
+pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("processes")]
+
+ASSETS = Path(__file__).parent.parent / "assets"
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("hooks={on_end: [hooked:gone]}", "hooks.on_end: hooked:gone: hooked has no 'gone'"),
+        ("hooks={on_end: [[no-such-command]]}", "there is no command 'no-such-command'"),
+    ],
+)
+def test_what_cannot_be_called_is_refused_at_launch(
+    arena: Command,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    override: str,
+    said: str,
+) -> None:
+    monkeypatch.chdir(ASSETS)
+    done = arena(*launch_arguments(tmp_path / "run", override), code=2)
+    assert said in done.stderr
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.slow
+def test_champions_and_checkpoints_are_exported_by_themselves(
+    arena: Command, arena_json: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    # The line of the documents.
+    hook = '[[arena, export, "{run}", --player, "{player}", --to, "{run}/champions/{sequence}"]]'
+    more = (
+        "stop.agent_steps_per_policy=3000",
+        "populations.player.size=2",
+        "checkpoints.export_every_agent_steps=1500",
+        "checkpoints.keep=1",
+        f"hooks={{on_champion: {hook}, time_limit_s: 90}}",
+    )
+    arena(*launch_arguments(run, *more), timeout_s=300.0)
+    events = arena_json("league", run, "events")["events"]
+    due = [event for event in events if event["kind"] == "export_due"]
+    assert {event["subject"] for event in due} == {"player/p000", "player/p001"}
+    for event in due:
+        card = json.loads((run / "exports" / event["to"] / "card.json").read_text())
+        assert card["agent_steps"] == event["agent_steps"]
+    changes = [event for event in events if event["kind"] == "champion"]
+    assert changes
+    exported = sorted(int(path.name) for path in (run / "champions").iterdir())
+    assert exported[0] == changes[0]["sequence"]
+    card = json.loads((run / "champions" / str(exported[0]) / "card.json").read_text())
+    assert card["weights_digest"] == changes[0]["weights"]
+    assert not [event for event in events if event["kind"] == "alert" and "export" in event["what"]]

@@ -1,0 +1,72 @@
+"""Events of the champion: told when another player leads, by what standings say, and once."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from populations.league.standings import champion, standings
+from tests.populations.controller.simulated import DUEL, TAG, World, make_world, tag_spec
+
+
+@pytest.fixture(scope="module")
+def world() -> World:
+    """A run that is over."""
+    world = make_world({**DUEL, "evaluation": {"share": 0.4}})
+    world.learning = lambda trainee: 30.0 + 40.0 * int(trainee.policy[-1])
+    world.join()
+    world.run()
+    return world
+
+
+def test_an_event_is_another_player_than_the_one_before(world: World) -> None:
+    changes = world.events("champion")
+    assert len(changes) >= 2
+    assert changes[0].data["previous"] is None
+    for before, after in pairwise(changes):
+        assert after.data["previous"] == before.subject != after.subject
+
+
+def test_the_last_one_is_the_champion_of_the_standings(world: World) -> None:
+    state = world.state
+    best = champion(
+        standings(state.tables, state.league)["player"],
+        optimism=state.tables.ratings["player"].optimism,
+    )
+    last = world.events("champion")[-1]
+    assert best is not None
+    assert last.subject == best.player == state.champions["player"]
+    # Another fit may have moved the rating since the change.
+    fitted = world.events("ratings_fitted")[-1].data["champions"]
+    assert isinstance(fitted, dict)
+    assert fitted["player"]["champion"] == best.player
+    assert fitted["player"]["rating"] == pytest.approx(best.rating)
+    assert fitted["player"]["rating_low"] == pytest.approx(best.rating_low)
+
+
+def test_the_player_of_an_event_names_the_rated_weights(world: World) -> None:
+    checkpoints = world.state.tables.checkpoints.values()
+    for event in world.events("champion"):
+        policy, _, steps = str(event.data["player"]).partition("@")
+        assert event.data["weights"] in {
+            row.weights_digest
+            for row in checkpoints
+            if (row.policy, row.agent_steps) == (policy, int(steps))
+        }
+
+
+def test_a_fit_is_told_once_for_the_matches_that_it_covers(world: World) -> None:
+    covered = [event.data["tallies"] for event in world.events("ratings_fitted")]
+    assert len(covered) > 5
+    assert covered == sorted(set(covered))  # type: ignore[type-var]
+
+
+def test_each_population_has_its_own() -> None:
+    world = make_world(TAG, tag_spec())
+    world.join(populations=("predator",))
+    world.join(populations=("prey",))
+    for _ in range(30):
+        world.step()
+    populations = {event.data["population"] for event in world.events("champion")}
+    assert populations == {"predator", "prey"} == set(world.state.champions)
