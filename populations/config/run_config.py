@@ -31,8 +31,8 @@ from populations.config.sections import (
     MetricsConfig,
     PayoffsConfig,
     PopulationConfig,
+    StopConfig,
 )
-from populations.config.stops import StopConfig
 from populations.config.unread_settings import find_unread_settings
 from populations.config.validation import Draft, Hints, draft_document, validate_document
 from populations.fields import IMPORT_PATH, Count

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from populations.config.stops import StopEvaluation
+from populations.config.sections import StopEvaluation
 from populations.controller.indexes.stop_goals import (
     MIN_RETURNS,
     MIN_SUCCESSES,
