@@ -276,6 +276,11 @@ class StopConfig(Model):
     """Whether one policy of each population reaches ``rating``, ``evaluation`` and
     ``success_rate``, or every active policy."""
 
+    @property
+    def player(self) -> str | None:
+        """Return the player of ``evaluation``; None: there is no such goal."""
+        return None if self.evaluation is None else self.evaluation.player
+
 
 AlertKind = Literal[
     "no_episode_ended",

@@ -301,7 +301,7 @@ class OpenRun:
         stop = self.run_file.config.stop
         with JournalReader(self.run_dir / JOURNAL) as reader:
             return StopGoals.fold(
-                None if stop.evaluation is None else stop.evaluation.player,
+                stop.player,
                 tallies=() if stop.evaluation is None else reader.all_tallies(),
                 assignments=()
                 if stop.success_rate is None

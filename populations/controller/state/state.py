@@ -376,7 +376,6 @@ def make_state(
     pbt_decisions: PbtDecisions | None = None,
 ) -> ControllerState:
     """Return the controller of a run, from its configuration and its journal's rows."""
-    goal = config.stop.evaluation
     half_life = config.payoffs.half_life_matches
     pbt = {name: population.pbt or config.pbt for name, population in config.populations.items()}
     return ControllerState(
@@ -416,7 +415,7 @@ def make_state(
         alerts=alerts or Alerts(),
         pbt_decisions=pbt_decisions or PbtDecisions(),
         curves=Curves.from_tables(tables),
-        goals=StopGoals(None if goal is None else goal.player),
+        goals=StopGoals(config.stop.player),
         # Records count a match once for each seat.
         recent_matches=sum(row.matches for row in tables.records.values()) / len(setup.seats),
         recent_evaluation_s=tables.run.evaluation_s,
