@@ -55,10 +55,9 @@ class WholeRuns:
         self._numbers = count()
         self._last: Path | None = None
         # The measurement decides when a run ends, not its own limits.
-        # All keys null: no limit is left.
-        self._changes: dict[str, object] = {
-            "stop": dict.fromkeys(type(subject.config.stop).model_fields)
-        }
+        # All limits null: none is left.
+        limits = type(subject.config.stop).model_fields.keys() - {"members"}
+        self._changes: dict[str, object] = {"stop": dict.fromkeys(sorted(limits))}
 
     def run(self) -> list[Measurement]:
         """Measure all of Arena against hand-written loops; where there are none, its learners
