@@ -1,17 +1,21 @@
 """Screen that shows users' texts as they are, on a stream that may go away.
 
-Tests: `tests/faults/test_labels.py`, `tests/faults/test_signals.py`.
+Tests: `tests/tools/terminal/test_screen.py`, `tests/faults/test_signals.py`.
 """
 
 from __future__ import annotations
 
 import os
 from typing import IO, Any, TextIO, cast
+from weakref import WeakSet
 
 from rich.console import Console
 from rich.text import Text
 
 from .text import plain
+
+_GONE: WeakSet[TextIO] = WeakSet()
+"""Streams that lost their reader: known to every screen on them, whichever found it out."""
 
 
 class Screen(Console):
@@ -39,7 +43,10 @@ class _Stream:
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
-        self.is_gone = False
+
+    @property
+    def is_gone(self) -> bool:
+        return self._stream in _GONE
 
     @property
     def encoding(self) -> str:
@@ -67,7 +74,7 @@ class _Stream:
 
     def _let_go(self) -> None:
         """Discard the buffer and all later writes without complaint."""
-        self.is_gone = True
+        _GONE.add(self._stream)
         # Otherwise the buffer is tried again at the next flush, and at the interpreter's end.
         discard(self._stream)
 
