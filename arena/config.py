@@ -12,7 +12,14 @@ from __future__ import annotations
 import re
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
 from arena.environment_spec import ContinuousActions, EnvironmentSpec
 from arena.errors import BrokenRules, ConfigError
@@ -78,6 +85,54 @@ MAX_REWARD_WEIGHT = 1e6
 RewardWeight = Annotated[float, Field(ge=-MAX_REWARD_WEIGHT, le=MAX_REWARD_WEIGHT)]
 
 
+class LessonEnd(Model):
+    """End of a lesson: what every active policy has to reach."""
+
+    agent_steps: int | None = Field(None, ge=1, le=10**15)
+    """Agent steps of the policy since its start, whatever lessons they were done in."""
+
+    rating: float | None = None
+    """Rating that a lower bound exceeds, as for ``stop.rating``."""
+
+    mean_return: float | None = Field(None, alias="return")
+    """Mean return of the newest 100 or more training episodes in this lesson."""
+
+    @model_validator(mode="after")
+    def _one_measure(self) -> Self:
+        given = (self.agent_steps, self.rating, self.mean_return)
+        if sum(value is not None for value in given) != 1:
+            raise ValueError("must have one of agent_steps, rating and return")
+        return self
+
+    @model_serializer
+    def _as_written(self) -> dict[str, object]:
+        # ``return`` is a word of Python's, so the attribute has another name.
+        return {self.measure: self.value}
+
+    @property
+    def measure(self) -> Literal["agent_steps", "rating", "return"]:
+        """Name of what is to be reached."""
+        if self.agent_steps is not None:
+            return "agent_steps"
+        return "rating" if self.rating is not None else "return"
+
+    @property
+    def value(self) -> float:
+        """Value to be reached."""
+        given = (self.agent_steps, self.rating, self.mean_return)
+        return next(value for value in given if value is not None)
+
+
+class Lesson(Model):
+    """Stretch of training in one variant of the environment."""
+
+    until: LessonEnd | None = None
+    """End of the lesson; null for the last one, which has none."""
+
+    kwargs: dict[str, object] = {}
+    """Arguments of the environment's factory, beside and before ``environment.kwargs``."""
+
+
 class EnvironmentConfig(Model):
     """Environment of a run, and the rule that scores a match in it.
 
@@ -85,6 +140,8 @@ class EnvironmentConfig(Model):
         id: A PettingZoo registry id, ``openspiel:game``, or ``package.module:Name`` of a factory or
             of a batched game.
         kwargs: Arguments of the environment's factory.
+        curriculum: Lessons of training, one after the other; matches are played in the last one's
+            environment. Empty: training and matches have the same one.
         num_envs: Environments that a learner steps as one batch; ``auto`` is replaced by a number
             in ``run.yaml``.
         backend: ``pettingzoo`` steps the environments one by one, ``batched`` all at once as a
@@ -108,6 +165,7 @@ class EnvironmentConfig(Model):
     id: str
     # pydantic copies mutable defaults for each object.
     kwargs: dict[str, object] = {}
+    curriculum: tuple[Lesson, ...] = ()
     num_envs: Literal["auto"] | Annotated[int, Field(ge=1, le=65536)] = "auto"
     backend: Literal["auto", "pettingzoo", "batched"] = "auto"
     sides: dict[str, list[str]] | None = None
@@ -118,6 +176,30 @@ class EnvironmentConfig(Model):
     possible_agents: list[str] | None = None
     continuous_actions: ContinuousActions = "squashed"
     held_memory_mb: int | None = Field(None, ge=1)
+
+    @property
+    def lessons(self) -> tuple[dict[str, object], ...]:
+        """Arguments of the factory in each lesson."""
+        return tuple({**self.kwargs, **lesson.kwargs} for lesson in self.curriculum)
+
+    @field_validator("curriculum")
+    @classmethod
+    def _ends_but_the_last(cls, curriculum: tuple[Lesson, ...]) -> tuple[Lesson, ...]:
+        for index, lesson in enumerate(curriculum):
+            is_last = index == len(curriculum) - 1
+            if is_last and lesson.until is not None:
+                raise ValueError(
+                    "the last lesson has no until (it lasts to the end of the run, and matches are "
+                    f"played in its environment), got {lesson.until.model_dump()} in [{index}]"
+                )
+            if not is_last and lesson.until is None:
+                raise ValueError(
+                    "each lesson but the last needs until (agent_steps, rating or return); "
+                    f"[{index}] has none"
+                )
+        if len(curriculum) == 1:
+            raise ValueError("needs two lessons or more; environment.kwargs says what one would")
+        return curriculum
 
     @property
     def possible_backend(self) -> Literal["auto", "pettingzoo", "batched"]:

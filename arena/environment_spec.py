@@ -9,7 +9,7 @@ Tests: `tests/arena/envs/test_inspect.py`, `tests/populations/config/test_run_fi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Literal
 
 from arena.types import Digest, canonical_digest
@@ -49,13 +49,14 @@ class EnvironmentSpec:
 
     Attributes:
         id: PettingZoo registry id (``classic/connect_four-v3``) or ``package.module:factory``.
-        kwargs: Arguments of the factory.
+        kwargs: Arguments of the factory, in matches and exports.
         api: ``aec``: one agent at a time; ``parallel``: all at once.
         agents: ``possible_agents`` in the environment's order.
         agent_specs: Spaces by agent.
         versions: Versions of the packages that define the environment; recorded, not digested.
         state: Space of ``state()``, where a value network reads it; not digested. None: not
             inspected.
+        lessons: Arguments of the factory in training, lesson by lesson; empty: those of matches.
     """
 
     id: str
@@ -65,6 +66,7 @@ class EnvironmentSpec:
     agent_specs: Mapping[str, AgentSpec]
     versions: Mapping[str, str] = field(default_factory=dict)
     state: SpaceJson | None = None
+    lessons: tuple[Mapping[str, object], ...] = ()
 
     @property
     def digest(self) -> Digest:
@@ -73,4 +75,18 @@ class EnvironmentSpec:
         facts = asdict(self)
         # A patch release of a package, or a critic of states, must not orphan a run.
         del facts["versions"], facts["state"]
+        # Without lessons the digest is that of releases that knew none.
+        if not self.lessons:
+            del facts["lessons"]
         return canonical_digest(facts)
+
+    @property
+    def of_matches(self) -> EnvironmentSpec:
+        """Environment that matches are played in, which is all that a player's result is about."""
+        return replace(self, lessons=()) if self.lessons else self
+
+    def in_lesson(self, lesson: int) -> EnvironmentSpec:
+        """Return the environment that a lesson trains in, by the lesson's index."""
+        if not self.lessons:
+            return self
+        return replace(self, kwargs=self.lessons[lesson], lessons=())

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from arena.environment_spec import AgentSpec, EnvironmentSpec
@@ -169,6 +169,53 @@ def inspect_and_play(
     if "pace" in played:
         return Inspected(spec=spec, pace=Pace(**played["pace"]))
     return Inspected(spec=spec, why=played["message"])
+
+
+def inspect_lessons(
+    spec: EnvironmentSpec,
+    lessons: Sequence[Mapping[str, object]],
+    *,
+    launch_directory: str,
+    backend: str = "auto",
+    possible_agents: Sequence[str] | None = None,
+    reads_state: bool = False,
+) -> EnvironmentSpec:
+    """Inspect the lessons of an environment, and return its spec with them.
+
+    Args:
+        spec: Environment that matches are played in.
+        lessons: Arguments of the factory in training, by lesson; empty: those of matches.
+        launch_directory: As for `inspect_environment`, like the rest.
+        backend: ``environment.backend``.
+        possible_agents: ``environment.possible_agents``.
+        reads_state: Whether a value network reads ``state()``.
+
+    Raises:
+        ConfigError: If a lesson has other agents or spaces than matches have, or as for
+            `inspect_environment`.
+        EnvironmentFault: As for `inspect_environment`.
+    """
+    looked_at = [spec.kwargs]
+    for kwargs in lessons:
+        if kwargs in looked_at:
+            continue
+        looked_at.append(kwargs)
+        found = inspect_environment(
+            spec.id,
+            kwargs=kwargs,
+            launch_directory=launch_directory,
+            backend=backend,
+            possible_agents=possible_agents,
+            reads_state=reads_state,
+        )
+        for name in ("api", "agents", "agent_specs", "state"):
+            trained, played = getattr(found, name), getattr(spec, name)
+            if trained != played:
+                raise ConfigError(
+                    f"environment {spec.id}: training with {dict(kwargs)} must have the {name} "
+                    f"that matches with {dict(spec.kwargs)} have, {played}, got {trained}"
+                )
+    return replace(spec, lessons=tuple(lessons))
 
 
 def _answer_in(line: str) -> dict[str, Any] | None:

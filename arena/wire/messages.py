@@ -71,6 +71,7 @@ class Train:
         episodes: Whole episodes that each environment plays, after which the assignment ends
             whatever is left of the budget; nothing is carried then. None: the budget alone decides.
         episode_length: Expected calls of ``step`` in an episode; 0: unknown.
+        lesson: Index in ``EnvironmentSpec.lessons``; 0 where there are none.
         seed: Seed of everything random in the assignment.
         may_stop_early: Whether a learner that is told to stop may publish its progress.
     """
@@ -83,6 +84,7 @@ class Train:
     agent_steps: int
     episodes: int | None = None
     episode_length: float = 0.0
+    lesson: int = 0
     seed: int
     may_stop_early: bool
 

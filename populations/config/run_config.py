@@ -119,6 +119,21 @@ class RunConfig(Model):
         return populations
 
     @property
+    def kwargs_of_matches(self) -> dict[str, object]:
+        """Arguments of the environment's factory in matches: the last lesson's, if there are."""
+        environment = self.environment
+        last = environment.lessons[-1] if environment.curriculum else environment.kwargs
+        return {**last, **self.evaluation.kwargs}
+
+    @property
+    def lessons(self) -> tuple[dict[str, object], ...]:
+        """Arguments of the factory in training, by lesson; empty: those of matches."""
+        environment = self.environment
+        if environment.curriculum:
+            return environment.lessons
+        return (environment.kwargs,) if self.evaluation.kwargs else ()
+
+    @property
     def reads_state(self) -> bool:
         """Return whether a value network reads the environment's ``state()``."""
         return any(value.network.critic == "state" for value in self.populations.values())

@@ -195,6 +195,7 @@ def new_run_file(
     Raises:
         ConfigError: If configuration and environment do not fit.
     """
+    assert spec.lessons == config.lessons, "every lesson is inspected before"
     resolved = resolve_config(config, spec, launch_directory=launch_directory, pace=pace)
     # Sizes have a default without play, a margin has none.
     if needs_margin(resolved):

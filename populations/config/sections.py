@@ -152,6 +152,9 @@ class EvaluationConfig(Model):
     share: float = Field(0.1, ge=0.0, le=0.9)
     """Share of learner seconds; of assignments in a deterministic run."""
 
+    kwargs: dict[str, object] = Field(default_factory=dict)
+    """Arguments of the environment's factory in matches, beside and before those of training."""
+
     bots: tuple[str, ...] = ("bot:random",)
     """Scripted players that are rated too; ``bot:random`` is the zero of the scale."""
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from populations.controller import phases
 from populations.controller.assignments import learner_lifecycle, results, scheduler
-from populations.controller.evolution import exploration, pbt
+from populations.controller.evolution import curriculum, exploration, pbt
 from populations.controller.indexes.raised_alerts import Finding
 from populations.controller.monitoring import alerts, champions, curves
 from populations.controller.state import storage_pause
@@ -56,6 +56,7 @@ def handle(state: ControllerState, event: Event, now: Now) -> Transaction:
     alerts.watch(state, tx)
     if state.phase != "over":
         exploration.ask(state, tx)
+        curriculum.advance(state, tx)
         phases.advance(state, tx)
         learner_lifecycle.staff(state, tx)
         # Before `fill`, which gives out the one assignment of a try.

@@ -11,8 +11,6 @@ from populations.controller.state import goals
 from populations.controller.state.commands import EndRun, KillLearner
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
-from populations.league.standings import Z95
-from populations.ratings.any_time import any_time_width
 from populations.records.rows import PolicyRow, RunState
 
 
@@ -84,7 +82,7 @@ def _have_all_done(state: ControllerState, agent_steps: int) -> bool:
 
 def _reached_rating(state: ControllerState, rating: float) -> bool:
     def has_reached(row: PolicyRow) -> bool:
-        bound = bound_at_any_time(state, row)
+        bound = goals.bound_at_any_time(state, row)
         return bound is not None and bound >= rating
 
     return goals.have_reached(state, has_reached)
@@ -117,19 +115,3 @@ def _end(state: ControllerState, tx: Transaction) -> None:
     tx.put(replace(state.tables.run, state=ended, reason=state.reason))
     tx.add_event(f"run_{ended}", reason=state.reason)
     tx.commands.append(EndRun())
-
-
-def bound_at_any_time(state: ControllerState, policy: PolicyRow) -> float | None:
-    """Return a lower bound of a rating that holds at all times, also of the best policy.
-
-    None if the policy is unrated.
-    """
-    digest = state.league.standing_weights(policy, state.tables)
-    ratings = state.ratings(policy.population)
-    interval = ratings.interval(digest)
-    if interval is None or ratings.row is None:
-        return None
-    rating, low, _ = interval
-    width = any_time_width((rating - low) / Z95, scale=ratings.row.child_deviation)
-    # Of many fits one is too high by chance (width), and of many policies the best (optimism).
-    return rating - ratings.row.optimism - width

@@ -360,6 +360,7 @@ def status_view(run: Inspection, population: str | None) -> Document:
         "checkpoints": sum(1 for c in tables.checkpoints.values() if c.state == "present"),
         "ghosts": len(tables.ghosts),
         "exploits": row.exploits,
+        "lesson": _lesson(run),
         "evaluation": live.get("evaluation") or _evaluation(run),
         "pbt": _pbt(run),
         "quarantined": [p.policy for p in tables.policies.values() if p.state == "quarantined"],
@@ -367,6 +368,14 @@ def status_view(run: Inspection, population: str | None) -> Document:
         "learners": live.get("learners", []),
         "champion": champions,
     }
+
+
+def _lesson(run: Inspection) -> Document | None:
+    """Return the lesson that is trained in, by its index, and what ends it; None: there is none."""
+    lessons, index = run.run_file.config.environment.curriculum, run.tables.run.lesson
+    if not lessons:
+        return None
+    return {"index": index, "lessons": len(lessons), **lessons[index].model_dump(mode="json")}
 
 
 def _evaluation(run: Inspection) -> Document:

@@ -54,6 +54,7 @@ class RunRow:
         training_assignments: Committed training assignments.
         evaluation_assignments: Committed evaluation assignments.
         exploits: Committed exploits.
+        lesson: Index of the lesson of ``environment.curriculum`` that is trained in.
         configuration: Digest of the run.yaml that a resume changed last; empty: none did.
     """
 
@@ -77,6 +78,7 @@ class RunRow:
     training_assignments: int = 0
     evaluation_assignments: int = 0
     exploits: int = 0
+    lesson: int = 0
     configuration: str = ""
 
 

@@ -15,7 +15,9 @@ from arena.export import directory as export_directory
 from arena.export.directory import clean_up, replace_directory
 from arena.types import PolicyId
 from populations.audit.verify import verify_run
+from populations.config.run_config import validate_config
 from populations.config.run_file import RUN_FILE, RunFile, check_resume, with_config
+from populations.controller.evolution import curriculum
 from populations.controller.evolution.generations import first_generations
 from populations.controller.server.reconfiguration import NEXT, settle
 from populations.controller.server.run_directory import (
@@ -25,6 +27,7 @@ from populations.controller.server.run_directory import (
     has_run,
     make_run_directory,
 )
+from populations.controller.state.events import Now
 from populations.records.rows import AssignmentRow, EventRow, Json, RunRow
 from populations.storage.database import BACKUP, JOURNAL
 from populations.storage.journal import Journal, JournalReader
@@ -157,6 +160,38 @@ def change_configuration(run_dir: Path) -> None:
     changed = with_config(old, new) if changes else None
     with OpenRun(run_dir, with_sinks=False, changed=changed) as run:
         run.reconfigure(changes, utc="now")
+
+
+LESSONS = [{"kwargs": {"size": 3}, "until": {"agent_steps": 200}}, {"kwargs": {"size": 9}}]
+
+
+def make_taught_run(run_dir: Path) -> None:
+    """A small run in its first lesson, which all have learned."""
+    make_small_run(run_dir)
+    old = RunFile.load(run_dir / RUN_FILE)
+    document = old.config.model_dump(mode="json")
+    document["environment"]["curriculum"] = LESSONS
+    config = validate_config(document)
+    spec = replace(old.spec, kwargs=config.kwargs_of_matches, lessons=config.lessons)
+    replace(old, config=config, spec=spec).save(run_dir / RUN_FILE)
+
+
+def begin_lesson(run_dir: Path) -> None:
+    """Begin the next lesson, unless it was begun."""
+    with OpenRun(run_dir, with_sinks=False) as run:
+        tx = run.state.begin(Now(monotonic_s=1.0, utc="now"))
+        curriculum.advance(run.state, tx)
+        run.journal.commit(tx.rows)
+
+
+def taught(run_dir: Path) -> str:
+    """Recover, and say which lesson it is: the event is there if and only if it was begun."""
+    with JournalReader(run_dir / JOURNAL) as reader:
+        began = reader.events(kinds=[curriculum.LESSON_BEGAN])
+    with reopened(run_dir) as run:
+        lesson = run.tables.run.lesson
+    assert [event.subject for event in began] == ["1"] * lesson
+    return f"{lesson} {recovered(run_dir)}"
 
 
 def reconfigured(run_dir: Path) -> str:
@@ -299,6 +334,7 @@ SCENARIOS: dict[str, Scenario] = {
     "reconfiguration": Scenario(
         seed=make_recorded_run, act=change_configuration, settle=reconfigured
     ),
+    "lesson": Scenario(seed=make_taught_run, act=begin_lesson, settle=taught),
     "recovery": Scenario(seed=make_crashed_run, act=recover_run, settle=recovered),
     "backup": Scenario(seed=make_backed_up_run, act=back_up, settle=backed_up),
     "creation": Scenario(seed=make_failed_launch, act=create, settle=created),

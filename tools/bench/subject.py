@@ -17,7 +17,7 @@ import torch
 from arena.config import LearnerSetup
 from arena.core import Algorithm
 from arena.envs.base import BatchedEnv
-from arena.envs.inspect import inspect_and_play
+from arena.envs.inspect import inspect_and_play, inspect_lessons
 from arena.envs.make import make_batched_env
 from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.agent_id_wrapper import observation_layout
@@ -136,7 +136,7 @@ class Subject:
         """Make the batch that a learner would step."""
         return make_batched_env(
             self.setup.environment,
-            spec=self.setup.spec,
+            spec=self.setup.spec.in_lesson(0),
             sides=self.setup.sides,
             populations=self.agents_of,
             num_envs=self.num_envs,
@@ -242,16 +242,21 @@ def load_subject(
     directory = str(Path.cwd()) if launch_directory is None else launch_directory
     found = inspect_and_play(
         config.environment.id,
-        kwargs=config.environment.kwargs,
+        kwargs=config.kwargs_of_matches,
         launch_directory=directory,
         possible_agents=config.environment.possible_agents,
         # Playing takes a while, and only automatic sizes need the environment's pace.
         play="timed" if needs_pace(config) else None,
     )
     name = "default" if source is None else source
-    run_file = new_run_file(
-        config, found.spec, name=name, launch_directory=directory, pace=found.pace
+    environment = config.environment
+    spec = inspect_lessons(
+        found.spec,
+        config.lessons,
+        launch_directory=directory,
+        possible_agents=environment.possible_agents,
     )
+    run_file = new_run_file(config, spec, name=name, launch_directory=directory, pace=found.pace)
     if policies is not None:
         # After resolution, which has filled in the populations' names.
         sizes = {f"populations.{name}.size": policies for name in run_file.config.populations}

@@ -90,7 +90,7 @@ class UnmanagedLearner:
         self._algorithms: dict[PolicyId, Algorithm] = {}
         self._env = make_batched_env(
             self._setup.environment,
-            spec=self._setup.spec,
+            spec=self._setup.spec.in_lesson(0),
             sides=self._setup.sides,
             populations=self._agents,
             num_envs=self._setup.num_envs,

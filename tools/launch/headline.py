@@ -66,7 +66,12 @@ def what_happens(state: ControllerState, moment: Moment) -> str:
     left = "" if left_s is None else f"{duration(left_s)} left, "
     finals_s = finals_after(state, left_s)
     finals = "finals" if finals_s is None else f"finals ({_at_most(finals_s)})"
-    return f"training: {share:.0%}, {left}then {finals} and saving"
+    return f"training: {share:.0%}, {_lesson(state)}{left}then {finals} and saving"
+
+
+def _lesson(state: ControllerState) -> str:
+    lessons = state.config.environment.curriculum
+    return f"lesson {state.tables.run.lesson + 1} of {len(lessons)}, " if lessons else ""
 
 
 def _finals(state: ControllerState) -> str:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from populations.config.validation import Draft
     from populations.faults import Faults
 
-_ENVIRONMENT = ("id", "kwargs", "backend", "possible_agents")
+_ENVIRONMENT = ("id", "kwargs", "backend", "possible_agents", "curriculum")
 """Keys without which another environment would be looked at."""
 
 
@@ -50,7 +50,7 @@ def _look_at_the_rest(
     draft: Draft[RunConfig], config: RunConfig, faults: Faults, *, launch_directory: str
 ) -> None:
     """Collect faults of the environment, and of the configuration in it, beside known ones."""
-    from arena.envs.inspect import inspect_environment
+    from arena.envs.inspect import inspect_environment, inspect_lessons
     from arena.errors import ConfigError, EnvironmentFault
     from populations.config.resolve import resolve_config
 
@@ -61,7 +61,15 @@ def _look_at_the_rest(
         try:
             spec = inspect_environment(
                 environment.id,
-                kwargs=environment.kwargs,
+                kwargs=config.kwargs_of_matches,
+                launch_directory=launch_directory,
+                backend=environment.possible_backend,
+                possible_agents=environment.possible_agents,
+                reads_state=config.reads_state,
+            )
+            spec = inspect_lessons(
+                spec,
+                config.lessons,
                 launch_directory=launch_directory,
                 backend=environment.possible_backend,
                 possible_agents=environment.possible_agents,

@@ -54,7 +54,7 @@ def replaying(
         raise ConfigError(f"{said}: {error}") from error
     finally:
         inspection.close()
-    if theirs.spec.digest != spec.digest:
+    if theirs.spec.of_matches.digest != spec.of_matches.digest:
         raise ConfigError(
             f"{said}: its environment is {theirs.spec.id} {dict(theirs.spec.kwargs)}, "
             f"this run's {spec.id} {dict(spec.kwargs)}"

@@ -23,7 +23,9 @@ def inspect_for(config: RunConfig, *, launch_directory: str) -> tuple[RunConfig,
         ConfigError: If there is no such environment, or a deterministic run cannot be measured.
         EnvironmentFault: If it cannot even be reset.
     """
-    from arena.envs.inspect import inspect_and_play
+    from dataclasses import replace
+
+    from arena.envs.inspect import inspect_and_play, inspect_lessons
     from populations.config.sizing import needs_pace, without_pace
 
     environment, is_needed = config.environment, needs_pace(config)
@@ -33,7 +35,7 @@ def inspect_for(config: RunConfig, *, launch_directory: str) -> tuple[RunConfig,
     with watching if is_needed and screen.is_terminal else nullcontext():
         found = inspect_and_play(
             environment.id,
-            kwargs=environment.kwargs,
+            kwargs=config.kwargs_of_matches,
             launch_directory=launch_directory,
             backend=environment.possible_backend,
             possible_agents=environment.possible_agents,
@@ -41,6 +43,15 @@ def inspect_for(config: RunConfig, *, launch_directory: str) -> tuple[RunConfig,
             # Deterministic runs must not depend on this machine's speed.
             play=None if not is_needed else "counted" if config.deterministic else "timed",
         )
+    spec = inspect_lessons(
+        found.spec,
+        config.lessons,
+        launch_directory=launch_directory,
+        backend=environment.possible_backend,
+        possible_agents=environment.possible_agents,
+        reads_state=config.reads_state,
+    )
+    found = replace(found, spec=spec)
     # The environment could not be played: the sizes are careful, and `why` says so.
     if is_needed and found.pace is None:
         config = without_pace(config, why=found.why)

@@ -102,7 +102,8 @@ class Game:
         """Return the game of a run."""
         return cls(
             environment=setup.environment,
-            spec=setup.spec,
+            # Results are about matches, whatever lessons training had.
+            spec=setup.spec.of_matches,
             sides=setup.sides,
             seats=setup.seats,
             populations={name: part.agents for name, part in setup.populations.items()},

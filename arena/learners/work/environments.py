@@ -97,19 +97,20 @@ class Environments:
     the episodes that were not gone on with for longest are dropped. Owned by one thread.
 
     Args:
-        make: Function that makes a batch.
+        make: Function that makes a batch for a lesson's training, or with None for matches.
         max_bytes: Memory of the process from which on no more batches are made.
         resident_bytes: Memory that the process has now.
     """
 
     def __init__(
         self,
-        make: Callable[[], BatchedEnv],
+        make: Callable[[int | None], BatchedEnv],
         *,
         max_bytes: int,
         resident_bytes: Callable[[], int] | None = None,
     ) -> None:
         self._make = make
+        self._lesson = 0
         self._max_bytes = max_bytes
         self._resident_bytes = resident_bytes or _resident_bytes
         self._held: dict[Team, HeldEpisodes] = {}
@@ -123,9 +124,22 @@ class Environments:
     def matches(self) -> BatchedEnv:
         """Return the batch that plays matches; it is reset for each of them."""
         if self._matches is None:
-            self._matches = self._make()
+            self._matches = self._make(None)
         self._in_use = self._matches
         return self._matches
+
+    def enter(self, lesson: int) -> None:
+        """Train in a lesson from now on: batches of another one are closed, episodes in it end."""
+        if lesson == self._lesson:
+            return
+        self._lesson = lesson
+        for env in self._spare:
+            _close(env)
+        self._spare = []
+        # A lesson's end is no loss: these episodes are not counted as dropped.
+        for held in self._held.values():
+            _close(held.env)
+        self._held = {}
 
     def take(self, team: Team) -> HeldEpisodes | None:
         """Return a team's held episodes, if any; they are held no longer."""
@@ -143,7 +157,7 @@ class Environments:
         elif self._held and self._is_full():
             env = self._drop()
         else:
-            env = self._make()
+            env = self._make(self._lesson)
         self._in_use = env
         return env
 

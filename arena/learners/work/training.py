@@ -178,6 +178,7 @@ class _Training:
     def _begin(self) -> HeldEpisodes:
         """Go on with the episodes that the message names, or begin all anew."""
         message, environments = self._message, self._equipment.environments
+        environments.enter(message.lesson)
         held = environments.take(self._team)
         if held is not None and not held.fits(message):
             environments.release()

@@ -129,11 +129,12 @@ class Worker:
         self._hook.remove()
         self._environments.close()
 
-    def _make_env(self) -> BatchedEnv:
+    def _make_env(self, lesson: int | None) -> BatchedEnv:
         setup = self._setup
+        spec = setup.spec.of_matches if lesson is None else setup.spec.in_lesson(lesson)
         return make_batched_env(
             setup.environment,
-            spec=setup.spec,
+            spec=spec,
             sides=setup.sides,
             populations={name: value.agents for name, value in setup.populations.items()},
             num_envs=setup.num_envs,

@@ -31,6 +31,7 @@ def record(
     episodes = CarriedEpisodes(
         checkpoints=tuple(published.checkpoint.key for published in finished.checkpoints),
         seatings=tuple(by_entrants[held.entrants] for held in finished.in_flight),
+        lesson=message.lesson,
     )
     # Another learner may hold older ones, which are not continued.
     forget(state, leader)
@@ -100,9 +101,12 @@ def holder_of(state: ControllerState, team: Sequence[PolicyRow]) -> LearnerId | 
     # Held episodes are gone after a crash, and a deterministic run decides the same then.
     if holder is None or state.config.deterministic:
         return None
-    checkpoints = state.learners[holder].episodes[leader].checkpoints
+    episodes = state.learners[holder].episodes[leader]
+    # A learner lets go of them by itself when it is given another lesson.
+    if episodes.lesson != state.tables.run.lesson:
+        return None
     # Other weights since then (an exploit, a fall back): the episodes begin anew.
-    return holder if checkpoints == tuple(row.checkpoint for row in team) else None
+    return holder if episodes.checkpoints == tuple(row.checkpoint for row in team) else None
 
 
 def choose(

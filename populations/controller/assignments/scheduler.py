@@ -271,6 +271,7 @@ def _train(
         agent_steps=0 if starting else team_budget(state, tx, team),
         episodes=state.config.assignment.episodes if state.config.deterministic else None,
         episode_length=expected_length(state, policy),
+        lesson=state.tables.run.lesson,
         seed=assignment_seed(state, assignment_id),
         # How far it has come when it is told to stop depends on its speed.
         may_stop_early=not state.config.deterministic,

@@ -1,4 +1,4 @@
-"""Measurements that ``stop.evaluation`` and ``stop.success_rate`` ask for, policy by policy.
+"""Measurements that ``stop`` and the lessons of a curriculum ask for, policy by policy.
 
 Each is of a policy's present generation, and of the newest weights in it: a mean over all that the
 policy ever was would lag behind what it is. Follows from the journal's tallies and assignments,
@@ -8,15 +8,20 @@ which a resumed controller reads again.
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 from arena.matches.pair_scores import num_scored, points
-from arena.types import Digest, PolicyId, Tally
+from arena.types import Digest, PolicyId, Tally, population_of
 from arena.wire.messages import Train
-from populations.controller.indexes.trainee_metrics import metrics_of_trainee
+from populations.controller.indexes.trainee_metrics import (
+    EPISODES,
+    EpisodeMean,
+    NewestEpisodes,
+    metrics_of_trainee,
+)
 from populations.records.rows import AssignmentRow, CheckpointRow, PolicyRow, TallyRow
 
 MIN_WINDOW = 400
@@ -28,11 +33,8 @@ MAX_WINDOW = 100_000
 MIN_RETURNS = 30
 """Matches from which on a mean return has an interval: of fewer the deviation is not known."""
 
-MIN_SUCCESSES = 100
-"""Newest episodes, or more, that a success rate is of; with fewer there is none."""
-
 SUCCESS = "environment/success_mean"
-EPISODES = "episode/count"
+RETURN = "episode/return_mean"
 
 
 class Sums(NamedTuple):
@@ -73,13 +75,6 @@ class Met:
             self.kept -= self.newest.pop(oldest).matches
 
 
-class Success(NamedTuple):
-    """Success rate of an assignment, and the episodes that it is of."""
-
-    episodes: float
-    rate: float
-
-
 @dataclass(slots=True)
 class StopGoals:
     """Measurements of all policies. Owned by one thread.
@@ -92,7 +87,8 @@ class StopGoals:
     player: str | None = None
     unreported: dict[str, float] = field(default_factory=dict)
     _met: dict[PolicyId, Met] = field(default_factory=dict)
-    _successes: dict[PolicyId, tuple[int, deque[Success]]] = field(default_factory=dict)
+    _successes: NewestEpisodes = field(default_factory=partial(NewestEpisodes, SUCCESS))
+    _returns: NewestEpisodes = field(default_factory=partial(NewestEpisodes, RETURN))
     _reported: set[str] = field(default_factory=set)
 
     @classmethod
@@ -137,23 +133,17 @@ class StopGoals:
             return
         for trainee in row.message.trainees:
             metrics = metrics_of_trainee(row.metrics, row.message.trainees, of=trainee.policy)
-            episodes, rate = metrics.get(EPISODES, 0.0), metrics.get(SUCCESS)
-            population = trainee.policy.split("/", 1)[0]
-            if rate is None:
-                if episodes and population not in self._reported:
-                    self.unreported[population] = self.unreported.get(population, 0.0) + episodes
-                continue
+            self._returns.add(row.message, trainee, metrics)
+            self._successes.add(row.message, trainee, metrics)
+            self._note_report(population_of(trainee.policy), metrics)
+
+    def _note_report(self, population: str, metrics: Mapping[str, float]) -> None:
+        episodes = metrics.get(EPISODES, 0.0)
+        if SUCCESS in metrics:
             self._reported.add(population)
             self.unreported.pop(population, None)
-            generation, newest = self._successes.get(trainee.policy, (-1, deque()))
-            if trainee.generation > generation:
-                generation, newest = trainee.generation, deque()
-                self._successes[trainee.policy] = generation, newest
-            if trainee.generation == generation:
-                # An end that was reported is one episode at least.
-                newest.append(Success(max(episodes, 1.0), rate))
-                while sum(one.episodes for one in newest) - newest[0].episodes >= MIN_SUCCESSES:
-                    newest.popleft()
+        elif episodes and population not in self._reported:
+            self.unreported[population] = self.unreported.get(population, 0.0) + episodes
 
     def matches(self, policy: PolicyRow) -> float:
         """Return all matches of a policy's generation against the player."""
@@ -176,13 +166,13 @@ class StopGoals:
                 total = total.plus(sums)
         return total
 
-    def success_rate(self, policy: PolicyRow) -> Success | None:
+    def success_rate(self, policy: PolicyRow, *, lesson: int) -> EpisodeMean | None:
         """Return the success of a policy's newest episodes; None while there are too few."""
-        generation, newest = self._successes.get(policy.policy, (-1, deque()))
-        episodes = sum(one.episodes for one in newest)
-        if generation != policy.generation or episodes < MIN_SUCCESSES:
-            return None
-        return Success(episodes, sum(one.episodes * one.rate for one in newest) / episodes)
+        return self._successes.mean(policy.policy, generation=policy.generation, lesson=lesson)
+
+    def mean_return(self, policy: PolicyRow, *, lesson: int) -> EpisodeMean | None:
+        """Return the mean return of a policy's newest episodes; None while there are too few."""
+        return self._returns.mean(policy.policy, generation=policy.generation, lesson=lesson)
 
 
 def _sums(tally: Tally, *, entrant: str, other: str) -> Sums:

@@ -1,11 +1,19 @@
-"""Metrics of an assignment that are about one of its trainees."""
+"""Metrics of an assignment that are about one of its trainees, and means over several of these."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from arena.types import PolicyId
-from arena.wire.messages import Trainee
+from arena.wire.messages import Train, Trainee
+
+EPISODES = "episode/count"
+
+MIN_EPISODES = 100
+"""Newest episodes, or more, that a mean is of; with fewer there is none."""
 
 
 def metrics_of_trainee(
@@ -25,3 +33,63 @@ def metrics_of_trainee(
         for name, value in metrics.items()
         if not name.startswith(others)
     }
+
+
+class EpisodeMean(NamedTuple):
+    """Mean of a metric, and the episodes that it is of."""
+
+    episodes: float
+    mean: float
+
+
+class _Newest(NamedTuple):
+    """Means of the newest assignments of one generation in one lesson."""
+
+    lesson: int
+    generation: int
+    means: deque[EpisodeMean]
+
+    def add(self, mean: EpisodeMean) -> None:
+        self.means.append(mean)
+        while sum(one.episodes for one in self.means) - self.means[0].episodes >= MIN_EPISODES:
+            self.means.popleft()
+
+
+@dataclass(slots=True)
+class NewestEpisodes:
+    """Mean of a metric over each policy's newest training episodes.
+
+    They are of the policy's present generation in the run's present lesson: what was measured of
+    other weights, or in an easier environment, says nothing about it.
+
+    Attributes:
+        metric: Mean over an assignment's ended episodes.
+    """
+
+    metric: str
+    _newest: dict[PolicyId, _Newest] = field(default_factory=dict)
+
+    def add(self, message: Train, trainee: Trainee, metrics: Mapping[str, float]) -> None:
+        """Take in a trainee's metrics of a finished assignment, once."""
+        mean = metrics.get(self.metric)
+        if mean is None:
+            return
+        newest = self._newest.get(trainee.policy)
+        when = message.lesson, trainee.generation
+        if newest is None or when > (newest.lesson, newest.generation):
+            newest = self._newest[trainee.policy] = _Newest(*when, deque())
+        if when == (newest.lesson, newest.generation):
+            # An end that was reported is one episode at least.
+            newest.add(EpisodeMean(max(metrics.get(EPISODES, 0.0), 1.0), mean))
+
+    def mean(self, policy: PolicyId, *, generation: int, lesson: int) -> EpisodeMean | None:
+        """Return the mean over a policy's newest episodes; None while there are too few."""
+        newest = self._newest.get(policy)
+        if newest is None or (newest.lesson, newest.generation) != (lesson, generation):
+            return None
+        episodes = sum(one.episodes for one in newest.means)
+        if episodes < MIN_EPISODES:
+            return None
+        return EpisodeMean(
+            episodes, sum(one.episodes * one.mean for one in newest.means) / episodes
+        )

@@ -297,15 +297,19 @@ class OpenRun:
             return PbtDecisions.from_events(reader.events(kinds=KINDS))
 
     def _goals(self) -> StopGoals:
-        """Return what was measured for goals of ``stop``; only what one asks for is read."""
-        stop = self.run_file.config.stop
+        """Return what was measured for goals of stops and lessons; only what one asks for."""
+        config = self.run_file.config
+        stop, lessons = config.stop, config.environment.curriculum
+        reads_assignments = stop.success_rate is not None or any(
+            lesson.until is not None and lesson.until.mean_return is not None for lesson in lessons
+        )
         with JournalReader(self.run_dir / JOURNAL) as reader:
             return StopGoals.fold(
                 stop.player,
                 tallies=() if stop.evaluation is None else reader.all_tallies(),
-                assignments=()
-                if stop.success_rate is None
-                else reader.assignments(statuses=["finished"], kind="train"),
+                assignments=reader.assignments(statuses=["finished"], kind="train")
+                if reads_assignments
+                else (),
                 origins=self.state.league.checkpoints,
             )
 

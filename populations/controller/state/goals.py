@@ -7,13 +7,14 @@ from collections.abc import Callable
 from populations.config.sections import StopEvaluation
 from populations.controller.indexes.stop_goals import (
     MIN_RETURNS,
-    MIN_SUCCESSES,
     return_bound,
     score_bound,
     window_of_score,
 )
+from populations.controller.indexes.trainee_metrics import MIN_EPISODES
 from populations.controller.state.state import ControllerState
-from populations.ratings.any_time import squared_width_of_windows
+from populations.league.standings import Z95
+from populations.ratings.any_time import any_time_width, squared_width_of_windows
 from populations.records.rows import PolicyRow
 
 
@@ -41,6 +42,22 @@ def members_said(state: ControllerState) -> str:
     if state.config.stop.members == "all":
         return "every active policy is one"
     return "every population has a policy"
+
+
+def bound_at_any_time(state: ControllerState, policy: PolicyRow) -> float | None:
+    """Return a lower bound of a rating that holds at all times, also of the best policy.
+
+    None if the policy is unrated.
+    """
+    digest = state.league.standing_weights(policy, state.tables)
+    ratings = state.ratings(policy.population)
+    interval = ratings.interval(digest)
+    if interval is None or ratings.row is None:
+        return None
+    rating, low, _ = interval
+    width = any_time_width((rating - low) / Z95, scale=ratings.row.child_deviation)
+    # Of many fits one is too high by chance (width), and of many policies the best (optimism).
+    return rating - ratings.row.optimism - width
 
 
 def evaluation_bound(
@@ -74,9 +91,12 @@ def has_reached_evaluation(state: ControllerState, policy: PolicyRow) -> bool:
 
 def has_succeeded(state: ControllerState, policy: PolicyRow) -> bool:
     """Return whether a policy has reached ``stop.success_rate``."""
-    goal = state.config.stop.success_rate
-    found = state.goals.success_rate(policy)
-    return goal is not None and found is not None and found.rate >= goal
+    goal, lesson = state.config.stop.success_rate, state.tables.run.lesson
+    # In an earlier lesson success is only what that lesson asks for.
+    if goal is None or lesson < len(state.config.environment.curriculum) - 1:
+        return False
+    found = state.goals.success_rate(policy, lesson=lesson)
+    return found is not None and found.mean >= goal
 
 
 def goal_reached(state: ControllerState) -> str | None:
@@ -92,7 +112,7 @@ def goal_reached(state: ControllerState) -> str | None:
     if stop.success_rate is not None and have_reached(state, lambda row: has_succeeded(state, row)):
         return (
             f"stop.success_rate: {members_said(state)} that succeeds in {stop.success_rate:g} of "
-            f"its newest episodes ({MIN_SUCCESSES} or more) or in a larger share"
+            f"its newest episodes ({MIN_EPISODES} or more) or in a larger share"
         )
     return None
 
@@ -102,7 +122,7 @@ def unreported(state: ControllerState) -> str | None:
     if state.config.stop.success_rate is None:
         return None
     for population, episodes in state.goals.unreported.items():
-        if episodes >= MIN_SUCCESSES:
+        if episodes >= MIN_EPISODES:
             return (
                 f"stop.success_rate is {state.config.stop.success_rate:g}, but in {episodes:.0f} "
                 f"ended episodes of {population} the environment has not put success (true, false "

@@ -152,10 +152,12 @@ class CarriedEpisodes:
     Attributes:
         checkpoints: Keys of the team's checkpoints after which they go on.
         seatings: Players in them, seat by seat.
+        lesson: Lesson that they are in.
     """
 
     checkpoints: tuple[str, ...]
     seatings: tuple[Seating, ...]
+    lesson: int
 
 
 @dataclass(slots=True, kw_only=True)

@@ -31,6 +31,10 @@ def test_each_refused_key_has_a_reason() -> None:
         "the members of a population were made with the run"
     )
     assert why_not("populations.prey.network.core", 1, 2, bots={}) == "weights fit one architecture"
+    reason = "all results and weights are about the environment that they were made in"
+    assert why_not("environment.curriculum", 1, 2, bots={}) == reason
+    # Below what may change.
+    assert why_not("evaluation.kwargs.size", 1, 2, bots={}) == reason
     assert why_not("a.later.section", 1, 2, bots={}) == "it was fixed when the run was made"
 
 

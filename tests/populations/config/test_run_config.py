@@ -279,3 +279,34 @@ def test_bots_are_kept_in_their_one_spelling() -> None:
         "bot:my.bots:Deep(a=[2], z=1)": 0.25,
         "exports/champion": 0.25,
     }
+
+
+@pytest.mark.parametrize(
+    ("curriculum", "rule"),
+    [
+        ("[{kwargs: {size: 3}}]", "needs two lessons or more"),
+        ("[{kwargs: {}}, {kwargs: {}}]", r"each lesson but the last needs until .*\[0\] has none"),
+        ("[{until: {rating: 1}}, {until: {rating: 2}}]", r"the last lesson has no until"),
+        ("[{until: {rating: 1, return: 2}}, {}]", "must have one of agent_steps, rating and"),
+        ("[{until: {}}, {}]", "must have one of agent_steps, rating and return"),
+        ("[{until: {agent_steps: 0}}, {}]", "must be at least 1, got 0"),
+    ],
+)
+def test_lessons_end_but_the_last(minimal: Path, curriculum: str, rule: str) -> None:
+    with pytest.raises(ConfigError, match=rule):
+        load_config(minimal, [f"environment.curriculum={curriculum}"])
+
+
+def test_arguments_of_lessons_stand_before_those_of_the_environment(minimal: Path) -> None:
+    lessons = "[{until: {return: 0.5}, kwargs: {size: 3}}, {kwargs: {size: 9}}]"
+    given = ["environment.kwargs={size: 1, walls: true}"]
+    config = load_config(minimal, [*given, f"environment.curriculum={lessons}"])
+    small, large = {"size": 3, "walls": True}, {"size": 9, "walls": True}
+    assert config.lessons == (small, large)
+    assert config.kwargs_of_matches == large
+    # As run.yaml has it, and back.
+    assert validate_config(config.model_dump(mode="json")) == config
+    matches = load_config(minimal, [*given, "evaluation.kwargs={size: 20}"])
+    assert matches.lessons == ({"size": 1, "walls": True},)
+    assert matches.kwargs_of_matches == {"size": 20, "walls": True}
+    assert load_config(minimal, given).lessons == ()

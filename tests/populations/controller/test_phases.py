@@ -8,10 +8,8 @@ from dataclasses import replace
 import pytest
 
 from arena.types import Entrant
-from populations.controller.phases import (
-    bound_at_any_time,
-    limit_reached,
-)
+from populations.controller.phases import limit_reached
+from populations.controller.state.goals import bound_at_any_time
 from populations.controller.state.state import ControllerState
 from populations.records.rows import PolicyRow
 from tests.populations.controller.simulated import DUEL, make_world

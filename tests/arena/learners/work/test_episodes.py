@@ -382,7 +382,7 @@ def held(env: Any, num_envs: int = 4) -> HeldEpisodes:
 
 
 def environments(memory: Memory, *, max_bytes: int) -> Environments:
-    make: Any = lambda: Batch(memory)  # noqa: E731
+    make: Any = lambda lesson: Batch(memory)  # noqa: E731
     return Environments(make, max_bytes=max_bytes, resident_bytes=memory.resident)
 
 
@@ -478,3 +478,30 @@ def test_a_batch_that_broke_is_closed_and_one_that_is_free_is_used_again() -> No
     assert some.matches() is not matches
     some.close()
     assert memory.batches == 0
+
+
+def test_a_new_lesson_has_new_batches_and_drops_nothing_that_is_counted() -> None:
+    memory = Memory()
+    made: list[int | None] = []
+
+    def make(lesson: int | None) -> Any:
+        made.append(lesson)
+        return Batch(memory)
+
+    some = Environments(make, max_bytes=10**9, resident_bytes=memory.resident)
+    matches = some.matches()
+    some.release()
+    some.hold(team(0), held(some.begin()))
+    some.begin()
+    some.release()
+    some.enter(0)
+    assert (made, memory.closed) == ([None, 0, 0], 0)
+    some.enter(1)
+    # Held and spare ones of the lesson before; that of matches is the same in all lessons.
+    assert memory.closed == 2
+    assert some.take(team(0)) is None
+    some.begin()
+    some.release()
+    assert made == [None, 0, 0, 1]
+    assert some.matches() is matches
+    assert some.take_dropped() == ((), 0)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,9 @@ import pytest
 
 from arena.checkpoints.tensors import load_checkpoint
 from arena.config import EnvironmentConfig, LearnerSetup, NetworkConfig, PopulationSetup
-from arena.envs.inspect import inspect_environment
+from arena.environment_spec import EnvironmentSpec
+from arena.envs.inspect import inspect_environment, inspect_lessons
+from arena.errors import ConfigError
 from arena.learners.work.worker import Worker
 from arena.matches.seating import make_seats
 from arena.types import (
@@ -42,9 +46,12 @@ def make_worker(
     sides: dict[str, tuple[str, ...]] | None = None,
     populations: dict[str, tuple[str, ...]] | None = None,
     launch_directory: str = "",
+    kwargs: Mapping[str, object] | None = None,
+    lessons: Sequence[Mapping[str, object]] = (),
 ) -> Worker:
     launch_directory = launch_directory or str(root)
-    spec = inspect_environment(environment, kwargs={}, launch_directory=launch_directory)
+    spec = inspect_environment(environment, kwargs=kwargs or {}, launch_directory=launch_directory)
+    spec = inspect_lessons(spec, lessons, launch_directory=launch_directory)
     sides = sides or {agent: (agent,) for agent in spec.agents}
     populations = populations or {"player": spec.agents}
     setup = LearnerSetup(
@@ -242,3 +249,40 @@ def test_random_against_random_has_the_exact_values_of_tictactoe(tmp_path: Path)
         deviation = math.sqrt(exact * (1 - exact) / 2000)
         assert abs(count / 2000 - exact) < 5 * deviation
     worker.close()
+
+
+def test_training_plays_the_lesson_and_matches_the_last_one(tmp_path: Path) -> None:
+    worker = make_worker(
+        tmp_path,
+        "lessons:parallel_env",
+        num_envs=2,
+        launch_directory=ASSETS,
+        kwargs={"length": 7},
+        lessons=[{"length": 2}, {"length": 7}, {"length": 3}],
+    )
+    first = start(worker, "player/p000")
+    seatings = [(live("player/p000"), RANDOM)]
+    lengths = []
+    for lesson in (0, 1, 2):
+        message = train(("player/p000", first), seatings=seatings, agent_steps=64)
+        answer = finished(worker.carry_out(replace(message, lesson=lesson)))
+        lengths.append({tally.length_sum / tally.matches for tally in answer.tallies})
+        played = finished(worker.carry_out(evaluate((RANDOM, RANDOM, 4))))
+        assert {tally.length_sum / tally.matches for tally in played.tallies} == {7.0}
+    assert lengths == [{2.0}, {7.0}, {3.0}]
+
+
+def test_lessons_with_other_spaces_are_refused_and_their_digest_covers_them() -> None:
+    def inspected(*lessons: Mapping[str, object]) -> EnvironmentSpec:
+        spec = inspect_environment("lessons:parallel_env", kwargs={}, launch_directory=ASSETS)
+        return inspect_lessons(spec, lessons, launch_directory=ASSETS)
+
+    with pytest.raises(
+        ConfigError, match=r"training with .*'width': 5.* must have the agent_specs"
+    ):
+        inspected({"width": 5}, {})
+    plain, short = inspected(), inspected({"length": 2}, {})
+    assert plain.digest != short.digest
+    # A result is about matches alone.
+    assert plain.digest == short.of_matches.digest
+    assert short.in_lesson(0).kwargs == {"length": 2}

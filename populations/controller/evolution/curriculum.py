@@ -1,0 +1,67 @@
+"""Lessons of ``environment.curriculum``, one after the other for the whole run.
+
+Tests: `tests/populations/controller/evolution/test_curriculum.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import cast
+
+from arena.config import LessonEnd
+from populations.controller.state import goals
+from populations.controller.state.state import ControllerState
+from populations.controller.state.transaction import Transaction
+from populations.records.rows import Json, PolicyRow
+
+LESSON_BEGAN = "lesson_began"
+
+
+def advance(state: ControllerState, tx: Transaction) -> None:
+    """Begin the next lesson where every policy in training has reached the present one's end."""
+    curriculum, run = state.config.environment.curriculum, state.tables.run
+    if state.phase != "training" or run.lesson >= len(curriculum) - 1:
+        return
+    until = curriculum[run.lesson].until
+    assert until is not None, "each lesson but the last has an end"
+    # As in `phases`: a policy that waits for a donor's weights will be active again.
+    rows = [row for row in state.tables.policies.values() if row.state == "active" or row.pending]
+    # `all` ends at the first policy that is not there yet: this is asked at every event.
+    if not rows or not all(_has_reached(state, row, until) for row in rows):
+        return
+    # Before the lesson changes, of which they are.
+    values: Json = {row.policy: measure(state, row, until) for row in rows}
+    lesson = run.lesson + 1
+    tx.put(replace(run, lesson=lesson))
+    tx.add_event(
+        LESSON_BEGAN,
+        str(lesson),
+        lessons=len(curriculum),
+        kwargs=cast("Json", dict(state.setup.spec.lessons[lesson])),
+        reason=_said(until),
+        values=values,
+    )
+
+
+def measure(state: ControllerState, policy: PolicyRow, until: LessonEnd) -> float | None:
+    """Return a policy's value of what ends the present lesson; None: too little is known yet."""
+    if until.agent_steps is not None:
+        return policy.agent_steps
+    if until.rating is not None:
+        return goals.bound_at_any_time(state, policy)
+    found = state.goals.mean_return(policy, lesson=state.tables.run.lesson)
+    return None if found is None else found.mean
+
+
+def _has_reached(state: ControllerState, policy: PolicyRow, until: LessonEnd) -> bool:
+    value = measure(state, policy, until)
+    return value is not None and value >= until.value
+
+
+def _said(until: LessonEnd) -> str:
+    """Say what every active policy has reached."""
+    if until.agent_steps is not None:
+        return f"every active policy has done {until.agent_steps} agent steps"
+    if until.rating is not None:
+        return f"every active policy's rating is above {until.rating:g}, by a lower bound"
+    return f"every active policy's mean return in the lesson is {until.value:g} or more"
