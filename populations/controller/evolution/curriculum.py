@@ -37,6 +37,7 @@ def advance(state: ControllerState, tx: Transaction) -> None:
         LESSON_BEGAN,
         str(lesson),
         lessons=len(curriculum),
+        agent_steps=run.agent_steps,
         kwargs=cast("Json", dict(state.setup.spec.lessons[lesson])),
         reason=_said(until),
         values=values,
