@@ -21,9 +21,10 @@ from pydantic import (
     model_validator,
 )
 
+from arena.bot_ids import FORM, canonical_bot
 from arena.environment_spec import ContinuousActions, EnvironmentSpec
 from arena.errors import BrokenRules, ConfigError
-from arena.types import Digest, Seat, canonical_digest
+from arena.types import Digest, Seat, canonical_digest, is_bot
 
 
 class Model(BaseModel):
@@ -281,6 +282,23 @@ class NetworkConfig(Model):
         return encoder
 
 
+class NormalizerWarmUp(Model):
+    """Play of a bot in all seats that fills a new policy's normalizers before its first update."""
+
+    agent_steps: int = Field(ge=1, le=10**9)
+    """Decisions of the population that are looked at; they do not count as training."""
+
+    player: str = "bot:random"
+    """Bot that plays."""
+
+    @field_validator("player")
+    @classmethod
+    def _one_spelling(cls, player: str) -> str:
+        if not is_bot(player):
+            raise ValueError(f"must be a bot ({FORM}), got {player!r}")
+        return canonical_bot(player)
+
+
 class PopulationSetup(Model):
     """A learner's view of a population.
 
@@ -291,6 +309,7 @@ class PopulationSetup(Model):
         algorithm_settings: Settings of the algorithm; missing ones have their defaults.
         changeable_settings: Settings that PBT changes, which are among a policy's hyperparameters,
             with the texts that numbers stand for there; none for numbers and booleans.
+        normalizer_warm_up: Play before the first update; None: none.
     """
 
     agents: tuple[str, ...]
@@ -298,6 +317,7 @@ class PopulationSetup(Model):
     algorithm: str = "ppo"
     algorithm_settings: dict[str, object] = {}
     changeable_settings: dict[str, tuple[str, ...]] = {}
+    normalizer_warm_up: NormalizerWarmUp | None = None
 
 
 class LearnerSetup(Model):

@@ -229,3 +229,20 @@ class Algorithm(Protocol):
             CheckpointCorrupt: If names or shapes differ from this architecture's.
         """
         ...
+
+
+@runtime_checkable
+class HasNormalizers(Protocol):
+    """Algorithm with normalizers that can be filled without an update of the weights."""
+
+    def update_normalizers(
+        self, observation: torch.Tensor, *, critic_input: torch.Tensor | None
+    ) -> None:
+        """Take the inputs of decisions into the normalizers; no weight changes.
+
+        Args:
+            observation: Flattened observations. float32 or uint8 [N, F].
+            critic_input: Inputs of a centralized critic. float32 or uint8 [N, G]; None where
+                ``critic_size`` is 0.
+        """
+        ...

@@ -182,13 +182,20 @@ class Ppo(ActingNetwork):
             "optimizer/updates": float(self._learner_updates),
         }
 
+    def update_normalizers(
+        self, observation: torch.Tensor, *, critic_input: torch.Tensor | None
+    ) -> None:
+        """Take observations into the normalizers, before the first update."""
+        # Returns need none: their units are those of the first rollout already (`_prepare`).
+        if self._network.observation_normalizer is not None:
+            self._network.observation_normalizer.update(observation)
+        if self._network.critic_normalizer is not None and critic_input is not None:
+            self._network.critic_normalizer.update(critic_input)
+
     def _follow(self, rollout: Rollout) -> None:
         """Move normalizers, magnet and average, once per rollout."""
-        if self._network.observation_normalizer is not None:
-            # Only now: the policy that is updated must be the one that played.
-            self._network.observation_normalizer.update(rollout.observation)
-        if self._network.critic_normalizer is not None and rollout.critic_input is not None:
-            self._network.critic_normalizer.update(rollout.critic_input)
+        # Only now: the policy that is updated must be the one that played.
+        self.update_normalizers(rollout.observation, critic_input=rollout.critic_input)
         if self._magnet is not None:
             self._magnet.follow(self._hyperparameters.magnet_rate)
         if self._average is not None:

@@ -249,6 +249,7 @@ def learner_setup(run_file: RunFile, *, root: Path) -> LearnerSetup:
             algorithm=population.algorithm,
             algorithm_settings=population.algorithm_settings,
             changeable_settings=population.changeable_settings,
+            normalizer_warm_up=population.normalizer_warm_up,
         )
         for name, population in config.populations.items()
     }

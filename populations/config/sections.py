@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_serializer, model_validator
 
-from arena.config import Model, NetworkConfig
+from arena.config import Model, NetworkConfig, NormalizerWarmUp
 from arena.types import RANDOM_BOT
 from populations.choices import code_of
 from populations.config.reward_weights import with_dotted_weights
@@ -81,6 +81,9 @@ class PopulationConfig(Model):
     network: NetworkConfig = NetworkConfig()
     """The architecture of every policy."""
 
+    normalizer_warm_up: NormalizerWarmUp | None = None
+    """Play of a bot that fills new policies' normalizers before the first update; null: none."""
+
     algorithm: str = "ppo"
     """How its policies learn: ``ppo``, or ``package.module:Name``."""
 
@@ -137,6 +140,16 @@ class PopulationConfig(Model):
     def scheduled(self) -> ScheduledValues:
         """Return the schedules of hyperparameters, of a resolved configuration."""
         return ScheduledValues.of(self.hyperparameters, self.search_space)
+
+    @model_validator(mode="after")
+    def _has_normalizers(self) -> PopulationConfig:
+        # A centralized critic has a normalizer under the same key.
+        if self.normalizer_warm_up is not None and not self.network.normalize_observations:
+            raise ValueError(
+                "normalizer_warm_up must be null where network.normalize_observations is false "
+                f"(there is nothing to fill), got {self.normalizer_warm_up.model_dump()}"
+            )
+        return self
 
     @field_validator("algorithm")
     @classmethod

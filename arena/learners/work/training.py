@@ -22,6 +22,7 @@ from arena.learners.work.equipment import Equipment
 from arena.learners.work.faults import AssignmentFault, naming_policy
 from arena.learners.work.players import frozen_entrant
 from arena.learners.work.silence import Silence
+from arena.learners.work.warm_up import warm_up
 from arena.learning.hyperparameters import policy_reward_weights
 from arena.matches.returns import ReturnSums
 from arena.matches.seated import equal_blocks
@@ -55,6 +56,7 @@ def train(message: Train, equipment: Equipment) -> Finished:
         trainee.policy: _learning(trainee, message=message, index=index, equipment=equipment)
         for index, trainee in enumerate(message.trainees)
     }
+    warm_up(message, equipment, learning=learning, generator=generator)
     trained = _Training(message, equipment, learning=learning, generator=generator)
     # Otherwise a birth: the first weights are published as they are.
     if message.agent_steps > 0:

@@ -30,3 +30,19 @@ def test_a_goal_is_written_as_it_is_read(goal: dict[str, float]) -> None:
     written = config.model_dump(mode="json")
     assert written["stop"]["evaluation"] == document
     assert validate_config(written) == config
+
+
+def test_without_normalizers_there_is_nothing_to_warm_up() -> None:
+    document = {
+        "environment": {"id": "a.b:c"},
+        "populations": {
+            "player": {
+                "network": {"normalize_observations": False},
+                "normalizer_warm_up": {"agent_steps": 10},
+            }
+        },
+    }
+    with pytest.raises(
+        ConfigError, match=r"normalizer_warm_up must be null where network\.normalize"
+    ):
+        validate_config(document)

@@ -38,7 +38,7 @@ class NoProgress:
         pass
 
 
-def make_worker(
+def make_setup(
     root: Path,
     environment: str,
     *,
@@ -48,13 +48,13 @@ def make_worker(
     launch_directory: str = "",
     kwargs: Mapping[str, object] | None = None,
     lessons: Sequence[Mapping[str, object]] = (),
-) -> Worker:
+) -> LearnerSetup:
     launch_directory = launch_directory or str(root)
     spec = inspect_environment(environment, kwargs=kwargs or {}, launch_directory=launch_directory)
     spec = inspect_lessons(spec, lessons, launch_directory=launch_directory)
     sides = sides or {agent: (agent,) for agent in spec.agents}
     populations = populations or {"player": spec.agents}
-    setup = LearnerSetup(
+    return LearnerSetup(
         run="test",
         root=str(root),
         launch_directory=launch_directory,
@@ -69,6 +69,10 @@ def make_worker(
         device="cpu",
         precision="float32",
     )
+
+
+def make_worker(root: Path, environment: str, **options: Any) -> Worker:
+    setup = make_setup(root, environment, **options)
     return Worker(setup, progress=NoProgress(), should_stop=lambda: False)
 
 
