@@ -25,6 +25,7 @@ from arena.envs.spaces.observations import ObservationLayout
 from arena.errors import ConfigError
 from arena.networks.planes import convolved_parts
 from arena.types import canonical_digest
+from populations.matchmaking.settings import LearningSideTurns
 from populations.yaml_documents import nearest
 
 POPULATION_NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
@@ -165,6 +166,22 @@ def check_teams(
         raise ConfigError(
             "learners must be a number where the environment has one side (a team learns on one "
             f"learner), got {dict(learners)}"
+        )
+
+
+def check_turns(
+    turns: LearningSideTurns | None, *, populations: Sequence[str], num_sides: int
+) -> None:
+    """Check that populations that learn in turns can do so.
+
+    Raises:
+        ConfigError: If there is one population, or one side, whose populations learn together.
+    """
+    if turns is not None and (len(populations) < 2 or num_sides < 2):
+        raise ConfigError(
+            "matchmaking.learning_side_turns must be null with one population or one side (nobody "
+            f"would stand still), got {turns.model_dump()} with populations "
+            f"{', '.join(populations)} and {num_sides} side{'s' * (num_sides != 1)}"
         )
 
 

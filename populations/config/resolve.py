@@ -32,6 +32,7 @@ from populations.config.resolution import (
     check_outcome,
     check_partition,
     check_teams,
+    check_turns,
     expand_agents,
     group_agents,
     resolve_outcome,
@@ -153,6 +154,11 @@ def _check_together(
         lambda: check_critics(networks, populations=agents, sides=sides, spec=spec),
         lambda: check_roles(config.roles, populations, num_sides=len(sides)),
         lambda: check_teams(sizes, config.learners, num_sides=len(sides)),
+        lambda: check_turns(
+            config.matchmaking.learning_side_turns,
+            populations=tuple(populations),
+            num_sides=len(sides),
+        ),
         lambda: make_seats(
             agents=spec.agents,
             sides={side: tuple(agents) for side, agents in sides.items()},

@@ -12,9 +12,16 @@ from pydantic import Field, field_validator, model_validator
 from arena.config import Model
 from arena.errors import BrokenRules
 from arena.types import is_bot
-from populations.fields import IMPORT_PATH, Share, canonical
+from populations.fields import IMPORT_PATH, Count, Share, canonical
 from populations.matchmaking.kinds import KINDS
 from populations.rule_kinds import with_settings
+
+
+class LearningSideTurns(Model):
+    """Populations that learn one at a time."""
+
+    every_agent_steps: Count
+    """Agent steps that each policy of a population does before the next population's turn."""
 
 
 class MatchmakingSection(Model):
@@ -40,6 +47,9 @@ class MatchmakingSection(Model):
     teammates: Literal["same"] = "same"
     """Policies that share a side: copies of the same one; in cooperation of several populations the
     policies of equal index, who learn together."""
+
+    learning_side_turns: LearningSideTurns | None = None
+    """Turns in which one population learns and the others stand still; null: all learn at once."""
 
     options: dict[str, object] = Field(default_factory=dict)
     """Keyword arguments of a user's own class."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from populations.controller.assignments.turns import steps_to_end
 from populations.controller.evolution.schedules import to_next_entry
 from populations.controller.evolution.snapshots import steps_to_next
 from populations.controller.state.state import ControllerState
@@ -80,6 +81,9 @@ def _marks(state: ControllerState, policy: PolicyRow) -> list[int]:
         ready_agent_steps=pbt.ready_agent_steps,
         warm_up_agent_steps=pbt.warm_up_agent_steps,
     )
+    turn_ends = steps_to_end(state, policy)
+    if turn_ends is not None:
+        mark = min(mark, turn_ends) if mark > 0 else turn_ends
     # A mark that has passed waits for something else (matches, a fit) and bounds nothing.
     return [ahead for ahead in (steps_to_next(state, policy), mark) if ahead > 0]
 

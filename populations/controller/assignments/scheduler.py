@@ -13,6 +13,7 @@ from populations.config.message_sizes import fitted
 from populations.controller.assignments import carried_episodes
 from populations.controller.assignments.budgets import budget, team_budget
 from populations.controller.assignments.learner_faults import is_left_to_others, serves
+from populations.controller.assignments.turns import population_in_turn
 from populations.controller.evaluation import share
 from populations.controller.evaluation.finals import final_pairings
 from populations.controller.evaluation.pairings import draw_pairings, is_worth_it
@@ -207,7 +208,11 @@ def _due_policy(
     learner = state.learners[learner_id]
     blocked = held_up(state)
 
+    turn = population_in_turn(state)
+
     def may_train(population: str) -> bool:
+        if turn is not None and population != turn:
+            return False
         # A team has a policy of every population.
         return all(map(learner.may_train, state.setup.populations if state.teams else [population]))
 
@@ -218,7 +223,12 @@ def _due_policy(
     if first is None:
         return None
     rows = (state.tables.policies[leader] for leader in learner.episodes)
-    own = [row for row in rows if state.training_queue.is_free(row, held_up=blocked, limit=limit)]
+    own = [
+        row
+        for row in rows
+        if turn in (None, row.population)
+        and state.training_queue.is_free(row, held_up=blocked, limit=limit)
+    ]
     chosen = carried_episodes.choose(
         state,
         learner_id,

@@ -49,6 +49,13 @@ def test_only_the_environment_is_required(minimal: Path) -> None:
         validate_config({"environment": {}})
 
 
+NULL_SECTIONS = (
+    ("stop", "evaluation"),
+    ("populations", "*", "normalizer_warm_up"),
+    ("matchmaking", "learning_side_turns"),
+)
+
+
 def test_default_yaml_has_every_key_with_a_comment() -> None:
     text = preset_text("default")
     document = read_document(text, name="default")
@@ -57,7 +64,7 @@ def test_default_yaml_has_every_key_with_a_comment() -> None:
         for path in known_paths(RunConfig)
         if "outcome" not in path[:-1]
         # Null by default; its keys are in the comment.
-        and path[:-1] not in (("stop", "evaluation"), ("populations", "*", "normalizer_warm_up"))
+        and path[:-1] not in NULL_SECTIONS
         # A population's own settings have the keys of the section pbt.
         and path[:3] != ("populations", "*", "pbt")
     }
