@@ -158,11 +158,6 @@ class RunConfig(Model):
                 "stop.duration_s must be null where deterministic is true (a clock decides "
                 f"nothing there), got {self.stop.duration_s!r}"
             )
-        if self.assignment.episodes is not None and not self.deterministic:
-            yield (
-                "assignment.episodes must be null where deterministic is false (episodes go on "
-                f"from one assignment to the next there), got {self.assignment.episodes!r}"
-            )
         if self.launcher == "inline" and self.learners not in (None, 1):
             yield f"learners must be 1 where launcher is inline, got {self.learners!r}"
         if self.launcher == "inline" and self.endpoint is not None:

@@ -191,8 +191,9 @@ class AssignmentConfig(Model):
     """A fixed budget for each policy instead; a deterministic run has one in any case."""
 
     episodes: int | None = Field(None, ge=1, le=10**9)
-    """Deterministic runs only: whole episodes that each environment plays; null: as many as come
-    nearest to ``agent_steps``, by the length of an episode that is measured at launch."""
+    """Whole episodes that each environment plays, against the same opponents; null: episodes go on
+    from one assignment to the next, or in a deterministic run as many as come nearest to
+    ``agent_steps``, by the length of an episode that is measured at launch."""
 
 
 class CheckpointsConfig(Model):

@@ -12,9 +12,12 @@ from populations.controller.state.transaction import Transaction
 from populations.pbt.scheduler import next_mark
 from populations.records.rows import PolicyRow
 
-# For deterministic mode: no measured speed decides these two.
 FIXED_AGENT_STEPS = 16384
+"""Budget in deterministic mode, where no measured speed may decide it."""
+
 UNBOUNDED_AGENT_STEPS = 2**48
+"""Budget of an assignment that ends by its episodes."""
+
 MAX_DOUBLINGS = 12
 """A learner's day for an assignment of some seconds: longer episodes than that are not awaited."""
 
@@ -50,7 +53,10 @@ def budget(state: ControllerState, tx: Transaction, policy: PolicyRow) -> int:
     stop = state.config.stop
     target = _target(state, policy)
     # Whole episodes are worth more than marks that are met to the step.
-    wanted = target << doublings if doublings else min([target, *_marks(state, policy)])
+    if state.config.assignment.episodes is not None:
+        wanted = UNBOUNDED_AGENT_STEPS
+    else:
+        wanted = target << doublings if doublings else min([target, *_marks(state, policy)])
     speed = _speed(state, policy)
     # Up to the end of the run, however often it was doubled.
     if stop.duration_s is not None and speed > 0.0:

@@ -279,7 +279,7 @@ def _train(
         opponents=() if starting else draw_seatings(state, tx, policy),
         carried=() if starting else carried_episodes.carried(state, learner_id, team),
         agent_steps=0 if starting else team_budget(state, tx, team),
-        episodes=state.config.assignment.episodes if state.config.deterministic else None,
+        episodes=state.config.assignment.episodes,
         episode_length=expected_length(state, policy),
         lesson=state.tables.run.lesson,
         seed=assignment_seed(state, assignment_id),

@@ -209,9 +209,8 @@ def test_a_deterministic_run_has_no_clock(minimal: Path) -> None:
     assert load_config(minimal, ["deterministic=true"]).deterministic
 
 
-def test_whole_episodes_are_for_deterministic_runs(minimal: Path) -> None:
-    with pytest.raises(ConfigError, match=r"assignment\.episodes must be null.*got 3"):
-        load_config(minimal, ["assignment.episodes=3"])
+def test_whole_episodes_are_for_all_runs(minimal: Path) -> None:
+    assert load_config(minimal, ["assignment.episodes=3"]).assignment.episodes == 3
     with pytest.raises(ConfigError, match=r"assignment\.episodes: must be at least 1, got 0"):
         load_config(minimal, ["deterministic=true", "assignment.episodes=0"])
     config = load_config(minimal, ["deterministic=true", "assignment.episodes=3"])

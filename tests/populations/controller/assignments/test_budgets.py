@@ -97,3 +97,9 @@ def test_a_team_s_budget_passes_nobody_s_own() -> None:
     # listeners' are 450.
     team = team_of(world.state, leader)
     assert team_budget(world.state, transaction(world), team) == 450
+
+
+def test_whole_episodes_end_an_assignment_and_not_the_clock() -> None:
+    assert asked(make_world({**FAR, "assignment": {"episodes": 5}}), speed=200.0) == 10**9
+    bounded = {**FAR, "assignment": {"episodes": 5}, "stop": {"agent_steps_per_policy": 350}}
+    assert asked(make_world(bounded), speed=200.0, agent_steps=100) == 250

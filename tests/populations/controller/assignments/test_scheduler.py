@@ -7,6 +7,7 @@ import pytest
 from arena.wire.messages import Evaluate, Train
 from populations.controller.assignments.scheduler import assignment_seed
 from populations.controller.state.leases import QUEUED_PER_LEARNER
+from populations.records.rows import AssignmentRow
 from tests.populations.controller.simulated import DUEL, make_world
 
 
@@ -63,3 +64,19 @@ def test_nothing_is_given_out_twice_and_evaluations_seat_frozen_players() -> Non
         if isinstance(row.message, Evaluate):
             seated = [p for one in row.message.pairings for p in one.seating.players]
             assert all(p.weights is not None or p.player.startswith("bot:") for p in seated)
+
+
+@pytest.mark.parametrize("episodes", [None, 3])
+def test_an_assignment_has_the_whole_episodes_that_were_asked_for(episodes: int | None) -> None:
+    world = make_world({**DUEL, "assignment": {"episodes": episodes}})
+    world.join()
+    for _ in range(10):
+        world.step()
+    trained = [
+        row.message
+        for row in world.committed
+        if isinstance(row, AssignmentRow)
+        if isinstance(row.message, Train) and row.message.agent_steps
+    ]
+    assert trained
+    assert {message.episodes for message in trained} == {episodes}
