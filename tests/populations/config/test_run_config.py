@@ -125,6 +125,8 @@ def test_a_preset_repeats_no_default(name: str) -> None:
         ("environment.outcome={margin: auto}", {"margin": "auto"}),
         ("environment.outcome=my.module:score", "my.module:score"),
         ("seed=7", 7),
+        ("populations.player.search_space.rho_bar={low: 0.5, high: 2.0, factors: [0.995, 1.005]}",
+         {"low": 0.5, "high": 2.0, "factors": [0.995, 1.005]}),
         ("device='cuda:1'", "cuda:1"),
         ("device=[cuda:0, cuda:1]", ("cuda:0", "cuda:1")),
     ],
