@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import re
 from importlib import resources
 from pathlib import Path
@@ -200,6 +201,16 @@ def test_every_fault_is_named_at_once(minimal: Path) -> None:
         load_config(minimal, ["sede=3", "pbt.fraction=2"])
     assert "did you mean 'seed'?" in str(error_info.value)
     assert "pbt.fraction" in str(error_info.value)
+
+
+@pytest.mark.parametrize("bot", ["bot:rand", "", "bot:a.b:C(x=open)", "bot:a:C(x=1, x=2)"])
+def test_a_bad_bot_is_shown_once_where_a_goal_names_it(minimal: Path, bot: str) -> None:
+    goal = json.dumps({"player": bot, "score": 0.9})
+    with pytest.raises(ConfigError) as error_info:
+        load_config(minimal, [f"stop.evaluation={goal}"])
+    message = str(error_info.value)
+    assert message.startswith("stop.evaluation.player: ")
+    assert message.count(repr(bot)) == 1
 
 
 def test_a_deterministic_run_has_no_clock(minimal: Path) -> None:
