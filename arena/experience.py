@@ -69,6 +69,8 @@ class Rollout:
         return_: Target of the value, advantage + value. float32 [D].
         agent_steps: Decisions of this policy in the rollout, without those of void episodes. At
             least D: an agent's last decision is left out where its successor is not known yet.
+        num_decisions: All decisions of the population's agents in the rollout, of other players
+            and void episodes too. At least ``agent_steps``; 0: not known.
         transitions: Successor of each decision, for an algorithm that needs it.
         sequences: Order of the decisions, for a recurrent policy.
         critic_input: Input of a centralized critic; None: values are computed from the observation.
@@ -83,6 +85,7 @@ class Rollout:
     advantage: torch.Tensor
     return_: torch.Tensor
     agent_steps: int
+    num_decisions: int = 0
     transitions: Transitions | None = None
     sequences: Sequences | None = None
     critic_input: torch.Tensor | None = None

@@ -98,7 +98,13 @@ def told(where: str, fault: ErrorDetails) -> str:
     # Pydantic's input is the whole mapping here, not a value.
     if fault["type"] == "missing":
         return f"{where} {rule}"
-    return f"{where or 'the document'}: {rule}, got {shown(fault['input'])}"
+    return f"{where or 'the document'}: {with_value(rule, fault['input'])}"
+
+
+def with_value(rule: str, value: object) -> str:
+    """Add the value that broke a rule, unless the rule names it: that of a bot's id does."""
+    is_named = isinstance(value, str) and shown(value) in rule
+    return rule if is_named else f"{rule}, got {shown(value)}"
 
 
 def shown(value: object) -> str:

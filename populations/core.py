@@ -42,8 +42,8 @@ PRIOR_MATCHES = 8.0
 """Weight, in matches, of the score that ratings predict, against that of results."""
 
 SearchSpace = Mapping[str, Mapping[str, object]]
-"""Search space by hyperparameter: ``{low, high, log, step, complement}`` or ``{choices}``, as in
-YAML.
+"""Search space by hyperparameter: ``{low, high, log, step, complement, factors}`` or
+``{choices}``, as in YAML.
 """
 
 

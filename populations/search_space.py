@@ -1,12 +1,14 @@
 """Hyperparameters that PBT may change, and their bounds.
 
-A hyperparameter's entry is ``{low, high, log, step, complement}`` or ``{choices: [...]}``, of
-numbers, of text, or of true and false (`populations.choices`).
+A hyperparameter's entry is ``{low, high, log, step, complement, factors}`` or ``{choices: [...]}``,
+of numbers, of text, or of true and false (`populations.choices`).
 ``complement`` is for those that are used as 1 - x (``gamma``: its horizon is 1 / (1 - gamma)):
 bounds are those of x, while perturbing, ``log`` and sampling are about 1 - x.
 
 Whether a hyperparameter is integral is decided by its own value, not by how its bounds are written:
 ``gae_lambda: {low: 0, high: 1}`` is an interval, not a coin.
+
+``factors`` are those by which perturbing multiplies this hyperparameter alone.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ from populations.yaml_documents import nearest
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
 
-RANGE_KEYS = ("low", "high", "log", "step", "complement")
+RANGE_KEYS = ("low", "high", "log", "step", "complement", "factors")
+MAX_FACTORS = 16
 MAX_NUMBER = 1e300
 """Larger bounds would overflow when multiplied."""
 
@@ -47,6 +50,7 @@ class Range:
         step: Distance of the values low, low + step, and so on; None: all numbers.
         complement: Perturbing, sampling and ``log`` are about 1 - x.
         integral: Values are integers (``int``).
+        factors: Factors of perturbing in place of ``pbt.perturb_factors``; None: those.
     """
 
     low: float
@@ -55,6 +59,7 @@ class Range:
     step: float | None = None
     complement: bool = False
     integral: bool = False
+    factors: tuple[float, ...] | None = None
 
     def sample(self, rng: np.random.Generator) -> float:
         """Draw from Optuna's distribution of the same bounds, log and step."""
@@ -285,7 +290,26 @@ def _parse_range(entry: Mapping[str, object], *, value: float | None, key: str) 
             raise ConfigError(f"{key}.step: at most {MAX_STEPS} steps, got {num_steps}")
         # The largest value that the steps reach, as Optuna does.
         high = _grid_point(low, step, num_steps)
-    return Range(low=low, high=high, log=log, step=step, complement=complement, integral=integral)
+    return Range(
+        low=low,
+        high=high,
+        log=log,
+        step=step,
+        complement=complement,
+        integral=integral,
+        factors=_factors(entry.get("factors"), key=f"{key}.factors"),
+    )
+
+
+def _factors(value: object, *, key: str) -> tuple[float, ...] | None:
+    if value is None:
+        return None
+    if not isinstance(value, (list, tuple)) or not 1 <= len(value) <= MAX_FACTORS:
+        raise ConfigError(f"{key}: must be a list of 1 to {MAX_FACTORS} numbers, got {value!r}")
+    factors = tuple(float(_number(factor, key=key)) for factor in value)
+    if min(factors) <= 0.0:
+        raise ConfigError(f"{key}: every factor must be greater than 0, got {list(value)!r}")
+    return factors
 
 
 def _check_range(

@@ -55,6 +55,8 @@ def main(argv: Sequence[str] | None = None, *, make_work: MakeWork = make_worker
     except ValidationError as error:
         logger.error("%s is no learner's setup: %s", options.setup, "; ".join(broken_rules(error)))
         return EXIT_REFUSED
+    if options.device is not None:
+        setup = setup.model_copy(update={"device": options.device})
     populations = tuple(name for name in options.populations.split(",") if name)
     return serve(
         setup,
@@ -153,6 +155,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--keys", type=Path, help="a learner's key file")
     parser.add_argument("--stacks", type=Path, help="SIGUSR1 appends all stacks to this file")
     parser.add_argument("--populations", default="", help="comma-separated; default: any")
+    parser.add_argument("--device", help="device; default: the setup's")
     parser.add_argument("--parent-pid", type=int, help="die with this process")
     parser.add_argument("--death-fd", type=int, help="a pipe that the parent holds open")
     return parser.parse_args(argv)

@@ -85,6 +85,7 @@ def spawn_learner(
     *,
     populations: tuple[str, ...],
     log_path: Path,
+    device: str | None = None,
     keys: Path | None = None,
     python: str = sys.executable,
     command: Sequence[str] = ("-m", MODULE),
@@ -97,6 +98,7 @@ def spawn_learner(
         populations: Populations that it trains; empty: any.
         log_path: File that its output is appended to; the directory is made, but not that one's
             parent.
+        device: Device in place of the setup's; None: the setup's.
         keys: Key file, which only its owner can read.
         python: Path of the interpreter.
         command: Arguments of the interpreter that start a learner.
@@ -115,6 +117,8 @@ def spawn_learner(
     arguments = [python, *command, "--setup", str(setup_path), "--connect", endpoint]
     if populations:
         arguments += ["--populations", ",".join(populations)]
+    if device is not None:
+        arguments += ["--device", device]
     if keys is not None:
         # The path only: everybody can read the arguments of a process.
         arguments += ["--keys", str(keys)]

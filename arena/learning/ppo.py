@@ -94,7 +94,7 @@ class Ppo(ActingNetwork):
         # An average that plays, and a magnet that a loss holds the policy near; None: not wanted.
         self._average = AveragedNetwork(self._network) if hyperparameters.ema_decay else None
         self._magnet = AveragedNetwork(self._network) if hyperparameters.magnet_coef else None
-        # In the order of `PpoLoss.diagnostics`.
+        # In the order of `_step`, at whose end `PpoLoss.diagnostics` are.
         self._metrics = (
             *METRICS,
             *([MAGNET_KL] if self._magnet is not None else []),
@@ -175,7 +175,7 @@ class Ppo(ActingNetwork):
             self._follow(rollout)
         explained = explained_variance(rollout.value, rollout.return_)
         return {
-            **progress.means(),
+            **progress.results(),
             **({} if explained is None else {"value/explained_variance": explained}),
             "gradient/skipped": float(progress.skipped),
             "optimizer/learning_rate": self._optimizer.learning_rate,
@@ -263,7 +263,7 @@ class Ppo(ActingNetwork):
     def _learn(self, rollout: Rollout, *, generator: torch.Generator) -> UpdateMetrics:
         """Take all epochs over one rollout."""
         progress = UpdateMetrics(self._metrics)
-        batch = self._prepare(rollout)
+        batch = self._prepare(rollout, progress=progress)
         target_kl = self._hyperparameters.target_kl
         for _ in range(self._hyperparameters.num_epochs):
             progress.begin_epoch()
@@ -275,12 +275,12 @@ class Ppo(ActingNetwork):
             ):
                 progress.add(self._step(part))
             # The mean is that of this epoch (`DIAGNOSTICS`).
-            if target_kl is not None and progress.means().get("policy/kl", 0.0) > target_kl:
+            if target_kl is not None and progress.results().get("policy/kl", 0.0) > target_kl:
                 break
         return progress
 
     @torch.no_grad()
-    def _prepare(self, rollout: Rollout) -> Batch:
+    def _prepare(self, rollout: Rollout, *, progress: UpdateMetrics) -> Batch:
         """Compute the rows that all epochs use; the statistics do not change meanwhile."""
         normalized = self._network.normalize_observation(rollout.observation)
         normalized = self._to_product_dtype(normalized)
@@ -297,6 +297,7 @@ class Ppo(ActingNetwork):
             # Before the targets, which need this rollout's units at once.
             returns.update(rollout.return_.unsqueeze(1))
         advantage = rollout.advantage
+        progress.add_rollout(advantage)
         if self._settings.advantage_normalization == "rollout":
             advantage = normalized_advantage(advantage)
         magnet = old = None

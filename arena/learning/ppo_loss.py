@@ -162,8 +162,9 @@ class PpoLoss:
         total: Loss to minimize.
         terms: Terms in the order of `arena.learning.update_metrics.LOSSES`, but for the norm of
             the gradient.
-        diagnostics: Figures in the order of `arena.learning.update_metrics.DIAGNOSTICS`, then the
-            KL to the magnet and the KL from the old policy, where these are part of the loss.
+        diagnostics: Figures in the order of `arena.learning.update_metrics.DIAGNOSTICS`, then
+            those of ``RATIOS`` there, then the KL to the magnet and the KL from the old policy,
+            where these are part of the loss.
     """
 
     total: torch.Tensor
@@ -213,7 +214,11 @@ def ppo_loss(
     )
     # Not of the graph: they are reported, never minimized.
     with torch.no_grad():
-        diagnostics = [approximate_kl(log_ratio), clip_fraction(ratio, clip_coef=clip_coef)]
+        diagnostics = [
+            approximate_kl(log_ratio),
+            clip_fraction(ratio, clip_coef=clip_coef),
+            *ratio.aminmax(),
+        ]
     if magnet is not None:
         # L += c_magnet KL(pi || magnet)
         diagnostics.append(distribution.divergence(magnet).mean())

@@ -5,13 +5,27 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import torch
+
 LOSSES = ("loss/policy", "loss/value", "loss/total", "policy/entropy", "gradient/norm")
 """Means over the rollout's optimizer steps."""
 
 DIAGNOSTICS = ("policy/kl", "policy/clip_fraction")
 """Means over the last epoch: how far the policy has come from the one that played."""
 
-METRICS = LOSSES + DIAGNOSTICS
+RATIOS = ("policy/ratio_min", "policy/ratio_max")
+"""Lowest and highest probability ratio of a decision in any of the rollout's optimizer steps."""
+
+ADVANTAGES = ("advantage/min", "advantage/max")
+"""Lowest and highest advantage of a rollout before normalization, in units of reward."""
+
+METRICS = LOSSES + DIAGNOSTICS + RATIOS
+
+LOWEST = frozenset({RATIOS[0], ADVANTAGES[0]})
+"""Metrics of which the lowest value counts, where others have a mean."""
+
+HIGHEST = frozenset({RATIOS[1], ADVANTAGES[1]})
+"""Metrics of which the highest value counts."""
 
 MAGNET_KL = "policy/magnet_kl"
 """Metric of a policy that has a magnet; a mean over the rollout's optimizer steps."""
@@ -30,8 +44,15 @@ class UpdateMetrics:
     def __init__(self, names: Sequence[str]) -> None:
         self.skipped = 0
         self._names = names
+        self._advantages: dict[str, float] = {}
         self._earlier: list[list[float]] = []
         self._epoch: list[list[float]] = []
+
+    def add_rollout(self, advantage: torch.Tensor) -> None:
+        """Note the range of a rollout's advantages, float32 [D], D > 0."""
+        numbers = torch.stack(advantage.aminmax()).tolist()
+        if all(map(math.isfinite, numbers)):
+            self._advantages = dict(zip(ADVANTAGES, numbers, strict=True))
 
     def begin_epoch(self) -> None:
         """Begin an epoch, perhaps the last one."""
@@ -46,17 +67,27 @@ class UpdateMetrics:
         else:
             self._epoch.append(metrics)
 
-    def means(self) -> dict[str, float]:
-        """Return means over all steps, for DIAGNOSTICS over the last epoch; none without steps."""
-        everything = self._column_means(self._earlier + self._epoch)
-        last = self._column_means(self._epoch)
-        means = {name: mean for name, mean in everything.items() if name not in DIAGNOSTICS}
-        return means | {name: last[name] for name in DIAGNOSTICS if name in last}
+    def results(self) -> dict[str, float]:
+        """Return means over all steps, for DIAGNOSTICS over the last epoch; none without steps.
 
-    def _column_means(self, steps: Sequence[Sequence[float]]) -> dict[str, float]:
+        RATIOS are the lowest and the highest of all steps, ADVANTAGES those of the rollout.
+        """
+        results = self._by_column(self._earlier + self._epoch)
+        last = self._by_column(self._epoch)
+        results = {name: value for name, value in results.items() if name not in DIAGNOSTICS}
+        results |= {name: last[name] for name in DIAGNOSTICS if name in last}
+        return results | self._advantages
+
+    def _by_column(self, steps: Sequence[Sequence[float]]) -> dict[str, float]:
         # No steps have no columns and no means: a zero would be published as if it were measured.
         columns = zip(*steps, strict=True)
         return {
-            name: math.fsum(column) / len(steps)
+            name: _one_of(name, column)
             for name, column in zip(self._names, columns, strict=bool(steps))
         }
+
+
+def _one_of(name: str, column: Sequence[float]) -> float:
+    if name in LOWEST:
+        return min(column)
+    return max(column) if name in HIGHEST else math.fsum(column) / len(column)

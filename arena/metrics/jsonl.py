@@ -6,6 +6,7 @@ Tests: `tests/arena/metrics/test_sinks.py`.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -17,11 +18,17 @@ class JsonlSink:
     """Sink that appends to one file per run. Every line is complete or was never there.
 
     A line is ``{"policy": "player/p003", "agent_steps": 120000, "loss/policy": -0.01, ...}``.
+
+    Args:
+        path: File that it appends to.
+        max_bytes: Size from which on the file is set aside, under the next free number before its
+            suffix (``metrics.0001.jsonl``), and a new one begun. None: never.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, max_bytes: int | None = None) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         _cut_torn_line(path)
+        self._path, self._max_bytes = path, max_bytes
         # After the cut. Line-buffered: every line is handed to the system at once.
         self._file = path.open("a", encoding="utf-8", buffering=1)
 
@@ -32,7 +39,21 @@ class JsonlSink:
             ValueError: If a metric is not finite.
         """
         line = {"policy": policy, "agent_steps": agent_steps} | dict(metrics)
-        self._file.write(json.dumps(line, allow_nan=False) + "\n")
+        text = json.dumps(line, allow_nan=False)
+        if self._max_bytes is not None and os.fstat(self._file.fileno()).st_size >= self._max_bytes:
+            self._rotate()
+        self._file.write(text + "\n")
+
+    def _rotate(self) -> None:
+        """Set the file aside and begin a new one. If the disk refuses, the old one goes on."""
+        path = self._path
+        # The open file goes on under its new name until the next one is open: no line is lost. It
+        # has the new name already where an earlier attempt could not open the next one.
+        if path.exists():
+            path.rename(_next_name(path))
+        file = path.open("a", encoding="utf-8", buffering=1)
+        self._file.close()
+        self._file = file
 
     def flush(self) -> None:
         """Hand all lines to the operating system."""
@@ -41,6 +62,14 @@ class JsonlSink:
     def close(self) -> None:
         """Flush and close the file."""
         self._file.close()
+
+
+def _next_name(path: Path) -> Path:
+    """Return the first name after all that were set aside: numbers go on after gaps."""
+    names = path.parent.glob(f"{path.stem}.*{path.suffix}")
+    numbers = [name.stem.rpartition(".")[2] for name in names]
+    last = max((int(number) for number in numbers if number.isdecimal()), default=0)
+    return path.with_name(f"{path.stem}.{last + 1:04}{path.suffix}")
 
 
 def _cut_torn_line(path: Path) -> None:

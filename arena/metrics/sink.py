@@ -16,6 +16,8 @@ from arena.metrics.jsonl import JsonlSink
 from arena.metrics.tensorboard import TensorboardSink
 from arena.resolve import resolve
 
+BYTES_PER_MB = 10**6
+
 RUN = "run"
 """Stands for the policy in metrics of the whole run, whose step is the run's agent steps."""
 
@@ -47,13 +49,18 @@ class Sink(Protocol):
 
 
 def find_sinks(
-    names: Iterable[str], run_dir: Path, *, launch_directory: str = ""
+    names: Iterable[str],
+    run_dir: Path,
+    *,
+    rotate_mb: int | None = None,
+    launch_directory: str = "",
 ) -> dict[str, Callable[[], Sink]]:
     """Find the sinks that ``metrics.sinks`` names, without opening any.
 
     Args:
         names: ``jsonl``, ``tensorboard`` or ``package.module:Name``.
         run_dir: Directory that they write to.
+        rotate_mb: Size at which ``jsonl`` begins a new file, in 10^6 bytes; None: one file.
         launch_directory: Directory searched first for user code; empty: the working directory.
 
     Returns:
@@ -62,12 +69,15 @@ def find_sinks(
     Raises:
         ConfigError: If a name is unknown or cannot be imported.
     """
-    return {name: _find_sink(name, run_dir, launch_directory) for name in names}
+    max_bytes = None if rotate_mb is None else rotate_mb * BYTES_PER_MB
+    return {name: _find_sink(name, run_dir, max_bytes, launch_directory) for name in names}
 
 
-def _find_sink(name: str, run_dir: Path, launch_directory: str) -> Callable[[], Sink]:
+def _find_sink(
+    name: str, run_dir: Path, max_bytes: int | None, launch_directory: str
+) -> Callable[[], Sink]:
     if name == "jsonl":
-        return lambda: JsonlSink(run_dir / "metrics.jsonl")
+        return lambda: JsonlSink(run_dir / "metrics.jsonl", max_bytes=max_bytes)
     if name == "tensorboard":
         return lambda: TensorboardSink(run_dir / "tensorboard")
     if ":" not in name:

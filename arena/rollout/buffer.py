@@ -246,6 +246,9 @@ class RolloutBuffer:
             return stored.flatten(0, 2).index_select(0, index)
 
         value, chosen_advantage = rows(storage.value), rows(advantage)
+        # One transfer from the device for both.
+        counts = torch.stack([storage.trained.sum(), (storage.agent_index >= 0).sum()])
+        agent_steps, num_decisions = counts.tolist()
         return Rollout(
             observation=rows(storage.observation),
             action_mask=None if storage.action_mask is None else rows(storage.action_mask),
@@ -256,7 +259,8 @@ class RolloutBuffer:
             # R_t = A_t + V(s_t): the lambda-return
             return_=chosen_advantage + value,
             # All that it decided, also what is left out: budgets and counters go by play.
-            agent_steps=int(storage.trained.sum()),
+            agent_steps=agent_steps,
+            num_decisions=num_decisions,
             transitions=transitions,
             sequences=sequences,
             critic_input=None if storage.critic_input is None else rows(storage.critic_input),

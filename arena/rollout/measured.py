@@ -13,6 +13,7 @@ import torch
 
 from arena.envs.base import Turn
 from arena.envs.episode_metrics import LARGEST, Report
+from arena.experience import Rollout
 
 SAMPLED_ROWS = 64
 """Observations that are compared first; all of them only where these are equal."""
@@ -113,6 +114,29 @@ class Measured:
         if self._num_ignored.get(player):
             found["environment/ignored_count"] = float(self._num_ignored[player])
         return found
+
+
+class TrainedShare:
+    """Share of the decisions in a policy's rollouts that it was trained on.
+
+    The others are of other players of its population, random openings or void episodes, or their
+    successor was not known at the end of the rollout.
+    """
+
+    def __init__(self) -> None:
+        self._num_trained = 0
+        self._num_decisions = 0
+
+    def add(self, rollout: Rollout) -> None:
+        """Count the decisions of a rollout."""
+        self._num_trained += len(rollout)
+        self._num_decisions += rollout.num_decisions
+
+    def metrics(self) -> dict[str, float]:
+        """Return the share as a metric; none without decisions."""
+        if not self._num_decisions:
+            return {}
+        return {"rollout/trained_share": self._num_trained / self._num_decisions}
 
 
 def record_spread(metrics: dict[str, float], observation: torch.Tensor) -> None:

@@ -42,6 +42,8 @@ from populations.preset_files import config_text
 from populations.preset_files import preset_names as preset_names
 from populations.yaml_documents import read_document
 
+Device = Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:\d{1,3})?)$")]
+
 
 class RunConfig(Model):
     """Everything about a run that a user can set. Only ``environment.id`` is required."""
@@ -88,8 +90,8 @@ class RunConfig(Model):
     remote_learners: int = Field(0, ge=0, le=100_000)
     """Keys to make for learners of other machines, one for each that may join."""
 
-    device: str = Field("auto", pattern=r"^(auto|cpu|cuda(:\d{1,3})?)$")
-    """``auto``, ``cpu``, ``cuda`` or ``cuda:1``."""
+    device: Device | Annotated[tuple[Device, ...], Field(min_length=1)] = "auto"
+    """``auto``, ``cpu``, ``cuda``, ``cuda:1``, or a list of these, dealt to learners in turn."""
 
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """Precision of the products in training; ``auto``: bfloat16 where the hardware has it."""
@@ -134,6 +136,11 @@ class RunConfig(Model):
         return (environment.kwargs,) if self.evaluation.kwargs else ()
 
     @property
+    def devices(self) -> tuple[str, ...]:
+        """Devices that are dealt to the local learners in turn."""
+        return (self.device,) if isinstance(self.device, str) else self.device
+
+    @property
     def reads_state(self) -> bool:
         """Return whether a value network reads the environment's ``state()``."""
         return any(value.network.critic == "state" for value in self.populations.values())
@@ -157,6 +164,11 @@ class RunConfig(Model):
             yield (
                 "stop.duration_s must be null where deterministic is true (a clock decides "
                 f"nothing there), got {self.stop.duration_s!r}"
+            )
+        if self.deterministic and len({name.partition(":")[0] for name in self.devices}) > 1:
+            yield (
+                "device must name GPUs only or no GPU where deterministic is true (weights would "
+                f"depend on the learner that made them), got {', '.join(self.devices)}"
             )
         if self.launcher == "inline" and self.learners not in (None, 1):
             yield f"learners must be 1 where launcher is inline, got {self.learners!r}"
@@ -190,7 +202,10 @@ HINTS: Hints = {
     ),
     "environment.num_envs": "auto or a number from 1 to 65536",
     "learners": "null, a count, or a count for each population",
-    "device": "auto, cpu, cuda or cuda:N, N the number of a GPU (cuda:1)",
+    "device": (
+        "auto, cpu, cuda or cuda:N, N the number of a GPU (cuda:1), or a list of these, at least "
+        "one"
+    ),
 }
 
 

@@ -266,7 +266,8 @@ def learner_setup(run_file: RunFile, *, root: Path) -> LearnerSetup:
             populations={name: setup.agents for name, setup in populations.items()},
         ),
         populations=populations,
-        device=config.device,
+        # Of several, the launcher tells each of its learners which one is its own.
+        device=config.devices[0],
         precision=config.precision,
     )
 

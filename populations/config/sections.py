@@ -215,6 +215,12 @@ class MetricsConfig(Model):
     sinks: tuple[str, ...] = ("tensorboard", "jsonl")
     """``tensorboard`` (event files), ``jsonl`` (lines of JSON), ``package.module:Class``."""
 
+    every_agent_steps: int | None = Field(None, ge=0, le=10**15)
+    """Agent steps of a policy for which a curve has one point; null or 0: one per assignment."""
+
+    rotate_mb: int | None = Field(None, ge=1, le=10**6)
+    """Size at which ``jsonl`` begins a new file, in 10^6 bytes; null: one file for all."""
+
     @field_validator("sinks")
     @classmethod
     def _known_sinks(cls, sinks: tuple[str, ...]) -> tuple[str, ...]:

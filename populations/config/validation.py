@@ -17,7 +17,7 @@ from pydantic_core import ErrorDetails
 
 from arena.errors import BrokenRules, ConfigError, ConfigFaults, faults_of
 from arena.learning.hyperparameters import PpoHyperparameters
-from arena.rules import NUMBER, WHOLE, broken_rule, shown, told
+from arena.rules import NUMBER, WHOLE, broken_rule, shown, told, with_value
 from populations.config.overrides.aliases import ALIASES
 from populations.yaml_documents import nearest
 
@@ -186,7 +186,7 @@ def _messages(
     # "a number" says as much as "a number or a whole number".
     if NUMBER in rules:
         rules = [rule for rule in rules if not rule.startswith(WHOLE)]
-    return [f"{dotted}: {' or '.join(rules)}, got {shown(_value(document, path))}"]
+    return [f"{dotted}: {with_value(' or '.join(rules), _value(document, path))}"]
 
 
 def _written_path(document: object, fault: ErrorDetails) -> tuple[str, ...]:

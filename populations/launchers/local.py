@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from arena.learners.spawn import LearnerProcess, spawn_learner
@@ -26,7 +26,13 @@ class LocalLauncher:
     """Launcher of learner processes. Use it from the main thread only."""
 
     def __init__(
-        self, *, setup_path: Path, endpoint: str, logs: Path, keys: Path | None = None
+        self,
+        *,
+        setup_path: Path,
+        endpoint: str,
+        logs: Path,
+        devices: Sequence[str],
+        keys: Path | None = None,
     ) -> None:
         """Store the arguments; no process is started.
 
@@ -34,11 +40,13 @@ class LocalLauncher:
             setup_path: File with a LearnerSetup as JSON.
             endpoint: Address that learners connect to.
             logs: Directory for their output.
+            devices: Devices, dealt to the slots in turn; at least one.
             keys: Directory with each slot's key, where the controller uses keys.
         """
         self._setup_path = setup_path
         self._endpoint = endpoint
         self._logs = logs
+        self._devices = tuple(devices)
         self._keys = keys
         self._processes: dict[int, LearnerProcess] = {}
         self._dying: list[tuple[LearnerProcess, float]] = []
@@ -52,6 +60,8 @@ class LocalLauncher:
             self._setup_path,
             self._endpoint,
             populations=populations,
+            # By slot: a learner's successor has its device.
+            device=self._devices[slot % len(self._devices)],
             log_path=self._logs / f"{slot_name(slot)}.log",
             keys=None if self._keys is None else key_path(self._keys, slot_name(slot)),
         )

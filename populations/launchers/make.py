@@ -54,6 +54,7 @@ def make_launcher(
             setup_path=run.run_dir / SETUP,
             endpoint=transport.endpoint,
             logs=run.run_dir / "logs",
+            devices=run.run_file.config.devices,
             keys=None if endpoint is None else run.run_dir / KEYS,
         )
     try:

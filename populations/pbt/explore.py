@@ -29,7 +29,7 @@ class PerturbSettings(Model):
     """Settings of ``perturb``, and of rules that fall back to it."""
 
     perturb_factors: tuple[float, ...] = Field((0.8, 1.2), min_length=1, max_length=16)
-    """A hyperparameter is multiplied by one of these."""
+    """A hyperparameter is multiplied by one of these, or of its own ``factors``."""
 
     resample_probability: Share = 0.25
     """How often a hyperparameter is drawn anew from its range instead."""
@@ -54,7 +54,7 @@ class Perturb:
 
     Attributes:
         factors: One of them, drawn uniformly, multiplies the value (1 - x with ``complement``);
-            choices move to a neighbour, integers by at least 1.
+            choices move to a neighbour, integers by at least 1. A range may have its own.
         resample_probability: Probability that a value is drawn from its range instead.
         mutation_probability: Probability that a hyperparameter moves at all; the others stay,
             even where they began outside of their bounds.
@@ -95,7 +95,10 @@ class Perturb:
     ) -> tuple[float, str]:
         # All decisions are drawn before any is used: their number depends on the settings alone.
         is_anew = bool(rng.random() < self.resample_probability)
-        factor = self.factors[int(rng.integers(len(self.factors)))]
+        # A category or a choice has no factors of its own.
+        own = None if isinstance(dimension, Choices) else dimension.factors
+        factors = own or self.factors
+        factor = factors[int(rng.integers(len(factors)))]
         is_kept = self.mutation_probability < 1.0 and rng.random() >= self.mutation_probability
         is_reset = self.reset_probability > 0.0 and rng.random() < self.reset_probability
         # No value yet (null in YAML): there is nothing to keep, reset or multiply.

@@ -95,7 +95,10 @@ def _run_here(arguments: Sequence[str]) -> Done:
 def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that two learners carried out to its end; to be looked at."""
     run = tmp_path_factory.mktemp("finished") / "run"
-    command = [*ARENA, *map(str, launch_arguments(run, STEPS, "--learners", "2"))]
+    command = [
+        *ARENA,
+        *map(str, launch_arguments(run, STEPS, "device=[cpu, cpu]", "--learners", "2")),
+    ]
     subprocess.run(command, check=True, capture_output=True, timeout=110.0)
     wait_until(lambda: not processes_of(run), timeout_s=5.0)
     return run

@@ -192,6 +192,26 @@ def test_a_valid_space_passes_also_with_a_start_value_outside() -> None:
             {"low": 0, "high": 1, "complement": True},
             ".complement: must be false for an integer",
         ),
+        (
+            "clip_coef",
+            {"low": 0.1, "high": 1, "factors": 1.1},
+            ".factors: must be a list of 1 to 16 numbers, got 1.1",
+        ),
+        (
+            "clip_coef",
+            {"low": 0.1, "high": 1, "factors": []},
+            ".factors: must be a list of 1 to 16 numbers, got []",
+        ),
+        (
+            "clip_coef",
+            {"low": 0.1, "high": 1, "factors": [0.9, 0]},
+            ".factors: every factor must be greater than 0, got [0.9, 0]",
+        ),
+        (
+            "clip_coef",
+            {"low": 0.1, "high": 1, "factors": [0.9, "1.1"]},
+            ".factors: must be a number, got '1.1'",
+        ),
         ("num_epochs", {"choices": []}, ".choices: must be a list of one or more numbers, got []"),
         ("num_epochs", {"choices": [1, 2.5]}, ".choices: must be integers, got [1, 2.5]"),
         ("num_epochs", {"choices": [1, 1]}, ".choices: must be different numbers"),

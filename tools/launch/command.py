@@ -251,7 +251,7 @@ def _resume(
     from populations.hooks.make import check_config as check_hooks
     from populations.storage.lock import RunLock
 
-    from .device import check_device
+    from .device import check_devices
 
     if run_dir is None:
         raise ConfigError("--resume needs --run-dir: which run is to go on")
@@ -271,7 +271,7 @@ def _resume(
             else None
         )
         new, changes = check_resume(old, config=config, overrides=overrides, notify=tell)
-        check_device(new.device)
+        check_devices(new.devices)
         check_hooks(new, launch_directory=old.launch_directory)
         versions = other_versions(old)
         if versions:

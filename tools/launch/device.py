@@ -7,36 +7,40 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Sequence
 
 _COUNT = "import torch; print(torch.cuda.device_count())"
 # Importing torch from a slow disk takes long, and a broken driver may never answer.
 _TIMEOUT_S = 120.0
 
 
-def check_device(device: str) -> None:
-    """Refuse a GPU that torch cannot use here.
+def check_devices(devices: Sequence[str]) -> None:
+    """Refuse GPUs that torch cannot use here.
 
     Args:
-        device: Value of the configuration's key ``device``.
+        devices: Values of the configuration's key ``device``.
 
     Raises:
         ConfigError: Names the device and the GPUs that there are.
     """
     from arena.errors import ConfigError
 
-    if not device.startswith("cuda"):
+    asked = [device for device in devices if device.startswith("cuda")]
+    if not asked:
         return
+    # Once for all: it takes a process that imports torch.
     num_gpus = count_gpus()
-    if num_gpus == 0:
-        raise ConfigError(
-            f"device: {device} needs a GPU that torch can use, and torch finds none here (or does "
-            "not answer); write device=cpu, or device=auto (a GPU where there is one)"
-        )
-    # "cuda" is the first one.
-    index = int(device.partition(":")[2] or 0)
-    if index >= num_gpus:
-        last = f"cuda:{num_gpus - 1}"
-        raise ConfigError(f"device: must be one of cuda:0 to {last} here, got {device}")
+    for device in asked:
+        if num_gpus == 0:
+            raise ConfigError(
+                f"device: {device} needs a GPU that torch can use, and torch finds none here (or "
+                "does not answer); write device=cpu, or device=auto (a GPU where there is one)"
+            )
+        # "cuda" is the first one.
+        index = int(device.partition(":")[2] or 0)
+        if index >= num_gpus:
+            last = f"cuda:{num_gpus - 1}"
+            raise ConfigError(f"device: must be one of cuda:0 to {last} here, got {device}")
 
 
 def count_gpus() -> int:

@@ -6,9 +6,7 @@ Tests: `tests/arena/learners/work/test_worker.py`, `tests/arena/learners/work/te
 from __future__ import annotations
 
 import logging
-import math
 import time
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -20,6 +18,7 @@ from arena.envs.phase import Phase, players_of_agents, tell_environments
 from arena.learners.work.environments import HeldEpisodes, Team, actors_in, weights_of
 from arena.learners.work.equipment import Equipment
 from arena.learners.work.faults import AssignmentFault, naming_policy
+from arena.learners.work.mean_metrics import MeanMetrics
 from arena.learners.work.players import frozen_entrant
 from arena.learners.work.silence import Silence
 from arena.learners.work.warm_up import warm_up
@@ -28,15 +27,12 @@ from arena.matches.returns import ReturnSums
 from arena.matches.seated import equal_blocks
 from arena.matches.seeds import Stream, derived_seed, environment_seeds, seed_everything
 from arena.rollout.collector import Collector, TrainingBlock
-from arena.rollout.measured import record_spread
+from arena.rollout.measured import TrainedShare, record_spread
 from arena.rollout.recorder import Learning, SeatedPlayer
 from arena.types import Digest, Entrant, Player, PolicyId, Seating, Tally, trainee_entrant
 from arena.wire.messages import Finished, InFlight, Train, Trainee
 
 logger = logging.getLogger(__name__)
-
-LAST_NOT_MEAN = frozenset({"optimizer/learning_rate", "optimizer/updates"})
-"""Metrics whose last value is reported instead of the mean."""
 
 
 def train(message: Train, equipment: Equipment) -> Finished:
@@ -117,7 +113,8 @@ class _Training:
         self._equipment = equipment
         self._learning = learning
         self._generator = generator
-        self._updates = {policy: _MeanMetrics() for policy in learning}
+        self._updates = {policy: MeanMetrics() for policy in learning}
+        self._shares = {policy: TrainedShare() for policy in learning}
         self._collect_s = 0.0
         self._update_s = 0.0
         self._episodes: tuple[Tally, ...] = ()
@@ -273,6 +270,7 @@ class _Training:
             with naming_policy(learning.policy):
                 metrics = learning.algorithm.update(rollout, generator=self._generator)
             self._updates[learning.policy].add(metrics)
+            self._shares[learning.policy].add(rollout)
             record_spread(self._measured[learning.policy], rollout.observation)
             # Users' algorithms may learn without an optimizer of torch.
             self._equipment.progress.advance()
@@ -314,7 +312,12 @@ class _Training:
         duration_s = self._collect_s + self._update_s
         for policy, mean in self._updates.items():
             prefix = "" if len(self._updates) == 1 else f"{policy}/"
-            own = {**mean.result(), **self._measured[policy], **self._episode_metrics(policy)}
+            own = {
+                **mean.result(),
+                **self._measured[policy],
+                **self._shares[policy].metrics(),
+                **self._episode_metrics(policy),
+            }
             if duration_s > 0.0:
                 own["throughput/agent_steps_per_s"] = self.agent_steps[policy] / duration_s
             result.update({f"{prefix}{name}": value for name, value in own.items()})
@@ -337,29 +340,6 @@ class _Training:
         if num_episodes:
             metrics["episode/length_mean"] = length_sum / num_episodes
         return metrics
-
-
-class _MeanMetrics:
-    """Means over updates, without numbers that are not finite."""
-
-    def __init__(self) -> None:
-        self._sum: defaultdict[str, float] = defaultdict(float)
-        self._count: defaultdict[str, int] = defaultdict(int)
-
-    def add(self, metrics: Mapping[str, float]) -> None:
-        for name, value in metrics.items():
-            # One step without a meaning (a ratio of zeros) does not cost the mean of the others.
-            if not math.isfinite(value):
-                continue
-            if name in LAST_NOT_MEAN:
-                # A mean of a schedule or of a counter has no meaning.
-                self._sum[name], self._count[name] = value, 1
-            else:
-                self._sum[name] += value
-                self._count[name] += 1
-
-    def result(self) -> dict[str, float]:
-        return {name: total / self._count[name] for name, total in self._sum.items()}
 
 
 def seatings_that_fit(

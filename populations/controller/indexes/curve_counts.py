@@ -17,10 +17,16 @@ class Curves:
         self.ghosts: Counter[PolicyId] = Counter()
         self.copies: Counter[PolicyId] = Counter()
         self._counted: set[str] = set()
+        self.held: dict[PolicyId, tuple[int, Mapping[str, float]]] = {}
+        """Last training point of each policy, agent steps and metrics, where it was left out."""
         self.written: dict[PolicyId, tuple[Digest, int, Mapping[str, float]]] = {}
         """Which weights' points were written last, after how many matches, and what they were."""
+        self.rated_at: dict[PolicyId, int] = {}
+        """Agent steps of the weights whose points were written last."""
         # Before any time, so that the first event writes a point.
         self.run_at_s = float("-inf")
+        self.run_at_steps: int | None = None
+        """Agent steps of the run's last point."""
 
     @classmethod
     def from_tables(cls, tables: Tables) -> Curves:

@@ -37,13 +37,19 @@ def follow(state: ControllerState, tx: Transaction) -> None:
         elif isinstance(row, RatingsRow):
             fitted.append(row.population)
     is_over = state.phase == "over"
+    if is_over:
+        # The last point of a curve is there, however near to the one before.
+        for policy, (steps, metrics) in curves.held.items():
+            tx.commands.append(WriteMetrics(policy=policy, agent_steps=steps, metrics=metrics))
+        curves.held.clear()
     # At the end those of all populations, by the last fit.
     for population in state.tables.ratings if is_over else fitted:
         _write_standings(state, tx, population, is_last=is_over)
     now_s = tx.now.monotonic_s
-    if (tx.rows and now_s - curves.run_at_s >= RUN_EVERY_S) or is_over:
-        curves.run_at_s = now_s
-        steps = state.tables.run.agent_steps
+    steps = state.tables.run.agent_steps
+    is_time = bool(tx.rows) and now_s - curves.run_at_s >= RUN_EVERY_S
+    if is_over or (is_time and is_due(state, curves.run_at_steps, steps)):
+        curves.run_at_s, curves.run_at_steps = now_s, steps
         tx.commands.append(WriteMetrics(policy=RUN, agent_steps=steps, metrics=_run_metrics(state)))
 
 
@@ -57,9 +63,28 @@ def _write_training(
             metrics = metrics_of_trainee(row.metrics, message.trainees, of=trainee.policy)
             metrics |= _lineage_metrics(state.curves, trainee)
             metrics |= _factor_metrics(state, trainee)
-            tx.commands.append(
-                WriteMetrics(policy=trainee.policy, agent_steps=steps, metrics=metrics)
-            )
+            if is_due(state, trainee.agent_steps, steps):
+                state.curves.held.pop(trainee.policy, None)
+                tx.commands.append(
+                    WriteMetrics(policy=trainee.policy, agent_steps=steps, metrics=metrics)
+                )
+            else:
+                state.curves.held[trainee.policy] = (steps, metrics)
+
+
+def is_due(state: ControllerState, before: int | None, now: int) -> bool:
+    """Return whether a curve gets a point: one for each ``metrics.every_agent_steps``.
+
+    Intervals are those between multiples of it, so that they outlast a resume.
+
+    Args:
+        state: Its configuration has the interval.
+        before: Agent steps at the last point, or at the last that could have been one; None: there
+            was none.
+        now: Agent steps of the point.
+    """
+    every = state.config.metrics.every_agent_steps
+    return not every or before is None or now // every > before // every
 
 
 def _lineage_metrics(curves: Curves, trainee: Trainee) -> dict[str, float]:
@@ -95,11 +120,13 @@ def _write_standings(
         known = state.curves.written.get(row.policy)
         # Each fit moves all ratings a little: only weights or matches that are new make a point.
         is_new = known is None or (known != point if is_last else known[:2] != point[:2])
-        if ratings and is_new:
+        steps = evaluated_steps(state, row, digest)
+        rated_at = state.curves.rated_at.get(row.policy)
+        if ratings and is_new and (is_last or is_due(state, rated_at, steps)):
             state.curves.written[row.policy] = point
+            state.curves.rated_at[row.policy] = steps
             metrics = {**ratings, **_record_metrics(state, population, digest)}
             metrics |= _bot_metrics(state, digest, prefix="evaluation/")
-            steps = evaluated_steps(state, row, digest)
             tx.commands.append(WriteMetrics(policy=row.policy, agent_steps=steps, metrics=metrics))
 
 

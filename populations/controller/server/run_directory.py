@@ -267,6 +267,7 @@ class OpenRun:
                     find_sinks(
                         self.run_file.config.metrics.sinks if with_sinks else (),
                         run_dir,
+                        rotate_mb=self.run_file.config.metrics.rotate_mb,
                         launch_directory=self.setup.launch_directory,
                     )
                 )

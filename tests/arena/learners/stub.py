@@ -95,7 +95,11 @@ class StubWork:
 
 
 def spawn_stub(
-    directory: Path, endpoint: str, *, populations: tuple[str, ...] = ()
+    directory: Path,
+    endpoint: str,
+    *,
+    populations: tuple[str, ...] = (),
+    device: str | None = None,
 ) -> LearnerProcess:
     """Start this file as a learner's process."""
     setup_path = directory / "setup.json"
@@ -104,6 +108,7 @@ def spawn_stub(
         setup_path,
         endpoint,
         populations=populations,
+        device=device,
         log_path=directory / "logs" / "learner.log",
         command=("-m", "tests.arena.learners.stub"),
     )

@@ -68,8 +68,10 @@ class Bench:
     heard: list[tuple[LearnerId, Message]] = field(default_factory=list)
     learner: LearnerId | None = None
 
-    def spawn(self) -> LearnerProcess:
-        process = spawn_stub(self.directory, self.transport.endpoint, populations=("a", "b"))
+    def spawn(self, *, device: str | None = None) -> LearnerProcess:
+        process = spawn_stub(
+            self.directory, self.transport.endpoint, populations=("a", "b"), device=device
+        )
         self.processes.append(process)
         return process
 
@@ -136,6 +138,14 @@ def test_a_process_works_and_ends_on_sigterm_with_a_goodbye(bench: Bench) -> Non
     process.terminate()
     process.kill()
     assert process.poll() == 0
+
+
+@pytest.mark.parametrize(("device", "used"), [("cuda:1", "cuda:1"), (None, "cpu")])
+def test_a_learner_has_the_device_that_it_was_started_with(
+    bench: Bench, device: str | None, used: str
+) -> None:
+    bench.spawn(device=device)
+    assert bench.join().device == used
 
 
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT])

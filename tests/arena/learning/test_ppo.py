@@ -11,7 +11,7 @@ from arena.config import NetworkConfig
 from arena.core import ActorInput, Algorithm
 from arena.errors import CheckpointCorrupt, NonFiniteError
 from arena.experience import Rollout
-from arena.learning.hyperparameters import PpoHyperparameters
+from arena.learning.hyperparameters import PpoHyperparameters, PpoSettings
 from arena.learning.ppo import Ppo
 from arena.learning.ppo_loss import explained_variance
 from arena.networks.frozen import FrozenPolicy
@@ -28,6 +28,10 @@ METRICS = {
     "policy/entropy",
     "policy/kl",
     "policy/clip_fraction",
+    "policy/ratio_min",
+    "policy/ratio_max",
+    "advantage/min",
+    "advantage/max",
     "value/explained_variance",
     "gradient/norm",
     "gradient/skipped",
@@ -42,6 +46,7 @@ def make(
     network: NetworkConfig = NETWORK,
     precision: str = "float32",
     seed: int = 1,
+    settings: PpoSettings | None = None,
 ) -> Ppo:
     return Ppo(
         network,
@@ -51,6 +56,7 @@ def make(
         device=CPU,
         precision=precision,
         seed=seed,
+        settings=settings,
     )
 
 
@@ -116,6 +122,8 @@ def test_the_first_step_sees_the_policy_that_played(normalize: bool, precision: 
         # The ratio is 1, so the surrogate is the mean of normalized advantages: 0.
         assert metrics["policy/kl"] == pytest.approx(0.0, abs=1e-9)
         assert metrics["policy/clip_fraction"] == 0.0
+        assert metrics["policy/ratio_min"] == pytest.approx(1.0, abs=1e-5)
+        assert metrics["policy/ratio_max"] == pytest.approx(1.0, abs=1e-5)
         assert metrics["loss/policy"] == pytest.approx(0.0, abs=1e-6)
 
 
@@ -143,6 +151,26 @@ def test_the_first_losses_by_a_second_implementation() -> None:
     assert metrics["loss/value"] == pytest.approx(value_loss, rel=1e-4)
     assert metrics["policy/entropy"] == pytest.approx(entropy, rel=1e-5)
     assert metrics["loss/total"] == pytest.approx(0.7 * value_loss - 0.3 * entropy, rel=1e-4)
+
+
+@pytest.mark.parametrize("normalization", ["rollout", "minibatch"])
+def test_extremes_are_those_of_advantages_as_collected_and_of_ratios_by_hand(
+    normalization: str,
+) -> None:
+    ppo = make(
+        PpoHyperparameters(num_epochs=1, num_minibatches=1),
+        settings=PpoSettings.model_validate({"advantage_normalization": normalization}),
+    )
+    rollout = make_rollout(ppo)
+    # The collecting policy gave one action an eighth of the current probability, another one twice.
+    shift = torch.zeros(len(rollout))
+    shift[5], shift[40] = math.log(8.0), -math.log(2.0)
+    played = replace(rollout, log_prob=rollout.log_prob - shift)
+    metrics = ppo.update(played, generator=torch.Generator())
+    assert metrics["policy/ratio_max"] == pytest.approx(8.0, rel=1e-4)
+    assert metrics["policy/ratio_min"] == pytest.approx(0.5, rel=1e-4)
+    assert metrics["advantage/min"] == min(rollout.advantage.tolist()) < -1.5
+    assert metrics["advantage/max"] == max(rollout.advantage.tolist()) > 1.5
 
 
 def test_act_and_value_are_in_units_of_reward_and_legal() -> None:

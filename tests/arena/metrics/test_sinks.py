@@ -85,6 +85,70 @@ def test_jsonl_cuts_a_torn_line_longer_than_a_block(tmp_path: Path) -> None:
     assert path.read_bytes() == b'{"agent_steps": 1}\n'
 
 
+def steps_in(path: Path) -> list[object]:
+    return [line["agent_steps"] for line in lines(path)]
+
+
+def test_jsonl_begins_a_new_file_at_its_size_and_loses_no_line(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    (tmp_path / "metrics.kept.jsonl").write_text("of the user\n")
+    # A line has 34 bytes with its newline: 70 are reached by the third one.
+    sink = JsonlSink(path, max_bytes=70)
+    for step in range(1, 6):
+        sink.write("p", step, {})
+    sink.close()
+    assert len('{"policy": "p", "agent_steps": 1}\n') == 34
+    assert [steps_in(tmp_path / name) for name in ("metrics.0001.jsonl", "metrics.jsonl")] == [
+        [1, 2, 3],
+        [4, 5],
+    ]
+    # A run that is resumed goes on with the size and with the numbers, gaps too.
+    (tmp_path / "metrics.0001.jsonl").rename(tmp_path / "metrics.0007.jsonl")
+    again = JsonlSink(path, max_bytes=70)
+    for step in range(6, 8):
+        again.write("p", step, {})
+    again.close()
+    assert steps_in(tmp_path / "metrics.0008.jsonl") == [4, 5, 6]
+    assert steps_in(path) == [7]
+    assert (tmp_path / "metrics.kept.jsonl").read_text() == "of the user\n"
+
+
+def test_jsonl_goes_on_in_the_old_file_where_no_new_one_can_be_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "metrics.jsonl"
+    sink = JsonlSink(path, max_bytes=1)
+    sink.write("p", 1, {})
+    with monkeypatch.context() as patched:
+
+        def refuse(*_: object, **__: object) -> object:
+            raise OSError("Too many open files")
+
+        patched.setattr(Path, "open", refuse)
+        for step in (2, 3):
+            with pytest.raises(OSError, match="Too many open files"):
+                sink.write("p", step, {})
+    sink.write("p", 4, {})
+    sink.close()
+    assert steps_in(tmp_path / "metrics.0001.jsonl") == [1]
+    assert steps_in(path) == [4]
+
+
+def test_jsonl_is_one_file_by_default(tmp_path: Path) -> None:
+    (make,) = find_sinks(["jsonl"], tmp_path).values()
+    sink = make()
+    for step in range(200):
+        sink.write("player/p001", step, {f"loss/figure_{k}": 0.125 for k in range(100)})
+    sink.close()
+    assert [name.name for name in tmp_path.iterdir()] == ["metrics.jsonl"]
+    (tmp_path / "metrics.jsonl").write_text("{}\n" * 400_000)
+    (make,) = find_sinks(["jsonl"], tmp_path, rotate_mb=1).values()
+    sink = make()
+    sink.write("player/p001", 1, {})
+    sink.close()
+    assert (tmp_path / "metrics.0001.jsonl").stat().st_size == 1_200_000
+
+
 def test_tensorboard_has_a_directory_per_policy_and_counts_agent_steps(tmp_path: Path) -> None:
     sink = TensorboardSink(tmp_path)
     sink.write("player/p001", 128, {"losses/policy": -0.5})

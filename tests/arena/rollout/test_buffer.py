@@ -310,7 +310,7 @@ def test_two_seats_of_one_policy_in_turn_by_hand() -> None:
     assert rollout.action.tolist() == [0, 1, 2]
     assert rollout.advantage.tolist() == pytest.approx([0.2875, -1.25, 0.25])
     assert rollout.return_.tolist() == pytest.approx([0.7875, -1.0, 1.0])
-    assert rollout.agent_steps == 4
+    assert rollout.agent_steps == rollout.num_decisions == 4
 
 
 def play_alone(
@@ -363,7 +363,8 @@ def test_a_void_episode_is_dropped_from_its_first_step_and_no_other_is() -> None
         void=5,
     )
     assert rollout.action.tolist() == [0, 2, 6, 7]
-    assert rollout.agent_steps == 4
+    # Decided at 0, 2, 3, 6 and 7; the one at 3 is void.
+    assert (rollout.agent_steps, rollout.num_decisions) == (4, 5)
 
 
 def test_of_a_void_episode_that_began_before_the_rollout_all_of_the_rollout_is_dropped() -> None:
@@ -388,9 +389,12 @@ def test_a_rollout_without_trained_decisions_is_empty() -> None:
     )
     for step in steps:
         step.trained[:] = False
+    # The last step belongs to the next rollout.
+    decisions = sum(int((step.agent_index >= 0).sum()) for step in steps[:-1])
     buffer = RolloutBuffer(length=3, agents=torch.tensor([0, 1]))
     rollout = play(buffer, steps, masked=True, gamma=0.9, gae_lambda=0.9)
     assert len(rollout) == rollout.agent_steps == 0
+    assert rollout.num_decisions == decisions > 0
     assert rollout.observation.shape == (0, 2)
 
 

@@ -10,7 +10,8 @@ import torch
 
 from arena.envs.base import Turn
 from arena.envs.episode_metrics import LARGEST, Report
-from arena.rollout.measured import SAMPLED_ROWS, Measured, Spread, observation_spread
+from arena.experience import Rollout
+from arena.rollout.measured import SAMPLED_ROWS, Measured, Spread, TrainedShare, observation_spread
 
 
 def turn(reward: torch.Tensor, *figures: Report) -> Turn:
@@ -40,6 +41,32 @@ def test_four_figures_of_many_numbers() -> None:
             "environment/height_deviation": values.std(),
         }
     )
+
+
+def rollout(*, trained: int, decisions: int) -> Rollout:
+    rows = torch.zeros(trained)
+    return Rollout(
+        observation=rows[:, None],
+        action_mask=None,
+        action=rows.long(),
+        log_prob=rows,
+        value=rows,
+        advantage=rows,
+        return_=rows,
+        agent_steps=trained,
+        num_decisions=decisions,
+    )
+
+
+def test_the_trained_share_is_that_of_all_rollouts_together() -> None:
+    share = TrainedShare()
+    assert share.metrics() == {}
+    # Of an algorithm's own rollout nobody knows the decisions of others.
+    share.add(rollout(trained=0, decisions=0))
+    assert share.metrics() == {}
+    share.add(rollout(trained=3, decisions=4))
+    share.add(rollout(trained=0, decisions=8))
+    assert share.metrics() == {"rollout/trained_share": 3 / 12}
 
 
 def test_rewards_and_figures_are_those_of_the_players_own_agents() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import re
 from importlib import resources
 from pathlib import Path
@@ -132,7 +133,10 @@ def test_a_preset_repeats_no_default(name: str) -> None:
         ("environment.outcome={margin: auto}", {"margin": "auto"}),
         ("environment.outcome=my.module:score", "my.module:score"),
         ("seed=7", 7),
+        ("populations.player.search_space.rho_bar={low: 0.5, high: 2.0, factors: [0.995, 1.005]}",
+         {"low": 0.5, "high": 2.0, "factors": [0.995, 1.005]}),
         ("device='cuda:1'", "cuda:1"),
+        ("device=[cuda:0, cuda:1]", ("cuda:0", "cuda:1")),
     ],
 )  # fmt: skip
 def test_overrides_reach_any_key(minimal: Path, override: str, value: object) -> None:
@@ -172,7 +176,10 @@ def test_overrides_reach_any_key(minimal: Path, override: str, value: object) ->
         ("environment.outcome={margin: 0}", "environment.outcome must be return"),
         ("environment.outcome={margin: much}", "environment.outcome must be return"),
         ("learners={player: 0}", "learners must be null, a count, or a count for each population"),
-        ("device=gpu", "device"),
+        ("device=gpu", "device must be auto, cpu, cuda or cuda:N"),
+        ("device=[cpu, gpu]", "device must be auto, cpu, cuda or cuda:N"),
+        ("device=[]", "or a list of these, at least one, got []"),
+        ("device=3", "device must be auto, cpu, cuda or cuda:N"),
         ("evaluation.bots=[]", "bot:random must be among them"),
         ("evaluation.bots=['bot:random', 'bot:rand']", "a bot is bot:random, bot:package.module"),
         ("evaluation.bots=[bot:random, bot:a:B(x=1, y=2)]", "put the id in quotes"),
@@ -203,10 +210,29 @@ def test_every_fault_is_named_at_once(minimal: Path) -> None:
     assert "pbt.fraction" in str(error_info.value)
 
 
+@pytest.mark.parametrize("bot", ["bot:rand", "", "bot:a.b:C(x=open)", "bot:a:C(x=1, x=2)"])
+def test_a_bad_bot_is_shown_once_where_a_goal_names_it(minimal: Path, bot: str) -> None:
+    goal = json.dumps({"player": bot, "score": 0.9})
+    with pytest.raises(ConfigError) as error_info:
+        load_config(minimal, [f"stop.evaluation={goal}"])
+    message = str(error_info.value)
+    assert message.startswith("stop.evaluation.player: ")
+    assert message.count(repr(bot)) == 1
+
+
 def test_a_deterministic_run_has_no_clock(minimal: Path) -> None:
     with pytest.raises(ConfigError, match=r"stop\.duration_s must be null.*got 3\.0"):
         load_config(minimal, ["deterministic=true", "stop.duration_s=3"])
     assert load_config(minimal, ["deterministic=true"]).deterministic
+
+
+def test_learners_of_a_deterministic_run_compute_alike(minimal: Path) -> None:
+    rule = "GPUs only or no GPU where deterministic is true .*got cpu, cuda:1"
+    with pytest.raises(ConfigError, match=rule):
+        load_config(minimal, ["deterministic=true", "device=[cpu, 'cuda:1']"])
+    for fits in ("device=[cuda, 'cuda:1']", "device=[cpu, cpu]"):
+        assert load_config(minimal, ["deterministic=true", fits]).deterministic
+    assert len(load_config(minimal, ["device=[cpu, 'cuda:1']"]).devices) == 2
 
 
 def test_whole_episodes_are_for_all_runs(minimal: Path) -> None:

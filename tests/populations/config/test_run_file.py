@@ -173,6 +173,20 @@ def test_device_does_not_part_learners(run_file: RunFile, tmp_path: Path) -> Non
     )
 
 
+def test_of_several_devices_a_learner_of_elsewhere_has_the_first(
+    run_file: RunFile, tmp_path: Path
+) -> None:
+    config, changes = check_resume(run_file, config=None, overrides=["device=[cuda:1, cpu]"])
+    assert [(change.key, change.before, change.after) for change in changes] == [
+        ("device", "auto", ["cuda:1", "cpu"])
+    ]
+    moved = with_config(run_file, config)
+    moved.save(tmp_path / "run.yaml")
+    setup = learner_setup(RunFile.load(tmp_path / "run.yaml"), root=tmp_path)
+    assert setup.device == "cuda:1"
+    assert setup.digest == learner_setup(run_file, root=tmp_path).digest
+
+
 def test_a_resume_without_config_changes_nothing(run_file: RunFile) -> None:
     assert check_resume(run_file, config=None) == (run_file.config, ())
 

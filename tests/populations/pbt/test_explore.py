@@ -79,6 +79,20 @@ def test_one_step_up_by_hand() -> None:
     )
 
 
+def test_a_hyperparameter_with_factors_of_its_own_moves_by_these() -> None:
+    space: dict[str, dict[str, object]] = {
+        "rho_bar": {"low": 0.5, "high": 2.0, "factors": [1.005]},
+        "gamma": {"low": 0.5, "high": 1.0, "complement": True, "factors": [0.5, 0.5]},
+        "clip_coef": {"low": 0.1, "high": 0.9},
+    }
+    start = {"rho_bar": 1.0, "gamma": 0.9, "clip_coef": 0.2}
+    rule = Perturb(factors=(1.2,), resample_probability=0.0)
+    found = rule.explore(start, space, rng=np.random.default_rng(0))
+    # 1 * 1.005; 1 - 0.5 * 0.1; 0.2 * 1.2
+    assert found.new == pytest.approx({"rho_bar": 1.005, "gamma": 0.95, "clip_coef": 0.24})
+    assert found.moves == {"rho_bar": "x1.005", "gamma": "x0.5", "clip_coef": "x1.2"}
+
+
 def test_one_step_down_by_hand() -> None:
     assert explored(DOWN, START) == pytest.approx(
         {

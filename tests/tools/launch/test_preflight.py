@@ -168,11 +168,27 @@ def test_a_gpu_that_is_not_there(
 ) -> None:
     monkeypatch.setattr(device, "count_gpus", lambda: number)
     if rule is None:
-        device.check_device(asked)
+        device.check_devices([asked])
         return
     with pytest.raises(ConfigError) as error_info:
-        device.check_device(asked)
+        device.check_devices([asked])
     assert rule in str(error_info.value)
+
+
+def test_every_device_of_a_list_is_looked_for_with_one_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    counted: list[int] = []
+
+    def count() -> int:
+        counted.append(1)
+        return 2
+
+    monkeypatch.setattr(device, "count_gpus", count)
+    device.check_devices(("cpu", "cuda:0", "cuda:1"))
+    with pytest.raises(ConfigError, match="must be one of cuda:0 to cuda:1 here, got cuda:2"):
+        device.check_devices(("cuda:1", "cpu", "cuda:2"))
+    assert counted == [1, 1]
 
 
 def test_gpus_are_counted_by_torch_in_another_process(

@@ -295,10 +295,24 @@ def test_metrics_are_finite_and_say_what_happened(bench: Bench) -> None:
         "time/update_s",
         "time/publish_s",
     } <= set(answer.metrics)
+    # In self-play it learns from every decision but the last ones of agents in open episodes.
+    assert 0.5 < answer.metrics["rollout/trained_share"] <= 1.0
+    assert answer.metrics["advantage/min"] < 0.0 < answer.metrics["advantage/max"]
+    assert answer.metrics["policy/ratio_min"] <= 1.0 <= answer.metrics["policy/ratio_max"]
     matches = sum(tally.matches for tally in answer.tallies)
     assert answer.metrics["episode/count"] == matches
     length_sum = sum(tally.length_sum for tally in answer.tallies)
     assert answer.metrics["episode/length_mean"] == pytest.approx(length_sum / matches)
+
+
+def test_against_a_ghost_the_trained_share_is_that_of_its_own_decisions(bench: Bench) -> None:
+    worker = bench.worker()
+    start = bench.start(worker)
+    ghost = bench.frozen(start, "player/p000@000000000000")
+    seating = Seating(players=(bench.me(), ghost))
+    answer = bench.finished(worker.carry_out(bench.train(start, seating)))
+    # The agents take turns: every other decision is the ghost's.
+    assert 0.3 < answer.metrics["rollout/trained_share"] < 0.7
 
 
 def test_more_seatings_than_environments_are_drawn_from(bench: Bench) -> None:

@@ -11,8 +11,10 @@ import pytest
 from arena.environment_spec import EnvironmentSpec
 from arena.types import Digest, PolicyId
 from populations.controller.indexes.curve_counts import Curves
-from populations.controller.monitoring.curves import curve_names, evaluated_steps
+from populations.controller.monitoring.curves import curve_names, evaluated_steps, is_due
 from populations.controller.state.commands import Command, WriteMetrics
+from populations.controller.state.events import ControllerStarted
+from populations.controller.state.state import make_state
 from populations.inspection.cells import payoff_cells
 from populations.league.standings import champion, standings
 from populations.records.rows import GenerationRow
@@ -25,6 +27,7 @@ from tests.populations.controller.simulated import (
     make_world,
     tag_spec,
 )
+from tests.populations.controller.state.test_state import fold
 
 Points = dict[str, list[tuple[int, Mapping[str, float]]]]
 
@@ -190,6 +193,68 @@ def test_the_runs_own_curves_end_with_what_it_counted(played: NotingWorld) -> No
     assert metrics["rating/player_cyclicity"] == tables.ratings["player"].cyclicity
     rates = [row.hyperparameters["learning_rate"] for row in tables.policies.values()]
     assert metrics["hyperparameter/player_learning_rate_mean"] == pytest.approx(sum(rates) / 4)
+
+
+def trained_steps(points: list[tuple[int, Mapping[str, float]]]) -> list[int]:
+    return [step for step, metrics in points if "pbt/generation_count" in metrics]
+
+
+def test_a_curve_has_one_point_in_each_interval_and_its_last_one() -> None:
+    every = 1200
+    thinned = {**PLAYED, "metrics": {"every_agent_steps": every}}
+    world, whole = noting_world(thinned), noting_world(PLAYED)
+    for one in (world, whole):
+        one.join()
+        one.run()
+    for policy in world.state.tables.policies:
+        # Assignments end at 500, 1000, ... 4000: the first ones past 1200, 2400 and 3600 count.
+        assert trained_steps(world.points[policy]) == [1500, 2500, 4000]
+        assert trained_steps(whole.points[policy]) == [500 * number for number in range(1, 9)]
+        rated = [(s, m) for s, m in world.points[policy] if "rating/mean_elo" in m]
+        intervals = [step // every for step, _ in rated[:-1]]
+        assert intervals == sorted(set(intervals))
+        assert len(rated) < sum("rating/mean_elo" in m for _, m in whole.points[policy])
+        # The last rating is there in any case.
+        elo = world.state.ratings("player").interval(world.state.curves.written[policy][0])
+        assert elo is not None
+        assert rated[-1][1]["rating/mean_elo"] == elo[0]
+    steps = [step for step, _ in world.points["run"]]
+    assert steps[-1] == world.state.tables.run.agent_steps
+    intervals = [step // every for step in steps if step < steps[-1]]
+    assert intervals == sorted(set(intervals))
+    assert len(steps) < len(whole.points["run"])
+
+
+def test_the_last_point_of_a_curve_is_there_however_long_the_interval_is() -> None:
+    world = noting_world({**PLAYED, "metrics": {"every_agent_steps": 10**9}})
+    world.join()
+    world.run()
+    for policy in world.state.tables.policies:
+        assert trained_steps(world.points[policy]) == [4000]
+
+
+def test_after_a_resume_an_interval_goes_on() -> None:
+    world = noting_world({**PLAYED, "metrics": {"every_agent_steps": 1200}})
+    world.join()
+    policy = PolicyId("player/p000")
+    while world.state.tables.policies[policy].agent_steps < 2000:
+        world.step()
+    again = make_state(world.state.config, world.setup, fold(world.committed))
+    world.state = again
+    world.given.clear()
+    world.questions.clear()
+    world.fits.clear()
+    world.handle(ControllerStarted())
+    world.join()
+    world.run()
+    assert trained_steps(world.points[policy]) == [1500, 2500, 4000]
+
+
+@pytest.mark.parametrize("every", [None, 0])
+def test_without_an_interval_every_assignment_has_a_point(every: int | None) -> None:
+    world = noting_world({**PLAYED, "metrics": {"every_agent_steps": every}})
+    assert is_due(world.state, 500, 501)
+    assert is_due(world.state, 500, 500)
 
 
 def test_a_resumed_controller_counts_on(played: NotingWorld) -> None:
