@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..terminal.options import OptionalConfiguration, Overrides
+from .origin import Origin
 from .serving import serve, tell
 
 if TYPE_CHECKING:
@@ -38,9 +39,19 @@ def launch(
         bool, typer.Option("--resume", help="Go on with the run in --run-dir.")
     ] = False,
     init_from: Annotated[
-        str | None,
-        typer.Option(metavar="PLAYER", help="Player whose weights policies start from."),
+        list[str] | None,
+        typer.Option(
+            metavar="[POPULATION=]PLAYER",
+            help="Player whose weights policies start from; once for each population, or for all.",
+        ),
     ] = None,
+    with_hyperparameters: Annotated[
+        bool,
+        typer.Option(
+            "--with-hyperparameters",
+            help="Start values of hyperparameters are those of the players of --init-from, too.",
+        ),
+    ] = False,
     replay: Annotated[
         str | None,
         typer.Option(
@@ -67,21 +78,17 @@ def launch(
     if learners is not None:
         # Last, so that the option is stronger than a key.
         changes.append(f"learners={learners}")
+    origin = Origin(
+        init_from=tuple(init_from or ()),
+        with_hyperparameters=with_hyperparameters,
+        replay=replay,
+    )
     if resume:
         # A resumed run has its weights and schedule; --force would throw away what is to go on.
-        has_start = force or init_from is not None or replay is not None
+        has_start = force or not origin.is_empty
         _resume(config, changes, run_dir=run_dir, has_start=has_start, json_=as_json)
     else:
-        origin = Origin(init_from=init_from, replay=replay)
         _start(config, changes, run_dir=run_dir, force=force, origin=origin, json_=as_json)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
-    """Origins of a run in other runs: a player's weights, a policy's schedule."""
-
-    init_from: str | None
-    replay: str | None
 
 
 def _start(
@@ -97,21 +104,16 @@ def _start(
     from arena.errors import ConfigError
     from populations.config.run_config import draft_config
 
-    from .imported_weights import (
-        find_immigrants,
-        find_initial_weights,
-        find_outsiders,
-        find_resets,
-    )
+    from .imported_weights import find_immigrants, find_outsiders, find_resets
 
     if source is None:
         raise ConfigError("launch needs a CONFIG: a preset's name or a YAML file")
+    origin.check()
     draft = draft_config(source, overrides, notify=tell)
     target = run_dir if run_dir is not None else _default_run_dir(source)
     # Before the environment is inspected, which takes seconds.
     _check_target(target, force=force)
-    run_file = _new_run_file(draft, source, target=target, origin=origin)
-    initial = find_initial_weights(run_file, origin.init_from) if origin.init_from else {}
+    run_file, initial = _new_run_file(draft, source, target=target, origin=origin)
     # Weights are read into memory now: their files may be gone, or thrown away by --force, later.
     immigrants = find_immigrants(run_file) | find_outsiders(run_file) | find_resets(run_file)
     _create(target, run_file, initial=initial, immigrants=immigrants, force=force, json_=json_)
@@ -136,18 +138,26 @@ def _check_target(target: Path, *, force: bool) -> None:
         raise ConfigError(f"{target} is neither empty nor a run directory")
 
 
-def _new_run_file(draft: Draft[RunConfig], source: str, *, target: Path, origin: Origin) -> RunFile:
-    """Check a configuration with its environment and sinks, and apply ``--replay``.
+def _new_run_file(
+    draft: Draft[RunConfig], source: str, *, target: Path, origin: Origin
+) -> tuple[RunFile, Mapping[str, Import]]:
+    """Check a configuration with its environment and sinks, and apply its origins.
 
     Prints the sizes that were chosen and the margin of a match.
+
+    Returns:
+        Content of run.yaml, and the weights that policies start from, by population.
 
     Raises:
         ConfigError: Names every fault.
     """
+    from arena.errors import ConfigError
     from arena.metrics.sink import find_sinks
     from populations.config.run_file import new_run_file
     from populations.hooks.make import check_config as check_hooks
 
+    from .imported_weights import find_initial_weights
+    from .initial_hyperparameters import with_hyperparameters
     from .preflight import looked_over
     from .replay import replaying
     from .sizing import sizing_line, stakes_line
@@ -158,21 +168,32 @@ def _new_run_file(draft: Draft[RunConfig], source: str, *, target: Path, origin:
     asked = draft.require()
     if origin.replay is not None:
         config = replaying(config, found.spec, origin.replay, launch_directory=launch_directory)
-    run_file = new_run_file(
-        config,
-        found.spec,
+    make = partial(
+        new_run_file,
+        spec=found.spec,
         name=source,
         launch_directory=launch_directory,
-        init_from=origin.init_from,
+        init_from=origin.said,
         pace=found.pace,
     )
+    run_file = make(config)
+    initial = find_initial_weights(
+        run_file, origin.init_from, with_hyperparameters=origin.with_hyperparameters
+    )
+    if origin.with_hyperparameters:
+        # Anew, because sizes and margins follow from hyperparameters, too.
+        try:
+            run_file = make(with_hyperparameters(config, run_file.config, imports=initial))
+        # The values are not in what the user wrote.
+        except ConfigError as error:
+            raise ConfigError(f"--with-hyperparameters: {error}") from error
     # A check: the run makes its own sinks when it is opened.
     find_sinks(config.metrics.sinks, target, launch_directory=launch_directory)
     check_hooks(config, launch_directory=launch_directory)
     for line in (sizing_line(asked, run_file, why=found.why), stakes_line(run_file)):
         if line:
             tell(line)
-    return run_file
+    return run_file, initial
 
 
 def _create(
@@ -207,6 +228,7 @@ def _create(
             run_file,
             initial_weights={name: start.files for name, start in initial.items()},
             origins={name: start.record for name, start in initial.items()},
+            factors={name: start.factors for name, start in initial.items()},
             immigrants=immigrants,
             utc=utc_now(),
         )
