@@ -271,7 +271,8 @@ def _resume(
         raise ConfigError("--resume needs --run-dir: which run is to go on")
     if has_start:
         raise ConfigError(
-            "--resume goes on exactly where the run stood: no --force, --init-from or --replay"
+            "--resume goes on exactly where the run stood: no --force, --init-from, "
+            "--with-hyperparameters or --replay"
         )
     if not has_run(run_dir) or not (run_dir / RUN_FILE).exists():
         raise ConfigError(f"there is no run in {run_dir}")
