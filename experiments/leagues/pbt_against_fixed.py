@@ -28,7 +28,8 @@ from experiments.leagues.scores import Counts, meet
 from experiments.learning.in_process import prepare
 from populations.config.run_config import RunConfig, load_config
 from populations.controller.evolution.generations import first_generations
-from populations.controller.server.run_directory import create_run, initial_policies
+from populations.controller.evolution.initial_policies import initial_policies
+from populations.controller.server.run_directory import create_run
 from populations.inspection.views import Inspection
 from populations.pbt.explore import Resample
 from populations.ratings.bradley_terry import BradleyTerry

@@ -21,9 +21,9 @@ from populations.config.run_config import RunConfig
 from populations.config.run_file import RunFile, learner_setup
 from populations.controller.evolution.exploration import answer
 from populations.controller.evolution.generations import first_generations
+from populations.controller.evolution.initial_policies import initial_policies
 from populations.controller.machine import handle
 from populations.controller.rating_fit import Snapshot, fit_input, fit_ratings, snapshot
-from populations.controller.server.run_directory import initial_policies
 from populations.controller.state.commands import (
     Command,
     EndRun,

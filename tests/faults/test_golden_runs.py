@@ -11,7 +11,7 @@ from populations.audit.repair import repair_run
 from populations.audit.verify import verify_run
 from populations.config.run_file import RUN_FILE, RunFile
 from populations.controller.evolution.generations import first_generations
-from populations.controller.server.run_directory import initial_policies
+from populations.controller.evolution.initial_policies import initial_policies
 from populations.records.rows import Row, RunRow
 from populations.storage.database import BACKUP, JOURNAL
 from populations.storage.journal import Journal

@@ -31,7 +31,7 @@ from tests.populations.controller.simulated import duel_spec
 from tests.populations.small_run import duel_run_file
 
 # By name: where the tools are installed, only an installation knows.
-launch = importlib.import_module("populations.commands.launch.command")
+serving = importlib.import_module("populations.commands.launch.serving")
 main = importlib.import_module("populations.commands.main").main
 
 CONFIG = "environment: {id: 'tests.duel:env', num_envs: 8}\npopulations: {player: {size: 2}}\n"
@@ -46,7 +46,7 @@ def arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     found = Inspected(spec=duel_spec())
     monkeypatch.setattr("arena.envs.inspect.inspect_and_play", lambda *_, **__: found)
-    monkeypatch.setattr(launch, "_control", start)
+    monkeypatch.setattr(serving, "control", start)
     (tmp_path / "config.yaml").write_text(CONFIG)
     return ["launch", str(tmp_path / "config.yaml"), "--run-dir", str(tmp_path / "run")]
 

@@ -129,6 +129,90 @@ def test_policies_start_from_another_runs_weights_with_counters_at_zero(
 
 
 @pytest.mark.slow
+def test_policies_start_from_a_players_hyperparameters_on_request(
+    arena: Command,
+    arena_json: Callable[..., dict[str, Any]],
+    finished_run: Path,
+    tmp_path: Path,
+) -> None:
+    first, second = finished_run, tmp_path / "second"
+    source = f"{first}:player/p001"
+    options = ("--init-from", source, "--with-hyperparameters")
+    schedule = (
+        "populations.player.hyperparameters.entropy_coef="
+        "{linear: [0.02, 0.01], over_agent_steps: 1000000}"
+    )
+    steps = "stop.agent_steps_per_policy=2000"
+    done = arena(*launch_arguments(second, steps, schedule, *options))
+    assert "with its hyperparameters" in done.stderr
+    events = arena_json("league", second, "events")["events"]
+    (event,) = [event for event in events if event["kind"] == "weights_imported"]
+    rows = arena_json("league", first, "checkpoints")["checkpoints"]
+    (row,) = [row for row in rows if row["weights_digest"] == event["weights"]]
+    manifest = json.loads((first / row["key"] / "manifest.json").read_text())
+    trained = manifest["hyperparameters"]
+    # An explored value, so that it is not the preset's.
+    assert trained["learning_rate"] != 3e-4
+    assert event["hyperparameters"] == trained
+    assert event["factors"] == {}
+    (created,) = [
+        event
+        for event in events
+        if event["kind"] == "policy_created" and event["subject"] == "player/p000"
+    ]
+    # Only the schedule is this run's own.
+    assert created["hyperparameters"] == {**trained, "entropy_coef": 0.02}
+    arena("verify", second)
+    # The very values, schedule included, are in run.yaml: a resume changes nothing.
+    more = "stop.agent_steps_per_policy=3000"
+    arena("launch", "--resume", "--run-dir", second, more)
+    kinds = {event["kind"] for event in arena_json("league", second, "events")["events"]}
+    assert "hyperparameters_changed" not in kinds
+
+
+@pytest.mark.slow
+def test_each_population_starts_from_a_player_of_its_own(
+    arena: Command, arena_json: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    first, second, config = tmp_path / "first", tmp_path / "second", tmp_path / "sides.yaml"
+    network = "network: {hidden_sizes: [16]}, size: 2, hyperparameters: {rollout_length: 8}"
+    config.write_text(
+        "environment: {id: classic/tictactoe-v3, num_envs: 64}\n"
+        "populations:\n"
+        f"  cross: {{agents: [player_1], {network}}}\n"
+        f"  nought: {{agents: [player_2], {network}}}\n"
+        "assignment: {agent_steps: 1000}\n"
+        "metrics: {sinks: [jsonl]}\n"
+    )
+    small = ("stop={agent_steps_per_policy: 1000, duration_s: null}", "--learners", "2")
+    arena("launch", config, *small, "--run-dir", first)
+    sources = {"cross": f"{first}:cross/p001", "nought": f"{first}:nought/p000"}
+    options = [
+        option for name, player in sources.items() for option in ("--init-from", f"{name}={player}")
+    ]
+    arena("launch", config, *small, *options, "--run-dir", second)
+    imported = {
+        event["subject"]: event
+        for event in arena_json("league", second, "events")["events"]
+        if event["kind"] == "weights_imported"
+    }
+    assert {name: event["origin"] for name, event in imported.items()} == sources
+    for row in arena_json("league", second, "checkpoints")["ghosts"]:
+        if row["agent_steps"] == 0:
+            assert row["weights_digest"] == imported[row["population"]]["weights"]
+    assert f"cross={sources['cross']}, nought=" in (second / "run.yaml").read_text()
+    # A player of the other population has nothing for this one, and two are one too many.
+    for arguments, message in (
+        ((f"cross={sources['nought']}",), "it has no weights for cross"),
+        ((sources["cross"], sources["nought"]), "one player for all populations"),
+    ):
+        given = [option for player in arguments for option in ("--init-from", player)]
+        refused = arena("launch", config, *given, "--run-dir", tmp_path / "third", code=2)
+        assert message in refused.stderr
+        assert not (tmp_path / "third").exists()
+
+
+@pytest.mark.slow
 def test_a_rewound_policy_goes_on_from_then(
     arena: Command,
     arena_json: Callable[..., dict[str, Any]],

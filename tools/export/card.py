@@ -43,8 +43,10 @@ def make_card(
         record: Record of the player.
     """
     from arena.export.card import Card, CardAction, CardObservation, CardSeat
-    from populations.choices import with_names
 
+    from ..players.trained_with import trained_with
+
+    trained = trained_with(inspection, manifest)
     # Agents of one population have equal spaces.
     facts = game.spec.agent_specs[policy.agents[0]]
     return Card(
@@ -72,23 +74,11 @@ def make_card(
         weights_digest=policy.digest,
         rating=_rating(inspection, population=population, digest=policy.digest),
         record=record,
-        hyperparameters=with_names(
-            manifest.hyperparameters,
-            inspection.run_file.config.populations[population].search_space,
-        ),
-        factors=_factors(inspection, manifest),
+        hyperparameters=dict(trained.hyperparameters),
+        factors=dict(trained.factors),
         lineage=tuple(lineage(inspection.league, policy.digest)),
         versions=dict(_versions()),
     )
-
-
-def _factors(inspection: Inspection, manifest: Manifest) -> dict[str, float]:
-    """Return the factors of the schedules that a player was last trained with."""
-    from arena.types import PolicyId, trainee_entrant
-
-    entrant = trainee_entrant(PolicyId(manifest.policy), generation=manifest.generation)
-    row = inspection.tables.generations.get(entrant)
-    return {} if row is None else dict(row.factors)
 
 
 def lineage(league: League, digest: Digest) -> Iterator[Ancestor]:

@@ -6,30 +6,23 @@ Tests: `tests/integration/test_launch.py`, `tests/faults/test_run_directory.py`.
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..terminal.options import OptionalConfiguration, Overrides
-from ..terminal.output import log_console, print_json
+from .origin import Origin
+from .serving import serve, tell
 
 if TYPE_CHECKING:
     from populations.config.run_config import RunConfig
-    from populations.config.run_file import Change, RunFile
+    from populations.config.run_file import RunFile
     from populations.config.validation import Draft
-    from populations.controller.server.run_directory import OpenRun
-    from populations.records.rows import Json
 
     from .imported_weights import Import
-
-
-# Installed, the folder tools/ is populations.commands.
-EXPORT = (sys.executable, "-m", f"{__package__.rpartition('.')[0]}.main", "export")
-"""Command that is ``arena export``, whatever the path of this process is."""
 
 
 def launch(
@@ -46,9 +39,19 @@ def launch(
         bool, typer.Option("--resume", help="Go on with the run in --run-dir.")
     ] = False,
     init_from: Annotated[
-        str | None,
-        typer.Option(metavar="PLAYER", help="Player whose weights policies start from."),
+        list[str] | None,
+        typer.Option(
+            metavar="[POPULATION=]PLAYER",
+            help="Player whose weights policies start from; once for each population, or for all.",
+        ),
     ] = None,
+    with_hyperparameters: Annotated[
+        bool,
+        typer.Option(
+            "--with-hyperparameters",
+            help="Start values of hyperparameters are those of the players of --init-from, too.",
+        ),
+    ] = False,
     replay: Annotated[
         str | None,
         typer.Option(
@@ -75,21 +78,17 @@ def launch(
     if learners is not None:
         # Last, so that the option is stronger than a key.
         changes.append(f"learners={learners}")
+    origin = Origin(
+        init_from=tuple(init_from or ()),
+        with_hyperparameters=with_hyperparameters,
+        replay=replay,
+    )
     if resume:
         # A resumed run has its weights and schedule; --force would throw away what is to go on.
-        has_start = force or init_from is not None or replay is not None
+        has_start = force or not origin.is_empty
         _resume(config, changes, run_dir=run_dir, has_start=has_start, json_=as_json)
     else:
-        origin = Origin(init_from=init_from, replay=replay)
         _start(config, changes, run_dir=run_dir, force=force, origin=origin, json_=as_json)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
-    """Origins of a run in other runs: a player's weights, a policy's schedule."""
-
-    init_from: str | None
-    replay: str | None
 
 
 def _start(
@@ -105,21 +104,16 @@ def _start(
     from arena.errors import ConfigError
     from populations.config.run_config import draft_config
 
-    from .imported_weights import (
-        find_immigrants,
-        find_initial_weights,
-        find_outsiders,
-        find_resets,
-    )
+    from .imported_weights import find_immigrants, find_outsiders, find_resets
 
     if source is None:
         raise ConfigError("launch needs a CONFIG: a preset's name or a YAML file")
+    origin.check()
     draft = draft_config(source, overrides, notify=tell)
     target = run_dir if run_dir is not None else _default_run_dir(source)
     # Before the environment is inspected, which takes seconds.
     _check_target(target, force=force)
-    run_file = _new_run_file(draft, source, target=target, origin=origin)
-    initial = find_initial_weights(run_file, origin.init_from) if origin.init_from else {}
+    run_file, initial = _new_run_file(draft, source, target=target, origin=origin)
     # Weights are read into memory now: their files may be gone, or thrown away by --force, later.
     immigrants = find_immigrants(run_file) | find_outsiders(run_file) | find_resets(run_file)
     _create(target, run_file, initial=initial, immigrants=immigrants, force=force, json_=json_)
@@ -144,18 +138,26 @@ def _check_target(target: Path, *, force: bool) -> None:
         raise ConfigError(f"{target} is neither empty nor a run directory")
 
 
-def _new_run_file(draft: Draft[RunConfig], source: str, *, target: Path, origin: Origin) -> RunFile:
-    """Check a configuration with its environment and sinks, and apply ``--replay``.
+def _new_run_file(
+    draft: Draft[RunConfig], source: str, *, target: Path, origin: Origin
+) -> tuple[RunFile, Mapping[str, Import]]:
+    """Check a configuration with its environment and sinks, and apply its origins.
 
     Prints the sizes that were chosen and the margin of a match.
+
+    Returns:
+        Content of run.yaml, and the weights that policies start from, by population.
 
     Raises:
         ConfigError: Names every fault.
     """
+    from arena.errors import ConfigError
     from arena.metrics.sink import find_sinks
     from populations.config.run_file import new_run_file
     from populations.hooks.make import check_config as check_hooks
 
+    from .imported_weights import find_initial_weights
+    from .initial_hyperparameters import with_hyperparameters
     from .preflight import looked_over
     from .replay import replaying
     from .sizing import sizing_line, stakes_line
@@ -166,21 +168,32 @@ def _new_run_file(draft: Draft[RunConfig], source: str, *, target: Path, origin:
     asked = draft.require()
     if origin.replay is not None:
         config = replaying(config, found.spec, origin.replay, launch_directory=launch_directory)
-    run_file = new_run_file(
-        config,
-        found.spec,
+    make = partial(
+        new_run_file,
+        spec=found.spec,
         name=source,
         launch_directory=launch_directory,
-        init_from=origin.init_from,
+        init_from=origin.said,
         pace=found.pace,
     )
+    run_file = make(config)
+    initial = find_initial_weights(
+        run_file, origin.init_from, with_hyperparameters=origin.with_hyperparameters
+    )
+    if origin.with_hyperparameters:
+        # Anew, because sizes and margins follow from hyperparameters, too.
+        try:
+            run_file = make(with_hyperparameters(config, run_file.config, imports=initial))
+        # The values are not in what the user wrote.
+        except ConfigError as error:
+            raise ConfigError(f"--with-hyperparameters: {error}") from error
     # A check: the run makes its own sinks when it is opened.
     find_sinks(config.metrics.sinks, target, launch_directory=launch_directory)
     check_hooks(config, launch_directory=launch_directory)
     for line in (sizing_line(asked, run_file, why=found.why), stakes_line(run_file)):
         if line:
             tell(line)
-    return run_file
+    return run_file, initial
 
 
 def _create(
@@ -215,12 +228,13 @@ def _create(
             run_file,
             initial_weights={name: start.files for name, start in initial.items()},
             origins={name: start.record for name, start in initial.items()},
+            factors={name: start.factors for name, start in initial.items()},
             immigrants=immigrants,
             utc=utc_now(),
         )
         for name, start in initial.items():
             tell(f"{name} starts from {start.said}")
-        _serve(target, json_=json_)
+        serve(target, json_=json_)
 
 
 def _default_run_dir(source: str) -> Path:
@@ -257,7 +271,8 @@ def _resume(
         raise ConfigError("--resume needs --run-dir: which run is to go on")
     if has_start:
         raise ConfigError(
-            "--resume goes on exactly where the run stood: no --force, --init-from or --replay"
+            "--resume goes on exactly where the run stood: no --force, --init-from, "
+            "--with-hyperparameters or --replay"
         )
     if not has_run(run_dir) or not (run_dir / RUN_FILE).exists():
         raise ConfigError(f"there is no run in {run_dir}")
@@ -276,7 +291,7 @@ def _resume(
         versions = other_versions(old)
         if versions:
             tell(versions_warning(versions))
-        _serve(
+        serve(
             run_dir,
             changes=changes,
             changed=with_config(old, new) if changes else None,
@@ -293,149 +308,3 @@ def versions_warning(versions: Mapping[str, tuple[str, str | None]]) -> str:
         f"warning: run.yaml records {', '.join(parts)}; with other packages the same seed may give "
         f"other results (the recorded ones: pip install {pins})"
     )
-
-
-def tell(text: str) -> None:
-    """Say something on standard error."""
-    log_console().print(text, markup=False, soft_wrap=True, highlight=False)
-
-
-def _serve(
-    run_dir: Path,
-    *,
-    changes: Sequence[Change] = (),
-    changed: RunFile | None = None,
-    versions: Mapping[str, Json] | None = None,
-    json_: bool,
-) -> None:
-    """Run a controller in this process until the run ends, then say how."""
-    from populations.controller.server.run_directory import OpenRun
-    from populations.controller.server.server import utc_now
-
-    # Recovers from a crash, if there was one, before anything is decided.
-    with OpenRun(run_dir, changed=changed) as run:
-        # In the journal, too: standard error is forgotten.
-        run.note_event("versions_differ", versions or {}, utc=utc_now())
-        run.reconfigure(changes, utc=utc_now())
-        holds = _holding_limit(run)
-        if holds is None:
-            _control(run)
-        else:
-            tell(f"{run_dir} is finished, and a limit holds still: nothing was trained")
-    # After the run is closed: from the journal, as any command sees it.
-    document = _say_how_it_ended(run_dir, holds=holds)
-    if json_:
-        print_json(document)
-    _exit(str(document["state"]), str(document["reason"]))
-
-
-def _holding_limit(run: OpenRun) -> str | None:
-    """Return the limit for which a finished run cannot go on, with its value; None: it can."""
-    from populations.controller.phases import limit_reached
-
-    row = run.state.tables.run
-    # A stopped or failed run goes on, and its controller looks at the limits itself.
-    if row.state != "finished":
-        return None
-    return limit_reached(run.state, elapsed_s=row.elapsed_s)
-
-
-def _say_how_it_ended(run_dir: Path, *, holds: str | None) -> dict[str, Json]:
-    """Print the last lines of a run, and return its status."""
-    from populations.inspection.views import Inspection, cyclicity, fits, status_view
-
-    from ..notices import cyclic_warnings, misfit_warnings
-    from .ending import last_lines, make_ending
-
-    inspection = Inspection.open(run_dir)
-    try:
-        document = status_view(inspection, None)
-        warnings = [
-            *misfit_warnings(fits(inspection), run=run_dir),
-            *cyclic_warnings(cyclicity(inspection), run=run_dir),
-        ]
-        limits = inspection.run_file.config.stop.model_dump(mode="json")
-    finally:
-        inspection.close()
-    ending = make_ending(document, run_dir=run_dir, limits=limits, holds=holds)
-    for line in (*warnings, *last_lines(ending)):
-        tell(line)
-    return document
-
-
-def _control(run: OpenRun) -> None:
-    """Serve with signals, a display and the configured launcher."""
-    import logging
-
-    from populations.controller.server.server import Server
-    from populations.hooks.make import make_hook_processes
-    from populations.launchers.make import make_launcher
-
-    from ..terminal.signals import stop_on_signals
-    from .display import make_display
-    from .finals import finals_line
-
-    # A log that the disk refuses is no reason to print a traceback for each line of it.
-    logging.raiseExceptions = False
-    logging.basicConfig(
-        filename=run.run_dir / "logs" / "controller.log",
-        level=logging.INFO,
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-    )
-    with (
-        make_launcher(run, notify=tell) as (transport, launcher),
-        make_display(run) as display,
-    ):
-        _tell_where(run, transport.endpoint)
-        tell(finals_line(run.state.config, num_learners=max(len(run.state.slots), 1)))
-
-        def refresh(status: Mapping[str, Json]) -> None:
-            display.refresh(status)
-            # A closed output is a hang-up: the run stops with everything saved.
-            if not display.is_seen:
-                server.request_stop("interrupted by SIGHUP: its output has no reader any more")
-
-        server = Server(
-            run_dir=run.run_dir,
-            state=run.state,
-            journal=run.journal,
-            transport=transport,
-            launcher=launcher,
-            sinks=run.sinks,
-            hooks=make_hook_processes(
-                run.run_file.config,
-                run.run_dir,
-                launch_directory=run.setup.launch_directory,
-                export_command=EXPORT,
-                num_events=run.state.tables.num_events,
-                is_new=run.state.tables.run.epoch == 0,
-            ),
-            on_commit=display.note,
-            on_status=refresh,
-        )
-        # Until here signals end the command (`leave_on_signals`): there is nothing to save.
-        with stop_on_signals(server, run_dir=run.run_dir):
-            server.run()
-
-
-def _tell_where(run: OpenRun, endpoint: str) -> None:
-    """Warn if learners can come from other machines."""
-    from arena.wire.address import is_loopback
-    from arena.wire.keys import KEYS
-
-    if endpoint.startswith("tcp://") and not is_loopback(endpoint):
-        log_console().print(
-            f"warning: other machines can reach {endpoint}; only learners with a key of "
-            f"{run.run_dir / KEYS} are let in, and messages are encrypted",
-            markup=False,
-            soft_wrap=True,
-        )
-
-
-def _exit(state: str, reason: str) -> None:
-    """End with the state's code; the reason is said already."""
-    if state == "failed":
-        raise typer.Exit(3)
-    if state == "stopped":
-        # The reason names the signal (`stop_on_signals`); 130 is SIGINT's code.
-        raise typer.Exit(143 if "SIGTERM" in reason or "SIGHUP" in reason else 130)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -120,3 +120,33 @@ def make_ending(
         },
         limits=limits,
     )
+
+
+def say_how_it_ended(
+    run_dir: Path, *, holds: str | None, tell: Callable[[str], None]
+) -> dict[str, Json]:
+    """Say the last lines of a run, and return its status.
+
+    Args:
+        run_dir: The run's directory; the run is closed.
+        holds: The limit for which a finished run was not gone on with.
+        tell: Takes the lines.
+    """
+    from populations.inspection.views import Inspection, cyclicity, fits, status_view
+
+    from ..notices import cyclic_warnings, misfit_warnings
+
+    inspection = Inspection.open(run_dir)
+    try:
+        document = status_view(inspection, None)
+        warnings = [
+            *misfit_warnings(fits(inspection), run=run_dir),
+            *cyclic_warnings(cyclicity(inspection), run=run_dir),
+        ]
+        limits = inspection.run_file.config.stop.model_dump(mode="json")
+    finally:
+        inspection.close()
+    ending = make_ending(document, run_dir=run_dir, limits=limits, holds=holds)
+    for line in (*warnings, *last_lines(ending)):
+        tell(line)
+    return document

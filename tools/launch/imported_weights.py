@@ -5,16 +5,19 @@ Tests: `tests/integration/test_joining.py`, `tests/integration/test_outsiders.py
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ..players.resolve import resolve_player
 from ..players.weights import MixtureWeights, PolicyWeights
+from .origin import players_by_population
 
 if TYPE_CHECKING:
     from populations.config.run_file import RunFile
     from populations.records.rows import Json
+
+    from ..players.trained_with import TrainedWith
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +30,8 @@ class Import:
         policy: Its id where it comes from.
         agent_steps: Agent steps that it was trained for there.
         digest: Digest of its weights.
+        trained_with: Hyperparameters of its training there.
+        gives_hyperparameters: Whether policies start from these, too.
     """
 
     files: Mapping[str, bytes]
@@ -34,6 +39,8 @@ class Import:
     policy: str
     agent_steps: int
     digest: str
+    trained_with: TrainedWith
+    gives_hyperparameters: bool = False
 
     @property
     def said(self) -> str:
@@ -41,35 +48,64 @@ class Import:
         return (
             f"{self.origin}: {self.policy} at {self.agent_steps:,} agent steps, "
             f"weights {self.digest[:12]}"
+            f"{', with its hyperparameters' if self.gives_hyperparameters else ''}"
         )
+
+    @property
+    def factors(self) -> Mapping[str, float]:
+        """Factors with which schedules of hyperparameters begin."""
+        return self.trained_with.factors if self.gives_hyperparameters else {}
 
     @property
     def record(self) -> dict[str, Json]:
         """Origin of the weights, for the run's events."""
-        return {
+        record: dict[str, Json] = {
             "origin": self.origin,
             "player": self.policy,
             "agent_steps": self.agent_steps,
             "weights": self.digest,
         }
+        if self.gives_hyperparameters:
+            record["hyperparameters"] = dict(self.trained_with.hyperparameters)
+            record["factors"] = dict(self.trained_with.factors)
+        return record
 
 
-def find_initial_weights(run_file: RunFile, player: str) -> dict[str, Import]:
+def find_initial_weights(
+    run_file: RunFile, init_from: Sequence[str], *, with_hyperparameters: bool = False
+) -> dict[str, Import]:
     """Find the weights that policies start from, by population.
 
-    A player with weights for some of the populations is enough: the others start afresh.
+    A population takes the weights of the player that is named for it, else those of the player
+    that is named for none. Of that one weights for some of the populations are enough: the others
+    start afresh.
+
+    Args:
+        run_file: The new run.
+        init_from: PLAYER or POPULATION=PLAYER.
+        with_hyperparameters: Whether policies start from the players' hyperparameters, too.
 
     Raises:
-        ConfigError: If the player has no weights that fit: other spaces, agents or architecture.
+        ConfigError: If a player has no weights that fit: other spaces, agents or architecture.
     """
     from arena.errors import ConfigError
 
-    found = _imports(run_file, player, said=f"--init-from {player}")
-    if not found:
-        raise ConfigError(
-            f"--init-from {player}: it has no weights for {', '.join(run_file.config.populations)}"
-        )
-    return found
+    found: dict[str, Import] = {}
+    populations = tuple(run_file.config.populations)
+    players = players_by_population(init_from, populations)
+    # Those that are named for none last: they are for what is left.
+    for name, player in sorted(players.items(), key=lambda entry: entry[0] is None):
+        left = [known for known in populations if known not in found] if name is None else [name]
+        said = f"--init-from {player if name is None else f'{name}={player}'}"
+        imports = _imports(run_file, player, said=said, only=left)
+        if not imports:
+            raise ConfigError(f"{said}: it has no weights for {', '.join(left) or 'a population'}")
+        found |= imports
+    return {
+        name: replace(found[name], gives_hyperparameters=with_hyperparameters)
+        for name in populations
+        if name in found
+    }
 
 
 def find_immigrants(run_file: RunFile) -> dict[str, Mapping[str, bytes]]:
@@ -87,7 +123,7 @@ def find_immigrants(run_file: RunFile) -> dict[str, Mapping[str, bytes]]:
         immigration = (population.pbt or run_file.config.pbt).immigration
         for index, player in enumerate(immigration.players):
             said = f"populations.{name}.pbt.immigration.from: {player}"
-            found = _imports(run_file, player, said=said, only=name)
+            found = _imports(run_file, player, said=said, only=[name])
             if name not in found:
                 raise ConfigError(f"{said}: it has no weights for population {name}")
             # By position, because a run resumes without the paths it was launched with.
@@ -119,7 +155,7 @@ def find_resets(run_file: RunFile) -> dict[str, Mapping[str, bytes]]:
     said = f"roles.reset: {roles.reset}"
     files: dict[str, Mapping[str, bytes]] = {}
     for name in names:
-        found = _imports(run_file, roles.reset, said=said, only=name)
+        found = _imports(run_file, roles.reset, said=said, only=[name])
         if name not in found:
             raise ConfigError(f"{said}: it has no weights for population {name}")
         files[reset_key(name)] = found[name].files
@@ -156,7 +192,7 @@ def find_outsiders(run_file: RunFile) -> dict[str, Mapping[str, bytes]]:
 
 
 def _imports(
-    run_file: RunFile, player: str, *, said: str, only: str | None = None
+    run_file: RunFile, player: str, *, said: str, only: Collection[str] | None = None
 ) -> dict[str, Import]:
     """Return a player's weights for the populations of a run that it has some for.
 
@@ -164,7 +200,7 @@ def _imports(
         run_file: The run that they come into.
         player: A PLAYER.
         said: Beginning of error messages.
-        only: Look at this population alone.
+        only: Look at these populations alone.
     """
     from arena.errors import ConfigError
 
@@ -179,7 +215,7 @@ def _imports(
     for name, population in run_file.config.populations.items():
         policy = found.policies.get(name)
         # None of both is a fault here: the callers know whether one population is enough.
-        if policy is None or only not in (None, name):
+        if policy is None or (only is not None and name not in only):
             continue
         # A policy starts from one set of weights.
         if isinstance(policy, MixtureWeights):
@@ -187,6 +223,7 @@ def _imports(
                 f"{said}: {player} is a mixture of {len(policy.members)} policies; name one of "
                 f"them, for example {policy.members[0].export}"
             )
+        assert policy.trained_with is not None, "`resolve_player` looks it up"
         for what, theirs, ours in (
             ("agents", policy.agents, population.agents),
             # Equal architectures, because weights are loaded tensor by tensor.
@@ -203,6 +240,7 @@ def _imports(
             policy=policy.player,
             agent_steps=policy.agent_steps,
             digest=policy.digest,
+            trained_with=policy.trained_with,
         )
     return imports
 

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .game import Game
 from .in_run import canonical_player, champions, find_directory, find_in_run
+from .trained_with import TrainedWith, trained_with
 from .weights import MixtureWeights, PolicyWeights, load_policy
 
 if TYPE_CHECKING:
@@ -150,6 +151,7 @@ def _exported_policy(directory: Path, card: Card) -> PolicyWeights:
         digest=card.weights_digest,
         agent_steps=card.agent_steps,
         export=directory,
+        trained_with=TrainedWith(hyperparameters=card.hyperparameters, factors=card.factors),
     )
 
 
@@ -209,16 +211,16 @@ def _of_run(
             found_there = find_directory(inspection, directory)
             found = {population_of(found_there[0]): found_there}
         elif player is not None:
-            weights = find_in_run(inspection, player)
-            found = {population_of(player): (canonical_player(player), weights)}
+            found_there = canonical_player(player), find_in_run(inspection, player)
+            found = {population_of(player): found_there}
         else:
             found = champions(inspection)
     finally:
         inspection.close()
     # The inspection is closed by now, but its rows stay in memory.
     setup = learner_setup(inspection.run_file, root=run_dir)
-    policies = {
-        population: load_policy(run_dir, player_id, reference)[1]
-        for population, (player_id, reference) in found.items()
-    }
+    policies = {}
+    for population, (player_id, reference) in found.items():
+        manifest, weights = load_policy(run_dir, player_id, reference)
+        policies[population] = replace(weights, trained_with=trained_with(inspection, manifest))
     return ResolvedPlayer(name=name, game=Game.of_setup(setup), policies=policies)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from arena.types import Digest, WeightsRef
 
     from .game import Game
+    from .trained_with import TrainedWith
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +35,7 @@ class PolicyWeights:
         digest: Digest of the weights in that run's league.
         agent_steps: Agent steps that it was trained for.
         export: The directory it was exported to, if it comes from one.
+        trained_with: Hyperparameters of its last training; None: they were not looked up.
     """
 
     player: str
@@ -43,6 +45,7 @@ class PolicyWeights:
     digest: Digest
     agent_steps: int
     export: Path | None = None
+    trained_with: TrainedWith | None = None
 
     @property
     def is_told_who_decides(self) -> bool:

@@ -10,19 +10,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
-import numpy as np
-
 from arena.checkpoints.files import make_store_id, sha256_file, store_digest
 from arena.checkpoints.manifest import WEIGHTS
 from arena.config import LearnerSetup
 from arena.failpoints import failpoint
 from arena.metrics.sink import find_sinks
-from arena.types import PlayerId, PolicyId, WeightsRef, is_bot
+from arena.types import PlayerId, WeightsRef, is_bot
 from populations.choices import with_names
 from populations.config.run_config import RunConfig
 from populations.config.run_file import RUN_FILE, Change, RunFile, learner_setup
 from populations.controller.evolution.generations import first_generations
 from populations.controller.evolution.immigration import immigrant_key
+from populations.controller.evolution.initial_policies import initial_policies
 from populations.controller.evolution.reconfigure import reconfigure
 from populations.controller.evolution.resets import reset_key
 from populations.controller.indexes.pbt_decisions import KINDS, PbtDecisions
@@ -40,10 +39,9 @@ from populations.matchmaking.external_players import (
     external_player_id,
     external_player_key,
 )
-from populations.pbt.explore import initial_hyperparameters
-from populations.records.rows import EventRow, Json, PolicyRow, Row, RunRow
+from populations.records.rows import EventRow, Json, Row, RunRow
 from populations.records.tables import Tables
-from populations.roles import deal_roles, has_exploiters
+from populations.roles import has_exploiters
 from populations.storage.database import BACKUP, JOURNAL, storage_errors
 from populations.storage.journal import Journal, JournalReader
 from populations.storage.recovery import recover
@@ -77,6 +75,7 @@ def create_run(
     *,
     initial_weights: Mapping[str, Mapping[str, bytes]],
     origins: Mapping[str, Mapping[str, Json]] | None = None,
+    factors: Mapping[str, Mapping[str, float]] | None = None,
     immigrants: Mapping[str, Mapping[str, bytes]] | None = None,
     utc: str,
 ) -> None:
@@ -87,6 +86,7 @@ def create_run(
         run_file: Content of run.yaml.
         initial_weights: Weights and manifest to start from, file by file, by population.
         origins: Sources of those, by population, for the events.
+        factors: Factors with which schedules of hyperparameters begin, by population.
         immigrants: Those that come in later, by `immigrant_key` and `reset_key`, and those that
             are opponents, by `external_player_key`.
         utc: For the first events.
@@ -97,7 +97,7 @@ def create_run(
     with storage_errors(run_dir):
         _create_files(run_dir, initial_weights=initial_weights, immigrants=immigrants or {})
     rows: list[Row] = [RunRow(run=run_file.run)]
-    policies = initial_policies(run_file.config)
+    policies = initial_policies(run_file.config, factors=factors)
     rows += policies
     rows += first_generations(policies)
     events: list[tuple[str, str, Mapping[str, Json]]] = [
@@ -163,42 +163,6 @@ def clear_run(run_dir: Path) -> None:
                 shutil.rmtree(path)
             else:
                 path.unlink()
-
-
-def initial_policies(config: RunConfig) -> list[PolicyRow]:
-    """Return the members of all populations, diverse from the start.
-
-    Each but the reference member gets one exploration of the start values, seeded by the run's
-    seed, the population's position and the member's index.
-    """
-    rows = []
-    for position, (name, population) in enumerate(config.populations.items()):
-        roles = deal_roles(population.roles, size=population.size)
-        start, scheduled = population.start_values, population.scheduled
-        for index in range(population.size):
-            seed = np.random.SeedSequence([config.seed, 3, position, index])
-            hyperparameters: Mapping[str, float] = start
-            factors = scheduled.first_factors
-            if population.schedule:
-                hyperparameters = population.schedule[0].hyperparameters
-            elif index > 0:
-                # Member 0 has the start values themselves.
-                rng = np.random.default_rng(seed)
-                explored = initial_hyperparameters(start, population.search_space, rng=rng)
-                hyperparameters, factors = scheduled.explored(
-                    explored, old=start, factors=factors, agent_steps=0
-                )
-            rows.append(
-                PolicyRow(
-                    policy=PolicyId(f"{name}/p{index:03d}"),
-                    population=name,
-                    index=index,
-                    role=roles[index],
-                    hyperparameters=dict(hyperparameters),
-                    factors=factors,
-                )
-            )
-    return rows
 
 
 class OpenRun:

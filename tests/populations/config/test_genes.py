@@ -15,7 +15,7 @@ from arena.errors import ConfigError
 from populations.config.resolve import resolve_config
 from populations.config.run_config import RunConfig, validate_config
 from populations.config.run_file import learner_setup, new_run_file
-from populations.controller.server.run_directory import initial_policies
+from populations.controller.evolution.initial_policies import initial_policies
 from populations.inspection.study import _distribution
 from populations.pbt.kinds import EXPLORES, ORDERED_ONLY
 from populations.pbt.make import make_explore

@@ -27,7 +27,7 @@ def launch(
     (entry,) = importlib.metadata.entry_points(group="console_scripts", name="arena")
     main: Callable[[list[str]], None] = entry.load()
     command = importlib.import_module(f"{main.__module__.rpartition('.')[0]}.launch.command")
-    monkeypatch.setattr(command, "_serve", lambda *_, **__: None)
+    monkeypatch.setattr(command, "serve", lambda *_, **__: None)
     monkeypatch.chdir(ASSETS)
 
     def run(environment: str, *overrides: str, code: int = 0) -> tuple[RunFile, str]:

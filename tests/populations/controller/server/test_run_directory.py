@@ -7,7 +7,6 @@ import json
 import os
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from arena.failpoints import armed
@@ -15,6 +14,7 @@ from arena.types import Digest, PlayerId, WeightsRef
 from populations.config.run_config import RunConfig, validate_config
 from populations.config.run_file import RunFile
 from populations.controller.evolution.immigration import immigrant_key
+from populations.controller.evolution.initial_policies import initial_policies
 from populations.controller.monitoring.sinks import Sinks
 from populations.controller.server import run_directory
 from populations.controller.server.run_directory import (
@@ -25,12 +25,10 @@ from populations.controller.server.run_directory import (
     imported_external_players,
     imported_immigrants,
     imported_weights,
-    initial_policies,
     make_run_directory,
 )
 from populations.errors import StorageError
 from populations.matchmaking.external_players import ExternalPlayer, external_player_id
-from populations.pbt.explore import Perturb
 from populations.storage.journal import Journal, JournalReader
 from tests.populations.small_run import duel_run_file
 
@@ -167,25 +165,6 @@ def test_a_run_that_is_half_thrown_away_is_none(run_dir: Path) -> None:
         clear_run(run_dir)
     assert not (run_dir / "run.yaml").exists()
     assert (run_dir / "journal.db").exists()
-
-
-def test_policies_are_diverse_from_the_start_and_follow_from_the_seed() -> None:
-    policies = initial_policies(config(seed=7))
-    assert [row.policy for row in policies] == [f"player/p00{index}" for index in range(4)]
-    rates = [row.hyperparameters["learning_rate"] for row in policies]
-    assert rates[0] == 1e-3, "the reference member has the values themselves"
-    # Run's seed, 3, position of the population, index.
-    space = config().populations["player"].search_space
-    start = config().populations["player"].start_values
-    expected = [
-        Perturb().explore(
-            start, space, rng=np.random.default_rng(np.random.SeedSequence([7, 3, 0, index]))
-        )
-        for index in range(1, 4)
-    ]
-    assert [row.hyperparameters for row in policies[1:]] == [found.new for found in expected]
-    assert 1e-3 not in rates[1:]
-    assert initial_policies(config(seed=8)) != policies
 
 
 def test_an_opened_run_resumes_as_it_was_left(run_dir: Path) -> None:

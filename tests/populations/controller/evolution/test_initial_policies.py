@@ -1,0 +1,68 @@
+"""Policies with which a run begins: start values, diversity, factors of schedules."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from populations.config.run_config import RunConfig, validate_config
+from populations.controller.evolution.initial_policies import initial_policies
+from populations.pbt.explore import Perturb
+
+
+def config(*, seed: int = 1, learning_rate: object = 1e-3) -> RunConfig:
+    """A configuration of four policies whose learning rate may change."""
+    population: dict[str, object] = {
+        "size": 4,
+        "hyperparameters": {"learning_rate": learning_rate},
+        "search_space": {"learning_rate": {"low": 1e-4, "high": 1e-2, "log": True}},
+    }
+    environment = {"id": "tests.duel:env"}
+    return validate_config(
+        {"environment": environment, "populations": {"player": population}, "seed": seed}
+    )
+
+
+def test_policies_are_diverse_from_the_start_and_follow_from_the_seed() -> None:
+    policies = initial_policies(config(seed=7))
+    assert [row.policy for row in policies] == [f"player/p00{index}" for index in range(4)]
+    rates = [row.hyperparameters["learning_rate"] for row in policies]
+    assert rates[0] == 1e-3, "the reference member has the values themselves"
+    # Run's seed, 3, position of the population, index.
+    space = config().populations["player"].search_space
+    start = config().populations["player"].start_values
+    expected = [
+        Perturb().explore(
+            start, space, rng=np.random.default_rng(np.random.SeedSequence([7, 3, 0, index]))
+        )
+        for index in range(1, 4)
+    ]
+    assert [row.hyperparameters for row in policies[1:]] == [found.new for found in expected]
+    assert 1e-3 not in rates[1:]
+    assert initial_policies(config(seed=8)) != policies
+
+
+def test_a_schedule_begins_with_the_factor_that_it_is_given() -> None:
+    schedule = {"linear": [1e-3, 0.0], "over_agent_steps": 1000}
+    document = config(learning_rate=schedule)
+    first, *others = initial_policies(document, factors={"player": {"learning_rate": 2.5}})
+    # 1e-3 at 0 agent steps, times 2.5
+    assert first.hyperparameters["learning_rate"] == pytest.approx(2.5e-3)
+    assert first.factors == {"learning_rate": 2.5}
+    for row in others:
+        # Explored from there: the factor goes with the value.
+        assert row.factors["learning_rate"] != 2.5
+        assert row.hyperparameters["learning_rate"] == pytest.approx(
+            1e-3 * row.factors["learning_rate"]
+        )
+
+
+def test_a_factor_ends_at_the_bounds_and_without_a_schedule_there_is_none() -> None:
+    schedule = {"linear": [1e-3, 0.0], "over_agent_steps": 1000}
+    high = initial_policies(
+        config(learning_rate=schedule), factors={"player": {"learning_rate": 50.0}}
+    )[0]
+    assert high.hyperparameters["learning_rate"] == 1e-2
+    plain = initial_policies(config(), factors={"player": {"learning_rate": 50.0}})[0]
+    assert plain.hyperparameters["learning_rate"] == 1e-3
+    assert plain.factors == {}

@@ -1,0 +1,149 @@
+"""Serving of an open run in this process: learners, signals, a display, and how it ended.
+
+Tests: `tests/integration/test_launch.py`, `tests/faults/test_run_directory.py`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from ..terminal.output import log_console, print_json
+from .ending import say_how_it_ended
+
+if TYPE_CHECKING:
+    from populations.config.run_file import Change, RunFile
+    from populations.controller.server.run_directory import OpenRun
+    from populations.records.rows import Json
+
+
+# Installed, the folder tools/ is populations.commands.
+EXPORT = (sys.executable, "-m", f"{__package__.rpartition('.')[0]}.main", "export")
+"""Command that is ``arena export``, whatever the path of this process is."""
+
+
+def tell(text: str) -> None:
+    """Say something on standard error."""
+    log_console().print(text, markup=False, soft_wrap=True, highlight=False)
+
+
+def serve(
+    run_dir: Path,
+    *,
+    changes: Sequence[Change] = (),
+    changed: RunFile | None = None,
+    versions: Mapping[str, Json] | None = None,
+    json_: bool,
+) -> None:
+    """Run a controller in this process until the run ends, then say how."""
+    from populations.controller.server.run_directory import OpenRun
+    from populations.controller.server.server import utc_now
+
+    # Recovers from a crash, if there was one, before anything is decided.
+    with OpenRun(run_dir, changed=changed) as run:
+        # In the journal, too: standard error is forgotten.
+        run.note_event("versions_differ", versions or {}, utc=utc_now())
+        run.reconfigure(changes, utc=utc_now())
+        holds = _holding_limit(run)
+        if holds is None:
+            control(run)
+        else:
+            tell(f"{run_dir} is finished, and a limit holds still: nothing was trained")
+    # After the run is closed: from the journal, as any command sees it.
+    document = say_how_it_ended(run_dir, holds=holds, tell=tell)
+    if json_:
+        print_json(document)
+    _end(str(document["state"]), str(document["reason"]))
+
+
+def _holding_limit(run: OpenRun) -> str | None:
+    """Return the limit for which a finished run cannot go on, with its value; None: it can."""
+    from populations.controller.phases import limit_reached
+
+    row = run.state.tables.run
+    # A stopped or failed run goes on, and its controller looks at the limits itself.
+    if row.state != "finished":
+        return None
+    return limit_reached(run.state, elapsed_s=row.elapsed_s)
+
+
+def control(run: OpenRun) -> None:
+    """Serve with signals, a display and the configured launcher."""
+    import logging
+
+    from populations.controller.server.server import Server
+    from populations.hooks.make import make_hook_processes
+    from populations.launchers.make import make_launcher
+
+    from ..terminal.signals import stop_on_signals
+    from .display import make_display
+    from .finals import finals_line
+
+    # A log that the disk refuses is no reason to print a traceback for each line of it.
+    logging.raiseExceptions = False
+    logging.basicConfig(
+        filename=run.run_dir / "logs" / "controller.log",
+        level=logging.INFO,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+    )
+    with (
+        make_launcher(run, notify=tell) as (transport, launcher),
+        make_display(run) as display,
+    ):
+        _tell_where(run, transport.endpoint)
+        tell(finals_line(run.state.config, num_learners=max(len(run.state.slots), 1)))
+
+        def refresh(status: Mapping[str, Json]) -> None:
+            display.refresh(status)
+            # A closed output is a hang-up: the run stops with everything saved.
+            if not display.is_seen:
+                server.request_stop("interrupted by SIGHUP: its output has no reader any more")
+
+        server = Server(
+            run_dir=run.run_dir,
+            state=run.state,
+            journal=run.journal,
+            transport=transport,
+            launcher=launcher,
+            sinks=run.sinks,
+            hooks=make_hook_processes(
+                run.run_file.config,
+                run.run_dir,
+                launch_directory=run.setup.launch_directory,
+                export_command=EXPORT,
+                num_events=run.state.tables.num_events,
+                is_new=run.state.tables.run.epoch == 0,
+            ),
+            on_commit=display.note,
+            on_status=refresh,
+        )
+        # Until here signals end the command (`leave_on_signals`): there is nothing to save.
+        with stop_on_signals(server, run_dir=run.run_dir):
+            server.run()
+
+
+def _tell_where(run: OpenRun, endpoint: str) -> None:
+    """Warn if learners can come from other machines."""
+    from arena.wire.address import is_loopback
+    from arena.wire.keys import KEYS
+
+    if endpoint.startswith("tcp://") and not is_loopback(endpoint):
+        log_console().print(
+            f"warning: other machines can reach {endpoint}; only learners with a key of "
+            f"{run.run_dir / KEYS} are let in, and messages are encrypted",
+            markup=False,
+            soft_wrap=True,
+        )
+
+
+def _end(state: str, reason: str) -> None:
+    """End with the state's code; the reason is said already."""
+    if state == "failed":
+        raise typer.Exit(3)
+    if state == "stopped":
+        # The reason names the signal (`stop_on_signals`); 130 is SIGINT's code.
+        raise typer.Exit(143 if "SIGTERM" in reason or "SIGHUP" in reason else 130)
