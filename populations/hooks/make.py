@@ -63,7 +63,13 @@ def make_hook_processes(
         )
         log = path / "logs" / "exports.log"
         processes.append(
-            HookProcess(settings=settings, log=log, alert="export_failed", end_s=EXPORTS_END_S)
+            HookProcess(
+                settings=settings,
+                log=log,
+                name="exports",
+                alert="export_failed",
+                end_s=EXPORTS_END_S,
+            )
         )
     for process in processes:
         process.prepare(after=0 if is_new else num_events)

@@ -35,6 +35,9 @@ WAIT_S, LONGEST_WAIT_S = 1.0, 60.0
 SLACK_S = 5.0
 """Time beyond a call's limit after which its process is ended from here."""
 
+SILENT_S = 1.0
+"""Time for which the end of a run waits without a word."""
+
 CHECK_S = 120.0
 CHUNK = 1 << 16
 
@@ -85,6 +88,7 @@ class HookProcess:
     Attributes:
         settings: Settings of the process.
         log: File of its output.
+        name: Name of its calls, for people.
         alert: Kind of the alert about hooks that fail.
         end_s: Longest time that the end of a run waits for it.
         clock: Monotonic clock, in seconds.
@@ -92,6 +96,7 @@ class HookProcess:
 
     settings: HookSettings
     log: Path
+    name: str = "hooks"
     alert: AlertKind = "hook_failed"
     end_s: float = 0.0
     clock: Callable[[], float] = time.monotonic
@@ -132,9 +137,21 @@ class HookProcess:
         told, self._told = self._told, []
         return told
 
-    def finish(self, *, wait: Callable[[float], None] = time.sleep) -> list[Told]:
-        """Let it make the calls of the end of the run; return what is to be told."""
+    def finish(
+        self,
+        *,
+        wait: Callable[[float], None] = time.sleep,
+        on_wait: Callable[[str, float], None] = lambda name, most_s: None,
+    ) -> list[Told]:
+        """Let it make the calls of the end of the run; return what is to be told.
+
+        Args:
+            wait: Function that sleeps.
+            on_wait: Function that is called once, after `SILENT_S`, with the name and with the
+                longest time, in seconds, that is waited still.
+        """
         told: list[Told] = []
+        is_silent = True
         begin_s = self.clock()
         self._end_at_s = begin_s + self.end_s
         # Whatever it failed at before, it has one more chance at once.
@@ -145,6 +162,9 @@ class HookProcess:
             told += self.poll()
             if self._process is None and self._retry_at_s == float("inf"):
                 break
+            if is_silent and self.clock() - begin_s >= SILENT_S:
+                is_silent = False
+                on_wait(self.name, self._end_at_s - self.clock())
             wait(0.02)
         else:
             logger.warning(

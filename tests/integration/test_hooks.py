@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,26 @@ def test_what_cannot_be_called_is_refused_at_launch(
     done = arena(*launch_arguments(tmp_path / "run", override), code=2)
     assert said in done.stderr
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.slow
+def test_the_end_of_a_run_says_what_it_waits_for_and_for_how_long(
+    arena: Command, tmp_path: Path
+) -> None:
+    more = (
+        "stop.agent_steps_per_policy=1000",
+        "populations.player.size=1",
+        "hooks={on_end: [[sleep, 3]], time_limit_s: 30}",
+    )
+    done = arena(*launch_arguments(tmp_path / "run", *more))
+    waits = [line for line in done.stderr.splitlines() if "waiting for" in line]
+    # One call of at most 30 s, and as long for those before it; a second has passed.
+    assert len(waits) == 1
+    said = re.fullmatch(
+        r"all is saved; waiting for hooks, for at most (\d+) s \(logs/hooks\.log\)", waits[0]
+    )
+    assert said is not None
+    assert 50 <= int(said.group(1)) <= 59
 
 
 @pytest.mark.slow

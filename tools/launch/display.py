@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -76,6 +77,10 @@ class PlainDisplay:
         """Print those of the committed rows that matter."""
         for row in told(rows):
             self._screen.print(explain(row), soft_wrap=True, highlight=False, markup=False)
+
+    def wait_for(self, name: str, most_s: float) -> None:
+        """Print what the end of the run waits for, and for how long at most."""
+        self._screen.print(waiting(name, most_s), soft_wrap=True, highlight=False, markup=False)
 
     def refresh(self, status: Mapping[str, Json]) -> None:
         """Print a line now and then."""
@@ -153,6 +158,12 @@ class LiveDisplay(PlainDisplay):
         if len(lines) > MAX_LINES:
             table.caption = f"and {len(lines) - MAX_LINES} more players"
         return table
+
+
+def waiting(name: str, most_s: float) -> str:
+    """Say what a run that is over waits for."""
+    # Rounded up: a wait that takes longer than was said looks like a hang.
+    return f"all is saved; waiting for {name}, for at most {math.ceil(most_s)} s (logs/{name}.log)"
 
 
 def told(rows: Sequence[Row]) -> Iterator[EventRow]:

@@ -120,6 +120,7 @@ def control(run: OpenRun) -> None:
             ),
             on_commit=display.note,
             on_status=refresh,
+            on_wait=display.wait_for,
         )
         # Until here signals end the command (`leave_on_signals`): there is nothing to save.
         with stop_on_signals(server, run_dir=run.run_dir):

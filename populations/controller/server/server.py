@@ -113,6 +113,7 @@ class Server:
         hooks: Sequence[HookProcess] = (),
         on_commit: Callable[[Sequence[Row]], None] = lambda rows: None,
         on_status: Callable[[Mapping[str, Json]], None] = lambda document: None,
+        on_wait: Callable[[str, float], None] = lambda name, most_s: None,
         clock: Callable[[], float] = time.monotonic,
         utc: Callable[[], str] = utc_now,
         wait: Callable[[float], None] = time.sleep,
@@ -126,6 +127,7 @@ class Server:
         self._hooks = hooks
         self._on_commit = on_commit
         self._on_status = on_status
+        self._on_wait = on_wait
         self._clock = clock
         self._utc = utc
         self._wait = wait
@@ -271,7 +273,7 @@ class Server:
     def _finish_hooks(self) -> None:
         for hooks in self._hooks:
             # In the log alone: the run is over, and its journal says how it ended.
-            for told in hooks.finish(wait=self._wait):
+            for told in hooks.finish(wait=self._wait, on_wait=self._on_wait):
                 if told.problem:
                     logger.warning("%s: %s: %s", told.alert, told.subject, told.problem)
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from arena.environment_spec import AgentSpec, EnvironmentSpec
 from arena.envs.probe.pace import Pace
 from arena.errors import ConfigError
+from populations.config.hooks import HooksConfig
 from populations.config.run_config import RunConfig, load_config, validate_config
 from populations.config.run_file import (
     RunFile,
@@ -171,6 +173,29 @@ def test_device_does_not_part_learners(run_file: RunFile, tmp_path: Path) -> Non
     assert (
         learner_setup(moved, root=tmp_path).digest == learner_setup(run_file, root=tmp_path).digest
     )
+
+
+@pytest.mark.parametrize("names_its_configuration", [False, True])
+def test_an_empty_mapping_at_a_resume_empties_a_section(
+    run_file: RunFile, tmp_path: Path, names_its_configuration: bool
+) -> None:
+    hooks = "hooks={on_end: ['a:b'], on_ghost: [[notify]], time_limit_s: 7.0}"
+    hooked, _ = check_resume(run_file, config=None, overrides=[hooks])
+    old = with_config(run_file, hooked)
+    old.save(tmp_path / "run.yaml")
+    source = tmp_path / "as_given.yaml"
+    source.write_text(json.dumps(hooked.model_dump(mode="json")))
+    empty = ["hooks={}"]
+    given = load_config(source, empty, resumes=True) if names_its_configuration else None
+    config, changes = check_resume(
+        RunFile.load(tmp_path / "run.yaml"), config=given, overrides=empty
+    )
+    assert config.hooks == HooksConfig()
+    assert {change.key: change.after for change in changes} == {
+        "hooks.on_end": [],
+        "hooks.on_ghost": [],
+        "hooks.time_limit_s": 60.0,
+    }
 
 
 def test_of_several_devices_a_learner_of_elsewhere_has_the_first(

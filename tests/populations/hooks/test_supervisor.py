@@ -169,13 +169,31 @@ def test_too_many_calls_are_dropped_counted_and_told(
 def test_the_end_waits_for_a_bounded_time(tmp_path: Path, journal: Journal, make: Make) -> None:
     commit(journal, 1, 3, "run_finished")
     process = make("hooked:hang", time_limit_s=20.0)
-    process.end_s = 1.5
+    # Its start alone takes more than a second on a busy machine.
+    process.end_s = 5.0
     begin_s = time.monotonic()
-    process.finish()
-    assert time.monotonic() - begin_s < 5.0
+    waits: list[tuple[str, float]] = []
+    process.finish(on_wait=lambda name, most_s: waits.append((name, most_s)))
+    assert time.monotonic() - begin_s < 10.0
+    # Told once, a second after the beginning at the soonest: four are left.
+    ((name, most_s),) = waits
+    assert name == "hooks"
+    assert 0.0 < most_s <= 4.0
     assert process.pid is None
     assert kept(tmp_path) == [1], "the others are left to a resume"
     assert not sleepers("2345.6")
+
+
+def test_an_end_without_a_wait_has_no_word_about_it(
+    tmp_path: Path, journal: Journal, make: Make
+) -> None:
+    commit(journal, 1, 3, "run_finished")
+    process = make("hooked:keep")
+    process.clock = lambda: 0.0
+    waits: list[str] = []
+    process.finish(wait=lambda _: None, on_wait=lambda name, _: waits.append(name))
+    assert kept(tmp_path) == [1, 2, 3]
+    assert waits == []
 
 
 def test_a_killed_process_is_started_anew_and_goes_on(

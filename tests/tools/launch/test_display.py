@@ -24,6 +24,12 @@ def event(kind: str, subject: str, **data: Json) -> EventRow:
     return EventRow(sequence=1, time="", kind=kind, subject=subject, data=data)
 
 
+def test_a_wait_at_the_end_has_a_name_and_a_bound() -> None:
+    assert display.waiting("exports", 598.2) == (
+        "all is saved; waiting for exports, for at most 599 s (logs/exports.log)"
+    )
+
+
 def test_an_alert_is_told_with_what_to_do_and_that_it_is_over() -> None:
     rows = [
         event("alert", "player", **{k: v for k, v in ALERT.items() if k != "subject"}),
