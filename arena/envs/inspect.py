@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
@@ -208,14 +208,27 @@ def inspect_lessons(
             possible_agents=possible_agents,
             reads_state=reads_state,
         )
-        for name in ("api", "agents", "agent_specs", "state"):
-            trained, played = getattr(found, name), getattr(spec, name)
+        for name, played, trained in _must_agree(spec, found):
             if trained != played:
                 raise ConfigError(
-                    f"environment {spec.id}: training with {dict(kwargs)} must have the {name} "
-                    f"that matches with {dict(spec.kwargs)} have, {played}, got {trained}"
+                    f"environment {spec.id}: {name} must be the same in training with "
+                    f"{dict(kwargs)} and in matches with {dict(spec.kwargs)}, got {trained} and "
+                    f"{played}"
                 )
     return replace(spec, lessons=tuple(lessons))
+
+
+def _facts(spec: EnvironmentSpec, other: EnvironmentSpec) -> Iterator[tuple[str, object, object]]:
+    """Yield what two variants of an environment must agree in: a name, and both values."""
+    yield "the API", spec.api, other.api
+    yield "the agents", spec.agents, other.agents
+    # Of equal agents now.
+    for agent, one in spec.agent_specs.items():
+        two = other.agent_specs[agent]
+        yield f"the observations of {agent}", one.observation, two.observation
+        yield f"the actions of {agent}", one.action, two.action
+        yield f"the place of action masks of {agent}", one.mask, two.mask
+    yield "the state", spec.state, other.state
 
 
 def _answer_in(line: str) -> dict[str, Any] | None:

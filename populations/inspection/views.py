@@ -371,11 +371,11 @@ def status_view(run: Inspection, population: str | None) -> Document:
 
 
 def _lesson(run: Inspection) -> Document | None:
-    """Return the lesson that is trained in, by its index, and what ends it; None: there is none."""
+    """Return the lesson that is trained in, counted from 1, and its end; None: there is none."""
     lessons, index = run.run_file.config.environment.curriculum, run.tables.run.lesson
     if not lessons:
         return None
-    return {"index": index, "lessons": len(lessons), **lessons[index].model_dump(mode="json")}
+    return {"number": index + 1, "lessons": len(lessons), **lessons[index].model_dump(mode="json")}
 
 
 def _evaluation(run: Inspection) -> Document:

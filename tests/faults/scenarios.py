@@ -190,7 +190,7 @@ def taught(run_dir: Path) -> str:
         began = reader.events(kinds=[curriculum.LESSON_BEGAN])
     with reopened(run_dir) as run:
         lesson = run.tables.run.lesson
-    assert [event.subject for event in began] == ["1"] * lesson
+    assert [event.subject for event in began] == ["2"] * lesson
     return f"{lesson} {recovered(run_dir)}"
 
 

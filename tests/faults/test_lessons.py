@@ -61,7 +61,7 @@ def test_each_lesson_begins_once_whatever_kills_the_controller(
     _, error = process.communicate(timeout=END_S)
     assert process.returncode == 0, error
     began = events(run, LESSON_BEGAN)
-    assert [event.subject for event in began] == ["1", "2"]
+    assert [event.subject for event in began] == ["2", "3"]
     (_, second) = (event.data["values"] for event in began)
     assert second == {"population/p000": 4.0, "population/p001": 4.0}
     with JournalReader(run / JOURNAL) as reader:

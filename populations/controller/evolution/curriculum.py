@@ -35,7 +35,8 @@ def advance(state: ControllerState, tx: Transaction) -> None:
     tx.put(replace(run, lesson=lesson))
     tx.add_event(
         LESSON_BEGAN,
-        str(lesson),
+        # For people, who count from 1.
+        str(lesson + 1),
         lessons=len(curriculum),
         agent_steps=run.agent_steps,
         kwargs=cast("Json", dict(state.setup.spec.lessons[lesson])),

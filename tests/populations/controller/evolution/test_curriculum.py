@@ -52,7 +52,7 @@ def test_a_lesson_ends_when_every_policy_has_done_its_steps(deterministic: bool)
             rows = world.state.tables.policies.values()
             began.append({row.policy: row.agent_steps for row in rows})
     first, second = world.events(LESSON_BEGAN)
-    assert [event.subject for event in (first, second)] == ["1", "2"]
+    assert [event.subject for event in (first, second)] == ["2", "3"]
     assert [event.data["kwargs"] for event in (first, second)] == KWARGS[1:]
     assert first.data["reason"] == "every active policy has done 1000 agent steps"
     assert min(began[0].values()) >= 1000
