@@ -1,8 +1,9 @@
-"""`arena evaluate`: a tournament between players of any origin."""
+"""`arena evaluate`: a tournament between players of any origin, or more evaluation of a run."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,6 +11,7 @@ import typer
 from ..terminal.options import AsJson
 from ..terminal.output import console, print_json
 from ..terminal.tables import print_table
+from .into_run import evaluate_run
 
 if TYPE_CHECKING:
     from arena.matches.tournament import PairResult, TournamentResult
@@ -20,9 +22,18 @@ if TYPE_CHECKING:
     from ..players.resolve import ResolvedPlayer
 
 
+_OF_TOURNAMENTS = ("matches", "greedy", "seed", "environment")
+"""Options that a run decides itself."""
+
+
 def evaluate(
+    context: typer.Context,
     players: Annotated[
-        list[str], typer.Argument(metavar="PLAYER PLAYER...", help="Runs, policies, exports, bots.")
+        list[str],
+        typer.Argument(
+            metavar="PLAYER PLAYER...",
+            help="Runs, policies, exports, bots; with --into the run alone.",
+        ),
     ],
     matches: Annotated[int, typer.Option(min=1, help="Matches per ordered pair.")] = 100,
     greedy: Annotated[
@@ -32,6 +43,14 @@ def evaluate(
     environment: Annotated[
         str | None, typer.Option(metavar="ID", help="Environment to play, if all players are bots.")
     ] = None,
+    into: Annotated[
+        Path | None,
+        typer.Option(metavar="RUN", help="Run that is evaluated and keeps the results."),
+    ] = None,
+    duration: Annotated[
+        str | None,
+        typer.Option("--for", metavar="TIME", help="Time of --into: 90s, 2m, 1h30m."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Let every ordered pair of players meet, and rate them.
@@ -40,11 +59,18 @@ def evaluate(
     checkpoint or a ghost) or its directory, a directory that arena export wrote, bot:random or
     bot:package.module:Class(depth=3). Players of one population among several sit in its seats
     only.
+
+    RUN --into RUN --for 2m goes on with a finished or stopped run in evaluation only. Its own
+    scheduler chooses the matches, its ratings are fitted anew, and nothing is trained.
     """
     from arena.errors import ConfigError
 
     from .meeting import resolve_players
 
+    if into is not None or duration is not None:
+        given = [name for name in _OF_TOURNAMENTS if _is_given(context, name)]
+        evaluate_run(players, into, duration, not_for_it=given, json_=as_json)
+        return
     if len(players) < 2:
         raise ConfigError(f"a tournament needs two or more players, got {len(players)}")
     game, resolved = resolve_players(players, environment=environment)
@@ -72,6 +98,11 @@ def evaluate(
         _print_tables(result.pairs, ratings)
         if sentence := _of_repeats(result, repeating):
             console().print(sentence, soft_wrap=True, highlight=False)
+
+
+def _is_given(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def _of_repeats(result: TournamentResult, repeating: Collection[str]) -> str:

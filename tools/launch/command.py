@@ -15,7 +15,7 @@ import typer
 
 from ..terminal.options import OptionalConfiguration, Overrides
 from .origin import Origin
-from .serving import serve, tell
+from .serving import serve, tell, versions_warning
 
 if TYPE_CHECKING:
     from populations.config.run_config import RunConfig
@@ -298,13 +298,3 @@ def _resume(
             versions={name: list(pair) for name, pair in versions.items()},
             json_=json_,
         )
-
-
-def versions_warning(versions: Mapping[str, tuple[str, str | None]]) -> str:
-    """Say which packages are others than when a run was made."""
-    parts = [f"{name} {then} (here {now or 'none'})" for name, (then, now) in versions.items()]
-    pins = " ".join(f"{name}=={then}" for name, (then, _) in versions.items())
-    return (
-        f"warning: run.yaml records {', '.join(parts)}; with other packages the same seed may give "
-        f"other results (the recorded ones: pip install {pins})"
-    )
