@@ -63,18 +63,42 @@ def evaluate(
     RUN --into RUN --for 2m goes on with a finished or stopped run in evaluation only. Its own
     scheduler chooses the matches, its ratings are fitted anew, and nothing is trained.
     """
-    from arena.errors import ConfigError
-
-    from .meeting import resolve_players
-
     if into is not None or duration is not None:
         given = [name for name in _OF_TOURNAMENTS if _is_given(context, name)]
         evaluate_run(players, into, duration, not_for_it=given, json_=as_json)
         return
+    _tournament(
+        players,
+        environment=environment,
+        num_matches=matches,
+        greedy=greedy,
+        seed=seed,
+        as_json=as_json,
+    )
+
+
+def _tournament(
+    players: Sequence[str],
+    *,
+    environment: str | None,
+    num_matches: int,
+    greedy: bool,
+    seed: int,
+    as_json: bool,
+) -> None:
+    """Play a tournament, and print its results.
+
+    Raises:
+        ConfigError: If there are too few players, or they cannot meet.
+    """
+    from arena.errors import ConfigError
+
+    from .meeting import resolve_players
+
     if len(players) < 2:
         raise ConfigError(f"a tournament needs two or more players, got {len(players)}")
     game, resolved = resolve_players(players, environment=environment)
-    result = _play(game, resolved, num_matches=matches, greedy=greedy, seed=seed)
+    result = _play(game, resolved, num_matches=num_matches, greedy=greedy, seed=seed)
     # After bots have got their canonical names, by which tallies know them.
     names = [player.name for player in resolved]
     # Only greedy players can: a policy that samples draws anew.
@@ -86,7 +110,7 @@ def evaluate(
     document: dict[str, object] = {
         "environment": game.spec.id,
         "players": names,
-        "matches": matches,
+        "matches": num_matches,
         "greedy": greedy,
         "seed": seed,
         "pairs": [_pair_json(pair) for pair in result.pairs],

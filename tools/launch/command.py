@@ -25,6 +25,22 @@ if TYPE_CHECKING:
     from .imported_weights import Import
 
 
+InitFrom = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="[POPULATION=]PLAYER",
+        help="Player whose weights policies start from; once for each population, or for all.",
+    ),
+]
+WithHyperparameters = Annotated[
+    bool,
+    typer.Option(
+        "--with-hyperparameters",
+        help="Take start values of hyperparameters from the players of --init-from, too.",
+    ),
+]
+
+
 def launch(
     config: OptionalConfiguration = None,
     overrides: Overrides = None,
@@ -38,20 +54,8 @@ def launch(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the run in --run-dir.")
     ] = False,
-    init_from: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="[POPULATION=]PLAYER",
-            help="Player whose weights policies start from; once for each population, or for all.",
-        ),
-    ] = None,
-    with_hyperparameters: Annotated[
-        bool,
-        typer.Option(
-            "--with-hyperparameters",
-            help="Start values of hyperparameters are those of the players of --init-from, too.",
-        ),
-    ] = False,
+    init_from: InitFrom = None,
+    with_hyperparameters: WithHyperparameters = False,
     replay: Annotated[
         str | None,
         typer.Option(
