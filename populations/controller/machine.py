@@ -120,6 +120,8 @@ def _start(state: ControllerState, tx: Transaction) -> None:
     state.started_s = state.last_event_s = now_s
     state.elapsed_before_s = state.tables.run.elapsed_s
     run = state.tables.run
+    if state.evaluation_only is not None:
+        phases.evaluate_only(state, tx, state.evaluation_only)
     tx.put(replace(run, state="running", reason="", epoch=run.epoch + 1))
     tx.add_event("controller_started", epoch=run.epoch + 1, resumed=run.epoch > 0)
     # Disk work that the epoch before has committed is repeated, for it may not have been done.

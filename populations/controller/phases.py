@@ -9,13 +9,18 @@ from populations.controller.evaluation.finals import is_decided, seconds_left
 from populations.controller.monitoring import alerts
 from populations.controller.state import goals
 from populations.controller.state.commands import EndRun, KillLearner
-from populations.controller.state.state import ControllerState
+from populations.controller.state.evaluation_only import EvaluationOnly
+from populations.controller.state.state import ControllerState, is_for_now
 from populations.controller.state.transaction import Transaction
 from populations.records.rows import PolicyRow, RunState
+
+_EVALUATED = "; evaluated for "
 
 
 def advance(state: ControllerState, tx: Transaction) -> None:
     """Move on to the next phase of the run where it is time."""
+    if state.evaluation_only is not None:
+        state.evaluation_only.advance(tx.now.monotonic_s, has_learners=bool(state.learners))
     if state.phase == "training":
         reason = stop_reason(state, tx)
         if reason is not None:
@@ -27,13 +32,25 @@ def advance(state: ControllerState, tx: Transaction) -> None:
     # Not ``elif``: without anything left to play the run ends in the same event.
     if state.phase == "evaluating" and _is_evaluated(state):
         left_s = seconds_left(state)
-        if left_s <= 0.0:
+        if left_s <= 0.0 and state.evaluation_only is None:
             tx.add_event(
                 "finals_stopped", evaluation_s=state.tables.run.evaluation_s, over_s=-left_s
             )
         state.stop(tx, reason=state.reason, interrupted=False)
     if state.phase == "stopping":
         _end(state, tx)
+
+
+def evaluate_only(state: ControllerState, tx: Transaction, only: EvaluationOnly) -> None:
+    """Begin an epoch that evaluates and does nothing else; the run ends when its time is over.
+
+    The reason of the run's end before stays in front: it says how the run goes on.
+    """
+    before = state.tables.run.reason.partition(_EVALUATED)[0]
+    duration = f"evaluated for {only.duration_s:g} s"
+    state.phase = "evaluating"
+    state.reason = f"{before}{_EVALUATED}{only.duration_s:g} s more" if before else duration
+    tx.add_event("evaluation_only", duration_s=only.duration_s, before=before)
 
 
 def stop_reason(state: ControllerState, tx: Transaction) -> str | None:
@@ -89,8 +106,9 @@ def _reached_rating(state: ControllerState, rating: float) -> bool:
 
 
 def _is_evaluated(state: ControllerState) -> bool:
+    # In an epoch that only evaluates, training that an earlier one has left open stays open.
     # Cheap conditions first; `is_decided` looks at all players.
-    nothing_open = not state.tables.assignments
+    nothing_open = not any(is_for_now(state, row) for row in state.tables.assignments.values())
     return (
         nothing_open
         and not state.is_evolving

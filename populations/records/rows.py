@@ -51,6 +51,8 @@ class RunRow:
         assignments_finished: Committed assignments.
         training_s: Learner seconds spent on training assignments.
         evaluation_s: Learner seconds spent on evaluation assignments.
+        extra_evaluation_s: Learner seconds spent on evaluations beside training and its finals
+            (`arena evaluate --into`), which belong to no share.
         training_assignments: Committed training assignments.
         evaluation_assignments: Committed evaluation assignments.
         exploits: Committed exploits.
@@ -75,6 +77,7 @@ class RunRow:
     # Evaluation's share is measured by these four: seconds, in deterministic mode assignments.
     training_s: float = 0.0
     evaluation_s: float = 0.0
+    extra_evaluation_s: float = 0.0
     training_assignments: int = 0
     evaluation_assignments: int = 0
     exploits: int = 0

@@ -1,8 +1,9 @@
-"""`arena evaluate`: a tournament between players of any origin."""
+"""`arena evaluate`: a tournament between players of any origin, or more evaluation of a run."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,6 +11,7 @@ import typer
 from ..terminal.options import AsJson
 from ..terminal.output import console, print_json
 from ..terminal.tables import print_table
+from .into_run import evaluate_run
 
 if TYPE_CHECKING:
     from arena.matches.tournament import PairResult, TournamentResult
@@ -20,9 +22,18 @@ if TYPE_CHECKING:
     from ..players.resolve import ResolvedPlayer
 
 
+_OF_TOURNAMENTS = ("matches", "greedy", "seed", "environment")
+"""Options that a run decides itself."""
+
+
 def evaluate(
+    context: typer.Context,
     players: Annotated[
-        list[str], typer.Argument(metavar="PLAYER PLAYER...", help="Runs, policies, exports, bots.")
+        list[str],
+        typer.Argument(
+            metavar="PLAYER PLAYER...",
+            help="Runs, policies, exports, bots; with --into the run alone.",
+        ),
     ],
     matches: Annotated[int, typer.Option(min=1, help="Matches per ordered pair.")] = 100,
     greedy: Annotated[
@@ -32,6 +43,14 @@ def evaluate(
     environment: Annotated[
         str | None, typer.Option(metavar="ID", help="Environment to play, if all players are bots.")
     ] = None,
+    into: Annotated[
+        Path | None,
+        typer.Option(metavar="RUN", help="Run that is evaluated and keeps the results."),
+    ] = None,
+    duration: Annotated[
+        str | None,
+        typer.Option("--for", metavar="TIME", help="Time of --into: 90s, 2m, 1h30m."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Let every ordered pair of players meet, and rate them.
@@ -40,6 +59,37 @@ def evaluate(
     checkpoint or a ghost) or its directory, a directory that arena export wrote, bot:random or
     bot:package.module:Class(depth=3). Players of one population among several sit in its seats
     only.
+
+    RUN --into RUN --for 2m goes on with a finished or stopped run in evaluation only. Its own
+    scheduler chooses the matches, its ratings are fitted anew, and nothing is trained.
+    """
+    if into is not None or duration is not None:
+        given = [name for name in _OF_TOURNAMENTS if _is_given(context, name)]
+        evaluate_run(players, into, duration, not_for_it=given, json_=as_json)
+        return
+    _tournament(
+        players,
+        environment=environment,
+        num_matches=matches,
+        greedy=greedy,
+        seed=seed,
+        as_json=as_json,
+    )
+
+
+def _tournament(
+    players: Sequence[str],
+    *,
+    environment: str | None,
+    num_matches: int,
+    greedy: bool,
+    seed: int,
+    as_json: bool,
+) -> None:
+    """Play a tournament, and print its results.
+
+    Raises:
+        ConfigError: If there are too few players, or they cannot meet.
     """
     from arena.errors import ConfigError
 
@@ -48,7 +98,7 @@ def evaluate(
     if len(players) < 2:
         raise ConfigError(f"a tournament needs two or more players, got {len(players)}")
     game, resolved = resolve_players(players, environment=environment)
-    result = _play(game, resolved, num_matches=matches, greedy=greedy, seed=seed)
+    result = _play(game, resolved, num_matches=num_matches, greedy=greedy, seed=seed)
     # After bots have got their canonical names, by which tallies know them.
     names = [player.name for player in resolved]
     # Only greedy players can: a policy that samples draws anew.
@@ -60,7 +110,7 @@ def evaluate(
     document: dict[str, object] = {
         "environment": game.spec.id,
         "players": names,
-        "matches": matches,
+        "matches": num_matches,
         "greedy": greedy,
         "seed": seed,
         "pairs": [_pair_json(pair) for pair in result.pairs],
@@ -72,6 +122,11 @@ def evaluate(
         _print_tables(result.pairs, ratings)
         if sentence := _of_repeats(result, repeating):
             console().print(sentence, soft_wrap=True, highlight=False)
+
+
+def _is_given(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def _of_repeats(result: TournamentResult, repeating: Collection[str]) -> str:

@@ -15,7 +15,7 @@ import typer
 
 from ..terminal.options import OptionalConfiguration, Overrides
 from .origin import Origin
-from .serving import serve, tell
+from .serving import serve, tell, versions_warning
 
 if TYPE_CHECKING:
     from populations.config.run_config import RunConfig
@@ -23,6 +23,22 @@ if TYPE_CHECKING:
     from populations.config.validation import Draft
 
     from .imported_weights import Import
+
+
+InitFrom = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="[POPULATION=]PLAYER",
+        help="Player whose weights policies start from; once for each population, or for all.",
+    ),
+]
+WithHyperparameters = Annotated[
+    bool,
+    typer.Option(
+        "--with-hyperparameters",
+        help="Take start values of hyperparameters from the players of --init-from, too.",
+    ),
+]
 
 
 def launch(
@@ -38,20 +54,8 @@ def launch(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the run in --run-dir.")
     ] = False,
-    init_from: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="[POPULATION=]PLAYER",
-            help="Player whose weights policies start from; once for each population, or for all.",
-        ),
-    ] = None,
-    with_hyperparameters: Annotated[
-        bool,
-        typer.Option(
-            "--with-hyperparameters",
-            help="Start values of hyperparameters are those of the players of --init-from, too.",
-        ),
-    ] = False,
+    init_from: InitFrom = None,
+    with_hyperparameters: WithHyperparameters = False,
     replay: Annotated[
         str | None,
         typer.Option(
@@ -298,13 +302,3 @@ def _resume(
             versions={name: list(pair) for name, pair in versions.items()},
             json_=json_,
         )
-
-
-def versions_warning(versions: Mapping[str, tuple[str, str | None]]) -> str:
-    """Say which packages are others than when a run was made."""
-    parts = [f"{name} {then} (here {now or 'none'})" for name, (then, now) in versions.items()]
-    pins = " ".join(f"{name}=={then}" for name, (then, _) in versions.items())
-    return (
-        f"warning: run.yaml records {', '.join(parts)}; with other packages the same seed may give "
-        f"other results (the recorded ones: pip install {pins})"
-    )

@@ -77,6 +77,12 @@ def _lesson(state: ControllerState) -> str:
 def _finals(state: ControllerState) -> str:
     from populations.controller.evaluation.finals import seconds_left
 
+    if state.evaluation_only is not None:
+        left_s = state.evaluation_only.left_s
+        if not state.learners:
+            return "starting learners, then evaluation only"
+        left = "the last matches" if left_s <= 0.0 else _at_most(left_s)
+        return f"evaluation only: {left}, then saving"
     # Finals begin when the last weights are committed.
     if any(row.kind == "train" for row in state.tables.assignments.values()):
         return "the last assignments of training, then finals and saving"

@@ -31,20 +31,47 @@ def tell(text: str) -> None:
     log_console().print(text, markup=False, soft_wrap=True, highlight=False)
 
 
+def versions_warning(versions: Mapping[str, tuple[str, str | None]]) -> str:
+    """Say which packages are others than when a run was made."""
+    parts = [f"{name} {then} (here {now or 'none'})" for name, (then, now) in versions.items()]
+    pins = " ".join(f"{name}=={then}" for name, (then, _) in versions.items())
+    return (
+        f"warning: run.yaml records {', '.join(parts)}; with other packages the same seed may give "
+        f"other results (the recorded ones: pip install {pins})"
+    )
+
+
 def serve(
     run_dir: Path,
     *,
     changes: Sequence[Change] = (),
     changed: RunFile | None = None,
     versions: Mapping[str, Json] | None = None,
+    evaluate_s: float | None = None,
     json_: bool,
 ) -> None:
-    """Run a controller in this process until the run ends, then say how."""
+    """Run a controller in this process until the run ends, then say how.
+
+    Args:
+        run_dir: Run directory, whose lock the caller holds.
+        changes: Changes of its configuration.
+        changed: Content of run.yaml with these; None: there are none.
+        versions: Packages that are others than when the run was made.
+        evaluate_s: Seconds for which it is evaluated without training; None: it trains.
+        json_: Whether to print the final status as JSON.
+
+    Raises:
+        ConfigError: If there is nothing to evaluate.
+    """
     from populations.controller.server.run_directory import OpenRun
     from populations.controller.server.server import utc_now
+    from populations.controller.state.evaluation_only import EvaluationOnly
 
     # Recovers from a crash, if there was one, before anything is decided.
     with OpenRun(run_dir, changed=changed) as run:
+        if evaluate_s is not None:
+            _require_evaluable(run)
+            run.state.evaluation_only = EvaluationOnly(duration_s=evaluate_s)
         # In the journal, too: standard error is forgotten.
         run.note_event("versions_differ", versions or {}, utc=utc_now())
         run.reconfigure(changes, utc=utc_now())
@@ -66,7 +93,7 @@ def _holding_limit(run: OpenRun) -> str | None:
 
     row = run.state.tables.run
     # A stopped or failed run goes on, and its controller looks at the limits itself.
-    if row.state != "finished":
+    if row.state != "finished" or run.state.evaluation_only is not None:
         return None
     return limit_reached(run.state, elapsed_s=row.elapsed_s)
 
@@ -81,7 +108,6 @@ def control(run: OpenRun) -> None:
 
     from ..terminal.signals import stop_on_signals
     from .display import make_display
-    from .finals import finals_line
 
     # A log that the disk refuses is no reason to print a traceback for each line of it.
     logging.raiseExceptions = False
@@ -95,7 +121,7 @@ def control(run: OpenRun) -> None:
         make_display(run) as display,
     ):
         _tell_where(run, transport.endpoint)
-        tell(finals_line(run.state.config, num_learners=max(len(run.state.slots), 1)))
+        tell(_plan_line(run))
 
         def refresh(status: Mapping[str, Json]) -> None:
             display.refresh(status)
@@ -125,6 +151,40 @@ def control(run: OpenRun) -> None:
         # Until here signals end the command (`leave_on_signals`): there is nothing to save.
         with stop_on_signals(server, run_dir=run.run_dir):
             server.run()
+
+
+def _require_evaluable(run: OpenRun) -> None:
+    """Refuse to evaluate a run that has failed, has no weights, or in which no clock decides.
+
+    Raises:
+        ConfigError: Names the reason.
+    """
+    from arena.errors import ConfigError
+
+    tables = run.state.tables
+    if tables.run.state == "failed":
+        raise ConfigError(f"{run.run_dir} has failed and is not evaluated: {tables.run.reason}")
+    if run.state.config.deterministic:
+        raise ConfigError(
+            f"{run.run_dir} is deterministic: a time decides nothing there, so it is not evaluated "
+            "for one"
+        )
+    if all(row.checkpoint is None for row in tables.policies.values()):
+        raise ConfigError(f"{run.run_dir} has no checkpoint yet: there is nothing to evaluate")
+
+
+def _plan_line(run: OpenRun) -> str:
+    """Say what happens until the end of the run."""
+    from .finals import finals_line
+    from .headline import duration
+
+    only = run.state.evaluation_only
+    if only is not None:
+        return (
+            f"evaluation only, for {duration(only.duration_s)}: nothing is trained, copied or "
+            "frozen"
+        )
+    return finals_line(run.state.config, num_learners=max(len(run.state.slots), 1))
 
 
 def _tell_where(run: OpenRun, endpoint: str) -> None:

@@ -134,7 +134,12 @@ def _commit(
         share.record(state, matches=matches, duration_s=finished.duration_s)
         _validate(state, tx, row.message)
         _learn_lengths(state, tx, finished.tallies)
-        tx.count(evaluation_s=finished.duration_s, evaluation_assignments=1)
+        # Seconds of an epoch that only evaluates are not taken from the finals of a later one.
+        is_extra = state.evaluation_only is not None
+        tx.count(
+            **{"extra_evaluation_s" if is_extra else "evaluation_s": finished.duration_s},
+            evaluation_assignments=1,
+        )
         # After the tallies: the fit's snapshot is to cover them.
         state.refit(tx)
 

@@ -17,11 +17,12 @@ from populations.controller.assignments.turns import population_in_turn
 from populations.controller.evaluation import share
 from populations.controller.evaluation.finals import final_pairings
 from populations.controller.evaluation.pairings import draw_pairings, is_worth_it
+from populations.controller.evaluation.share import at_most, full_size
 from populations.controller.opponents.seatings import draw_seatings, knowledge
 from populations.controller.state.commands import SendMessage
 from populations.controller.state.episode_lengths import expected_length
 from populations.controller.state.leases import Held, Learner
-from populations.controller.state.state import ControllerState
+from populations.controller.state.state import ControllerState, is_for_now
 from populations.controller.state.storage_pause import may_give
 from populations.controller.state.teams import held_up, team_of
 from populations.controller.state.transaction import Transaction
@@ -44,7 +45,11 @@ def fill(state: ControllerState, tx: Transaction) -> None:
     if not free or (state.config.deterministic and state.holders):
         return
     # Lost, failed, or left by the epoch before: they go out again, the oldest first.
-    unheld = sorted(state.tables.assignments.keys() - state.holders.keys())
+    unheld = sorted(
+        assignment_id
+        for assignment_id in state.tables.assignments.keys() - state.holders.keys()
+        if is_for_now(state, state.tables.assignments[assignment_id])
+    )
     # What there is to do depends on the populations that a learner serves, but for those learners
     # that leave a policy to the one that holds its episodes.
     idle: set[tuple[str, ...]] = set()
@@ -184,6 +189,9 @@ def _decide(
     """
     if state.phase == "evaluating":
         final = final_pairings(state, tx)
+        if not final and state.evaluation_only is not None and state.evaluation_only.left_s > 0.0:
+            # Nothing is open that finals ask for: as in training, what tells most.
+            final = draw_pairings(state, tx, num_matches=at_most(state, full_size(state)))
         return _evaluate(state, tx, final) if final else None
     # A second evaluation of one learner comes after a policy: that would wait behind another one.
     evaluates = _num_evaluations(state, learner_id) > 0

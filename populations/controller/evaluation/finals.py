@@ -61,9 +61,14 @@ BoolArray = npt.NDArray[np.bool_]
 
 
 def is_decided(state: ControllerState) -> bool:
-    """Return whether there is nothing left to be played after training, or no time."""
+    """Return whether there is nothing left to be played after training, or no time.
+
+    An epoch that only evaluates goes on until its time is over.
+    """
     if seconds_left(state) <= 0.0:
         return True
+    if state.evaluation_only is not None:
+        return False
     # Nothing is drawn: this is asked often, and a draw would take a decision number each time.
     known = evaluation_pool(state, None)
     return not _unsettled(state, known).any() and not _missing(state, known)
@@ -72,8 +77,11 @@ def is_decided(state: ControllerState) -> bool:
 def seconds_left(state: ControllerState) -> float:
     """Return learner seconds that may still be spent on finals.
 
-    Infinity in deterministic mode, where seconds decide nothing.
+    Infinity in deterministic mode, where seconds decide nothing. In an epoch that only evaluates,
+    those until its end.
     """
+    if state.evaluation_only is not None:
+        return state.evaluation_only.left_s * max(len(state.learners), 1)
     if state.config.deterministic:
         return math.inf
     run, share = state.tables.run, state.config.evaluation.share

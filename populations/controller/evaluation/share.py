@@ -129,5 +129,7 @@ def full_size(state: ControllerState) -> int:
 
 def at_most(state: ControllerState, num_matches: int) -> int:
     """Return as many matches as the longest evaluation has time for, 1 at least."""
-    one_s = match_s(state)
-    return num_matches if one_s is None else max(min(num_matches, int(MAX_EVALUATION_S / one_s)), 1)
+    one_s, longest_s = match_s(state), MAX_EVALUATION_S
+    if state.evaluation_only is not None:
+        longest_s = min(longest_s, max(state.evaluation_only.left_s, 0.0))
+    return num_matches if one_s is None else max(min(num_matches, int(longest_s / one_s)), 1)

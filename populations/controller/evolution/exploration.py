@@ -33,6 +33,10 @@ TOLERANCE = 1e-9
 
 def ask(state: ControllerState, tx: Transaction) -> None:
     """Send the questions that wait; in deterministic mode one after the other's answer."""
+    # Decisions stay pending in the journal; an epoch that trains asks about them.
+    if state.evaluation_only is not None:
+        state.waiting.clear()
+        return
     # After a resume they wait for the first fit: the certainty of gains is not durable.
     if state.fitting and not state.spreads:
         return

@@ -29,6 +29,7 @@ from populations.controller.indexes.stop_goals import StopGoals
 from populations.controller.indexes.training_queue import TrainingQueue
 from populations.controller.rating_fit import snapshot
 from populations.controller.state.commands import FitRatings, SendMessage
+from populations.controller.state.evaluation_only import EvaluationOnly
 from populations.controller.state.events import Now
 from populations.controller.state.leases import Fault, Learner, Patience, Pause, Slot
 from populations.controller.state.slots import make_slots
@@ -93,6 +94,7 @@ class ControllerState:
         phase: ``training``; ``evaluating`` (nothing is trained any more, final matches are
             played); ``stopping`` (nothing new is given out); ``over``.
         reason: Why the phase is not ``training``.
+        evaluation_only: Time left of an epoch that only evaluates; None: it trains.
         interrupted: Whether somebody asked for the stop, so that the run can be resumed.
         failed: Whether the run cannot go on.
         fitting: Whether the worker thread fits ratings now.
@@ -143,6 +145,7 @@ class ControllerState:
     learners: dict[LearnerId, Learner] = field(default_factory=dict)
     phase: Phase = "training"
     reason: str = ""
+    evaluation_only: EvaluationOnly | None = None
     interrupted: bool = False
     failed: bool = False
     fitting: bool = False
@@ -361,6 +364,11 @@ class ControllerState:
             self.reason, self.interrupted, self.failed = reason, False, True
 
 
+def is_for_now(state: ControllerState, row: rows.AssignmentRow) -> bool:
+    """Return whether an open assignment is done in this epoch; only evaluations may be."""
+    return state.evaluation_only is None or row.kind == "evaluate"
+
+
 def make_state(
     config: RunConfig,
     setup: LearnerSetup,
@@ -418,7 +426,7 @@ def make_state(
         goals=StopGoals(config.stop.player),
         # Records count a match once for each seat.
         recent_matches=sum(row.matches for row in tables.records.values()) / len(setup.seats),
-        recent_evaluation_s=tables.run.evaluation_s,
+        recent_evaluation_s=tables.run.evaluation_s + tables.run.extra_evaluation_s,
         # The shares of this epoch count from here.
         spent_before_s=(tables.run.training_s, tables.run.evaluation_s),
     )

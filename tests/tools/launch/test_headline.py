@@ -11,6 +11,7 @@ import pytest
 from arena.types import LearnerId
 from arena.wire.messages import Evaluate, Heartbeat, Train
 from populations.controller.server.live_status import LiveFigures
+from populations.controller.state.evaluation_only import EvaluationOnly
 from populations.controller.state.events import HeartbeatReceived, StopRequested, Ticked
 from tests.populations.controller.simulated import DUEL, TAG, World, make_world, tag_spec
 
@@ -174,6 +175,20 @@ def test_finals_count_down_in_seconds_of_all_learners() -> None:
     assert said(world) == "finals: at most 205 s, then saving".replace("205 s", "3 min 25 s")
     world.state.tables.run = replace(run, training_s=700.0, evaluation_s=2000.0)
     assert said(world) == "finals: the last matches, then saving"
+
+
+def test_an_epoch_that_only_evaluates_counts_its_own_time_down() -> None:
+    world = working()
+    world.state.phase = "evaluating"
+    world.state.evaluation_only = only = EvaluationOnly(duration_s=300.0)
+    only.advance(world.now_s, has_learners=True)
+    only.advance(world.now_s + 60.0, has_learners=True)
+    # Open training of an epoch before is no part of it.
+    assert said(world) == "evaluation only: at most 4 min 00 s, then saving"
+    only.advance(world.now_s + 301.0, has_learners=True)
+    assert said(world) == "evaluation only: the last matches, then saving"
+    world.state.learners.clear()
+    assert said(world) == "starting learners, then evaluation only"
 
 
 def test_a_deterministic_run_promises_no_seconds() -> None:

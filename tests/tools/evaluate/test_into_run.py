@@ -1,0 +1,62 @@
+"""Options of `arena evaluate --into`, and what is refused before anything is changed."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from arena.errors import ConfigError
+
+into_run: Any = importlib.import_module("populations.commands.evaluate.into_run")
+main: Any = importlib.import_module("populations.commands.main").main
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("90s", 90.0), ("2m", 120.0), ("1.5h", 5400.0), ("1h30m", 5400.0), ("1h2m3.5s", 3723.5),
+     ("0.5s", 0.5)],
+)  # fmt: skip
+def test_a_time_has_units(text: str, seconds: float) -> None:
+    assert into_run.parse_time(text, option="--for") == seconds
+
+
+@pytest.mark.parametrize(
+    "text", ["", "2", "m", "2x", "-2m", "0s", "0h0m", "2m1h", "1e3s", " 2m", "nan", "infs", "2mm"]
+)
+def test_what_is_no_time_is_refused_with_its_value(text: str) -> None:
+    with pytest.raises(ConfigError, match="--for must be a time above 0") as error:
+        into_run.parse_time(text, option="--for")
+    assert str(error.value).endswith(f"got {text!r}")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["RUN", "--into", "RUN", "--for", "soon"], "--for must be a time above 0"),
+        (["RUN", "--into", "RUN", "--for", "2m"], "there is no run in RUN"),
+        (["RUN", "--into", "RUN"], "--into RUN needs --for"),
+        (["RUN", "--for", "2m"], "--for 2m needs --into"),
+        (["RUN", "bot:random", "--into", "RUN", "--for", "2m"], "RUN must be the only PLAYER"),
+        (["RUN:player/p000", "--into", "RUN", "--for", "2m"], "RUN must be the only PLAYER"),
+        (["RUN", "--into", "RUN", "--for", "2m", "--greedy", "--matches", "100"],
+         "--into takes no --matches, --greedy"),
+    ],
+)  # fmt: skip
+def test_bad_options_are_one_line_and_nothing_is_made(
+    arguments: list[str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as ended:
+        main(["evaluate", *arguments])
+    said = capsys.readouterr()
+    assert ended.value.code == 2
+    assert (said.out, len(said.err.splitlines())) == ("", 1)
+    assert message in said.err
+    assert not list(tmp_path.iterdir())
