@@ -218,7 +218,9 @@ def inspect_lessons(
     return replace(spec, lessons=tuple(lessons))
 
 
-def _facts(spec: EnvironmentSpec, other: EnvironmentSpec) -> Iterator[tuple[str, object, object]]:
+def _must_agree(
+    spec: EnvironmentSpec, other: EnvironmentSpec
+) -> Iterator[tuple[str, object, object]]:
     """Yield what two variants of an environment must agree in: a name, and both values."""
     yield "the API", spec.api, other.api
     yield "the agents", spec.agents, other.agents
