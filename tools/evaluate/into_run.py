@@ -62,7 +62,7 @@ def evaluate_run(
     from populations.hooks.make import check_config as check_hooks
     from populations.storage.lock import RunLock
 
-    from ..launch.device import check_device
+    from ..launch.device import check_devices
     from ..launch.serving import serve, tell, versions_warning
 
     # As in `arena launch`: learners occupy the cores.
@@ -86,7 +86,7 @@ def evaluate_run(
     with RunLock(into):
         settle(into)
         run_file = RunFile.load(into / RUN_FILE)
-        check_device(run_file.config.device)
+        check_devices(run_file.config.devices)
         check_hooks(run_file.config, launch_directory=run_file.launch_directory)
         versions = other_versions(run_file)
         if versions:
