@@ -58,7 +58,8 @@ def test_a_finished_run_is_evaluated_by_its_own_scheduler_and_finished_again(
     assert {line["player"] for line in lines} == set(rated)
     policies = [line for line in lines if line["kind"] == "policy"]
     # Matches of the standings are evaluation matches; ratings are of all of them.
-    assert all(line["matches"] > rated[line["player"]]["matches"] for line in policies)
+    gained = [line["matches"] - rated[line["player"]]["matches"] for line in policies]
+    assert min(gained) >= 0 < max(gained)
     assert any(line["rating"] != rated[line["player"]]["rating"] for line in policies)
     assert after["champion"]["player"]["player"] in rated
     events = arena_json("league", run, "events")["events"]
