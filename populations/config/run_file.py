@@ -195,7 +195,11 @@ def new_run_file(
     Raises:
         ConfigError: If configuration and environment do not fit.
     """
-    assert spec.lessons == config.lessons, "every lesson is inspected before"
+    if spec.lessons != config.lessons:
+        raise ConfigError(
+            "environment.curriculum and evaluation.kwargs must be what was inspected, "
+            f"{len(spec.lessons)} lessons, got {len(config.lessons)}"
+        )
     resolved = resolve_config(config, spec, launch_directory=launch_directory, pace=pace)
     # Sizes have a default without play, a margin has none.
     if needs_margin(resolved):
