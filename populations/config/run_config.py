@@ -194,6 +194,24 @@ class RunConfig(Model):
         if isinstance(outcome, str) and outcome != "return" and not IMPORT_PATH.fullmatch(outcome):
             yield f"environment.outcome must be {HINTS['environment.outcome']}, got {outcome!r}"
 
+    def endless_lessons(self) -> Iterator[str]:
+        """Yield a sentence for each lesson that can never end; a resume may have passed it."""
+        limit = self.stop.agent_steps_per_policy
+        for index, lesson in enumerate(self.environment.curriculum):
+            until, key = lesson.until, f"environment.curriculum[{index}].until"
+            if until is None:
+                continue
+            if until.rating is not None and self.evaluation.share == 0.0:
+                yield (
+                    f"evaluation.share must be above 0 where {key}.rating is set (it is about "
+                    "evaluation matches), got 0.0"
+                )
+            if until.agent_steps is not None and limit is not None and until.agent_steps >= limit:
+                yield (
+                    f"{key}.agent_steps must be below stop.agent_steps_per_policy ({limit}), got "
+                    f"{until.agent_steps}"
+                )
+
 
 HINTS: Hints = {
     "environment.outcome": (
@@ -259,7 +277,7 @@ def draft_config(
         pbt=config.pbt,
         populations=config.populations,
     )
-    return replace(draft, faults=(*draft.faults, *unread))
+    return replace(draft, faults=(*draft.faults, *unread, *config.endless_lessons()))
 
 
 def _chooses_rules(path: tuple[str, ...]) -> bool:

@@ -329,6 +329,17 @@ def test_lessons_end_but_the_last(minimal: Path, curriculum: str, rule: str) -> 
         load_config(minimal, [f"environment.curriculum={curriculum}"])
 
 
+def test_a_lesson_that_can_never_end_is_refused(minimal: Path) -> None:
+    steps = "environment.curriculum=[{until: {agent_steps: 500}}, {}]"
+    rule = r"curriculum\[0\]\.until\.agent_steps must be below .* \(500\), got 500"
+    with pytest.raises(ConfigError, match=rule):
+        load_config(minimal, [steps, "stop.agent_steps_per_policy=500"])
+    assert load_config(minimal, [steps, "stop.agent_steps_per_policy=501"])
+    rating = "environment.curriculum=[{until: {rating: 5}}, {}]"
+    with pytest.raises(ConfigError, match=r"share must be above 0 where .*\[0\]\.until\.rating"):
+        load_config(minimal, [rating, "evaluation.share=0"])
+
+
 def test_arguments_of_lessons_stand_before_those_of_the_environment(minimal: Path) -> None:
     lessons = "[{until: {return: 0.5}, kwargs: {size: 3}}, {kwargs: {size: 9}}]"
     given = ["environment.kwargs={size: 1, walls: true}"]
