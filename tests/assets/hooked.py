@@ -35,7 +35,7 @@ def die_at_first(event: dict[str, Any]) -> None:
 def hang_at_first(event: dict[str, Any]) -> None:
     """Start a process, and wait for ever at the first event."""
     if event["sequence"] == 1:
-        subprocess.Popen(["sleep", "1234.5"])
+        subprocess.Popen(["sleep", os.environ["SLEEP_S"]])
         time.sleep(1000.0)
     keep(event)
 

@@ -200,7 +200,8 @@ def test_each_population_starts_from_a_player_of_its_own(
     for row in arena_json("league", second, "checkpoints")["ghosts"]:
         if row["agent_steps"] == 0:
             assert row["weights_digest"] == imported[row["population"]]["weights"]
-    assert f"cross={sources['cross']}, nought=" in (second / "run.yaml").read_text()
+    said = ", ".join(f"{name}={player}" for name, player in sources.items())
+    assert RunFile.load(second / RUN_FILE).init_from == said
     # A player of the other population has nothing for this one, and two are one too many.
     for arguments, message in (
         ((f"cross={sources['nought']}",), "it has no weights for cross"),
