@@ -14,7 +14,11 @@ import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+
+T = TypeVar("T")
+
+_LATER = "later"
 
 Annotation = Any
 """Type expression; typing has no static type for those."""
@@ -38,7 +42,8 @@ class Dialect:
             None: the type alone decides.
         error: Exception that a decoder raises.
         is_quoting: Whether an error quotes the value that it refuses.
-        needs_all_fields: Whether data without a field that has a default is refused.
+        needs_all_fields: Whether data without a field that has a default is refused, `later` ones
+            excepted.
         removed_fields: Names of fields that are ignored, since older releases wrote them.
         max_items: Bound of a list's length.
         max_entries: Bound of a map's size.
@@ -64,6 +69,22 @@ def field_names(kind: Annotation) -> tuple[str, ...] | None:
     if not dataclasses.is_dataclass(kind):
         return None
     return tuple(field.name for field in dataclasses.fields(kind))
+
+
+def later(default: T) -> T:
+    """Declare a field that came after its protocol version: it is not sent at its default.
+
+    So a message that does not use it has the bytes that it always had, and older peers read it.
+    """
+    # A field for dataclasses, a value for type checkers.
+    declared: T = dataclasses.field(default=default, metadata={_LATER: True})
+    return declared
+
+
+@cache
+def later_defaults(kind: Annotation) -> Mapping[str, object]:
+    """Return the defaults of a dataclass's fields that were declared with `later`."""
+    return {one.name: one.default for one in dataclasses.fields(kind) if _LATER in one.metadata}
 
 
 def origin_of(annotation: Annotation) -> object:
@@ -154,6 +175,7 @@ def _dataclass(kind: type[Any], dialect: Dialect) -> Decode:
     needed = {
         field.name
         for field in fields
+        if _LATER not in field.metadata
         if dialect.needs_all_fields or field.default is field.default_factory is dataclasses.MISSING
     }
     removed = dialect.removed_fields - decoders.keys()

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from arena.decoding import later
 from arena.types import (
     AssignmentId,
     CheckpointRef,
@@ -84,7 +85,7 @@ class Train:
     agent_steps: int
     episodes: int | None = None
     episode_length: float = 0.0
-    lesson: int = 0
+    lesson: int = later(0)
     seed: int
     may_stop_early: bool
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import get_args
 
 from arena import decoding
-from arena.decoding import Annotation, Decode, Dialect, Plain, field_names
+from arena.decoding import Annotation, Decode, Dialect, Plain, field_names, later_defaults
 from arena.errors import DecodeError
 from arena.types import (
     CheckpointRef,
@@ -39,6 +39,8 @@ _DIGEST = r"[0-9a-f]{64}"
 _NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 _SEGMENT = r"(?!\.{1,2}(?:/|$))[A-Za-z0-9@._-]+"
 
+_NEVER = object()
+
 _PATTERNS: Mapping[object, tuple[str, str]] = {
     Digest: ("a digest", _DIGEST),
     PolicyId: ("a policy", _POLICY),
@@ -57,13 +59,21 @@ _FIELD_PATTERNS: Mapping[tuple[type, str], tuple[str, str]] = {
 
 
 def plain(value: object) -> Plain:
-    """Return a dataclass as dictionaries, lists and scalars, fields in their order."""
+    """Return a dataclass as dictionaries, lists and scalars, fields in their order.
+
+    Fields that were declared with `later` are left out at their default.
+    """
     kind: Annotation = type(value)
     if kind in _SCALARS:
         return value
     names = field_names(kind)
     if names is not None:
-        return {name: plain(getattr(value, name)) for name in names}
+        later = later_defaults(kind)
+        return {
+            name: plain(item)
+            for name in names
+            if (item := getattr(value, name)) != later.get(name, _NEVER)
+        }
     if isinstance(value, tuple):
         return [plain(item) for item in value]
     if isinstance(value, Mapping):

@@ -55,6 +55,13 @@ def test_frames_are_those_of_version_2_for_ever(message: Message) -> None:
     assert decode(golden) == (HEADER, message)
 
 
+def test_a_field_that_came_later_is_sent_where_it_says_something() -> None:
+    assert "lesson" not in body_of(TRAIN)
+    third = replace(TRAIN, lesson=3)
+    assert body_of(third)["lesson"] == 3
+    assert decode(encode(HEADER, third)) == (HEADER, third)
+
+
 @pytest.mark.parametrize("path", sorted(OLDER.iterdir()), ids=lambda path: path.stem)
 def test_frames_of_version_1_are_refused_by_their_number(path: Path) -> None:
     frames = list(map(bytes.fromhex, path.read_text().split()))
