@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -14,7 +15,7 @@ from arena.wire.messages import Heartbeat
 from populations.controller.state.events import HeartbeatReceived, LearnerExited, Ticked
 from populations.controller.state.leases import Patience
 from populations.records.rows import EventRow
-from tests.faults.runs import check_left, document, learners_of, served
+from tests.faults.runs import IMPATIENT, check_left, document, learners_of, served
 from tests.populations.controller.simulated import DUEL, World, make_world
 from tests.support import wait_until
 
@@ -40,7 +41,9 @@ def test_a_stuck_learner_says_where_is_killed_and_its_work_given_out_again(
 ) -> None:
     run = tmp_path / "run"
     once = str(tmp_path / "once")
-    with served(run, document(fault, once=once)) as watched:
+    # Longer than what a learner loads before its first step takes on a busy machine.
+    patience = replace(IMPATIENT, stall_s=10.0)
+    with served(run, document(fault, once=once), patience=patience) as watched:
         watched.done = has_recovered
         watched.server.run()
     lost = watched.of("learner_lost")[0]
