@@ -185,7 +185,7 @@ class Ppo(ActingNetwork):
     def update_normalizers(
         self, observation: torch.Tensor, *, critic_input: torch.Tensor | None
     ) -> None:
-        """Take observations into the normalizers, before the first update."""
+        """Take inputs of decisions into the normalizers; no weight changes."""
         # Returns need none: their units are those of the first rollout already (`_prepare`).
         if self._network.observation_normalizer is not None:
             self._network.observation_normalizer.update(observation)

@@ -22,6 +22,12 @@ from arena.rollout.recorder import Learning
 from arena.types import Player, PlayerId, PolicyId
 from arena.wire.messages import Train
 
+MAX_IDLE = 10_000
+"""Calls of ``step`` in a row without a decision of the population after which play ends.
+
+Training, which follows, tells of somebody who never decides (`arena.learners.work.silence`).
+"""
+
 
 def warm_up(
     message: Train,
@@ -106,9 +112,11 @@ class _Play:
         )
         tell_environments(self._env, [phase], block_of_env=self._block_of_env)
         turn = self._env.reset(environment_seeds(message.seed, num_envs=self._env.num_envs))
-        seen = 0
-        while True:
-            seen += self._show(turn, algorithm)
+        seen = num_idle = 0
+        while num_idle < MAX_IDLE:
+            shown = self._show(turn, algorithm)
+            seen += shown
+            num_idle = 0 if shown else num_idle + 1
             if seen >= agent_steps:
                 return
             if self._equipment.should_stop():
