@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -31,6 +32,8 @@ from tests.support import wait_until
 IMPATIENT = Patience(
     heartbeat_s=0.1, liveness_s=4.0, stall_s=3.0, backoff_s=(0.05, 1.0), grace_s=2.0
 )
+END_S = 120.0
+
 LEAVING_S = 2.0
 """How long after the controller a learner may still be there."""
 
@@ -85,6 +88,26 @@ def launch(
         cwd=ASSETS,
         env=environment,
     )
+
+
+def run_with_kills(run: Path, config: Mapping[str, object], commits: Sequence[int]) -> None:
+    """Run to the end in several epochs: SIGKILL comes before the n-th commit of all but the last.
+
+    Args:
+        run: Run directory.
+        config: Configuration.
+        commits: n, epoch by epoch.
+    """
+    given: Mapping[str, object] | None = config
+    for n in commits:
+        process = launch(run, given, failpoints=f"controller.before_commit=kill@{n}")
+        _, error = process.communicate(timeout=END_S)
+        assert process.returncode == -signal.SIGKILL, error
+        check_left(run)
+        given = None
+    process = launch(run, None)
+    _, error = process.communicate(timeout=END_S)
+    assert process.returncode == 0, error
 
 
 def finished(run: Path) -> int:

@@ -12,12 +12,9 @@ from populations.audit.verify import verify_run
 from populations.controller.evolution.curriculum import LESSON_BEGAN
 from populations.storage.database import JOURNAL
 from populations.storage.journal import JournalReader
-from tests.faults.runs import check_left, document, events, launch
+from tests.faults.runs import check_left, document, events, run_with_kills
 
 pytestmark = [pytest.mark.xdist_group("stops"), pytest.mark.timeout(400)]
-
-END_S = 120.0
-KILLED = -9
 
 
 def lessons(*, deterministic: bool) -> dict[str, object]:
@@ -47,19 +44,7 @@ def test_each_lesson_begins_once_whatever_kills_the_controller(
 ) -> None:
     run = tmp_path / "run"
     # In each epoch, a lesson may have begun or be about to.
-    process = launch(
-        run, lessons(deterministic=deterministic), failpoints="controller.before_commit=kill@16"
-    )
-    for kills in (12, 9, 14):
-        _, error = process.communicate(timeout=END_S)
-        assert process.returncode == KILLED, error
-        check_left(run)
-        process = launch(run, None, failpoints=f"controller.before_commit=kill@{kills}")
-    _, error = process.communicate(timeout=END_S)
-    assert process.returncode == KILLED, error
-    process = launch(run, None)
-    _, error = process.communicate(timeout=END_S)
-    assert process.returncode == 0, error
+    run_with_kills(run, lessons(deterministic=deterministic), (16, 12, 9, 14))
     began = events(run, LESSON_BEGAN)
     assert [event.subject for event in began] == ["2", "3"]
     (_, second) = (event.data["values"] for event in began)

@@ -11,12 +11,10 @@ from arena.wire.messages import Train
 from populations.audit.verify import verify_run
 from populations.storage.database import JOURNAL
 from populations.storage.journal import JournalReader
-from tests.faults.runs import check_left, document, launch
+from tests.faults.runs import check_left, document, run_with_kills
 
 pytestmark = [pytest.mark.xdist_group("stops"), pytest.mark.timeout(400)]
 
-END_S = 120.0
-KILLED = -9
 OVER = 2000
 STEPS = {0: 0.02, 512: 0.01, 1200: 0.0}
 
@@ -40,17 +38,7 @@ def test_every_assignment_has_the_values_of_its_agent_steps_whatever_kills_the_c
     tmp_path: Path,
 ) -> None:
     run = tmp_path / "run"
-    process = launch(run, scheduled(), failpoints="controller.before_commit=kill@11")
-    for kills in (9, 14):
-        _, error = process.communicate(timeout=END_S)
-        assert process.returncode == KILLED, error
-        check_left(run)
-        process = launch(run, None, failpoints=f"controller.before_commit=kill@{kills}")
-    _, error = process.communicate(timeout=END_S)
-    assert process.returncode == KILLED, error
-    process = launch(run, None)
-    _, error = process.communicate(timeout=END_S)
-    assert process.returncode == 0, error
+    run_with_kills(run, scheduled(), (11, 9, 14))
     with JournalReader(run / JOURNAL) as reader:
         messages = [
             row.message
