@@ -331,8 +331,10 @@ class LearnerSetup(Model):
         environment: Configuration of the environment.
         spec: Spec of the environment.
         sides: Resolved sides: name to agents. One side: cooperation.
-        seats: Seats in order; every Seating has one player for each.
+        seats: Seats in order; every Seating of an evaluation has one player for each.
         populations: Setup of each population, by name.
+        agent_seats: Seats of training where teammates are mixed, one per agent; empty where they
+            are the same.
         device: ``auto``, ``cpu``, ``cuda`` or ``cuda:1``.
         precision: ``auto``, ``float32`` or ``bfloat16``.
     """
@@ -345,8 +347,14 @@ class LearnerSetup(Model):
     sides: dict[str, tuple[str, ...]]
     seats: tuple[Seat, ...]
     populations: dict[str, PopulationSetup]
+    agent_seats: tuple[Seat, ...] = ()
     device: str = "auto"
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
+
+    @property
+    def training_seats(self) -> tuple[Seat, ...]:
+        """Seats of training assignments: every Seating of one has a player for each."""
+        return self.agent_seats or self.seats
 
     @property
     def num_envs(self) -> int:
@@ -375,7 +383,9 @@ class LearnerSetup(Model):
         """Digest of everything that controller and learner must agree on: all but place
         and device.
         """
-        return canonical_digest(
-            # Learners on other machines see the run elsewhere and compute on other devices.
-            self.model_dump(mode="json", exclude={"root", "launch_directory", "device"})
-        )
+        # Learners on other machines see the run elsewhere and compute on other devices.
+        excluded = {"root", "launch_directory", "device"}
+        # Runs of earlier releases have no such seats, and keep their digest.
+        if not self.agent_seats:
+            excluded.add("agent_seats")
+        return canonical_digest(self.model_dump(mode="json", exclude=excluded))

@@ -175,6 +175,11 @@ def trainee_entrant(policy: PolicyId, *, generation: int) -> Entrant:
     return Entrant(f"{policy}#{generation}")
 
 
+def is_trainee(entrant: str) -> bool:
+    """Whether an entrant is a policy that learns while it plays (`trainee_entrant`)."""
+    return "#" in entrant and not is_bot(entrant)
+
+
 def ghost_id(policy: PolicyId, *, agent_steps: int) -> PlayerId:
     """Return the player id of a policy's ghost at a number of agent steps."""
     # Twelve digits, so that a policy's ghosts sort by age as text.

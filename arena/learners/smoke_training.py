@@ -27,6 +27,7 @@ from arena.types import (
     Player,
     PlayerId,
     PolicyId,
+    Seat,
     Seating,
     WeightsRef,
 )
@@ -144,7 +145,10 @@ class _SmokeRun:
             ),
             seatings=(
                 # A player without weights is a trainee: mirror self-play.
-                self._seated({t.policy: Player(player=PlayerId(t.policy)) for t in self._trainees}),
+                _seated(
+                    {t.policy: Player(player=PlayerId(t.policy)) for t in self._trainees},
+                    seats=self._setup.training_seats,
+                ),
             ),
             agent_steps=agent_steps,
         )
@@ -170,7 +174,7 @@ class _SmokeRun:
             for published, manifest in zip(trained.checkpoints, manifests, strict=True)
         }
         teams = seat_teams(self._setup.seats)
-        seated = self._seated(frozen)
+        seated = _seated(frozen, seats=self._setup.seats)
         seating = Seating(
             players=tuple(
                 # The first team plays, all others are random.
@@ -197,13 +201,6 @@ class _SmokeRun:
             mean_return=tally.return_sum[0] / tally.matches,
         )
 
-    def _seated(self, players: Mapping[PolicyId, Player]) -> Seating:
-        return Seating(
-            players=tuple(
-                players[PolicyId(f"{seat.population}/p000")] for seat in self._setup.seats
-            )
-        )
-
     def _train(
         self, trainees: tuple[Trainee, ...], *, seatings: tuple[Seating, ...], agent_steps: int
     ) -> Finished:
@@ -227,6 +224,10 @@ class _SmokeRun:
 
     def _manifest(self, checkpoint: CheckpointRef) -> Manifest:
         return read_manifest(resolve_key(Path(self._setup.root), checkpoint.key))
+
+
+def _seated(players: Mapping[PolicyId, Player], *, seats: Sequence[Seat]) -> Seating:
+    return Seating(players=tuple(players[PolicyId(f"{seat.population}/p000")] for seat in seats))
 
 
 def _trained(trained: Finished, manifests: Sequence[Manifest]) -> SmokeTraining:

@@ -98,12 +98,17 @@ def rival_seats(seats: Sequence[Seat]) -> tuple[tuple[int, int], ...]:
     """Return pairs of seats whose players are compared, the lower index first.
 
     These are seats on different sides; in cooperation the two seats of each population: a team's
-    result is that of every member, so each scale has it once.
+    result is that of every member, so each scale has it once. Of a population's seats on one side,
+    where each agent has one, the first stands for all: they share one result.
     """
     teams, is_one_side = seat_teams(seats), len({seat.side for seat in seats}) == 1
+    # dicts keep the first value with setdefault: the first seat of each side and population.
+    first_of: dict[tuple[str, str], int] = {}
+    for index, (team, seat) in enumerate(zip(teams, seats, strict=True)):
+        first_of.setdefault((team, seat.population), index)
     return tuple(
         (first, second)
-        for first, second in combinations(range(len(seats)), 2)
+        for first, second in combinations(first_of.values(), 2)
         if teams[first] != teams[second]
         and not (is_one_side and seats[first].population != seats[second].population)
     )

@@ -27,10 +27,16 @@ class Folded:
 
 
 def refold(
-    tallies: Iterable[TallyRow], *, seats: tuple[Seat, ...], half_life_matches: float
+    tallies: Iterable[TallyRow],
+    *,
+    seats: tuple[Seat, ...],
+    half_life_matches: float,
+    mixes_teammates: bool = False,
 ) -> Folded:
     """Fold tallies, in order of commit, from nothing."""
-    league = League(seats=seats, half_life_matches=half_life_matches)
+    league = League(
+        seats=seats, half_life_matches=half_life_matches, mixes_teammates=mixes_teammates
+    )
     folded = Folded()
     for tally in tallies:
         # Each row is the sum so far, so the last one of a key is the fold of all its tallies.

@@ -6,11 +6,11 @@ Tests: `tests/populations/audit/test_verify.py`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from arena.matches.pair_scores import adds_up
-from arena.types import AssignmentId, Seat, Tally
+from arena.types import AssignmentId, Tally
 from populations.audit.refold import differences, refold
 from populations.config.run_file import RunFile, learner_setup
 from populations.records.rows import AssignmentRow, TallyRow
@@ -26,11 +26,11 @@ class TallyChecks:
         num_tallies: Number of tallies checked.
     """
 
-    def __init__(self, *, num_seats: int | None) -> None:
+    def __init__(self, *, num_seats: Mapping[str, int] | None) -> None:
         """Start without tallies.
 
         Args:
-            num_seats: Number of seats of the environment. None: unknown.
+            num_seats: Number of seats by kind of assignment. None: unknown.
         """
         self._num_seats = num_seats
         self.faults: list[str] = []
@@ -48,7 +48,8 @@ class TallyChecks:
                 self.faults.append("tallies: sequence numbers have gaps")
             # Unsound ones count, too: an assignment's row was made from all its tallies.
             self.played[row.assignment_id] += row.tally.matches
-            problem = _problem(row.tally, num_seats=self._num_seats)
+            num_seats = None if self._num_seats is None else self._num_seats[row.kind]
+            problem = _problem(row.tally, num_seats=num_seats)
             if problem is None:
                 yield row
             else:
@@ -70,15 +71,22 @@ def check_tallies(
         assignments: All assignments.
         run_file: Run file with seats and half-life. None: aggregates are not checked.
     """
-    seats: tuple[Seat, ...] = ()
-    if run_file is not None:
-        seats = learner_setup(run_file, root=Path()).seats
-    checks = TallyChecks(num_seats=len(seats) if run_file is not None else None)
+    setup = None if run_file is None else learner_setup(run_file, root=Path())
+    checks = TallyChecks(
+        num_seats=None
+        if setup is None
+        else {"train": len(setup.training_seats), "evaluate": len(setup.seats)}
+    )
     found: list[str] = []
     sound = checks.pass_sound(tallies)
-    if run_file is not None:
-        half_life = run_file.config.payoffs.half_life_matches
-        found += differences(tables, refold(sound, seats=seats, half_life_matches=half_life))
+    if run_file is not None and setup is not None:
+        folded = refold(
+            sound,
+            seats=setup.seats,
+            half_life_matches=run_file.config.payoffs.half_life_matches,
+            mixes_teammates=bool(setup.agent_seats),
+        )
+        found += differences(tables, folded)
     else:
         for _ in sound:
             continue

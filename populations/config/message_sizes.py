@@ -15,6 +15,7 @@ from arena.checkpoints.manifest import ghost_key
 from arena.config import LearnerSetup
 from arena.errors import ConfigError
 from arena.matches.seating import seatings_for
+from arena.matches.teammates import Lineup, mixed_seatings
 from arena.types import (
     AssignmentId,
     Digest,
@@ -86,8 +87,8 @@ def check_messages(config: RunConfig, setup: LearnerSetup) -> None:
         # assignment.
         if size > MAX_FRAME_BYTES and fits > 0:
             raise ConfigError(
-                f"matchmaking.opponents must be at most {fits} with {len(setup.seats)} seats, "
-                f"got {wanted}: an assignment must fit {MAX_FRAME_BYTES} bytes"
+                f"matchmaking.opponents must be at most {fits} with {len(setup.training_seats)} "
+                f"seats, got {wanted}: an assignment must fit {MAX_FRAME_BYTES} bytes"
             )
 
 
@@ -112,8 +113,15 @@ def _largest(setup: LearnerSetup, population: str, *, num_opponents: int) -> Tra
     is_cooperation = len(setup.sides) == 1
     trainee = Player(player=PlayerId(f"{population}/p000"))
     seatings: tuple[Seating, ...] = ()
+    if setup.agent_seats:
+        longest = ghost(population, 0)
+        # One player for each side: as many names as where each agent has another.
+        lineup = Lineup(beside=(), against={name: (longest,) for name in setup.populations})
+        seatings = mixed_seatings(
+            longest, seats=setup.seats, population=population, lineups=[lineup] * num_opponents
+        )
     # In cooperation there are no opponents to send.
-    if not is_cooperation:
+    elif not is_cooperation:
         seatings = seatings_for(
             trainee, seats=setup.seats, population=population, opponents=opponents
         )

@@ -25,7 +25,7 @@ from arena.envs.spaces.observations import ObservationLayout
 from arena.errors import ConfigError
 from arena.networks.planes import convolved_parts
 from arena.types import canonical_digest
-from populations.matchmaking.settings import LearningSideTurns
+from populations.matchmaking.settings import LearningSideTurns, MatchmakingConfig
 from populations.yaml_documents import nearest
 
 POPULATION_NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
@@ -166,6 +166,45 @@ def check_teams(
         raise ConfigError(
             "learners must be a number where the environment has one side (a team learns on one "
             f"learner), got {dict(learners)}"
+        )
+
+
+def check_teammates(
+    matchmaking: MatchmakingConfig,
+    populations: Mapping[str, Sequence[str]],
+    *,
+    sides: Mapping[str, Sequence[str]],
+) -> None:
+    """Check that there is a side on which teammates can be mixed.
+
+    Args:
+        matchmaking: The section ``matchmaking``.
+        populations: Agents by population.
+        sides: Agents by side.
+
+    Raises:
+        ConfigError: If no population has two agents on one side, several populations cooperate, or
+            roles decide who plays whom.
+    """
+    if matchmaking.teammates == "same":
+        return
+    rule = "matchmaking.teammates must be 'same'"
+    if not any(
+        len(set(own) & set(agents)) > 1 for own in populations.values() for agents in sides.values()
+    ):
+        raise ConfigError(
+            f"{rule} where no population has two agents on one side (there are no partners), got "
+            "'mixed'"
+        )
+    if len(sides) == 1 and len(populations) > 1:
+        raise ConfigError(
+            f"{rule} where several populations cooperate (policies of equal index are a team), got "
+            f"'mixed' with populations {', '.join(populations)}"
+        )
+    if matchmaking.kind == "alphastar":
+        raise ConfigError(
+            f"{rule} with matchmaking.kind 'alphastar' (its roles say who plays against whom, and "
+            "of partners nothing), got 'mixed'"
         )
 
 

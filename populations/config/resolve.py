@@ -31,6 +31,7 @@ from populations.config.resolution import (
     check_equal_spaces,
     check_outcome,
     check_partition,
+    check_teammates,
     check_teams,
     check_turns,
     expand_agents,
@@ -154,6 +155,7 @@ def _check_together(
         lambda: check_critics(networks, populations=agents, sides=sides, spec=spec),
         lambda: check_roles(config.roles, populations, num_sides=len(sides)),
         lambda: check_teams(sizes, config.learners, num_sides=len(sides)),
+        lambda: check_teammates(config.matchmaking, agents, sides=sides),
         lambda: check_turns(
             config.matchmaking.learning_side_turns,
             populations=tuple(populations),

@@ -69,6 +69,9 @@ def why_not(key: str, before: object, after: object, *, bots: Mapping[str, objec
         return _COPIED
     if is_under(key, "populations.*.search_space") and _moves_names(before, after):
         return "policies have them by their places in the list, so others may only follow"
+    # Below `matchmaking`, which may change.
+    if is_under(key, "matchmaking.teammates"):
+        return _NOT_ANY_MORE["assignment"]
     # Below `evaluation`, which may change.
     if is_under(key, "evaluation.kwargs"):
         return _NOT_ANY_MORE["environment"]

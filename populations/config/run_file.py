@@ -16,6 +16,7 @@ from arena.environment_spec import EnvironmentSpec
 from arena.envs.probe.pace import Pace
 from arena.errors import ConfigError
 from arena.matches.seating import make_seats
+from arena.matches.teammates import seats_per_agent
 from arena.rules import broken_rules, shown
 from populations.config.message_sizes import check_messages
 from populations.config.overrides.aliases import Notify, overridden
@@ -257,6 +258,11 @@ def learner_setup(run_file: RunFile, *, root: Path) -> LearnerSetup:
         )
         for name, population in config.populations.items()
     }
+    seats = make_seats(
+        agents=run_file.spec.agents,
+        sides=sides,
+        populations={name: setup.agents for name, setup in populations.items()},
+    )
     return LearnerSetup(
         run=run_file.run,
         root=str(root),
@@ -264,12 +270,9 @@ def learner_setup(run_file: RunFile, *, root: Path) -> LearnerSetup:
         environment=config.environment,
         spec=run_file.spec,
         sides=sides,
-        seats=make_seats(
-            agents=run_file.spec.agents,
-            sides=sides,
-            populations={name: setup.agents for name, setup in populations.items()},
-        ),
+        seats=seats,
         populations=populations,
+        agent_seats=seats_per_agent(seats) if config.matchmaking.teammates == "mixed" else (),
         # Of several, the launcher tells each of its learners which one is its own.
         device=config.devices[0],
         precision=config.precision,

@@ -22,6 +22,7 @@ from populations.core import SearchSpace
 from populations.inspection.calibration import calibrations
 from populations.inspection.cells import payoff_cells
 from populations.inspection.checkpoints import pins_of
+from populations.inspection.cross_play import cross_play
 from populations.inspection.exploitability import read_exploitability
 from populations.league.league import League
 from populations.league.standings import Standing, champion, standings
@@ -59,7 +60,12 @@ class Inspection:
         tables = reader.load(pairs=False)
         setup = learner_setup(run_file, root=run_dir)
         half_life = run_file.config.payoffs.half_life_matches
-        league = League.fold(tables, seats=setup.seats, half_life_matches=half_life)
+        league = League.fold(
+            tables,
+            seats=setup.seats,
+            half_life_matches=half_life,
+            mixes_teammates=bool(setup.agent_seats),
+        )
         return cls(run_dir, run_file, reader, tables, league)
 
     def close(self) -> None:
@@ -129,6 +135,13 @@ def payoff_view(run: Inspection, population: str | None, *, by_seats: bool = Fal
     )
     shown: list[Json] = [cell for cell in cells if population in (None, cell["population"])]
     return {"run": run.tables.run.run, "payoff": shown}
+
+
+def cross_play_view(run: Inspection, population: str | None) -> Document:
+    """Return how each policy does beside each partner, where teammates are mixed."""
+    rows = cross_play(run.reader.all_tallies(), tables=run.tables, league=run.league)
+    shown: list[Json] = [row for row in rows if population in (None, row["population"])]
+    return {"run": run.tables.run.run, "cross_play": shown}
 
 
 def calibration_view(run: Inspection, population: str | None) -> Document:
@@ -245,6 +258,7 @@ def hyperparameters_view(run: Inspection, population: str | None) -> Document:
 def matches_view(run: Inspection, population: str | None) -> Document:
     """Return every committed tally: players, assignment and results."""
     seats = run.league.seats
+    seats_of_kind = {"evaluate": seats, "train": run.league.training_seats}
     rows: list[Json] = [
         {
             "sequence": row.sequence,
@@ -253,7 +267,7 @@ def matches_view(run: Inspection, population: str | None) -> Document:
             "seats": {
                 # A tally has its entrants in the order of the seats.
                 seat.name: _name(run, entrant)
-                for seat, entrant in zip(seats, row.tally.entrants, strict=True)
+                for seat, entrant in zip(seats_of_kind[row.kind], row.tally.entrants, strict=True)
             },
             "matches": row.tally.matches,
             "distinct": row.tally.distinct,
@@ -416,6 +430,7 @@ def _alerts(run: Inspection, live: Mapping[str, Json], *, is_running: bool) -> l
 VIEWS: dict[str, Callable[[Inspection, str | None], Document]] = {
     "standings": standings_view,
     "payoff": payoff_view,
+    "cross-play": cross_play_view,
     "calibration": calibration_view,
     "lineage": lineage_view,
     "hyperparameters": hyperparameters_view,

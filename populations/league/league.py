@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from arena.matches.pair_scores import num_scored, points
 from arena.matches.seating import HOME, result_weights, rival_seats, seat_teams
+from arena.matches.teammates import between_rivals, seats_per_agent
 from arena.types import Digest, Entrant, PolicyId, Seat, Tally, is_bot
 from populations.gc_pause import collector_paused
 from populations.league.payoff import Payoff, added, pair_rows
@@ -51,6 +52,8 @@ class League:
 
     Attributes:
         seats: Seats of the environment.
+        mixes_teammates: Whether training tallies have an entrant for each agent.
+        training_seats: Seats of training tallies.
         is_cooperation: Whether it has one side.
         payoff: Results of training matches.
         records: Evaluation matches of each entrant, in order of first evaluation.
@@ -63,8 +66,12 @@ class League:
         evaluated_ghosts: Evaluated weights of ghosts; it only grows.
     """
 
-    def __init__(self, *, seats: tuple[Seat, ...], half_life_matches: float) -> None:
+    def __init__(
+        self, *, seats: tuple[Seat, ...], half_life_matches: float, mixes_teammates: bool = False
+    ) -> None:
         self.seats = seats
+        self.mixes_teammates = mixes_teammates
+        self.training_seats = seats_per_agent(seats) if mixes_teammates else seats
         self.is_cooperation = len({seat.side for seat in seats}) == 1
         # With n sides each meets n - 1 others, but a match must still count as one.
         num_sides = len({seat.side for seat in seats})
@@ -97,10 +104,19 @@ class League:
 
     @classmethod
     @collector_paused()
-    def fold(cls, tables: Tables, *, seats: tuple[Seat, ...], half_life_matches: float) -> League:
+    def fold(
+        cls,
+        tables: Tables,
+        *,
+        seats: tuple[Seat, ...],
+        half_life_matches: float,
+        mixes_teammates: bool = False,
+    ) -> League:
         """Make the league of a journal's rows."""
         # Origins and ghosts come first: records and results are filed by them.
-        league = cls(seats=seats, half_life_matches=half_life_matches)
+        league = cls(
+            seats=seats, half_life_matches=half_life_matches, mixes_teammates=mixes_teammates
+        )
         for checkpoint in tables.checkpoints.values():
             league.add_checkpoint(checkpoint)
         for ghost in tables.ghosts.values():
@@ -142,12 +158,18 @@ class League:
             Changed rows, to be committed in the tally's transaction.
         """
         if row.kind == "train":
-            return [*self.payoff.add(row.tally)]
+            return [*self.payoff.add(self.whole_sides(row.tally))]
         self.last_evaluation_sequence = row.sequence
         # Its sequence counts all the same.
         if is_alone(row.tally, self.seats):
             return []
         return [*self._add_records(row.tally), *self._add_results(row.tally)]
+
+    def whole_sides(self, tally: Tally) -> Tally:
+        """Return a training tally with one entrant per side: where teammates are mixed, the trainee
+        or its rival.
+        """
+        return between_rivals(tally, seats=self.seats) if self.mixes_teammates else tally
 
     def _add_records(self, tally: Tally) -> list[RecordRow]:
         rated = [

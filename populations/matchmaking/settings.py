@@ -44,9 +44,10 @@ class MatchmakingSection(Model):
     opponents: int = Field(8, ge=1, le=1024)
     """Opponents in one assignment; its environments are split among them equally."""
 
-    teammates: Literal["same"] = "same"
-    """Policies that share a side: copies of the same one; in cooperation of several populations the
-    policies of equal index, who learn together."""
+    teammates: Literal["same", "mixed"] = "same"
+    """Policies that share a side in training. ``same``: copies of one; in cooperation of several
+    populations the policies of equal index, which learn together. ``mixed``: the trainee plays one
+    agent, and frozen players drawn from its own population the others."""
 
     learning_side_turns: LearningSideTurns | None = None
     """Turns in which one population learns and the others stand still; null: all learn at once."""

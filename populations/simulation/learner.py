@@ -14,6 +14,7 @@ import numpy as np
 from arena.checkpoints.manifest import OPTIMIZER, WEIGHTS, FileRecord, Manifest, checkpoint_key
 from arena.config import LearnerSetup
 from arena.matches.seating import rival_seats, seat_teams
+from arena.matches.teammates import members
 from arena.types import (
     CheckpointRef,
     Digest,
@@ -234,6 +235,11 @@ class SimulatedLearner:
         """Play matches. A seat's return is the points of its side, so a sum over pairs of seats."""
         seats, players = self.setup.seats, seating.players
         skills = [self._weights(player, before) for player in players]
+        # Of each side the seats whose names are in the tally.
+        sides = tuple(range(index, index + 1) for index in range(len(seats)))
+        if trainees and self.setup.agent_seats:
+            sides = members(seats)
+            skills = [_mean_skill(skills[side.start : side.stop]) for side in sides]
         is_cooperation = len({seat.side for seat in seats}) == 1
         if is_cooperation:
             # The result is the team's, so that of all its pairs of seats.
@@ -248,10 +254,12 @@ class SimulatedLearner:
                     skills[first], skills[second], num_matches=num_matches, rng=rng
                 )
             wins, draws, losses = result
-            score = PairScore(first=first, second=second, wins=wins, draws=draws, losses=losses)
-            pairs.append(score)
+            ends = {"first": sides[first].start, "second": sides[second].start}
+            pairs.append(PairScore(**ends, wins=wins, draws=draws, losses=losses))
             returns[first] += wins
             returns[second] += losses
+        # All agents of a side get its points.
+        returns = [points for side, points in zip(sides, returns, strict=True) for _ in side]
         return Tally(
             entrants=tuple(_entrant(player, trainees) for player in players),
             matches=num_matches,
@@ -280,6 +288,11 @@ class SimulatedLearner:
         if is_bot(player.player):
             return self.model.bot(player.player)
         return before[player.player]
+
+
+def _mean_skill(seated: Sequence[Weights]) -> Weights:
+    """Return the strength of a side: that of its first player with the mean skill of all."""
+    return replace(seated[0], skill=sum(weights.skill for weights in seated) / len(seated))
 
 
 def _by_entrants(

@@ -128,7 +128,7 @@ class UnmanagedLearner:
             self._env,
             seeds=environment_seeds(message.seed, num_envs=self._env.num_envs),
             blocks=self._blocks(message),
-            seats=self._setup.seats,
+            seats=self._setup.training_seats,
             sides=tuple(self._setup.sides),
             populations=self._agents,
             actions=self._players.actions,
@@ -152,7 +152,7 @@ class UnmanagedLearner:
         for seating in seatings:
             entrants: list[Entrant] = []
             players: list[SeatedPlayer] = []
-            for seat, player in zip(self._setup.seats, seating.players, strict=True):
+            for seat, player in zip(self._setup.training_seats, seating.players, strict=True):
                 policy = PolicyId(player.player)
                 # A bot has no weights either, but it does not learn.
                 if player.weights is None and policy in trainees:

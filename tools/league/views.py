@@ -119,6 +119,10 @@ VIEWS: dict[str, View] = {
         # Only --seats has columns of seats.
         drops_missing=True,
     ),
+    "cross-play": View(
+        rows=_listed("cross_play"),
+        columns=("player", "partner", "matches", "score", "mean_return"),
+    ),
     "calibration": View(
         rows=_listed("calibration"),
         columns=("player", "opponent", "matches", "score", "predicted", "deviations"),

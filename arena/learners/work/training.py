@@ -148,7 +148,7 @@ class _Training:
                 raise AssignmentFault("stopped", "told to stop during training")
         self.tallies = collector.tallies()
         self._episodes = collector.episodes()
-        self._sides = tuple(seat.side for seat in self._equipment.setup.seats)
+        self._sides = tuple(seat.side for seat in self._equipment.setup.training_seats)
         # |=: spreads of observations are there already (`_rollout`).
         for policy, measured in collector.measured().items():
             self._measured[policy] |= measured
@@ -198,7 +198,7 @@ class _Training:
         # Kept loaded: their files may be gone by now.
         known = {} if held is None else held.actors
         blocks = [self._block(s, known=known) for s in seatings]
-        actors = actors_in(blocks, seats=self._equipment.setup.seats)
+        actors = actors_in(blocks, seats=self._equipment.setup.training_seats)
         if held is not None:
             held.collector.go_on(
                 blocks,
@@ -218,7 +218,7 @@ class _Training:
 
     def _tell(self, env: BatchedEnv, seatings: Sequence[Seating]) -> None:
         """Tell the environments who plays their next episodes."""
-        seats = self._equipment.setup.seats
+        seats = self._equipment.setup.training_seats
         phases = [
             Phase(
                 name="training",
@@ -243,7 +243,7 @@ class _Training:
             env,
             seeds=environment_seeds(message.seed, num_envs=env.num_envs),
             blocks=blocks,
-            seats=setup.seats,
+            seats=setup.training_seats,
             sides=tuple(setup.sides),
             populations={name: value.agents for name, value in setup.populations.items()},
             actions=players.actions,
@@ -283,7 +283,7 @@ class _Training:
     ) -> TrainingBlock:
         """Seat players; ``known`` ones need not be loaded, and may have no files any more."""
         seated: list[SeatedPlayer] = []
-        for seat, player in zip(self._equipment.setup.seats, seating.players, strict=True):
+        for seat, player in zip(self._equipment.setup.training_seats, seating.players, strict=True):
             if self._is_trainee(player):
                 seated.append(self._learning[PolicyId(player.player)])
                 continue

@@ -101,7 +101,8 @@ def _commit(
     matches = sum(tally.matches for tally in finished.tallies)
     _take_tallies(state, tx, row, finished.tallies)
     if isinstance(row.message, Train):
-        update_qualities(state, tx, row.message, finished.tallies)
+        sides = [state.league.whole_sides(tally) for tally in finished.tallies]
+        update_qualities(state, tx, row.message, sides)
     # After its tallies: `PendingMatches` takes the last sequence for that of this assignment.
     tx.put_assignment(
         replace(

@@ -149,7 +149,8 @@ def trained_steps(
 
 
 def _problems_of_tallies(asked: Asked, finished: Finished) -> Iterator[str]:
-    message, seats = asked.message, asked.setup.seats
+    message, setup = asked.message, asked.setup
+    seats = setup.training_seats if isinstance(message, Train) else setup.seats
     entrants = entrants_of(message)
     counts = Counter(tally.entrants for tally in finished.tallies)
     is_cooperation = len(asked.setup.sides) == 1

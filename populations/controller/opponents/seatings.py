@@ -9,6 +9,7 @@ import numpy as np
 
 from arena.errors import ConfigError
 from arena.matches.seating import seatings_for
+from arena.matches.teammates import Lineup, mixed_seatings
 from arena.types import (
     Entrant,
     Player,
@@ -26,7 +27,7 @@ from populations.controller.opponents.statistics import OpponentStatistics
 from populations.controller.state.state import ControllerState
 from populations.controller.state.teams import team_of
 from populations.controller.state.transaction import Transaction
-from populations.core import PRIOR_MATCHES, OpponentRequest, Opponents
+from populations.core import PRIOR_MATCHES, Matchmaker, OpponentRequest, Opponents
 from populations.matchmaking.external_players import ExternalPlayersMatchmaker
 from populations.matchmaking.make import ghost_memory
 from populations.records.rows import Json, PolicyRow
@@ -42,6 +43,8 @@ def draw_seatings(
     """
     trainee = Player(player=PlayerId(policy.policy))
     seats = state.setup.seats
+    if state.setup.agent_seats:
+        return _draw_mixed(state, tx, policy, trainee)
     if state.is_cooperation:
         mates = {
             row.population: Player(player=PlayerId(row.policy)) for row in team_of(state, policy)
@@ -57,18 +60,12 @@ def draw_seatings(
         # The trainee has the only seat of its population.
         if is_own and own_seats == 1:
             continue
-        request = make_request(state, policy, population)
-        drawn = _draw(state, request, population, rng=state.draw(tx))
-        external = {
-            player.player: player.weights for player in state.external_players.get(population, ())
-        }
-        opponents[population] = tuple(
-            Player(player=candidate.player, weights=_weights(state, candidate, external))
-            for candidate in drawn.players
+        mirrors, opponents[population] = _draw_players(
+            state, make_request(state, policy, population), population, rng=state.draw(tx)
         )
         if is_own:
             # As many blocks as an opponent from the pool has: one for each of the trainee's seats.
-            num_mirrors = drawn.num_mirrors * own_seats
+            num_mirrors = mirrors * own_seats
     return seatings_for(
         trainee,
         seats=seats,
@@ -76,6 +73,75 @@ def draw_seatings(
         opponents=opponents,
         num_mirrors=num_mirrors,
     )
+
+
+def _draw_mixed(
+    state: ControllerState, tx: Transaction, policy: PolicyRow, trainee: Player
+) -> tuple[Seating, ...]:
+    """Draw rivals as where teammates are the same, and partners apart, one for each other agent."""
+    seats, num_lineups = state.setup.seats, state.config.matchmaking.opponents
+    beside: list[tuple[Player, ...]] = [()] * num_lineups
+    against: list[dict[str, tuple[Player, ...]]] = [{} for _ in range(num_lineups)]
+    rng = state.draw(tx)
+    # Each place on a side equally often in the long run, also with fewer opponents than places.
+    first_turn = int(rng.integers(max(len(seat.agents) for seat in seats)))
+    for population in dict.fromkeys(seat.population for seat in seats):
+        num_sides = sum(seat.population == population for seat in seats)
+        request = make_request(state, policy, population)
+        if population == policy.population:
+            beside = _draw_partners(state, request, policy, population, rng=rng)
+            # In cooperation, or with its population's only side, there is no rival of its own.
+            if state.is_cooperation or num_sides == 1:
+                continue
+        num_mirrors, drawn = _draw_players(state, request, population, rng=rng)
+        rivals = [trainee] * num_mirrors + list(drawn)
+        partners = _draw_partners(state, request, policy, population, rng=rng)
+        external = {player.player for player in state.external_players.get(population, ())}
+        for others, rival, mates in zip(against, rivals, partners, strict=True):
+            # A bot or an imported champion has its whole side.
+            others[population] = (rival,) if rival.player in external else (rival, *mates)
+    lineups = [Lineup(beside=b, against=a) for b, a in zip(beside, against, strict=True)]
+    return mixed_seatings(
+        trainee, seats=seats, population=policy.population, lineups=lineups, first_turn=first_turn
+    )
+
+
+def _draw_partners(
+    state: ControllerState,
+    request: OpponentRequest,
+    policy: PolicyRow,
+    population: str,
+    *,
+    rng: np.random.Generator,
+) -> list[tuple[Player, ...]]:
+    """Draw partners for each opponent of a request, as many as the population's largest side needs.
+
+    The matchmaker draws them as it draws opponents. Where it draws the trainee, its latest
+    checkpoint is the partner.
+    """
+    num_lineups = request.num_opponents
+    sizes = [len(seat.agents) for seat in state.setup.seats if seat.population == population]
+    number = max(sizes) - 1
+    if number == 0:
+        return [()] * num_lineups
+    asked = replace(request, num_opponents=num_lineups * number)
+    # Without bots and imported champions: partners are of the league.
+    drawn = _checked(state, state.matchmaker, asked, population, rng=rng)
+    assert policy.checkpoint is not None, "a policy trains from a checkpoint"
+    itself = Player(
+        player=PlayerId(policy.policy),
+        weights=state.tables.checkpoints[policy.checkpoint].weights,
+    )
+    players = [itself] * drawn.num_mirrors + [
+        Player(player=candidate.player, weights=_weights(state, candidate, {}))
+        for candidate in drawn.players
+    ]
+    # The matchmaker's order is by kind: without another one, mirrors would have mirrors beside.
+    order = rng.permutation(len(players)).tolist()
+    return [
+        tuple(players[order[lineup * number + place]] for place in range(number))
+        for lineup in range(num_lineups)
+    ]
 
 
 def make_request(state: ControllerState, policy: PolicyRow, population: str) -> OpponentRequest:
@@ -129,19 +195,37 @@ def knowledge(state: ControllerState, message: Train) -> dict[str, Json]:
     return {"win_rates": win_rates, "predicted": predicted}
 
 
-def _draw(
+def _draw_players(
     state: ControllerState, request: OpponentRequest, population: str, *, rng: np.random.Generator
-) -> Opponents:
-    """Ask the matchmaker; a user's own may answer anything.
-
-    Raises:
-        ConfigError: If what it answers are not the opponents that it was asked for.
-    """
+) -> tuple[int, tuple[Player, ...]]:
+    """Draw opponents of a population: how often the trainee plays itself, and all others."""
     matchmaker = state.matchmaker
     external = state.external_players.get(population, ())
     if external:
         # Around the rule: the configured shares are kept whatever it draws.
         matchmaker = ExternalPlayersMatchmaker(inner=matchmaker, external=external)
+    drawn = _checked(state, matchmaker, request, population, rng=rng)
+    known = {player.player: player.weights for player in external}
+    players = tuple(
+        Player(player=candidate.player, weights=_weights(state, candidate, known))
+        for candidate in drawn.players
+    )
+    return drawn.num_mirrors, players
+
+
+def _checked(
+    state: ControllerState,
+    matchmaker: Matchmaker,
+    request: OpponentRequest,
+    population: str,
+    *,
+    rng: np.random.Generator,
+) -> Opponents:
+    """Ask a matchmaker; a user's own may answer anything.
+
+    Raises:
+        ConfigError: If what it answers are not the opponents that it was asked for.
+    """
     drawn = matchmaker.draw(request, rng=rng)
     number = drawn.num_mirrors + len(drawn.players)
     if number != request.num_opponents or drawn.num_mirrors < 0:

@@ -391,7 +391,12 @@ def make_state(
         setup=setup,
         tables=tables,
         # A fold of the rows: nothing of it is stored.
-        league=League.fold(tables, seats=setup.seats, half_life_matches=half_life),
+        league=League.fold(
+            tables,
+            seats=setup.seats,
+            half_life_matches=half_life,
+            mixes_teammates=bool(setup.agent_seats),
+        ),
         retention=Retention(
             tables,
             keep=config.checkpoints.keep,
