@@ -337,3 +337,10 @@ def test_packages_that_are_others_here_are_named(run_file: RunFile) -> None:
     assert found["torch"] == ("1.0", importlib.metadata.version("torch"))
     assert found["no-such-package"] == ("3", None)
     assert "numpy" not in found
+
+
+def test_runs_with_the_same_teammates_keep_the_digest_of_earlier_releases() -> None:
+    golden = Path(__file__).parents[2] / "assets" / "golden_runs" / "0.1.0" / "run.yaml"
+    setup = learner_setup(RunFile.load(golden), root=Path())
+    # As computed by the release before `agent_seats` were there.
+    assert setup.digest == "193bfddabe3ecb86fe9d2dd09faea78895af74ddf0d87073b74eca4bed63de87"
