@@ -289,7 +289,7 @@ class Contest:
         rivals = [
             Player(player=PlayerId(f"{trainee.player}@{at:012d}")) for at in range(len(ghosts))
         ]
-        seats = subject.setup.seats
+        seats = subject.setup.training_seats
         seatings = seatings_for(
             trainee,
             seats=seats,

@@ -18,9 +18,10 @@ from arena.experience import Rollout
 from arena.learners.work.training import seatings_that_fit
 from arena.matches.seating import is_cooperation, seatings_for
 from arena.matches.seeds import environment_seeds
+from arena.matches.teammates import Lineup, mixed_seatings
 from arena.rollout.collector import Collector, TrainingBlock
 from arena.rollout.recorder import Learning, SeatedPlayer
-from arena.types import Entrant, Player, PlayerId, PolicyId
+from arena.types import Entrant, Player, PlayerId, PolicyId, Seat, population_of
 
 from .play import count_decisions
 from .subject import SEED, Subject
@@ -119,7 +120,7 @@ def make_collector(
         env,
         seeds=environment_seeds(SEED, num_envs=env.num_envs),
         blocks=blocks,
-        seats=setup.seats,
+        seats=setup.training_seats,
         sides=tuple(setup.sides),
         populations=subject.agents_of,
         actions={name: subject.actions(name) for name in setup.populations},
@@ -155,15 +156,21 @@ def training_blocks(
             actors[player] = subject.make_frozen(population, seed=seed)
             opponents.setdefault(population, []).append(Player(player=player))
     num_seats = sum(seat.population == learning.population for seat in setup.seats)
-    seatings = seatings_for(
-        trainee,
-        seats=setup.seats,
-        population=learning.population,
-        opponents=opponents,
-        # As many mirrors as seatings with opponents: half of the blocks each.
-        num_mirrors=max(num_frozen, 1) * num_seats,
-        mates={name: players[0] for name, players in opponents.items()},
-    )
+    if setup.agent_seats:
+        lineups = _lineups(setup.seats, trainee=trainee, opponents=opponents)
+        seatings = mixed_seatings(
+            trainee, seats=setup.seats, population=learning.population, lineups=lineups
+        )
+    else:
+        seatings = seatings_for(
+            trainee,
+            seats=setup.seats,
+            population=learning.population,
+            opponents=opponents,
+            # As many mirrors as seatings with opponents: half of the blocks each.
+            num_mirrors=max(num_frozen, 1) * num_seats,
+            mates={name: players[0] for name, players in opponents.items()},
+        )
     seated: Mapping[PlayerId, SeatedPlayer] = {**actors, trainee.player: learning}
     return [
         TrainingBlock(
@@ -171,4 +178,30 @@ def training_blocks(
             players=tuple(seated[player.player] for player in seating.players),
         )
         for seating in seatings_that_fit(seatings, num_envs=subject.num_envs, seed=SEED)
+    ]
+
+
+def _lineups(
+    seats: Sequence[Seat], *, trainee: Player, opponents: Mapping[str, Sequence[Player]]
+) -> list[Lineup]:
+    """Put frozen players beside the trainee, which is its own rival in the first half."""
+    own = population_of(trainee.player)
+    size = max(len(seat.agents) for seat in seats)
+    num_frozen = max((len(players) for players in opponents.values()), default=0)
+
+    def side(population: str, turn: int, *, number: int) -> tuple[Player, ...]:
+        players = opponents.get(population) or (trainee,)
+        return tuple(players[(turn + index) % len(players)] for index in range(number))
+
+    return [
+        Lineup(
+            beside=side(own, turn, number=size - 1),
+            against={
+                name: (trainee, *side(own, turn + 1, number=size - 1))
+                if name == own and turn < num_frozen
+                else side(name, turn + 1, number=size)
+                for name in dict.fromkeys(seat.population for seat in seats)
+            },
+        )
+        for turn in range(max(2 * num_frozen, 1))
     ]
