@@ -14,6 +14,7 @@ from pathlib import Path
 import torch
 
 from arena.core import Actor, Algorithm
+from arena.environment_spec import EnvironmentRequest
 from arena.envs.base import BatchedEnv
 from arena.envs.inspect import inspect_environment
 from arena.envs.make import make_batched_env
@@ -71,7 +72,9 @@ def prepare(config: RunConfig) -> RunFile:
     """Resolve a configuration of two sides and one population, as a launch would."""
     environment = config.environment
     spec = inspect_environment(
-        environment.id, kwargs=environment.kwargs, launch_directory=str(Path.cwd())
+        EnvironmentRequest(
+            environment.id, kwargs=environment.kwargs, launch_directory=str(Path.cwd())
+        )
     )
     return new_run_file(config, spec, name="check", launch_directory=str(Path.cwd()))
 

@@ -19,6 +19,7 @@ from arena.checkpoints.files import read_manifest
 from arena.checkpoints.manifest import Manifest
 from arena.checkpoints.tensors import load_weights
 from arena.config import LearnerSetup
+from arena.environment_spec import EnvironmentRequest
 from arena.envs.inspect import inspect_environment
 from arena.envs.make import make_batched_env
 from arena.envs.random_play import action_layouts
@@ -75,10 +76,12 @@ CarryOut = Callable[[Train | Evaluate], Answer]
 def make_setup(row: Row, *, root: Path) -> LearnerSetup:
     """What `arena launch` would tell a learner."""
     spec = inspect_environment(
-        row.id,
-        kwargs=row.kwargs,
-        launch_directory=str(ASSETS),
-        possible_agents=row.environment.get("possible_agents"),
+        EnvironmentRequest(
+            row.id,
+            kwargs=row.kwargs,
+            launch_directory=str(ASSETS),
+            possible_agents=row.environment.get("possible_agents"),
+        )
     )
     population = {
         "size": 1,

@@ -12,6 +12,7 @@ import torch
 
 from arena.config import EnvironmentConfig
 from arena.core import Actor, ActorInput, ActorOutput
+from arena.environment_spec import EnvironmentRequest
 from arena.envs.base import BatchedEnv, Turn
 from arena.envs.chance import episode_seed
 from arena.envs.checks.check import check_environment
@@ -379,7 +380,9 @@ def test_an_environment_that_breaks_now_and_then_does_not_end_the_run() -> None:
 
 
 def test_an_array_that_is_written_again_misleads_nobody_and_is_reported() -> None:
-    spec = environment_facts("environments:AliasingTurns", kwargs={}, launch_directory=str(ASSETS))
+    spec = environment_facts(
+        EnvironmentRequest("environments:AliasingTurns", launch_directory=str(ASSETS))
+    )
     turns = []
     for name in ("AliasingTurns", "ScriptedTurns"):
         kwargs: dict[str, Any] = (
@@ -395,6 +398,8 @@ def test_an_array_that_is_written_again_misleads_nobody_and_is_reported() -> Non
         turns.append(torch.stack(kept))
         env.close()
     assert torch.equal(turns[0], turns[1])
-    report = check_environment(spec.id, kwargs={}, launch_directory=str(ASSETS), seconds=0.01)
+    report = check_environment(
+        EnvironmentRequest(spec.id, launch_directory=str(ASSETS)), seconds=0.01
+    )
     assert report.aliased in spec.agents
     assert any("changed later (the same array" in note for note in report.notes)

@@ -13,6 +13,7 @@ from arena.checkpoints.files import read_manifest
 from arena.checkpoints.manifest import ghost_key
 from arena.checkpoints.publish import link_ghost
 from arena.checkpoints.tensors import publish_policy
+from arena.environment_spec import EnvironmentRequest
 from arena.envs.inspect import inspect_environment
 from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.agent_id_wrapper import observation_layout
@@ -54,7 +55,11 @@ class RunBuilder:
         run_dir.mkdir()
         environment = config["environment"]
         spec = inspect_environment(
-            environment["id"], kwargs=environment.get("kwargs", {}), launch_directory=str(run_dir)
+            EnvironmentRequest(
+                environment["id"],
+                kwargs=environment.get("kwargs", {}),
+                launch_directory=str(run_dir),
+            )
         )
         self.run_file: RunFile = new_run_file(
             validate_config(config), spec, name="test", launch_directory=str(run_dir)

@@ -240,22 +240,11 @@ def load_subject(
         else load_config(source, overrides)
     )
     directory = str(Path.cwd()) if launch_directory is None else launch_directory
-    found = inspect_and_play(
-        config.environment.id,
-        kwargs=config.kwargs_of_matches,
-        launch_directory=directory,
-        possible_agents=config.environment.possible_agents,
-        # Playing takes a while, and only automatic sizes need the environment's pace.
-        play="timed" if needs_pace(config) else None,
-    )
+    request = config.inspection(launch_directory=directory)
+    # Playing takes a while, and only automatic sizes need the environment's pace.
+    found = inspect_and_play(request, play="timed" if needs_pace(config) else None)
+    spec = inspect_lessons(found.spec, config.lessons, request=request)
     name = "default" if source is None else source
-    environment = config.environment
-    spec = inspect_lessons(
-        found.spec,
-        config.lessons,
-        launch_directory=directory,
-        possible_agents=environment.possible_agents,
-    )
     run_file = new_run_file(config, spec, name=name, launch_directory=directory, pace=found.pace)
     if policies is not None:
         # After resolution, which has filled in the populations' names.

@@ -78,6 +78,7 @@ class Game:
         Raises:
             ConfigError: If there is no such environment.
         """
+        from arena.environment_spec import EnvironmentRequest
         from arena.envs.batched.find import names_code
         from arena.envs.inspect import inspect_environment
 
@@ -88,11 +89,13 @@ class Game:
             update={"id": environment, "outcome": "return" if is_code else outcome}
         )
         spec = inspect_environment(
-            environment,
-            kwargs=own.kwargs,
-            launch_directory=self.launch_directory,
-            backend=own.possible_backend,
-            possible_agents=own.possible_agents,
+            EnvironmentRequest(
+                environment,
+                kwargs=own.kwargs,
+                launch_directory=self.launch_directory,
+                backend=own.possible_backend,
+                possible_agents=own.possible_agents,
+            )
         )
         # The spec, too: its digest says whether players of runs play this.
         return replace(self, environment=own, spec=spec, is_foreign=False)
@@ -118,12 +121,15 @@ class Game:
         Raises:
             ConfigError: If there is no such environment.
         """
+        from arena.environment_spec import EnvironmentRequest
         from arena.envs.inspect import inspect_environment
         from populations.config.run_config import validate_config
         from populations.config.run_file import learner_setup, new_run_file
 
         launch_directory = str(Path.cwd())
-        spec = inspect_environment(environment, kwargs={}, launch_directory=launch_directory)
+        spec = inspect_environment(
+            EnvironmentRequest(environment, launch_directory=launch_directory)
+        )
         run_file = new_run_file(
             # Through a whole configuration, so that sides and seats are resolved as in a run.
             validate_config({"environment": {"id": environment}}),

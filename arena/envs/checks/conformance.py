@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from arena.config import EnvironmentConfig
-from arena.environment_spec import EnvironmentSpec
+from arena.environment_spec import EnvironmentRequest, EnvironmentSpec
 from arena.envs.base import BatchedEnv, Turn
 from arena.envs.chance import episode_seed
 from arena.envs.checks.turn_diff import (
@@ -90,12 +90,9 @@ class ConformanceReport:
 
 
 def check_against(
-    environment_id: str,
-    other_id: str,
+    first: EnvironmentRequest,
+    second: EnvironmentRequest,
     *,
-    kwargs: Mapping[str, object],
-    other_kwargs: Mapping[str, object],
-    launch_directory: str,
     num_games: int,
     num_envs: int = 256,
     seed: int = SEED,
@@ -106,11 +103,8 @@ def check_against(
     An id that has a native twin stands for the original itself; its twin has an id of its own.
 
     Args:
-        environment_id: Id of the first environment.
-        other_id: Id of the second environment.
-        kwargs: Arguments of the first one's factory.
-        other_kwargs: Arguments of the second one's factory.
-        launch_directory: Directory put first on ``sys.path``.
+        first: The first environment.
+        second: The second one.
         num_games: Least number of games that are played to their ends.
         num_envs: B, of both.
         seed: Seed of chance and actions.
@@ -121,18 +115,15 @@ def check_against(
         EnvironmentFault: If one breaks its contract.
         ValueError: If ``num_games`` or ``num_envs`` is less than 1.
     """
-    specs = (
-        environment_facts(environment_id, kwargs=kwargs, launch_directory=launch_directory),
-        environment_facts(other_id, kwargs=other_kwargs, launch_directory=launch_directory),
-    )
+    specs = environment_facts(first), environment_facts(second)
     # First: batches with different spaces cannot get the same actions.
     difference = spec_difference(*specs)
     if difference is not None:
         return _without_playing(difference)
     populations = populations_of(specs[0])
-    one = _make(specs[0], num_envs=num_envs, launch_directory=launch_directory)
+    one = _make(specs[0], num_envs=num_envs, launch_directory=first.launch_directory)
     try:
-        other = _make(specs[1], num_envs=num_envs, launch_directory=launch_directory)
+        other = _make(specs[1], num_envs=num_envs, launch_directory=second.launch_directory)
         try:
             return compare_environments(
                 one,

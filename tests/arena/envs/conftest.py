@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from arena.config import EnvironmentConfig, Outcome
-from arena.environment_spec import EnvironmentSpec
+from arena.environment_spec import EnvironmentRequest, EnvironmentSpec
 from arena.envs.base import BatchedEnv, Turn
 from arena.envs.describe import environment_facts
 from arena.envs.make import make_batched_env
@@ -59,7 +59,9 @@ def make() -> Iterator[Make]:
         outcome: Outcome = "return",
         on_step: Callable[[], object] | None = None,
     ) -> Made:
-        spec = environment_facts(environment_id, kwargs=kwargs or {}, launch_directory=ASSETS)
+        spec = environment_facts(
+            EnvironmentRequest(environment_id, kwargs=kwargs or {}, launch_directory=ASSETS)
+        )
         populations: dict[str, list[str]] = {}
         for agent in spec.agents:
             populations.setdefault(repr(spec.agent_specs[agent]), []).append(agent)

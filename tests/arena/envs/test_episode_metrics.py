@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from arena.config import EnvironmentConfig
+from arena.environment_spec import EnvironmentRequest
 from arena.envs.base import BatchedEnv
 from arena.envs.describe import environment_facts
 from arena.envs.episode_metrics import MAX_NAMES, EpisodeFigures, Report
@@ -23,7 +24,9 @@ def make_env(assets: str) -> Iterator[Make]:
 
     def make(name: str, *, num_envs: int = 2, **kwargs: object) -> BatchedEnv:
         environment_id = f"own_figures:{name}"
-        spec = environment_facts(environment_id, kwargs=kwargs, launch_directory=assets)
+        spec = environment_facts(
+            EnvironmentRequest(environment_id, kwargs=kwargs, launch_directory=assets)
+        )
         made.append(
             make_batched_env(
                 EnvironmentConfig(id=environment_id),

@@ -12,7 +12,7 @@ import torch
 
 from arena.config import EnvironmentConfig, NetworkConfig, RandomOpenings
 from arena.core import ActorInput, AlgorithmOutput
-from arena.environment_spec import EnvironmentSpec
+from arena.environment_spec import EnvironmentRequest, EnvironmentSpec
 from arena.envs.base import BatchedEnv
 from arena.envs.describe import environment_facts
 from arena.envs.make import make_batched_env
@@ -79,7 +79,12 @@ class Judge:
 
 def facts(name: str) -> EnvironmentSpec:
     return environment_facts(
-        f"payloads:{name}", kwargs={"form": "discrete"}, launch_directory=ASSETS, reads_state=True
+        EnvironmentRequest(
+            f"payloads:{name}",
+            kwargs={"form": "discrete"},
+            launch_directory=ASSETS,
+            reads_state=True,
+        )
     )
 
 

@@ -13,7 +13,7 @@ import torch
 
 from arena.config import EnvironmentConfig, RandomOpenings
 from arena.core import ActorInput, AlgorithmOutput
-from arena.environment_spec import EnvironmentSpec
+from arena.environment_spec import EnvironmentRequest, EnvironmentSpec
 from arena.envs.describe import environment_facts
 from arena.envs.make import make_batched_env
 from arena.envs.random_play import uniform_actions
@@ -89,7 +89,9 @@ class Silence:
 
 
 def facts_of(name: str, form: str) -> EnvironmentSpec:
-    return environment_facts(f"payloads:{name}", kwargs={"form": form}, launch_directory=ASSETS)
+    return environment_facts(
+        EnvironmentRequest(f"payloads:{name}", kwargs={"form": form}, launch_directory=ASSETS)
+    )
 
 
 def plain(action: Any) -> Any:

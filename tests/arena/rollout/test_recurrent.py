@@ -15,6 +15,7 @@ import torch
 from arena.checkpoints.tensors import serialize
 from arena.config import EnvironmentConfig, NetworkConfig, RandomOpenings
 from arena.core import ActorInput, AlgorithmOutput
+from arena.environment_spec import EnvironmentRequest
 from arena.envs.base import BatchedEnv
 from arena.envs.describe import environment_facts
 from arena.envs.make import make_batched_env
@@ -48,7 +49,9 @@ class World:
     """An environment of the tests and its layouts."""
 
     def __init__(self, reference: str, *, num_envs: int, **kwargs: Any) -> None:
-        spec = environment_facts(reference, kwargs=kwargs, launch_directory=ASSETS)
+        spec = environment_facts(
+            EnvironmentRequest(reference, kwargs=kwargs, launch_directory=ASSETS)
+        )
         self.agents = spec.agents
         self.populations = {"player": spec.agents}
         self.sides = {agent: (agent,) for agent in spec.agents}

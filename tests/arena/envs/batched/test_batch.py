@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arena.config import EnvironmentConfig, InfoOutcome, Outcome, ThresholdOutcome
+from arena.environment_spec import EnvironmentRequest
 from arena.envs.base import Turn
 from arena.envs.batched.batch import GameBatch
 from arena.envs.batched.scoring import make_batched_score
@@ -35,7 +36,9 @@ def make(
     kwargs: dict[str, object] | None = None,
     sides: Mapping[str, tuple[str, ...]] | None = None,
 ) -> GameBatch:
-    spec = environment_facts(environment, kwargs=kwargs or {}, launch_directory=ASSETS)
+    spec = environment_facts(
+        EnvironmentRequest(environment, kwargs=kwargs or {}, launch_directory=ASSETS)
+    )
     env = make_batched_env(
         EnvironmentConfig(id=environment, outcome=outcome),
         spec=spec,
@@ -194,7 +197,7 @@ def test_resumed_games_begin_an_episode_and_count_from_its_start() -> None:
 
 @pytest.mark.parametrize("backend", ["pettingzoo", "batched"])
 def test_an_episode_that_was_halted_begins_again_with_its_seed(backend: str) -> None:
-    spec = environment_facts("openspiel:kuhn_poker", kwargs={}, launch_directory="")
+    spec = environment_facts(EnvironmentRequest("openspiel:kuhn_poker", launch_directory=""))
     everything = torch.ones(16, dtype=torch.bool)
     env = make_batched_env(
         EnvironmentConfig(id=spec.id, backend=backend),

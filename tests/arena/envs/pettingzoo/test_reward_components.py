@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from arena.config import EnvironmentConfig
+from arena.environment_spec import EnvironmentRequest
 from arena.envs.base import BatchedEnv
 from arena.envs.describe import environment_facts
 from arena.envs.make import make_batched_env
@@ -31,7 +32,9 @@ def make_env(assets: str) -> Iterator[Make]:
         name: str, weights: dict[str, float], *, num_envs: int = 3, **kwargs: object
     ) -> BatchedEnv:
         environment_id = f"reward_parts:{name}" if ":" not in name and "/" not in name else name
-        spec = environment_facts(environment_id, kwargs=kwargs, launch_directory=assets)
+        spec = environment_facts(
+            EnvironmentRequest(environment_id, kwargs=kwargs, launch_directory=assets)
+        )
         made.append(
             make_batched_env(
                 EnvironmentConfig(id=environment_id, reward_weights=weights),

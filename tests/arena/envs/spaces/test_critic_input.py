@@ -11,7 +11,7 @@ from gymnasium import spaces
 from pettingzoo import ParallelEnv
 
 from arena.config import EnvironmentConfig, NetworkConfig
-from arena.environment_spec import EnvironmentSpec
+from arena.environment_spec import EnvironmentRequest, EnvironmentSpec
 from arena.envs.describe import environment_facts
 from arena.envs.make import make_batched_env
 from arena.envs.pettingzoo.global_state import describe_state
@@ -25,7 +25,7 @@ JOINT, STATE = NetworkConfig(critic="joint"), NetworkConfig(critic="state")
 
 def facts(environment_id: str, *, reads_state: bool = False, assets: str = "") -> EnvironmentSpec:
     return environment_facts(
-        environment_id, kwargs={}, launch_directory=assets, reads_state=reads_state
+        EnvironmentRequest(environment_id, launch_directory=assets, reads_state=reads_state)
     )
 
 
