@@ -115,12 +115,12 @@ class Actor(Protocol):
     # True is the safe default: an actor that ignores its agent gives up nothing but speed.
     @property
     def reads_agent(self) -> bool:
-        """Whether `act` depends on ``agent``; if not, rows of several agents come in one call."""
+        """True if `act` depends on ``agent``; if not, rows of several agents come in one call."""
         return True
 
     @property
     def reads_games(self) -> bool:
-        """Whether `act` wants ``ActorInput.games``; only with ``reads_agent``."""
+        """True if `act` wants ``ActorInput.games``; only with ``reads_agent``."""
         return False
 
     def act(self, inputs: ActorInput, *, agent: str, generator: torch.Generator) -> ActorOutput:

@@ -17,7 +17,7 @@ from arena.envs.base import BatchedEnv, Turn
 from arena.envs.chance import episode_seed
 from arena.envs.checks.check import check_environment
 from arena.envs.describe import environment_facts
-from arena.envs.make import make_batched_env
+from arena.envs.make import BatchRequest, make_batched_env
 from arena.envs.pettingzoo.batch import FREE_FAULTS
 from arena.errors import EnvironmentFault
 from arena.learners.work.worker import Worker
@@ -66,13 +66,15 @@ def make_batch(
     spec = facts(environment, kwargs)
     sides = {"all": spec.agents} if cooperation else {agent: (agent,) for agent in spec.agents}
     return make_batched_env(
-        EnvironmentConfig(id=environment, kwargs=dict(kwargs)),
-        spec=spec,
-        sides=sides,
-        populations={"player": spec.agents},
-        num_envs=NUM_ENVS,
-        launch_directory=str(ASSETS),
-        on_fault=None if faults is None else faults.append,
+        BatchRequest(
+            EnvironmentConfig(id=environment, kwargs=dict(kwargs)),
+            spec=spec,
+            sides=sides,
+            populations={"player": spec.agents},
+            num_envs=NUM_ENVS,
+            launch_directory=str(ASSETS),
+            on_fault=None if faults is None else faults.append,
+        )
     )
 
 

@@ -121,7 +121,7 @@ def make_collector(
         blocks=blocks,
         seats=setup.seats,
         sides=tuple(setup.sides),
-        populations=subject.agents_of,
+        populations=subject.setup.agents_of,
         actions={name: subject.actions(name) for name in setup.populations},
         openings=setup.environment.random_openings,
         generator=generator,

@@ -291,7 +291,7 @@ class Stages:
         subject = self._subject
         return RandomPlay(
             self.env if env is None else env,
-            actions={name: subject.actions(name) for name in subject.agents_of},
+            actions={name: subject.actions(name) for name in subject.setup.agents_of},
             generator=self._generator(),
         )
 

@@ -18,7 +18,7 @@ from arena.config import LearnerSetup
 from arena.core import Algorithm
 from arena.envs.base import BatchedEnv
 from arena.envs.inspect import inspect_and_play, inspect_lessons
-from arena.envs.make import make_batched_env
+from arena.envs.make import BatchRequest, make_batched_env
 from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.agent_id_wrapper import observation_layout
 from arena.envs.spaces.observations import ObservationLayout
@@ -87,11 +87,6 @@ class Subject:
         return self.setup.num_envs
 
     @property
-    def agents_of(self) -> dict[str, tuple[str, ...]]:
-        """Agents by population."""
-        return {name: setup.agents for name, setup in self.setup.populations.items()}
-
-    @property
     def hyperparameters(self) -> Hyperparameters:
         """Start values of the measured population."""
         return self.config.populations[self.population].start_values
@@ -135,14 +130,7 @@ class Subject:
     def make_env(self) -> BatchedEnv:
         """Make the batch that a learner would step."""
         return make_batched_env(
-            self.setup.environment,
-            spec=self.setup.spec.in_lesson(0),
-            sides=self.setup.sides,
-            populations=self.agents_of,
-            num_envs=self.num_envs,
-            launch_directory=self.setup.launch_directory,
-            device=self.device,
-            agent_ids=self.setup.agent_ids,
+            BatchRequest.of_setup(self.setup, spec=self.setup.spec.in_lesson(0), device=self.device)
         )
 
     def make_policy(self, *, precision: str | None = None, stands_still: bool = False) -> Algorithm:

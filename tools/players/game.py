@@ -109,7 +109,7 @@ class Game:
             spec=setup.spec.of_matches,
             sides=setup.sides,
             seats=setup.seats,
-            populations={name: part.agents for name, part in setup.populations.items()},
+            populations=setup.agents_of,
             launch_directory=setup.launch_directory,
             agent_ids=setup.agent_ids,
         )
@@ -154,19 +154,21 @@ class Game:
         """Make environments to play in, on the CPU."""
         import torch
 
-        from arena.envs.make import make_batched_env
+        from arena.envs.make import BatchRequest, make_batched_env
 
         # Products of policies are too small for threads, which only wait for each other.
         torch.set_num_threads(1)
         return make_batched_env(
-            self.environment,
-            spec=self.spec,
-            sides=self.sides,
-            populations=self.populations,
-            num_envs=num_envs,
-            launch_directory=self.launch_directory,
-            device=torch.device("cpu"),
-            agent_ids=self.agent_ids,
+            BatchRequest(
+                self.environment,
+                spec=self.spec,
+                sides=self.sides,
+                populations=self.populations,
+                num_envs=num_envs,
+                launch_directory=self.launch_directory,
+                device=torch.device("cpu"),
+                agent_ids=self.agent_ids,
+            )
         )
 
     def has_chance(self) -> bool:

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from arena.config import EnvironmentConfig
 from arena.environment_spec import EnvironmentRequest, EnvironmentSpec
 from arena.envs.base import BatchedEnv
 from arena.envs.batched.find import find_game, names_code
@@ -19,7 +18,7 @@ from arena.envs.checks.pettingzoo_tests import Contract, run_contract
 from arena.envs.checks.time_limit import TimeLimit
 from arena.envs.findings import MEND_SEED, Finding, finding_of
 from arena.envs.inspect import inspect_environment
-from arena.envs.make import make_batched_env
+from arena.envs.make import BatchRequest, make_batched_env
 from arena.envs.openspiel.game import is_openspiel
 from arena.envs.random_play import action_layouts, populations_of
 from arena.envs.registry import make_environment
@@ -195,25 +194,14 @@ class _Subject:
     @contextlib.contextmanager
     def batch(self) -> Iterator[BatchedEnv]:
         """Make a batch of ``num_envs``."""
-        spec = self.spec
-        env = make_batched_env(
-            EnvironmentConfig(
-                id=spec.id,
-                kwargs=dict(spec.kwargs),
-                # The named environment, never its twin.
-                backend="pettingzoo" if spec.id in TWINS else "auto",
-                possible_agents=self._possible_agents,
-            ),
-            spec=spec,
-            sides={agent: (agent,) for agent in spec.agents},
-            populations=self.populations,
+        request = BatchRequest.of_spec(
+            self.spec,
             num_envs=self.num_envs,
             launch_directory=self._launch_directory,
+            possible_agents=self._possible_agents,
         )
-        try:
+        with contextlib.closing(make_batched_env(request)) as env:
             yield env
-        finally:
-            env.close()
 
     def single(self) -> Any:  # noqa: ANN401
         """Make PettingZoo's own environment."""

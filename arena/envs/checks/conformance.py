@@ -12,12 +12,12 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
-from arena.config import EnvironmentConfig
 from arena.environment_spec import EnvironmentRequest, EnvironmentSpec
 from arena.envs.base import BatchedEnv, Turn
 from arena.envs.chance import episode_seed
@@ -27,10 +27,9 @@ from arena.envs.checks.turn_diff import (
     first_difference,
 )
 from arena.envs.describe import environment_facts
-from arena.envs.make import make_batched_env
+from arena.envs.make import BatchRequest, make_batched_env
 from arena.envs.random_play import action_layouts, populations_of, random_legal_actions
 from arena.envs.spaces.actions import ActionLayout
-from arena.envs.twins import TWINS
 
 SEED = 7
 
@@ -121,23 +120,23 @@ def check_against(
     if difference is not None:
         return _without_playing(difference)
     populations = populations_of(specs[0])
-    one = _make(specs[0], num_envs=num_envs, launch_directory=first.launch_directory)
-    try:
-        other = _make(specs[1], num_envs=num_envs, launch_directory=second.launch_directory)
-        try:
-            return compare_environments(
-                one,
-                other,
-                populations=populations,
-                actions=action_layouts(specs[0], populations=populations),
-                num_games=num_games,
-                seed=seed,
-                progress=progress,
-            )
-        finally:
-            other.close()
-    finally:
-        one.close()
+    requests = [
+        BatchRequest.of_spec(spec, num_envs=num_envs, launch_directory=asked.launch_directory)
+        for spec, asked in zip(specs, (first, second), strict=True)
+    ]
+    with (
+        closing(make_batched_env(requests[0])) as one,
+        closing(make_batched_env(requests[1])) as other,
+    ):
+        return compare_environments(
+            one,
+            other,
+            populations=populations,
+            actions=action_layouts(specs[0], populations=populations),
+            num_games=num_games,
+            seed=seed,
+            progress=progress,
+        )
 
 
 def spec_difference(one: EnvironmentSpec, other: EnvironmentSpec) -> Difference | None:
@@ -329,20 +328,4 @@ class _Comparison:
 def _without_playing(difference: Difference) -> ConformanceReport:
     return ConformanceReport(
         games=0, decisions=0, difference=difference, env_steps_per_s=(0.0, 0.0)
-    )
-
-
-def _make(spec: EnvironmentSpec, *, num_envs: int, launch_directory: str) -> BatchedEnv:
-    return make_batched_env(
-        EnvironmentConfig(
-            id=spec.id,
-            kwargs=dict(spec.kwargs),
-            # The original itself is meant where there is a twin: the twin has an id of its own.
-            backend="pettingzoo" if spec.id in TWINS else "auto",
-        ),
-        spec=spec,
-        sides={agent: (agent,) for agent in spec.agents},
-        populations=populations_of(spec),
-        num_envs=num_envs,
-        launch_directory=launch_directory,
     )

@@ -11,11 +11,10 @@ from typing import Any, Protocol
 
 import torch
 
-from arena.envs.base import Turn
+from arena.envs.base import Phase, Turn
 from arena.envs.chance import episode_seed
 from arena.envs.pettingzoo.buffers import NO_DECISION, Buffers
 from arena.envs.pettingzoo.pending_decisions import DecisionFault
-from arena.envs.phase import Phase
 from arena.errors import ArenaError, EnvironmentFault
 from arena.users_code import own_lines
 

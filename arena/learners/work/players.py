@@ -279,7 +279,7 @@ class Players:
 
 
 def _critics(setup: LearnerSetup) -> dict[str, CriticInput]:
-    agents = {name: population.agents for name, population in setup.populations.items()}
+    agents = setup.agents_of
     found = {
         name: critic_input(
             population.network,

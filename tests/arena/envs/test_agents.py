@@ -14,7 +14,7 @@ from arena.config import EnvironmentConfig
 from arena.environment_spec import EnvironmentRequest
 from arena.envs.agents import named_agents
 from arena.envs.describe import agent_spec, environment_facts
-from arena.envs.make import make_batched_env
+from arena.envs.make import BatchRequest, make_batched_env
 from arena.envs.random_play import action_layouts, populations_of, random_legal_actions
 from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.observations import ObservationLayout
@@ -63,12 +63,14 @@ def test_agents_made_as_the_game_goes(name: str) -> None:
     populations = populations_of(spec)
     (population,) = populations
     env = make_batched_env(
-        environment,
-        spec=spec,
-        sides={"all": spec.agents},
-        populations=populations,
-        num_envs=2,
-        launch_directory=ASSETS,
+        BatchRequest(
+            environment,
+            spec=spec,
+            sides={"all": spec.agents},
+            populations=populations,
+            num_envs=2,
+            launch_directory=ASSETS,
+        )
     )
     generator = torch.Generator().manual_seed(1)
     actions = action_layouts(spec, populations=populations)
@@ -122,12 +124,14 @@ def test_who_is_not_listed_must_not_appear() -> None:
         )
     )
     env = make_batched_env(
-        environment,
-        spec=spec,
-        sides={"all": spec.agents},
-        populations=populations_of(spec),
-        num_envs=8,
-        launch_directory=ASSETS,
+        BatchRequest(
+            environment,
+            spec=spec,
+            sides={"all": spec.agents},
+            populations=populations_of(spec),
+            num_envs=8,
+            launch_directory=ASSETS,
+        )
     )
     with pytest.raises(EnvironmentFault, match=r"'type\d_\d' acts or ends but is not in possible"):
         env.reset(range(8))

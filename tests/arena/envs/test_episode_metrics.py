@@ -13,7 +13,7 @@ from arena.environment_spec import EnvironmentRequest
 from arena.envs.base import BatchedEnv
 from arena.envs.describe import environment_facts
 from arena.envs.episode_metrics import MAX_NAMES, EpisodeFigures, Report
-from arena.envs.make import make_batched_env
+from arena.envs.make import BatchRequest, make_batched_env
 
 Make = Callable[..., BatchedEnv]
 
@@ -29,12 +29,14 @@ def make_env(assets: str) -> Iterator[Make]:
         )
         made.append(
             make_batched_env(
-                EnvironmentConfig(id=environment_id),
-                spec=spec,
-                sides={agent: (agent,) for agent in spec.agents},
-                populations={"player": spec.agents},
-                num_envs=num_envs,
-                launch_directory=assets,
+                BatchRequest(
+                    EnvironmentConfig(id=environment_id),
+                    spec=spec,
+                    sides={agent: (agent,) for agent in spec.agents},
+                    populations={"player": spec.agents},
+                    num_envs=num_envs,
+                    launch_directory=assets,
+                )
             )
         )
         return made[-1]

@@ -11,7 +11,7 @@ from arena.envs.base import BatchedEnv
 from arena.envs.batched.batch import GameBatch
 from arena.envs.describe import environment_facts
 from arena.envs.inspect import inspect_environment
-from arena.envs.make import make_batched_env
+from arena.envs.make import BatchRequest, make_batched_env
 from arena.envs.pettingzoo.batch import PettingZooBatch
 from arena.errors import ConfigError
 
@@ -32,12 +32,14 @@ def made(
         EnvironmentRequest(environment, kwargs=kwargs or {}, launch_directory=ASSETS)
     )
     return make_batched_env(
-        EnvironmentConfig(id=environment, backend=backend, outcome=outcome),
-        spec=spec,
-        sides={agent: (agent,) for agent in spec.agents},
-        populations={"all": spec.agents},
-        num_envs=2,
-        launch_directory=ASSETS,
+        BatchRequest(
+            EnvironmentConfig(id=environment, backend=backend, outcome=outcome),
+            spec=spec,
+            sides={agent: (agent,) for agent in spec.agents},
+            populations={"all": spec.agents},
+            num_envs=2,
+            launch_directory=ASSETS,
+        )
     )
 
 

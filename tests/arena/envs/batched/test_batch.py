@@ -16,7 +16,7 @@ from arena.envs.batched.batch import GameBatch
 from arena.envs.batched.scoring import make_batched_score
 from arena.envs.chance import episode_seed, uniform
 from arena.envs.describe import environment_facts
-from arena.envs.make import make_batched_env
+from arena.envs.make import BatchRequest, make_batched_env
 from arena.envs.outcome import make_outcome
 from arena.errors import ConfigError, EnvironmentFault
 
@@ -40,12 +40,14 @@ def make(
         EnvironmentRequest(environment, kwargs=kwargs or {}, launch_directory=ASSETS)
     )
     env = make_batched_env(
-        EnvironmentConfig(id=environment, outcome=outcome),
-        spec=spec,
-        sides=sides or {agent: (agent,) for agent in spec.agents},
-        populations=populations,
-        num_envs=num_envs,
-        launch_directory=ASSETS,
+        BatchRequest(
+            EnvironmentConfig(id=environment, outcome=outcome),
+            spec=spec,
+            sides=sides or {agent: (agent,) for agent in spec.agents},
+            populations=populations,
+            num_envs=num_envs,
+            launch_directory=ASSETS,
+        )
     )
     assert isinstance(env, GameBatch)
     return env
@@ -200,12 +202,14 @@ def test_an_episode_that_was_halted_begins_again_with_its_seed(backend: str) -> 
     spec = environment_facts(EnvironmentRequest("openspiel:kuhn_poker", launch_directory=""))
     everything = torch.ones(16, dtype=torch.bool)
     env = make_batched_env(
-        EnvironmentConfig(id=spec.id, backend=backend),
-        spec=spec,
-        sides={agent: (agent,) for agent in spec.agents},
-        populations={"player": spec.agents},
-        num_envs=16,
-        launch_directory="",
+        BatchRequest(
+            EnvironmentConfig(id=spec.id, backend=backend),
+            spec=spec,
+            sides={agent: (agent,) for agent in spec.agents},
+            populations={"player": spec.agents},
+            num_envs=16,
+            launch_directory="",
+        )
     )
     turn = env.reset(range(16))
     first = turn.groups["player"].observation.clone()
