@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import logging
 import os
 import queue
@@ -21,6 +20,7 @@ from typing import Protocol
 import psutil
 
 from arena.checkpoints.files import store_digest
+from arena.checkpoints.manifest import arena_version
 from arena.config import LearnerSetup
 from arena.errors import NotAdmitted, VersionMismatch, WireError
 from arena.learners.ack_log import make_ack_log
@@ -111,14 +111,6 @@ def new_learner_id(holder: str | None = None) -> LearnerId:
     host = re.sub(r"[^A-Za-z0-9]", "", socket.gethostname())[:24] or "host"
     own = f"{host}-{os.getpid()}-{secrets.token_hex(4)}"
     return LearnerId(own if holder is None else f"{holder}.{own}")
-
-
-def arena_version() -> str:
-    """Return the installed version, or ``unknown`` in a bare checkout."""
-    try:
-        return importlib.metadata.version("arena-league")
-    except importlib.metadata.PackageNotFoundError:
-        return "unknown"
 
 
 class LearnerLoop:

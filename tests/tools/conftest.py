@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from arena.checkpoints.files import read_manifest
-from arena.checkpoints.manifest import ghost_key
+from arena.checkpoints.manifest import PolicyRecord, ghost_key
 from arena.checkpoints.publish import link_ghost
 from arena.checkpoints.tensors import publish_policy
 from arena.environment_spec import EnvironmentRequest
@@ -93,18 +93,20 @@ class RunBuilder:
                 network.head.bias.zero_()[plays] = 100.0
         reference: CheckpointRef = publish_policy(
             self.run_dir,
+            PolicyRecord(
+                policy=PolicyId(policy),
+                generation=generation,
+                agent_steps=agent_steps,
+                learner_updates=agent_steps // 100,
+                hyperparameters={"learning_rate": 3e-4},
+                parent=None if parent is None else parent.digest,
+                donor=None,
+                environment_digest=self.run_file.spec.digest,
+                population_agents=agents,
+                network=population.network,
+            ),
             weights=network.state_dict(),
             optimizer_state={},
-            policy=PolicyId(policy),
-            generation=generation,
-            agent_steps=agent_steps,
-            learner_updates=agent_steps // 100,
-            hyperparameters={"learning_rate": 3e-4},
-            parent=None if parent is None else parent.digest,
-            donor=None,
-            environment_digest=self.run_file.spec.digest,
-            population_agents=agents,
-            network=population.network,
         )
         row = CheckpointRow(
             key=reference.key,

@@ -13,7 +13,7 @@ from contextlib import closing
 import torch
 
 from arena.core import Actor, Algorithm
-from arena.envs.base import BatchedEnv, Turn
+from arena.envs.base import BatchedEnv, Turn, TurnWrapper
 from arena.experience import Rollout
 from arena.learners.work.training import seatings_that_fit
 from arena.matches.seating import is_cooperation, seatings_for
@@ -70,32 +70,20 @@ class LearnerWork:
         return sum(self._collector.agent_steps.values()) - before
 
 
-class _CountingEnv:
+class _CountingEnv(TurnWrapper):
     """A `BatchedEnv` that counts the decisions it asks for."""
 
-    def __init__(self, env: BatchedEnv) -> None:
-        self._env = env
-        self.num_envs, self.agents = env.num_envs, env.agents
-        self.decisions = 0
+    decisions = 0
 
     def reset(self, seeds: Sequence[int]) -> Turn:
         # The reset's turn is left out; the one after the rollout's last step stands in for it.
+        turn = super().reset(seeds)
         self.decisions = 0
-        return self._env.reset(seeds)
-
-    def step(self, actions: Mapping[str, torch.Tensor]) -> Turn:
-        turn = self._env.step(actions)
-        self.decisions += count_decisions(turn.groups)
         return turn
 
-    def halt(self, environments: torch.Tensor) -> None:
-        self._env.halt(environments)
-
-    def resume(self, environments: torch.Tensor) -> None:
-        self._env.resume(environments)
-
-    def close(self) -> None:
-        self._env.close()
+    def _changed(self, turn: Turn) -> Turn:
+        self.decisions += count_decisions(turn.groups)
+        return turn
 
 
 def decisions_per_trained(subject: Subject, *, num_frozen: int) -> float:

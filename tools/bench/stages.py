@@ -7,10 +7,9 @@ Tests: `tests/tools/bench/test_command.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 
@@ -22,7 +21,7 @@ from arena.envs.batched.find import find_game
 from .learner import NUM_FROZEN, LearnerWork, can_meet_frozen, decisions_per_trained
 from .loop import HandWrittenLoop
 from .machine import has_bfloat16
-from .measure import Measurement, Work, alternate, compare, harmonic, summarize, timed_rate
+from .measure import Measurement, Rate, Work, compare, harmonic, warm_rate
 from .play import PlainLoop, RandomGame, RandomPlay
 from .products import Products, UpdateProducts
 from .profile import learner_methods, stage_shares
@@ -107,23 +106,18 @@ class Stages:
     def inference(self) -> list[Measurement]:
         """Measure one policy that decides for the whole batch: frozen, and while it learns."""
         subject = self._subject
-        group = self.env.reset(range(subject.num_envs)).groups[subject.population]
-        # [B, S, F] -> [B * S, F], copied because the environments write their next turn there
-        observation = group.observation.flatten(0, 1).clone()
-        mask = None if group.action_mask is None else group.action_mask.flatten(0, 1).clone()
+        rows = self._first_rows(self.env)
         generator = self._generator()
         frozen = subject.make_frozen(subject.population, seed=SEED)
         policy = subject.make_policy()
 
         def play() -> int:
-            frozen.act(
-                ActorInput(observation=observation, action_mask=mask), agent="", generator=generator
-            )
-            return len(observation)
+            frozen.act(rows, agent="", generator=generator)
+            return len(rows.observation)
 
         def explore() -> int:
-            policy.act(ActorInput(observation=observation, action_mask=mask), generator=generator)
-            return len(observation)
+            policy.act(rows, generator=generator)
+            return len(rows.observation)
 
         # Frozen policies always play in float32.
         dtypes = {"inference/frozen": torch.float32, "inference/learning": subject.product_dtype}
@@ -131,7 +125,7 @@ class Stages:
         for name, work in {"inference/frozen": play, "inference/learning": explore}.items():
             products = Products(
                 subject.layer_sizes,
-                num_rows=len(observation),
+                num_rows=len(rows.observation),
                 dtype=dtypes[name],
                 device=subject.device,
             )
@@ -208,17 +202,16 @@ class Stages:
         per_trained = decisions_per_trained(subject, num_frozen=num_frozen)
         # The learner goes on from where its environments are; what bounds it has its own.
         with closing(subject.make_env()) as env:
-            bound = self._parts(env, decisions_per_trained=per_trained)
-            rates, bound_rates = alternate(self._rate(work), bound, rounds=self._effort.rounds)
-        return summarize(
-            name,
-            unit=AGENT_STEPS,
-            bound_name="environment, inference and update alone",
-            rates=rates,
-            bound_rates=bound_rates,
-        )
+            return compare(
+                name,
+                unit=AGENT_STEPS,
+                rate=self._rate(work),
+                bound_name="environment, inference and update alone",
+                bound=self._parts(env, decisions_per_trained=per_trained),
+                rounds=self._effort.rounds,
+            )
 
-    def _parts(self, env: BatchedEnv, *, decisions_per_trained: float) -> Callable[[], float]:
+    def _parts(self, env: BatchedEnv, *, decisions_per_trained: float) -> Rate:
         """Measure what environment, inference and update alone allow, in trained decisions.
 
         Args:
@@ -231,21 +224,16 @@ class Stages:
         play = self._random_play(env)
         generator = self._generator()
         policy = subject.make_policy(stands_still=True)
-        group = env.reset(range(subject.num_envs)).groups[subject.population]
-        observation = group.observation.flatten(0, 1).clone()
-        mask = None if group.action_mask is None else group.action_mask.flatten(0, 1).clone()
+        rows = self._first_rows(env)
 
         def act() -> int:
-            policy.act(ActorInput(observation=observation, action_mask=mask), generator=generator)
-            return len(observation)
+            policy.act(rows, generator=generator)
+            return len(rows.observation)
 
         def update() -> int:
             policy.update(rollout, generator=generator)
             return len(rollout)
 
-        act()
-        update()
-        # First calls, which allocate, are over.
         measures = [self._rate(part) for part in (play, act, update)]
 
         def rate() -> float:
@@ -264,15 +252,22 @@ class Stages:
         return compare(
             name,
             unit=unit,
+            rate=self._rate(work),
             bound_name=bound_name,
-            work=self._finished(work),
-            bound=self._finished(bound),
+            bound=self._rate(bound),
             rounds=self._effort.rounds,
-            seconds=self._effort.seconds,
         )
 
-    def _rate(self, work: Work) -> Callable[[], float]:
-        return partial(timed_rate, self._finished(work), seconds=self._effort.seconds)
+    def _rate(self, work: Work) -> Rate:
+        return warm_rate(self._finished(work), seconds=self._effort.seconds)
+
+    def _first_rows(self, env: BatchedEnv) -> ActorInput:
+        """Reset environments, and return the first decisions of the measured population."""
+        subject = self._subject
+        group = env.reset(range(subject.num_envs)).groups[subject.population]
+        mask = None if group.action_mask is None else group.action_mask.flatten(0, 1).clone()
+        # [B, S, F] -> [B * S, F], copied because the environments write their next turn there
+        return ActorInput(observation=group.observation.flatten(0, 1).clone(), action_mask=mask)
 
     def _finished(self, work: Work) -> Work:
         """Return a work that waits for its own end."""

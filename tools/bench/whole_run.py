@@ -13,7 +13,7 @@ from populations.config.run_config import RunConfig
 from .children import rate_of_children
 from .launched import launched_rate
 from .loop import LoopSettings
-from .measure import Measurement, alternate, summarize
+from .measure import Measurement, Rate, compare
 from .subject import Subject, with_changes
 
 AGENT_STEPS = "agent steps/s"
@@ -110,17 +110,14 @@ class WholeRuns:
     def _size_key(self) -> str:
         return f"populations.{self._subject.population}.size"
 
-    def _compare(
-        self,
-        name: str,
-        rate: Callable[[], float],
-        bound: Callable[[], float],
-        *,
-        bound_name: str,
-    ) -> Measurement:
-        rates, bound_rates = alternate(rate, bound, rounds=self._effort.rounds)
-        return summarize(
-            name, unit=AGENT_STEPS, bound_name=bound_name, rates=rates, bound_rates=bound_rates
+    def _compare(self, name: str, rate: Rate, bound: Rate, *, bound_name: str) -> Measurement:
+        return compare(
+            name,
+            unit=AGENT_STEPS,
+            rate=rate,
+            bound_name=bound_name,
+            bound=bound,
+            rounds=self._effort.rounds,
         )
 
     def _launch(self, changes: Mapping[str, object]) -> float:
@@ -151,7 +148,7 @@ class WholeRuns:
         ]
         return rate_of_children(f"{__package__}.unmanaged", given)
 
-    def _loops(self, settings: LoopSettings) -> Callable[[], float]:
+    def _loops(self, settings: LoopSettings) -> Rate:
         def rate() -> float:
             effort = self._effort
             self._say(f"{effort.num_learners} hand-written loops for {effort.run_seconds:g} s")

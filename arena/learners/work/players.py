@@ -16,7 +16,7 @@ from typing import Generic, TypeVar
 
 import torch
 
-from arena.checkpoints.manifest import Manifest
+from arena.checkpoints.manifest import Manifest, PolicyRecord
 from arena.checkpoints.tensors import load_checkpoint, load_weights, publish_policy
 from arena.config import LearnerSetup, PopulationSetup
 from arena.core import Actor, Algorithm
@@ -245,21 +245,21 @@ class Players:
         weights, optimizer = algorithm.weights(), algorithm.optimizer_state()
         # Weights are checked once more when they are serialized.
         with naming_policy(trainee.policy):
-            reference = publish_policy(
-                self._root,
-                weights=weights,
-                optimizer_state=optimizer,
+            record = PolicyRecord(
                 policy=trainee.policy,
                 generation=trainee.generation,
                 # The policy's own count: a donor's weights come without the donor's.
                 agent_steps=trainee.agent_steps + agent_steps,
                 learner_updates=algorithm.learner_updates,
-                hyperparameters=trainee.hyperparameters,
+                hyperparameters=dict(trainee.hyperparameters),
                 parent=None if trainee.checkpoint is None else trainee.checkpoint.digest,
                 donor=trainee.donor,
                 environment_digest=self._environment_digest,
                 population_agents=population.agents,
                 network=population.network,
+            )
+            reference = publish_policy(
+                self._root, record, weights=weights, optimizer_state=optimizer
             )
         # What a checkpoint does not hold must not live on: another learner would not have it.
         algorithm.load(weights, optimizer, learner_updates=algorithm.learner_updates)
