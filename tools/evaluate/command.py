@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -166,10 +167,7 @@ def _play(
     greedy: bool,
     seed: int,
 ) -> TournamentResult:
-    import torch
-
-    from arena.matches.seeds import seed_everything
-    from arena.matches.tournament import Contender, play_tournament
+    from arena.matches.tournament import Contender
 
     from ..terminal.progress import play_progress
 
@@ -178,21 +176,12 @@ def _play(
         for player in players
     ]
     # n (n - 1) ordered pairs
-    env = game.make_env(game.batch_size(len(players) * (len(players) - 1) * num_matches))
-    try:
-        with play_progress(f"{len(players)} players, {num_matches} matches a pair") as progress:
-            return play_tournament(
-                env,
-                contenders=contenders,
-                num_matches=num_matches,
-                seats=game.seats,
-                sides=game.sides,
-                seed=seed,
-                generator=seed_everything(seed, device=torch.device("cpu")),
-                progress=progress,
-            )
-    finally:
-        env.close()
+    num_envs = game.batch_size(len(players) * (len(players) - 1) * num_matches)
+    with (
+        closing(game.make_env(num_envs)) as env,
+        play_progress(f"{len(players)} players, {num_matches} matches a pair") as progress,
+    ):
+        return game.play(env, contenders, num_matches=num_matches, seed=seed, progress=progress)
 
 
 def _pair_json(pair: PairResult) -> dict[str, object]:

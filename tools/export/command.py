@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from arena.types import WeightsRef
     from populations.inspection.views import Inspection
 
-    from ..players.game import Game
+    from .record import Export, Mode
 
 
 def export(
@@ -102,12 +103,27 @@ class _Settings:
         return targets
 
 
-def _game(inspection: Inspection) -> Game:
+@contextmanager
+def _begun(inspection: Inspection, settings: _Settings) -> Iterator[Export]:
+    """Begin an export, after its targets were found free."""
     from populations.config.run_file import learner_setup
 
+    from ..players.exploitability import Exploitability
     from ..players.game import Game
+    from ..terminal.progress import play_progress
+    from .record import Export
 
-    return Game.of_setup(learner_setup(inspection.run_file, root=inspection.run_dir))
+    game = Game.of_setup(learner_setup(inspection.run_file, root=inspection.run_dir))
+    with play_progress("all histories of the game, if it is small") as progress:
+        yield Export(
+            inspection=inspection,
+            game=game,
+            num_matches=settings.num_matches,
+            seed=settings.seed,
+            force=settings.force,
+            progress=progress,
+            measure=Exploitability(game),
+        )
 
 
 def _export_policies(
@@ -115,36 +131,25 @@ def _export_policies(
 ) -> dict[str, Written]:
     from arena.export.write import write_export
 
-    from ..players.exploitability import Exploitability
     from ..players.weights import load_policy
-    from ..terminal.progress import play_progress
     from .card import make_card
     from .record import play_record
 
     # Before matches are played, which take minutes.
     targets = settings.targets(inspection, chosen)
-    game = _game(inspection)
+    counts: dict[Mode, int] = {
+        "greedy": settings.num_matches,
+        "sampled": max(1, settings.num_matches // 2),
+    }
     written: dict[str, Written] = {}
-    with play_progress("all histories of the game, if it is small") as progress:
-        measure = Exploitability(game)
+    with _begun(inspection, settings) as export:
         for name, (player_id, reference) in chosen.items():
             manifest, policy = load_policy(inspection.run_dir, player_id, reference)
-            record = play_record(
-                inspection,
-                game,
-                policy,
-                population=name,
-                num_matches={
-                    "greedy": settings.num_matches,
-                    "sampled": max(1, settings.num_matches // 2),
-                },
-                seed=settings.seed,
-                progress=progress,
+            record = play_record(export, policy, population=name, num_matches=counts)
+            card = make_card(export, policy, manifest, population=name).model_copy(
+                update={"record": record, "exploitability": export.measure.of(policy)}
             )
-            card = make_card(
-                inspection, policy, manifest, game=game, population=name, record=record
-            ).model_copy(update={"exploitability": measure.of(policy)})
-            progress.begin(f"{player_id}: writing and verifying the graph")
+            export.progress.begin(f"{player_id}: writing and verifying the graph")
             written[name] = write_export(
                 targets[name], card=card, weights=policy.tensors, force=settings.force
             )
@@ -154,8 +159,6 @@ def _export_policies(
 def _export_mixtures(
     inspection: Inspection, settings: _Settings, *, population: str | None
 ) -> dict[str, WrittenMixture]:
-    from ..players.exploitability import Exploitability
-    from ..terminal.progress import play_progress
     from .mixture import export_mixture, find_mixtures
 
     _check_population(inspection, population)
@@ -163,21 +166,9 @@ def _export_mixtures(
     # Before matches are played, which take minutes.
     targets = settings.targets(inspection, names)
     mixtures = find_mixtures(inspection)
-    game = _game(inspection)
-    with play_progress("all histories of the game, if it is small") as progress:
-        measure = Exploitability(game)
+    with _begun(inspection, settings) as export:
         return {
-            name: export_mixture(
-                inspection,
-                mixtures[name],
-                game=game,
-                target=target,
-                num_matches=settings.num_matches,
-                seed=settings.seed,
-                force=settings.force,
-                progress=progress,
-                measure=measure,
-            )
+            name: export_mixture(export, mixtures[name], target=target)
             for name, target in targets.items()
         }
 
