@@ -123,12 +123,10 @@ class BatchedEnv(Protocol):
     @property
     def num_envs(self) -> int:
         """B."""
-        ...
 
     @property
     def agents(self) -> tuple[str, ...]:
         """The A agents in the order of ``reward``'s columns."""
-        ...
 
     def reset(self, seeds: Sequence[int]) -> Turn:
         """Start all environments: (seeds[b], k) alone seeds episode k of environment b.
@@ -136,7 +134,6 @@ class BatchedEnv(Protocol):
         Args:
             seeds: One seed per environment, each in [0, 2**63). Length B.
         """
-        ...
 
     def step(self, actions: Mapping[str, torch.Tensor]) -> Turn:
         """Carry out the pending decisions.
@@ -149,7 +146,6 @@ class BatchedEnv(Protocol):
             EnvironmentFault: If an environment returns a non-finite number, a wrong shape or dtype,
                 or an empty mask, or raises.
         """
-        ...
 
     def halt(self, environments: torch.Tensor) -> None:
         """Halt environments until they are resumed; they have no pending decisions meanwhile.
@@ -157,7 +153,6 @@ class BatchedEnv(Protocol):
         Args:
             environments: Environments to halt. bool [B].
         """
-        ...
 
     def resume(self, environments: torch.Tensor) -> None:
         """Let halted environments begin their episode in the next call of ``step``.
@@ -167,11 +162,9 @@ class BatchedEnv(Protocol):
         Args:
             environments: Environments to resume. bool [B].
         """
-        ...
 
     def close(self) -> None:
         """Release everything that the environments hold."""
-        ...
 
 
 @runtime_checkable
@@ -180,7 +173,6 @@ class Told(Protocol):
 
     def tell(self, phases: Sequence[Phase]) -> None:
         """Take the phase of each environment's episodes from the next one on. Length B."""
-        ...
 
 
 class TurnWrapper:

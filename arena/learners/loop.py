@@ -72,15 +72,12 @@ class Work(Protocol):
     @property
     def device(self) -> object:
         """Device that it computes on."""
-        ...
 
     def carry_out(self, assignment: Assignment) -> Finished | Failed:
         """Do an assignment."""
-        ...
 
     def close(self) -> None:
         """Release everything."""
-        ...
 
 
 class MakeWork(Protocol):
@@ -90,7 +87,6 @@ class MakeWork(Protocol):
         self, setup: LearnerSetup, *, progress: Progress, should_stop: Callable[[], bool]
     ) -> Work:
         """Make it."""
-        ...
 
 
 def make_worker(

@@ -36,7 +36,6 @@ class Progress(Protocol):
 
     def advance(self, agent_steps: int = 0) -> None:
         """Count one turn of the loop."""
-        ...
 
 
 class Stopped(Exception):

@@ -71,8 +71,8 @@ class ModelBased:
         search_space: SearchSpace,
         *,
         history: Sequence[GenerationRow] = (),
-        agent_steps: int = 0,
         rng: np.random.Generator,
+        **_: object,
     ) -> Exploration:
         """Draw all of them from the model."""
         dimensions = parse_search_space(search_space, start=hyperparameters)

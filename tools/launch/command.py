@@ -15,7 +15,7 @@ import typer
 
 from ..terminal.options import OptionalConfiguration, Overrides
 from .origin import Origin
-from .serving import serve, tell, versions_warning
+from .serving import check_here, held_run, serve, tell
 
 if TYPE_CHECKING:
     from populations.config.run_config import RunConfig
@@ -257,19 +257,7 @@ def _resume(
 ) -> None:
     from arena.errors import ConfigError
     from populations.config.run_config import load_config
-    from populations.config.run_file import (
-        RUN_FILE,
-        RunFile,
-        check_resume,
-        other_versions,
-        with_config,
-    )
-    from populations.controller.server.reconfiguration import settle
-    from populations.controller.server.run_directory import has_run
-    from populations.hooks.make import check_config as check_hooks
-    from populations.storage.lock import RunLock
-
-    from .device import check_devices
+    from populations.config.run_file import check_resume, with_config
 
     if run_dir is None:
         raise ConfigError("--resume needs --run-dir: which run is to go on")
@@ -278,27 +266,13 @@ def _resume(
             "--resume goes on exactly where the run stood: no --force, --init-from, "
             "--with-hyperparameters or --replay"
         )
-    if not has_run(run_dir) or not (run_dir / RUN_FILE).exists():
-        raise ConfigError(f"there is no run in {run_dir}")
-    with RunLock(run_dir):
-        settle(run_dir)
-        old = RunFile.load(run_dir / RUN_FILE)
-        # Under the lock: another controller may have changed run.yaml until now.
+    with held_run(run_dir) as old:
         config = (
             load_config(source, overrides, notify=tell, resumes=True)
             if source is not None
             else None
         )
         new, changes = check_resume(old, config=config, overrides=overrides, notify=tell)
-        check_devices(new.devices)
-        check_hooks(new, launch_directory=old.launch_directory)
-        versions = other_versions(old)
-        if versions:
-            tell(versions_warning(versions))
-        serve(
-            run_dir,
-            changes=changes,
-            changed=with_config(old, new) if changes else None,
-            versions={name: list(pair) for name, pair in versions.items()},
-            json_=json_,
-        )
+        check_here(new, launch_directory=old.launch_directory)
+        changed = with_config(old, new) if changes else None
+        serve(run_dir, changes=changes, changed=changed, json_=json_)

@@ -33,11 +33,9 @@ class Stepper(Protocol):
     @property
     def on_turn(self) -> str:
         """Agent whose action is carried out, for messages."""
-        ...
 
     def start(self, seed: int) -> None:
         """Reset, and set the first pending decisions."""
-        ...
 
     def step(self, actions: Mapping[str, list[Any]]) -> bool:
         """Carry out the pending decisions; True if the episode is over.
@@ -46,11 +44,9 @@ class Stepper(Protocol):
             actions: Actions of the whole batch by population, in the environment's own form, [B *
                 S].
         """
-        ...
 
     def close(self) -> None:
         """Release everything that the environment holds."""
-        ...
 
 
 class PettingZooBatch:
