@@ -38,7 +38,6 @@ from arena.learners.events import (
     Ticked,
     WorkDone,
 )
-from arena.learners.progress import Progress
 from arena.learners.state import EXIT_REFUSED, LearnerState, Patience
 from arena.types import LearnerId
 from arena.wire.codec import encode
@@ -107,6 +106,37 @@ def new_learner_id(holder: str | None = None) -> LearnerId:
     host = re.sub(r"[^A-Za-z0-9]", "", socket.gethostname())[:24] or "host"
     own = f"{host}-{os.getpid()}-{secrets.token_hex(4)}"
     return LearnerId(own if holder is None else f"{holder}.{own}")
+
+
+class Progress:
+    """Counter of the training loop's turns and of trainees' decisions. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._progress = 0
+        self._agent_steps = 0
+
+    def advance(self, agent_steps: int = 0) -> None:
+        """Count one turn of the loop."""
+        with self._lock:
+            self._progress += 1
+            self._agent_steps += agent_steps
+
+    def reset(self) -> None:
+        """Begin another assignment: its agent steps start at 0; turns are counted on."""
+        with self._lock:
+            self._agent_steps = 0
+
+    @property
+    def progress(self) -> int:
+        """Turns of the loop since the process began. If it stands still, so does the loop."""
+        # No lock: reading one integer is atomic, and the two need not be of the same moment.
+        return self._progress
+
+    @property
+    def agent_steps(self) -> int:
+        """Trainees' decisions since the last ``reset``."""
+        return self._agent_steps
 
 
 class LearnerLoop:

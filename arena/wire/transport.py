@@ -48,9 +48,6 @@ class ControllerTransport(Protocol):
     def num_bad(self) -> Mapping[str, int]:
         """Number of messages dropped so far, by fault."""
 
-    def disconnect(self, learner: LearnerId) -> None:
-        """Drop everything that a learner sends from now on."""
-
     def close(self, *, linger_s: float) -> None:
         """Give messages in flight this long, then release everything. Idempotent."""
 

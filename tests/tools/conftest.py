@@ -30,7 +30,7 @@ from arena.types import (
     ghost_id,
     population_of,
 )
-from populations.audit.refold import refold
+from populations.audit.tally_checks import refold
 from populations.config.run_config import validate_config
 from populations.config.run_file import RunFile, learner_setup, new_run_file
 from populations.records.rows import (

@@ -110,7 +110,7 @@ def make_collector(
         seats=setup.seats,
         sides=tuple(setup.sides),
         populations=subject.setup.agents_of,
-        actions={name: subject.actions(name) for name in setup.populations},
+        actions=subject.actions,
         openings=setup.environment.random_openings,
         generator=generator,
         progress=NoProgress(),

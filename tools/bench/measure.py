@@ -24,6 +24,21 @@ Rate = Callable[[], float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Effort:
+    """Effort of the measurements.
+
+    Attributes:
+        rounds: Rounds per measurement.
+        seconds: Least seconds of each side per round, and of the pass that finds the shares.
+        run_seconds: Seconds of each whole run after its start-up, and of each bound.
+    """
+
+    rounds: int
+    seconds: float
+    run_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
     """A rate or a time, and its ratio to a bound.
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 
 import torch
 
@@ -21,26 +20,13 @@ from arena.envs.batched.find import find_game
 from .learner import NUM_FROZEN, LearnerWork, can_meet_frozen, decisions_per_trained
 from .loop import HandWrittenLoop
 from .machine import has_bfloat16
-from .measure import Measurement, Rate, Work, compare, harmonic, warm_rate
+from .measure import Effort, Measurement, Rate, Work, compare, harmonic, warm_rate
 from .play import PlainLoop, RandomGame, RandomPlay
 from .products import Products, UpdateProducts
 from .profile import learner_methods, stage_shares
 from .subject import SEED, Subject
 
 AGENT_STEPS = "agent steps/s"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Effort:
-    """Effort of the measurements.
-
-    Attributes:
-        rounds: Rounds per measurement.
-        seconds: Least seconds of each side per round, and of the pass that finds the shares.
-    """
-
-    rounds: int
-    seconds: float
 
 
 @contextmanager
@@ -286,7 +272,7 @@ class Stages:
         subject = self._subject
         return RandomPlay(
             self.env if env is None else env,
-            actions={name: subject.actions(name) for name in subject.setup.agents_of},
+            actions=subject.actions,
             generator=self._generator(),
         )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -55,18 +55,15 @@ def export(
     # Before the run is read, which takes seconds in a large league.
     if mixture and player is not None:
         raise ConfigError("--mixture and --player exclude each other: a mixture is of many players")
-    inspection = Inspection.open(run)
     settings = _Settings(to=to, num_matches=matches, seed=seed, force=force)
     written: Mapping[str, Written | WrittenMixture]
-    try:
+    # The tables stay in memory: only the journal is closed.
+    with closing(Inspection.open(run)) as inspection:
         if mixture:
             written = _export_mixtures(inspection, settings, population=population)
         else:
             chosen = _chosen(inspection, population=population, player=player)
             written = _export_policies(inspection, settings, chosen)
-    finally:
-        # The tables stay in memory: only the journal is closed.
-        inspection.close()
     if as_json:
         run_id = inspection.tables.run.run
         print_json({"run": run_id, "exports": {k: _document(v) for k, v in written.items()}})

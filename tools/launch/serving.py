@@ -216,8 +216,7 @@ def _require_evaluable(run: OpenRun) -> None:
 
 def _plan_line(run: OpenRun) -> str:
     """Say what happens until the end of the run."""
-    from .finals import finals_line
-    from .headline import duration
+    from .headline import duration, finals_line
 
     only = run.state.evaluation_only
     if only is not None:

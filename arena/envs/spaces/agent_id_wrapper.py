@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import torch
 
-from arena.config import NetworkConfig
+from arena.config import LearnerSetup, NetworkConfig
 from arena.environment_spec import AgentSpec
 from arena.envs.base import BatchedEnv, Turn, TurnWrapper
 from arena.envs.spaces.agent_id import with_agent_id
@@ -34,6 +34,19 @@ def observation_layout(
     if not network.agent_id:
         return layout
     return with_agent_id(layout, num_agents=len(agents))
+
+
+def observation_layouts(setup: LearnerSetup) -> dict[str, ObservationLayout]:
+    """Return the layout of the rows that each population's network gets."""
+    return {
+        # Agents of a population have equal spaces.
+        name: observation_layout(
+            setup.spec.agent_specs[population.agents[0]],
+            agents=population.agents,
+            network=population.network,
+        )
+        for name, population in setup.populations.items()
+    }
 
 
 class AgentIdWrapper(TurnWrapper):

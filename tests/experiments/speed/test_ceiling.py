@@ -38,7 +38,7 @@ def seen_in_batch(subject: Subject, env: RecordedEnv, *, num_steps: int) -> list
     turn = env.reset(range(NUM_ENVS))
     for _ in range(num_steps):
         action = random_answers(
-            turn.groups[name], layout=subject.actions(name), generator=generator
+            turn.groups[name], layout=subject.actions[name], generator=generator
         )
         turn = env.step({name: action})
     return [row.flatten().tolist() for row in turn.groups[name].observation]

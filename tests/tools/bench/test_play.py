@@ -44,7 +44,7 @@ def test_random_play_counts_every_decision(tag: Subject) -> None:
     env = tag.make_env()
     play = RandomPlay(
         env,
-        actions={name: tag.actions(name) for name in tag.setup.agents_of},
+        actions=tag.actions,
         generator=torch.Generator().manual_seed(1),
     )
     # Two environments of three predators and one prey, all of whom decide at once.
