@@ -139,6 +139,13 @@ class Progress:
         return self._agent_steps
 
 
+class NoProgress:
+    """Progress that is not read."""
+
+    def advance(self, agent_steps: int = 0) -> None:
+        """Do nothing."""
+
+
 class LearnerLoop:
     """Serves a controller until it or somebody else says stop.
 

@@ -15,8 +15,9 @@ import torch
 from arena.core import Actor, Algorithm
 from arena.envs.base import BatchedEnv, Turn, TurnWrapper
 from arena.experience import Rollout
+from arena.learners.loop import NoProgress
 from arena.learners.work.training import seatings_that_fit
-from arena.matches.seating import is_cooperation, seatings_for
+from arena.matches.seating import seatings_for
 from arena.matches.seeds import environment_seeds
 from arena.rollout.collector import Collector, TrainingBlock
 from arena.rollout.recorder import Learning, SeatedPlayer
@@ -26,13 +27,6 @@ from .play import count_decisions
 from .subject import SEED, Subject
 
 NUM_FROZEN = 8
-
-
-class NoProgress:
-    """An `arena.matches.match.Progress` that shows nothing."""
-
-    def advance(self, agent_steps: int = 0) -> None:
-        """Do nothing."""
 
 
 class LearnerWork:
@@ -115,11 +109,6 @@ def make_collector(
         generator=generator,
         progress=NoProgress(),
     )
-
-
-def can_meet_frozen(subject: Subject) -> bool:
-    """Return whether a policy has opponents at all: in cooperation it trains with itself."""
-    return not is_cooperation(subject.setup.sides)
 
 
 def training_blocks(

@@ -16,8 +16,9 @@ from arena.core import ActorInput, Algorithm
 from arena.envs.base import BatchedEnv
 from arena.envs.batched.batch import GameBatch
 from arena.envs.batched.find import find_game
+from arena.matches.seating import is_cooperation
 
-from .learner import NUM_FROZEN, LearnerWork, can_meet_frozen, decisions_per_trained
+from .learner import NUM_FROZEN, LearnerWork, decisions_per_trained
 from .loop import HandWrittenLoop
 from .machine import has_bfloat16
 from .measure import Effort, Measurement, Rate, Work, compare, harmonic, warm_rate
@@ -115,7 +116,7 @@ class Stages:
                 dtype=dtypes[name],
                 device=subject.device,
             )
-            bound_name = f"products alone, {_named(dtypes[name])}"
+            bound_name = f"products alone, {str(dtypes[name]).removeprefix('torch.')}"
             found.append(
                 self._compare(
                     name, "rows/s", work, bound_name=bound_name, bound=products.forward_rows
@@ -165,7 +166,8 @@ class Stages:
         policies.
         """
         found = [self._learner("learner/self_play", num_frozen=0)]
-        if can_meet_frozen(self._subject):
+        # In cooperation a policy has no opponents: it trains with itself.
+        if not is_cooperation(self._subject.setup.sides):
             found.append(self._learner("learner/league", num_frozen=NUM_FROZEN))
         return found
 
@@ -286,7 +288,3 @@ class Stages:
 
     def _generator(self) -> torch.Generator:
         return torch.Generator(self._subject.device).manual_seed(SEED)
-
-
-def _named(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")

@@ -27,6 +27,7 @@ from arena.checkpoints.manifest import WEIGHTS
 from arena.config import LearnerSetup
 from arena.core import Algorithm
 from arena.envs.make import BatchRequest, make_batched_env
+from arena.learners.loop import NoProgress
 from arena.learners.work.players import Players, frozen_entrant
 from arena.learners.work.training import seatings_that_fit
 from arena.learners.work.worker import resolve_device
@@ -41,7 +42,6 @@ from populations.storage.database import JOURNAL
 from populations.storage.journal import JournalReader
 
 from .children import wait_for_go
-from .learner import NoProgress
 
 
 def recorded_training(run_dir: Path) -> list[Train]:

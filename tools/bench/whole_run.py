@@ -84,7 +84,8 @@ class WholeRuns:
         """Measure the cost of many policies."""
         # With fewer policies than learners, learners would have nothing to do.
         num_few = max(FEW_POLICIES, self._num_learners)
-        many, few = ({self._size_key: size} for size in (MANY_POLICIES, num_few))
+        size_key = f"populations.{self._subject.population}.size"
+        many, few = ({size_key: size} for size in (MANY_POLICIES, num_few))
         return [
             self._compare(
                 f"policies/{MANY_POLICIES}",
@@ -97,10 +98,6 @@ class WholeRuns:
     @property
     def _unmanaged_name(self) -> str:
         return f"the same {self._num_learners} learners unmanaged"
-
-    @property
-    def _size_key(self) -> str:
-        return f"populations.{self._subject.population}.size"
 
     def _compare(self, name: str, rate: Rate, bound: Rate, *, bound_name: str) -> Measurement:
         return compare(

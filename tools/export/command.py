@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from arena.types import WeightsRef
     from populations.inspection.views import Inspection
 
-    from .record import Export, Mode
+    from .record import Export, ExportSettings, Mode
 
 
 def export(
@@ -52,10 +51,12 @@ def export(
     from arena.errors import ConfigError
     from populations.inspection.views import Inspection
 
+    from .record import ExportSettings
+
     # Before the run is read, which takes seconds in a large league.
     if mixture and player is not None:
         raise ConfigError("--mixture and --player exclude each other: a mixture is of many players")
-    settings = _Settings(to=to, num_matches=matches, seed=seed, force=force)
+    settings = ExportSettings(to=to, num_matches=matches, seed=seed, force=force)
     written: Mapping[str, Written | WrittenMixture]
     # The tables stay in memory: only the journal is closed.
     with closing(Inspection.open(run)) as inspection:
@@ -71,37 +72,8 @@ def export(
         _print_tables(written)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Settings:
-    """Settings of an export."""
-
-    to: Path | None
-    num_matches: int
-    seed: int
-    force: bool
-
-    def targets(self, inspection: Inspection, names: Iterable[str]) -> dict[str, Path]:
-        """Return a free directory for each population.
-
-        Raises:
-            ConfigError: If something is in the way.
-        """
-        from arena.export.directory import check_target
-
-        populations = list(names)
-        # Several populations side by side, unless the user names one place for one of them.
-        is_alone = len(inspection.standings()) == 1 or (
-            self.to is not None and len(populations) == 1
-        )
-        directory = self.to if self.to is not None else inspection.run_dir / "champion"
-        targets = {name: directory if is_alone else directory / name for name in populations}
-        for target in targets.values():
-            check_target(target, force=self.force)
-        return targets
-
-
 @contextmanager
-def _begun(inspection: Inspection, settings: _Settings) -> Iterator[Export]:
+def _begun(inspection: Inspection, settings: ExportSettings) -> Iterator[Export]:
     """Begin an export, after its targets were found free."""
     from populations.config.run_file import learner_setup
 
@@ -115,16 +87,14 @@ def _begun(inspection: Inspection, settings: _Settings) -> Iterator[Export]:
         yield Export(
             inspection=inspection,
             game=game,
-            num_matches=settings.num_matches,
-            seed=settings.seed,
-            force=settings.force,
+            settings=settings,
             progress=progress,
             measure=Exploitability(game),
         )
 
 
 def _export_policies(
-    inspection: Inspection, settings: _Settings, chosen: Mapping[str, tuple[str, WeightsRef]]
+    inspection: Inspection, settings: ExportSettings, chosen: Mapping[str, tuple[str, WeightsRef]]
 ) -> dict[str, Written]:
     from arena.export.write import write_export
 
@@ -154,7 +124,7 @@ def _export_policies(
 
 
 def _export_mixtures(
-    inspection: Inspection, settings: _Settings, *, population: str | None
+    inspection: Inspection, settings: ExportSettings, *, population: str | None
 ) -> dict[str, WrittenMixture]:
     from .mixture import export_mixture, find_mixtures
 

@@ -78,7 +78,7 @@ def export_mixture(export: Export, mixture: Mixture, *, target: Path) -> Written
         population=mixture.population,
         # Probabilities are for policies that sample: greedy members play another game's
         # equilibrium.
-        num_matches={"sampled": export.num_matches},
+        num_matches={"sampled": export.settings.num_matches},
     )
     cards = [card for _, card in members]
     card = _mixture_card(mixture, cards, player=weights.player, inspection=export.inspection)
@@ -88,7 +88,7 @@ def export_mixture(export: Export, mixture: Mixture, *, target: Path) -> Written
             update={"record": record, "exploitability": export.measure.of(weights)}
         ),
         members=_announced(weights, cards, progress=export.progress),
-        force=export.force,
+        force=export.settings.force,
     )
 
 

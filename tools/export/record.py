@@ -5,7 +5,7 @@ Tests: `tests/tools/export/test_command.py`, `tests/tools/export/test_mixture.py
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,24 +31,56 @@ NUM_GHOSTS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ExportSettings:
+    """Settings of an export.
+
+    Attributes:
+        to: Directory to write. None: a folder of the run's.
+        num_matches: Matches of a record, per opponent and seat.
+        seed: Seed of episodes and actions of a record.
+        force: Replace exports that are there.
+    """
+
+    to: Path | None
+    num_matches: int
+    seed: int
+    force: bool
+
+    def targets(self, inspection: Inspection, names: Iterable[str]) -> dict[str, Path]:
+        """Return a free directory for each population.
+
+        Raises:
+            ConfigError: If something is in the way.
+        """
+        from arena.export.directory import check_target
+
+        populations = list(names)
+        # Several populations side by side, unless the user names one place for one of them.
+        is_alone = len(inspection.standings()) == 1 or (
+            self.to is not None and len(populations) == 1
+        )
+        directory = self.to if self.to is not None else inspection.run_dir / "champion"
+        targets = {name: directory if is_alone else directory / name for name in populations}
+        for target in targets.values():
+            check_target(target, force=self.force)
+        return targets
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Export:
     """An export of one or several populations of a run.
 
     Attributes:
         inspection: The run, which knows the opponents.
         game: Game of the run.
-        num_matches: Matches of a record, per opponent and seat.
-        seed: Seed of episodes and actions of a record.
-        force: Replace exports that are there.
+        settings: Settings of the export.
         progress: Display of every step.
         measure: Measurement of exploitability.
     """
 
     inspection: Inspection
     game: Game
-    num_matches: int
-    seed: int
-    force: bool
+    settings: ExportSettings
     progress: PlayProgress
     measure: Exploitability
 
@@ -94,7 +126,7 @@ def play_record(
                     env,
                     (me, opponent),
                     num_matches=count,
-                    seed=export.seed,
+                    seed=export.settings.seed,
                     progress=export.progress,
                 ).tallies
                 lines += record_lines(

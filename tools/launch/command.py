@@ -107,6 +107,14 @@ def _start(
     """Check everything that can be checked, and only then create anything."""
     from arena.errors import ConfigError
     from populations.config.run_config import draft_config
+    from populations.controller.server.run_directory import (
+        clear_run,
+        create_run,
+        has_run,
+        make_run_directory,
+    )
+    from populations.controller.server.server import utc_now
+    from populations.storage.lock import RunLock
 
     from .imported_weights import find_immigrants, find_outsiders, find_resets
 
@@ -120,7 +128,25 @@ def _start(
     run_file, initial = _new_run_file(draft, source, target=target, origin=origin)
     # Weights are read into memory now: their files may be gone, or thrown away by --force, later.
     immigrants = find_immigrants(run_file) | find_outsiders(run_file) | find_resets(run_file)
-    _create(target, run_file, initial=initial, immigrants=immigrants, force=force, json_=json_)
+    make_run_directory(target)
+    with RunLock(target):
+        # Again, because only the lock keeps a second launch out.
+        if has_run(target) and not force:
+            raise ConfigError(f"{target} holds a run by now: another launch was faster")
+        # Leftovers of a launch that was killed are no run, but in the way.
+        clear_run(target)
+        create_run(
+            target,
+            run_file,
+            initial_weights={name: start.files for name, start in initial.items()},
+            origins={name: start.record for name, start in initial.items()},
+            factors={name: start.factors for name, start in initial.items()},
+            immigrants=immigrants,
+            utc=utc_now(),
+        )
+        for name, start in initial.items():
+            tell(f"{name} starts from {start.said}")
+        serve(target, json_=json_)
 
 
 def _check_target(target: Path, *, force: bool) -> None:
@@ -198,47 +224,6 @@ def _new_run_file(
         if line:
             tell(line)
     return run_file, initial
-
-
-def _create(
-    target: Path,
-    run_file: RunFile,
-    *,
-    initial: Mapping[str, Import],
-    immigrants: Mapping[str, Mapping[str, bytes]],
-    force: bool,
-    json_: bool,
-) -> None:
-    """Create a run in a directory, and serve it to its end."""
-    from arena.errors import ConfigError
-    from populations.controller.server.run_directory import (
-        clear_run,
-        create_run,
-        has_run,
-        make_run_directory,
-    )
-    from populations.controller.server.server import utc_now
-    from populations.storage.lock import RunLock
-
-    make_run_directory(target)
-    with RunLock(target):
-        # Again, because only the lock keeps a second launch out.
-        if has_run(target) and not force:
-            raise ConfigError(f"{target} holds a run by now: another launch was faster")
-        # Leftovers of a launch that was killed are no run, but in the way.
-        clear_run(target)
-        create_run(
-            target,
-            run_file,
-            initial_weights={name: start.files for name, start in initial.items()},
-            origins={name: start.record for name, start in initial.items()},
-            factors={name: start.factors for name, start in initial.items()},
-            immigrants=immigrants,
-            utc=utc_now(),
-        )
-        for name, start in initial.items():
-            tell(f"{name} starts from {start.said}")
-        serve(target, json_=json_)
 
 
 def _default_run_dir(source: str) -> Path:

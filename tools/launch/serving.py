@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 
 # Installed, the folder tools/ is populations.commands.
-EXPORT = (sys.executable, "-m", f"{__package__.rpartition('.')[0]}.main", "export")
-"""Command that is ``arena export``, whatever the path of this process is."""
+ARENA = (sys.executable, "-m", f"{__package__.rpartition('.')[0]}.main")
+"""Command that is ``arena``, whatever the path of this process is."""
 
 
 def tell(text: str) -> None:
@@ -181,7 +181,7 @@ def control(run: OpenRun) -> None:
                 run.run_file.config,
                 run.run_dir,
                 launch_directory=run.setup.launch_directory,
-                export_command=EXPORT,
+                export_command=(*ARENA, "export"),
                 num_events=run.state.tables.num_events,
                 is_new=run.state.tables.run.epoch == 0,
             ),

@@ -112,8 +112,8 @@ def check_environment(
     # Made here: the findings so far survive a stage that is cut off.
     seen = Look()
     with limit.stage("playing one environment by itself", share=0.25):
-        # A call of step has that many decisions.
-        num_decisions = MAX_STEPS * _deciding_at_once(spec)
+        # In a call of step all agents decide at once, or one of them.
+        num_decisions = MAX_STEPS * (len(spec.agents) if spec.api == "parallel" else 1)
         look(
             subject.single,
             spec=spec,
@@ -309,10 +309,6 @@ def _of_unchanging(unchanging: Mapping[str, str], spec: EnvironmentSpec) -> str:
             "environment.kwargs.render_mode=rgb_array"
         )
     return note
-
-
-def _deciding_at_once(spec: EnvironmentSpec) -> int:
-    return len(spec.agents) if spec.api == "parallel" else 1
 
 
 def _measure(subject: _Subject, report: EnvironmentReport, *, seconds: float) -> None:
