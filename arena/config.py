@@ -369,13 +369,18 @@ class LearnerSetup(Model):
         return number
 
     @property
+    def agents_of(self) -> dict[str, tuple[str, ...]]:
+        """Agents by population."""
+        return {name: value.agents for name, value in self.populations.items()}
+
+    @property
     def agent_ids(self) -> tuple[str, ...]:
         """Populations whose networks read a one-hot agent id."""
         return tuple(name for name, value in self.populations.items() if value.network.agent_id)
 
     @property
     def reads_state(self) -> bool:
-        """Whether a value network reads the environment's ``state()``."""
+        """True if a value network reads the environment's ``state()``."""
         return any(value.network.critic == "state" for value in self.populations.values())
 
     @property

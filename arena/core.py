@@ -115,12 +115,12 @@ class Actor(Protocol):
     # True is the safe default: an actor that ignores its agent gives up nothing but speed.
     @property
     def reads_agent(self) -> bool:
-        """Whether `act` depends on ``agent``; if not, rows of several agents come in one call."""
+        """True if `act` depends on ``agent``; if not, rows of several agents come in one call."""
         return True
 
     @property
     def reads_games(self) -> bool:
-        """Whether `act` wants ``ActorInput.games``; only with ``reads_agent``."""
+        """True if `act` wants ``ActorInput.games``; only with ``reads_agent``."""
         return False
 
     def act(self, inputs: ActorInput, *, agent: str, generator: torch.Generator) -> ActorOutput:
@@ -131,7 +131,6 @@ class Actor(Protocol):
             agent: Name of the deciding agent; "" where the actor does not read it.
             generator: The only source of randomness.
         """
-        ...
 
 
 # `make_algorithm` checks a user's class by it.
@@ -169,30 +168,24 @@ class Algorithm(Protocol):
     @property
     def rollout_length(self) -> int:
         """Calls of ``step`` in one rollout; of N > 2 agents who take turns, N / 2 times as many."""
-        ...
 
     @property
     def gamma(self) -> float:
         """Discount per own decision."""
-        ...
 
     @property
     def gae_lambda(self) -> float:
         """Bias (0) against variance (1) of the advantages."""
-        ...
 
     @property
     def learner_updates(self) -> int:
         """Optimizer steps so far."""
-        ...
 
     def act(self, inputs: ActorInput, *, generator: torch.Generator) -> AlgorithmOutput:
         """Sample one action per row while training."""
-        ...
 
     def value(self, inputs: ActorInput) -> torch.Tensor:
         """Return the expected discounted return of each row, in units of reward. float32 [N]."""
-        ...
 
     def update(self, rollout: Rollout, *, generator: torch.Generator) -> dict[str, float]:
         """Learn from one rollout and return flat, finite metrics of the update.
@@ -200,21 +193,18 @@ class Algorithm(Protocol):
         Raises:
             NonFiniteError: After three updates in a row that had to be skipped.
         """
-        ...
 
     def weights(self) -> dict[str, torch.Tensor]:
         """Return network and normalizers: all that playing needs. float32 CPU copies.
 
         These are rated, kept as a ghost and exported; they may be averages of those that learn.
         """
-        ...
 
     def optimizer_state(self) -> dict[str, torch.Tensor]:
         """Return all else that learning needs after a restart: the optimizer's tensors and others.
 
         Float32 CPU copies, by stable names; no hyperparameters.
         """
-        ...
 
     def load(
         self,
@@ -228,7 +218,6 @@ class Algorithm(Protocol):
         Raises:
             CheckpointCorrupt: If names or shapes differ from this architecture's.
         """
-        ...
 
 
 @runtime_checkable
@@ -245,4 +234,3 @@ class HasNormalizers(Protocol):
             critic_input: Inputs of a centralized critic. float32 or uint8 [N, G]; None where
                 ``critic_size`` is 0.
         """
-        ...

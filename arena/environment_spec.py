@@ -8,8 +8,8 @@ Tests: `tests/arena/envs/test_inspect.py`, `tests/populations/config/test_run_fi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from typing import Literal
 
 from arena.types import Digest, canonical_digest
@@ -26,6 +26,31 @@ a dictionary whose other keys are the observation; ``info``: in ``info``.
 
 ContinuousActions = Literal["squashed", "clipped"]
 """Way of bringing a policy's draw within a Box's bounds."""
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentRequest:
+    """Environment to inspect.
+
+    Attributes:
+        environment_id: A PettingZoo registry id, ``openspiel:game``, or ``package.module:Name``.
+        kwargs: Arguments of its factory; plain data.
+        launch_directory: Directory put first on ``sys.path``.
+        backend: ``environment.backend``, which must exist.
+        possible_agents: ``environment.possible_agents``.
+        reads_state: Whether a value network reads ``state()``, so that its space is a fact, too.
+        lenient: Whether to accept breaches of the contract that do not hide the facts, such as a
+            reset of a ParallelEnv that breaks its form; a later check reports them.
+    """
+
+    environment_id: str
+    _: KW_ONLY
+    kwargs: Mapping[str, object] = field(default_factory=dict)
+    launch_directory: str
+    backend: str = "auto"
+    possible_agents: Sequence[str] | None = None
+    reads_state: bool = False
+    lenient: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,6 @@ Shapes: N candidates.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -200,14 +199,6 @@ class CandidateColumns:
             role_codes=role_codes,
             entrant_codes=entrant_codes,
         )
-
-
-def make_candidates(rows: Iterable[Candidate]) -> Candidates:
-    """Make columns of some candidates, in their order."""
-    columns = CandidateColumns()
-    for row in rows:
-        columns.append(row)
-    return columns.candidates
 
 
 def _code(codes: dict[str, int], text: str) -> int:

@@ -140,7 +140,6 @@ class Matchmaker(Protocol):
         Raises:
             ValueError: If there is no opponent to draw, or ``num_opponents`` is below 1.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,7 +215,6 @@ class Exploit(Protocol):
                 opponents and returns are compared instead.
             rng: Generator that chooses the rival, or among equally good donors.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,7 +258,6 @@ class Explore(Protocol):
             agent_steps: Policy's agent steps now.
             rng: The only source of randomness.
         """
-        ...
 
 
 class Launcher(Protocol):
@@ -273,7 +270,6 @@ class Launcher(Protocol):
             slot: Slot's number, from 0.
             populations: Populations that it trains; empty: any.
         """
-        ...
 
     def kill(self, slot: int, *, dump_stacks: bool = False) -> None:
         """End a slot's learner at once; does nothing if there is none.
@@ -283,18 +279,14 @@ class Launcher(Protocol):
             dump_stacks: Whether it first writes its stacks, for which it has a moment. The call
                 does not wait for it.
         """
-        ...
 
     def running(self) -> Mapping[int, int]:
         """Return process ids by slot."""
-        ...
 
     def exited(self) -> list[tuple[int, int]]:
         """Return slots whose learner has ended since the last call, with exit codes (-n: by signal
         n).
         """
-        ...
 
     def close(self) -> None:
         """End all remaining learners."""
-        ...

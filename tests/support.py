@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from arena.wire.in_memory import InMemoryControllerTransport, InMemoryHub
+
 POLL_S = 0.005
 
 
@@ -14,3 +16,10 @@ def wait_until(condition: Callable[[], object], *, timeout_s: float) -> None:
     while not condition():
         assert time.monotonic() < deadline_s, f"did not happen within {timeout_s} s"
         time.sleep(POLL_S)
+
+
+def next_epoch(hub: InMemoryHub, epoch: int) -> InMemoryControllerTransport:
+    """Replace a hub's controller by the next one of its run."""
+    hub.controller.close(linger_s=0.0)
+    hub.controller = InMemoryControllerTransport(hub, epoch=epoch)
+    return hub.controller

@@ -147,20 +147,6 @@ def _score(row: dict[str, str | None], *, where: str) -> Score:
     return home, away, score
 
 
-def rate_scores(
-    scores: list[Score], *, model: Model, anchor: str | None, num_resamples: int | None = None
-) -> dict[str, object]:
-    """Return the document of ``arena rate --json``: best rating first.
-
-    Raises:
-        ConfigError: If the anchor has played no match.
-    """
-    from populations.ratings.table import Settings
-
-    settings = Settings(anchor=anchor, num_resamples=num_resamples)
-    return _document(*_rate(scores, model=model, settings=settings), model=model)
-
-
 def _rate(
     scores: list[Score], *, model: Model, settings: Settings
 ) -> tuple[MatchTable, RatedTable]:

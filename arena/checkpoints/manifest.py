@@ -9,6 +9,8 @@ Tests: `tests/arena/checkpoints/test_files.py`, `tests/arena/checkpoints/test_pu
 
 from __future__ import annotations
 
+import importlib.metadata
+
 from pydantic import Field
 
 from arena.config import Model, NetworkConfig
@@ -27,8 +29,8 @@ class FileRecord(Model):
     size_bytes: int = Field(ge=0)
 
 
-class Manifest(Model):
-    """Manifest of a checkpoint.
+class PolicyRecord(Model):
+    """Facts about a policy at one of its checkpoints.
 
     Attributes:
         format_version: Version of the format; a newer one is refused.
@@ -43,9 +45,6 @@ class Manifest(Model):
         environment_digest: Digest of the EnvironmentSpec.
         population_agents: Agents that the policy can play.
         network: Architecture of the network.
-        files: Record of every file but the manifest, by name.
-        arena_version: Release that wrote it.
-        created: Time of writing, UTC, ISO 8601.
     """
 
     format_version: int = Field(FORMAT_VERSION, ge=1)
@@ -59,6 +58,17 @@ class Manifest(Model):
     environment_digest: Digest
     population_agents: tuple[str, ...]
     network: NetworkConfig
+
+
+class Manifest(PolicyRecord):
+    """Manifest of a checkpoint.
+
+    Attributes:
+        files: Record of every file but the manifest, by name.
+        arena_version: Release that wrote it.
+        created: Time of writing, UTC, ISO 8601.
+    """
+
     files: dict[str, FileRecord]
     arena_version: str
     created: str
@@ -86,3 +96,11 @@ def checkpoint_key(policy: str, *, agent_steps: int, digest: Digest) -> str:
 def ghost_key(policy: str, *, agent_steps: int, digest: Digest) -> str:
     """Return the directory of a ghost relative to the store's root, by its checkpoint's digest."""
     return f"populations/{policy}/ghosts/{agent_steps:012d}-{digest[:8]}"
+
+
+def arena_version() -> str:
+    """Return the installed version, or ``unknown`` in a bare checkout."""
+    try:
+        return importlib.metadata.version("arena-league")
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"

@@ -7,7 +7,6 @@ in neither direction.
 
 from __future__ import annotations
 
-import importlib.metadata
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,11 +16,10 @@ import torch
 from safetensors import SafetensorError
 
 from arena.checkpoints.files import file_records, read_manifest, read_verified, resolve_key
-from arena.checkpoints.manifest import OPTIMIZER, WEIGHTS, Manifest
+from arena.checkpoints.manifest import OPTIMIZER, WEIGHTS, Manifest, PolicyRecord, arena_version
 from arena.checkpoints.publish import publish
-from arena.config import NetworkConfig
 from arena.errors import CheckpointCorrupt, NonFiniteError
-from arena.types import CheckpointRef, Digest, Hyperparameters, PolicyId, WeightsRef
+from arena.types import CheckpointRef, WeightsRef
 
 Tensors = dict[str, torch.Tensor]
 
@@ -102,21 +100,12 @@ def load_checkpoint(root: Path, ref: CheckpointRef) -> tuple[Manifest, Tensors, 
 
 def publish_policy(
     root: Path,
+    record: PolicyRecord,
     *,
     weights: Mapping[str, torch.Tensor],
     optimizer_state: Mapping[str, torch.Tensor],
-    policy: PolicyId,
-    generation: int,
-    agent_steps: int,
-    learner_updates: int,
-    hyperparameters: Hyperparameters,
-    parent: Digest | None,
-    donor: PolicyId | None,
-    environment_digest: Digest,
-    population_agents: tuple[str, ...],
-    network: NetworkConfig,
 ) -> CheckpointRef:
-    """Publish a policy's checkpoint; the arguments are those of `Manifest`.
+    """Publish a policy's checkpoint.
 
     Raises:
         NonFiniteError: If a weight or an optimizer tensor is not finite; nothing is written.
@@ -125,18 +114,9 @@ def publish_policy(
     # Before anything is written: a number that is not finite leaves no trace in the store.
     files = {WEIGHTS: serialize(weights), OPTIMIZER: serialize(optimizer_state)}
     manifest = Manifest(
-        policy=policy,
-        generation=generation,
-        agent_steps=agent_steps,
-        learner_updates=learner_updates,
-        hyperparameters=dict(hyperparameters),
-        parent=parent,
-        donor=donor,
-        environment_digest=environment_digest,
-        population_agents=population_agents,
-        network=network,
+        **dict(record),
         files=file_records(files),
-        arena_version=_arena_version(),
+        arena_version=arena_version(),
         created=datetime.now(UTC).isoformat(timespec="seconds"),
     )
     return publish(root, manifest=manifest, files=files)
@@ -147,10 +127,3 @@ def _load(directory: Path, manifest: Manifest, name: str) -> Tensors:
         return deserialize(read_verified(directory, name, manifest.files[name]))
     except CheckpointCorrupt as error:
         raise CheckpointCorrupt(f"{directory / name}: {error}") from error
-
-
-def _arena_version() -> str:
-    try:
-        return importlib.metadata.version("arena-league")
-    except importlib.metadata.PackageNotFoundError:  # a checkout without installation
-        return "unknown"

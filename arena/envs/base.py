@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 import torch
 
@@ -93,6 +93,22 @@ class Turn:
     episode: torch.Tensor | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phase:
+    """Phase of the episodes of one environment, as its ``set_phase`` is told it.
+
+    Attributes:
+        name: ``training`` or ``evaluation``.
+        agent_steps: Agent steps of the trainee at the start of its assignment; of several trainees
+            those of the first. None in evaluation, where nobody learns.
+        players: Player of each agent.
+    """
+
+    name: Literal["training", "evaluation"]
+    agent_steps: int | None
+    players: Mapping[str, str]
+
+
 class BatchedEnv(Protocol):
     """B environments stepped as one. Not thread-safe; one owner.
 
@@ -107,12 +123,10 @@ class BatchedEnv(Protocol):
     @property
     def num_envs(self) -> int:
         """B."""
-        ...
 
     @property
     def agents(self) -> tuple[str, ...]:
         """The A agents in the order of ``reward``'s columns."""
-        ...
 
     def reset(self, seeds: Sequence[int]) -> Turn:
         """Start all environments: (seeds[b], k) alone seeds episode k of environment b.
@@ -120,7 +134,6 @@ class BatchedEnv(Protocol):
         Args:
             seeds: One seed per environment, each in [0, 2**63). Length B.
         """
-        ...
 
     def step(self, actions: Mapping[str, torch.Tensor]) -> Turn:
         """Carry out the pending decisions.
@@ -133,7 +146,6 @@ class BatchedEnv(Protocol):
             EnvironmentFault: If an environment returns a non-finite number, a wrong shape or dtype,
                 or an empty mask, or raises.
         """
-        ...
 
     def halt(self, environments: torch.Tensor) -> None:
         """Halt environments until they are resumed; they have no pending decisions meanwhile.
@@ -141,7 +153,6 @@ class BatchedEnv(Protocol):
         Args:
             environments: Environments to halt. bool [B].
         """
-        ...
 
     def resume(self, environments: torch.Tensor) -> None:
         """Let halted environments begin their episode in the next call of ``step``.
@@ -151,8 +162,64 @@ class BatchedEnv(Protocol):
         Args:
             environments: Environments to resume. bool [B].
         """
-        ...
 
     def close(self) -> None:
         """Release everything that the environments hold."""
-        ...
+
+
+@runtime_checkable
+class Told(Protocol):
+    """`BatchedEnv` that passes phases on to its environments."""
+
+    def tell(self, phases: Sequence[Phase]) -> None:
+        """Take the phase of each environment's episodes from the next one on. Length B."""
+
+
+class TurnWrapper:
+    """`BatchedEnv` that changes the turns of another one.
+
+    Args:
+        env: Wrapped environment.
+    """
+
+    def __init__(self, env: BatchedEnv) -> None:
+        self._env = env
+
+    @property
+    def num_envs(self) -> int:
+        """B."""
+        return self._env.num_envs
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        """The A agents in the order of ``reward``'s columns."""
+        return self._env.agents
+
+    def reset(self, seeds: Sequence[int]) -> Turn:
+        """Reset as `BatchedEnv.reset` does."""
+        return self._changed(self._env.reset(seeds))
+
+    def step(self, actions: Mapping[str, torch.Tensor]) -> Turn:
+        """Step as `BatchedEnv.step` does."""
+        return self._changed(self._env.step(actions))
+
+    def halt(self, environments: torch.Tensor) -> None:
+        """Halt as `BatchedEnv.halt` does."""
+        self._env.halt(environments)
+
+    def resume(self, environments: torch.Tensor) -> None:
+        """Resume as `BatchedEnv.resume` does."""
+        self._env.resume(environments)
+
+    def tell(self, phases: Sequence[Phase]) -> None:
+        """Tell as `Told.tell` does, if the environment is told at all."""
+        if isinstance(self._env, Told):
+            self._env.tell(phases)
+
+    def close(self) -> None:
+        """Close as `BatchedEnv.close` does."""
+        self._env.close()
+
+    def _changed(self, turn: Turn) -> Turn:
+        """Return the turn to show in place of the wrapped environment's."""
+        raise NotImplementedError

@@ -13,7 +13,13 @@ from functools import partial
 from importlib import metadata
 from typing import Any, Literal, cast
 
-from arena.environment_spec import AgentSpec, EnvironmentSpec, MaskPlace, SpaceJson
+from arena.environment_spec import (
+    AgentSpec,
+    EnvironmentRequest,
+    EnvironmentSpec,
+    MaskPlace,
+    SpaceJson,
+)
 from arena.envs.agents import agents_of
 from arena.envs.batched.find import check_backend, find_game, game_facts, names_code
 from arena.envs.findings import with_others
@@ -31,26 +37,8 @@ MASK_SEED = 0
 """Seed of the resets that look for masks; any one will do."""
 
 
-def environment_facts(
-    environment_id: str,
-    *,
-    kwargs: Mapping[str, object],
-    launch_directory: str,
-    backend: str = "auto",
-    possible_agents: Sequence[str] | None = None,
-    reads_state: bool = False,
-    lenient: bool = False,
-) -> EnvironmentSpec:
+def environment_facts(request: EnvironmentRequest) -> EnvironmentSpec:
     """Make an environment, reset it, look at it and close it.
-
-    Args:
-        environment_id: A PettingZoo registry id, ``openspiel:game``, or ``package.module:Name``.
-        kwargs: Arguments of its factory.
-        launch_directory: Directory put first on ``sys.path``.
-        backend: ``environment.backend``, which must exist.
-        possible_agents: ``environment.possible_agents``.
-        reads_state: Whether a value network reads ``state()``, so that its space is a fact, too.
-        lenient: Whether a ParallelEnv's reset may break its form.
 
     Raises:
         EnvironmentUnavailable: If there is no such id, or a package is missing.
@@ -58,35 +46,35 @@ def environment_facts(
             the backend or the state.
         EnvironmentFault: If its reset fails.
     """
+    environment_id, kwargs = request.environment_id, request.kwargs
     if is_openspiel(environment_id):
-        _must_have_a_state(environment_id, reads_state=reads_state)
-        _must_not_be_listed(environment_id, possible_agents)
+        _must_be_plain(request)
         # Without importing the twin's class, which needs torch.
         has_twin = canonical_game_id(environment_id) in TWINS
-        check_backend(backend, environment_id, has_game=has_twin)
+        check_backend(request.backend, environment_id, has_game=has_twin)
         return openspiel_facts(environment_id, kwargs=kwargs)
     if names_code(environment_id):
         # Before PettingZoo is asked, which could not make a batched game's class.
-        game_class = find_game(environment_id, launch_directory=launch_directory)
-        check_backend(backend, environment_id, has_game=game_class is not None)
+        game_class = find_game(environment_id, launch_directory=request.launch_directory)
+        check_backend(request.backend, environment_id, has_game=game_class is not None)
         if game_class is not None:
-            _must_have_a_state(environment_id, reads_state=reads_state)
-            _must_not_be_listed(environment_id, possible_agents)
+            _must_be_plain(request)
             return game_facts(environment_id, game_class, kwargs=kwargs)
     else:
-        check_backend(backend, environment_id, has_game=canonical_id(environment_id) in TWINS)
-    api = native_api(environment_id, kwargs=kwargs, launch_directory=launch_directory)
+        has_twin = canonical_id(environment_id) in TWINS
+        check_backend(request.backend, environment_id, has_game=has_twin)
+    api = native_api(environment_id, kwargs=kwargs, launch_directory=request.launch_directory)
     env = make_environment(
-        environment_id, kwargs=kwargs, api=api, launch_directory=launch_directory
+        environment_id, kwargs=kwargs, api=api, launch_directory=request.launch_directory
     )
     try:
-        agents = agents_of(env, environment_id=environment_id, declared=possible_agents)
+        agents = agents_of(env, environment_id=environment_id, declared=request.possible_agents)
         # Before the spaces: an environment that creates agents knows their spaces only in an
         # episode.
-        first = partial(_first_infos, env, api=api, environment_id=environment_id, lenient=lenient)
+        first = partial(_first_infos, env, api=api, request=request)
         infos = first(seed=MASK_SEED)
         specs = _agent_specs(env, agents)
-        state = describe_state(env, environment_id=environment_id) if reads_state else None
+        state = describe_state(env, environment_id=environment_id) if request.reads_state else None
         # Last, as it replaces the episode that the facts above were read from.
         first(seed=MASK_SEED + 1)
         _same_after_another_reset(env, specs)
@@ -104,15 +92,14 @@ def environment_facts(
     )
 
 
-def _must_have_a_state(environment_id: str, *, reads_state: bool) -> None:
-    if reads_state:
-        raise no_state(environment_id, why="it is no PettingZoo environment")
-
-
-def _must_not_be_listed(environment_id: str, possible_agents: Sequence[str] | None) -> None:
-    if possible_agents is not None:
+def _must_be_plain(request: EnvironmentRequest) -> None:
+    """Refuse what only a PettingZoo environment has."""
+    if request.reads_state:
+        raise no_state(request.environment_id, why="it is no PettingZoo environment")
+    if request.possible_agents is not None:
         raise ConfigError(
-            f"environment.possible_agents must be left out: {environment_id} itself says who plays"
+            f"environment.possible_agents must be left out: {request.environment_id} itself says "
+            "who plays"
         )
 
 
@@ -183,8 +170,7 @@ def _first_infos(
     env: Any,  # noqa: ANN401
     *,
     api: str,
-    environment_id: str,
-    lenient: bool,
+    request: EnvironmentRequest,
     seed: int,
 ) -> Mapping[str, object]:
     try:
@@ -194,17 +180,17 @@ def _first_infos(
     except Exception as error:
         # A user's environment may raise anything.
         raise EnvironmentFault(
-            f"environment {environment_id} raised {type(error).__name__} in reset: {error}"
+            f"environment {request.environment_id} raised {type(error).__name__} in reset: {error}"
             f"{own_lines(error)}"
         ) from error
     if api == "parallel":
         try:
             _, infos, broken = reset_told(result)
         except EnvironmentFault as fault:
-            raise EnvironmentFault(f"environment {environment_id}: {fault}") from fault
+            raise EnvironmentFault(f"environment {request.environment_id}: {fault}") from fault
         # A check goes on, and lists this breach with the others.
-        if broken and not lenient:
-            raise EnvironmentFault(f"environment {environment_id}: {broken[0].text}")
+        if broken and not request.lenient:
+            raise EnvironmentFault(f"environment {request.environment_id}: {broken[0].text}")
     return cast("Mapping[str, object]", infos if isinstance(infos, Mapping) else {})
 
 

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-from arena.environment_spec import AgentSpec, EnvironmentSpec
+from arena.environment_spec import AgentSpec, EnvironmentRequest, EnvironmentSpec
 from arena.envs.probe.pace import Pace
 from arena.errors import ArenaError, ConfigError, EnvironmentFault, EnvironmentUnavailable
 
@@ -56,27 +56,12 @@ class Inspected:
 
 
 def inspect_environment(
-    environment_id: str,
-    *,
-    kwargs: Mapping[str, object],
-    launch_directory: str,
-    backend: str = "auto",
-    possible_agents: Sequence[str] | None = None,
-    reads_state: bool = False,
-    lenient: bool = False,
-    timeout_s: float = MAKING_S,
+    request: EnvironmentRequest, *, timeout_s: float = MAKING_S
 ) -> EnvironmentSpec:
     """Inspect an environment.
 
     Args:
-        environment_id: A PettingZoo registry id, or ``package.module:factory``.
-        kwargs: Arguments of its factory; plain data.
-        launch_directory: Directory put first on the child's ``sys.path``.
-        backend: ``environment.backend``, which must exist.
-        possible_agents: ``environment.possible_agents``.
-        reads_state: Whether a value network reads ``state()``.
-        lenient: Whether to accept breaches of the contract that do not hide the facts; a later
-            check reports them.
+        request: Environment, and what to look at.
         timeout_s: Time limit.
 
     Raises:
@@ -85,41 +70,16 @@ def inspect_environment(
             a state that is read.
         EnvironmentFault: If its reset fails, or the child dies or takes too long.
     """
-    return inspect_and_play(
-        environment_id,
-        kwargs=kwargs,
-        launch_directory=launch_directory,
-        backend=backend,
-        possible_agents=possible_agents,
-        reads_state=reads_state,
-        lenient=lenient,
-        play=None,
-        timeout_s=timeout_s,
-    ).spec
+    return inspect_and_play(request, play=None, timeout_s=timeout_s).spec
 
 
 def inspect_and_play(
-    environment_id: str,
-    *,
-    kwargs: Mapping[str, object],
-    launch_directory: str,
-    backend: str = "auto",
-    possible_agents: Sequence[str] | None = None,
-    reads_state: bool = False,
-    lenient: bool = False,
-    play: Play | None = "timed",
-    timeout_s: float | None = None,
+    request: EnvironmentRequest, *, play: Play | None = "timed", timeout_s: float | None = None
 ) -> Inspected:
     """Inspect an environment and measure its pace by a few seconds of random play.
 
     Args:
-        environment_id: As for `inspect_environment`, like all but the last two.
-        kwargs: Arguments of its factory.
-        launch_directory: Directory put first on the child's ``sys.path``.
-        backend: ``environment.backend``.
-        possible_agents: ``environment.possible_agents``.
-        reads_state: Whether a value network reads ``state()``.
-        lenient: As for `inspect_environment`.
+        request: Environment, and what to look at.
         play: Amount of play. None: none.
         timeout_s: Time limit. None: a minute, and five more where steps are counted.
 
@@ -128,23 +88,14 @@ def inspect_and_play(
         ConfigError: As for `inspect_environment`.
         EnvironmentFault: As for `inspect_environment`. A fault in play only ends the play.
     """
-    facts = {
-        "environment_id": environment_id,
-        "kwargs": dict(kwargs),
-        "launch_directory": launch_directory,
-        "backend": backend,
-        "possible_agents": None if possible_agents is None else list(possible_agents),
-        "reads_state": reads_state,
-        "lenient": lenient,
-    }
     if timeout_s is None:
         timeout_s = MAKING_S + (COUNTED_PLAY_S if play == "counted" else 0.0)
     try:
         # NaN and infinities are not plain data, but json would write them all the same.
-        request = json.dumps({"facts": facts, "play": play}, allow_nan=False)
+        question = json.dumps({"facts": asdict(request), "play": play}, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise ConfigError(f"environment.kwargs must be plain data: {error}") from None
-    output, ending = _ask_child(request, timeout_s=timeout_s)
+    output, ending = _ask_child(question, timeout_s=timeout_s)
     late = f"within {timeout_s:g} s"
     # The last line may be torn: the child may die while it writes.
     answers = [_answer_in(line) for line in output.splitlines()]
@@ -154,7 +105,7 @@ def inspect_and_play(
             if ending is None
             else f"ended the process that inspected it {ending}"
         )
-        raise EnvironmentFault(f"environment {environment_id} {how}")
+        raise EnvironmentFault(f"environment {request.environment_id} {how}")
     if "error" in answers[0]:
         # Raised here as the child's own class, so that callers need not know of the child.
         raise ERRORS[answers[0]["error"]](answers[0]["message"])
@@ -172,23 +123,14 @@ def inspect_and_play(
 
 
 def inspect_lessons(
-    spec: EnvironmentSpec,
-    lessons: Sequence[Mapping[str, object]],
-    *,
-    launch_directory: str,
-    backend: str = "auto",
-    possible_agents: Sequence[str] | None = None,
-    reads_state: bool = False,
+    spec: EnvironmentSpec, lessons: Sequence[Mapping[str, object]], *, request: EnvironmentRequest
 ) -> EnvironmentSpec:
     """Inspect the lessons of an environment, and return its spec with them.
 
     Args:
         spec: Environment that matches are played in.
         lessons: Arguments of the factory in training, by lesson; empty: those of matches.
-        launch_directory: As for `inspect_environment`, like the rest.
-        backend: ``environment.backend``.
-        possible_agents: ``environment.possible_agents``.
-        reads_state: Whether a value network reads ``state()``.
+        request: Request that the spec answers.
 
     Raises:
         ConfigError: If a lesson has other agents or spaces than matches have, or as for
@@ -200,14 +142,7 @@ def inspect_lessons(
         if kwargs in looked_at:
             continue
         looked_at.append(kwargs)
-        found = inspect_environment(
-            spec.id,
-            kwargs=kwargs,
-            launch_directory=launch_directory,
-            backend=backend,
-            possible_agents=possible_agents,
-            reads_state=reads_state,
-        )
+        found = inspect_environment(replace(request, environment_id=spec.id, kwargs=kwargs))
         for name, played, trained in _must_agree(spec, found):
             if trained != played:
                 raise ConfigError(
@@ -303,25 +238,25 @@ def _spec_from_json(spec: dict[str, Any]) -> EnvironmentSpec:
     )
 
 
-def _facts(request: Mapping[str, Any]) -> EnvironmentSpec | dict[str, object]:
+def _facts(request: EnvironmentRequest) -> EnvironmentSpec | dict[str, object]:
     """Return the facts, or the error in their place."""
     # Imported in the child only: PettingZoo must not reach the controller.
     from arena.envs.describe import environment_facts
     from arena.users_code import own_lines, raised
 
     try:
-        return environment_facts(**request)
+        return environment_facts(request)
     except tuple(ERRORS.values()) as error:
         return {"error": type(error).__name__, "message": str(error)}
     except Exception as error:
         # The boundary of the child: a user's environment may raise anything anywhere.
-        message = raised(f"inspecting environment {request['environment_id']}", error)
+        message = raised(f"inspecting environment {request.environment_id}", error)
         if not own_lines(error):
             message += f"\n{''.join(traceback.format_exception(error))}"
         return {"error": EnvironmentFault.__name__, "message": message}
 
 
-def _pace(spec: EnvironmentSpec, facts: Mapping[str, Any], *, play: Play) -> dict[str, object]:
+def _pace(spec: EnvironmentSpec, request: EnvironmentRequest, *, play: Play) -> dict[str, object]:
     """Return the pace, or a message about why there is none."""
     # As in `_facts`.
     from arena.envs.probe.play import find_pace
@@ -329,9 +264,9 @@ def _pace(spec: EnvironmentSpec, facts: Mapping[str, Any], *, play: Play) -> dic
     try:
         pace = find_pace(
             spec,
-            launch_directory=facts["launch_directory"],
-            backend=facts["backend"],
-            reads_state=facts["reads_state"],
+            launch_directory=request.launch_directory,
+            backend=request.backend,
+            reads_state=request.reads_state,
             deterministic=play == "counted",
         )
     except Exception as error:
@@ -346,13 +281,14 @@ def _serve() -> None:
     # C code below it, may print.
     with os.fdopen(os.dup(1), "w", encoding="utf8") as output:
         os.dup2(2, 1)
-        request = json.load(sys.stdin)
-        found = _facts(request["facts"])
+        question = json.load(sys.stdin)
+        request = EnvironmentRequest(**question["facts"])
+        found = _facts(request)
         answer = {"spec": asdict(found)} if isinstance(found, EnvironmentSpec) else found
         # Flushed before any play, which may end the process.
         print(json.dumps(answer, allow_nan=False), file=output, flush=True)
-        if isinstance(found, EnvironmentSpec) and request["play"] is not None:
-            played = _pace(found, request["facts"], play=request["play"])
+        if isinstance(found, EnvironmentSpec) and question["play"] is not None:
+            played = _pace(found, request, play=question["play"])
             print(json.dumps(played, allow_nan=False), file=output, flush=True)
     # An environment may leave threads behind that would keep the interpreter from ending.
     sys.stderr.flush()

@@ -5,39 +5,12 @@ Tests: `tests/arena/envs/test_phase.py`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal, Protocol, runtime_checkable
+from collections.abc import Sequence
 
 import torch
 
-from arena.envs.base import BatchedEnv
+from arena.envs.base import BatchedEnv, Phase, Told
 from arena.types import Seat
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Phase:
-    """Phase of the episodes of one environment, as its ``set_phase`` is told it.
-
-    Attributes:
-        name: ``training`` or ``evaluation``.
-        agent_steps: Agent steps of the trainee at the start of its assignment; of several trainees
-            those of the first. None in evaluation, where nobody learns.
-        players: Player of each agent.
-    """
-
-    name: Literal["training", "evaluation"]
-    agent_steps: int | None
-    players: Mapping[str, str]
-
-
-@runtime_checkable
-class Told(Protocol):
-    """`BatchedEnv` that passes phases on to its environments."""
-
-    def tell(self, phases: Sequence[Phase]) -> None:
-        """Take the phase of each environment's episodes from the next one on. Length B."""
-        ...
 
 
 def tell_environments(

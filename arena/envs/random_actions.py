@@ -22,11 +22,14 @@ class RandomActing:
     Args:
         spec: Environment's spec.
         seed: Seed of all draws.
+
+    Attributes:
+        layouts: Layout of each agent's actions.
     """
 
     def __init__(self, spec: EnvironmentSpec, *, seed: int) -> None:
         self._specs = spec.agent_specs
-        self._layouts = {
+        self.layouts = {
             # "clipped", as draws are bounded already and squashing would move them
             agent: ActionLayout.from_json(facts.action, continuous="clipped")
             for agent, facts in spec.agent_specs.items()
@@ -45,7 +48,7 @@ class RandomActing:
             EnvironmentFault: If the mask allows none.
             ValueError: If the mask is invalid.
         """
-        layout = self._layouts[agent]
+        layout = self.layouts[agent]
         mask = _mask(self._specs[agent], observation, info)
         # A mask missing in info allows everything, which is PettingZoo's rule.
         legal = None if mask is None else layout.flatten_mask(mask)
@@ -55,7 +58,7 @@ class RandomActing:
 
     def draw(self, agent: str, legal: npt.NDArray[np.bool_] | None) -> Any:  # noqa: ANN401
         """Draw a legal action (bool [n]; None: all are legal)."""
-        layout = self._layouts[agent]
+        layout = self.layouts[agent]
         choices = self._choices(layout, legal)
         if layout.is_discrete:
             return layout.actions(np.array(choices, dtype=np.int64))[0]

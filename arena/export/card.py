@@ -30,7 +30,6 @@ from arena.export.directory import CARD as CARD
 from arena.rules import broken_rules
 from arena.types import Digest, Seat
 
-SCHEMA = 1
 CARD_FOR_PEOPLE = "card.md"
 POLICY = "policy.onnx"
 WEIGHTS = "policy.safetensors"

@@ -55,7 +55,6 @@ class DealtGame(BatchedGame, Protocol):
 
     def deals(self) -> torch.Tensor:
         """Return all deals, equally likely. int64 [D, c]."""
-        ...
 
     def deal(self, cards: torch.Tensor) -> None:
         """Begin all episodes anew with these cards.
@@ -63,7 +62,6 @@ class DealtGame(BatchedGame, Protocol):
         Args:
             cards: Cards of each episode. int64 [B, c].
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

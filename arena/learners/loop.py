@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import logging
 import os
 import queue
@@ -21,6 +20,7 @@ from typing import Protocol
 import psutil
 
 from arena.checkpoints.files import store_digest
+from arena.checkpoints.manifest import arena_version
 from arena.config import LearnerSetup
 from arena.errors import NotAdmitted, VersionMismatch, WireError
 from arena.learners.ack_log import make_ack_log
@@ -38,7 +38,6 @@ from arena.learners.events import (
     Ticked,
     WorkDone,
 )
-from arena.learners.progress import Progress
 from arena.learners.state import EXIT_REFUSED, LearnerState, Patience
 from arena.types import LearnerId
 from arena.wire.codec import encode
@@ -72,15 +71,12 @@ class Work(Protocol):
     @property
     def device(self) -> object:
         """Device that it computes on."""
-        ...
 
     def carry_out(self, assignment: Assignment) -> Finished | Failed:
         """Do an assignment."""
-        ...
 
     def close(self) -> None:
         """Release everything."""
-        ...
 
 
 class MakeWork(Protocol):
@@ -90,7 +86,6 @@ class MakeWork(Protocol):
         self, setup: LearnerSetup, *, progress: Progress, should_stop: Callable[[], bool]
     ) -> Work:
         """Make it."""
-        ...
 
 
 def make_worker(
@@ -113,12 +108,42 @@ def new_learner_id(holder: str | None = None) -> LearnerId:
     return LearnerId(own if holder is None else f"{holder}.{own}")
 
 
-def arena_version() -> str:
-    """Return the installed version, or ``unknown`` in a bare checkout."""
-    try:
-        return importlib.metadata.version("arena-league")
-    except importlib.metadata.PackageNotFoundError:
-        return "unknown"
+class Progress:
+    """Counter of the training loop's turns and of trainees' decisions. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._progress = 0
+        self._agent_steps = 0
+
+    def advance(self, agent_steps: int = 0) -> None:
+        """Count one turn of the loop."""
+        with self._lock:
+            self._progress += 1
+            self._agent_steps += agent_steps
+
+    def reset(self) -> None:
+        """Begin another assignment: its agent steps start at 0; turns are counted on."""
+        with self._lock:
+            self._agent_steps = 0
+
+    @property
+    def progress(self) -> int:
+        """Turns of the loop since the process began. If it stands still, so does the loop."""
+        # No lock: reading one integer is atomic, and the two need not be of the same moment.
+        return self._progress
+
+    @property
+    def agent_steps(self) -> int:
+        """Trainees' decisions since the last ``reset``."""
+        return self._agent_steps
+
+
+class NoProgress:
+    """Progress that is not read."""
+
+    def advance(self, agent_steps: int = 0) -> None:
+        """Do nothing."""
 
 
 class LearnerLoop:

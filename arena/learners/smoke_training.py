@@ -15,6 +15,7 @@ from pathlib import Path
 from arena.checkpoints.files import read_manifest, resolve_key
 from arena.checkpoints.manifest import Manifest
 from arena.config import LearnerSetup
+from arena.learners.loop import NoProgress
 from arena.learners.work.worker import Worker
 from arena.matches.pair_scores import num_scored, points
 from arena.matches.seating import seat_teams
@@ -61,13 +62,6 @@ class SmokeTraining:
     problem: str = ""
 
 
-class _NoProgress:
-    """Progress that is not read."""
-
-    def advance(self, agent_steps: int = 0) -> None:
-        """Do nothing."""
-
-
 def run_smoke_training(
     setup: LearnerSetup,
     *,
@@ -86,7 +80,7 @@ def run_smoke_training(
     # A store of its own: nothing of it is kept, and no run's store sees its checkpoints.
     with tempfile.TemporaryDirectory(prefix="arena-smoke-") as root:
         there = setup.model_copy(update={"root": root})
-        worker = Worker(there, progress=_NoProgress(), should_stop=lambda: False)
+        worker = Worker(there, progress=NoProgress(), should_stop=lambda: False)
         try:
             return _SmokeRun(there, worker, hyperparameters=hyperparameters).run(
                 agent_steps=agent_steps, matches=matches

@@ -61,7 +61,6 @@ class AlgorithmClass(Protocol):
         Where ``network.critic`` is not ``own``, there is one more argument, ``critic_input``: the
         layout of a centralized critic's input.
         """
-        ...
 
 
 def make_algorithm(

@@ -63,7 +63,6 @@ class Bot(Protocol):
             As the environment takes it, with a leading axis of N rows: for Discrete integers [N],
             for MultiDiscrete integers [N, branches], for a Box numbers [N, ...].
         """
-        ...
 
 
 class Resetting(Protocol):
@@ -81,7 +80,6 @@ class Resetting(Protocol):
             agents: Agents that decide there, all of them this bot's.
             seed: Seed of all draws in this game, in [0, 2**63).
         """
-        ...
 
 
 class RandomActor(Actor):

@@ -13,9 +13,9 @@ from typing import Protocol
 import torch
 
 from arena.core import Actor
-from arena.envs.base import BatchedEnv, Group, Turn
+from arena.envs.base import BatchedEnv, Group, Phase, Turn
 from arena.envs.batched.scoring import sides_beaten
-from arena.envs.phase import Phase, players_of_agents, tell_environments
+from arena.envs.phase import players_of_agents, tell_environments
 from arena.errors import EnvironmentFault
 from arena.matches.distinct import GameHashes, combined
 from arena.matches.seated import SeatedPlayers, block_of_envs
@@ -36,7 +36,6 @@ class Progress(Protocol):
 
     def advance(self, agent_steps: int = 0) -> None:
         """Count one turn of the loop."""
-        ...
 
 
 class Stopped(Exception):

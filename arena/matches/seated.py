@@ -29,7 +29,6 @@ class Seatable(Protocol):
     @property
     def state_size(self) -> int:
         """H; 0: it is not recurrent."""
-        ...
 
 
 PlayerT = TypeVar("PlayerT", bound=Seatable)

@@ -37,15 +37,12 @@ class Sink(Protocol):
             agent_steps: Step of the points: the policy's count, or the run's.
             metrics: Finite numbers by ``group/name_unit``; `populations/README.md` lists them.
         """
-        ...
 
     def flush(self) -> None:
         """Hand all points to the operating system."""
-        ...
 
     def close(self) -> None:
         """Flush and release; the sink is not used again."""
-        ...
 
 
 def find_sinks(

@@ -24,27 +24,22 @@ class Distribution(Protocol):
 
     def sample(self, generator: torch.Generator) -> torch.Tensor:
         """Draw one action per row, the generator being the only source of randomness."""
-        ...
 
     def greedy(self) -> torch.Tensor:
         """Return the likeliest choice of each branch, the first of equals; the Gaussians' means."""
-        ...
 
     def log_prob(self, action: torch.Tensor) -> torch.Tensor:
         """Return the log-probability (density, where anything is continuous) of an action per row.
         [N].
         """
-        ...
 
     def entropy(self) -> torch.Tensor:
         """Return the entropy in nats of the environment's actions; of clipped Gaussians before the
         clip. [N].
         """
-        ...
 
     def divergence(self, other: Self) -> torch.Tensor:
         """Return KL(self || other), where ``other`` has the same maker. [N]."""
-        ...
 
 
 class Categorical:

@@ -84,19 +84,15 @@ class _Source(Protocol):
     @property
     def num_envs(self) -> int:
         """B."""
-        ...
 
     def show(self, turn: Turn) -> None:
         """See `CriticRows.show`."""
-        ...
 
     def now(self, agent_index: torch.Tensor) -> torch.Tensor:
         """Return rows of agents, [B, S] to [B, S, J]."""
-        ...
 
     def final(self, agent_index: torch.Tensor) -> torch.Tensor:
         """Return rows of truncated agents, [B, P] to [B, P, J]."""
-        ...
 
 
 class _State:

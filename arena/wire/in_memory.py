@@ -40,12 +40,6 @@ class InMemoryHub:
         """Return a connected transport for a learner."""
         return InMemoryLearnerTransport(self, learner=learner)
 
-    def next_epoch(self, epoch: int) -> InMemoryControllerTransport:
-        """Replace the controller by a new one."""
-        self.controller.close(linger_s=0.0)
-        self.controller = InMemoryControllerTransport(self, epoch=epoch)
-        return self.controller
-
 
 class InMemoryControllerTransport:
     """Controller's end of a hub."""
@@ -107,10 +101,6 @@ class InMemoryControllerTransport:
     def num_bad(self) -> Mapping[str, int]:
         """See `ControllerTransport`."""
         return self._session.num_bad
-
-    def disconnect(self, learner: LearnerId) -> None:
-        """See `ControllerTransport`."""
-        self._session.mute(learner)
 
     def close(self, *, linger_s: float) -> None:
         """See `ControllerTransport`; messages do not linger here."""

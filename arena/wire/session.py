@@ -177,11 +177,6 @@ class ControllerSession:
             return Opened()
         return Opened(message=message)
 
-    def mute(self, learner: LearnerId) -> None:
-        """Ignore everything that a learner sends from now on."""
-        # It may still send: ZeroMQ cannot close one peer's connection of a ROUTER.
-        self._peer(learner.encode()).is_muted = True
-
     def take_bad_messages(self) -> list[BadMessage]:
         """Return the latest hundred messages dropped since the last call."""
         bad = list(self._bad)

@@ -27,7 +27,6 @@ class ControllerTransport(Protocol):
     @property
     def endpoint(self) -> str:
         """Address that learners connect to."""
-        ...
 
     def receive(self, timeout_s: float) -> list[tuple[LearnerId, Message]]:
         """Return messages that have arrived; wait for the first one.
@@ -38,28 +37,19 @@ class ControllerTransport(Protocol):
         Raises:
             AuthenticatorDead: If learners need keys and the thread that checks them has ended.
         """
-        ...
 
     def send(self, learner: LearnerId, message: FromController) -> bool:
         """Send without waiting; False if the learner is absent or does not read."""
-        ...
 
     def take_bad_messages(self) -> list[BadMessage]:
         """Return the latest messages dropped since the last call, with reasons."""
-        ...
 
     @property
     def num_bad(self) -> Mapping[str, int]:
         """Number of messages dropped so far, by fault."""
-        ...
-
-    def disconnect(self, learner: LearnerId) -> None:
-        """Drop everything that a learner sends from now on."""
-        ...
 
     def close(self, *, linger_s: float) -> None:
         """Give messages in flight this long, then release everything. Idempotent."""
-        ...
 
 
 class LearnerTransport(Protocol):
@@ -72,7 +62,6 @@ class LearnerTransport(Protocol):
             VersionMismatch: If the controller speaks another protocol version.
             NotAdmitted: If the controller does not admit this learner.
         """
-        ...
 
     def send(self, message: FromLearner, *, epoch: int) -> bool:
         """Send without waiting; False if there is no controller at the moment.
@@ -84,12 +73,9 @@ class LearnerTransport(Protocol):
         Raises:
             WireError: If the message breaks a rule of the wire.
         """
-        ...
 
     def wake(self) -> None:
         """Make ``receive`` return at once. Callable from any thread and from signal handlers."""
-        ...
 
     def close(self, *, linger_s: float) -> None:
         """Give messages in flight this long, then release everything. Idempotent."""
-        ...

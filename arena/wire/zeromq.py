@@ -173,10 +173,6 @@ class ZmqControllerTransport:
         refused = 0 if self._authenticator is None else self._authenticator.num_refused
         return {**self._session.num_bad, **({"key": refused} if refused else {})}
 
-    def disconnect(self, learner: LearnerId) -> None:
-        """See `ControllerTransport`: ZeroMQ cannot close one peer's connection of a ROUTER."""
-        self._session.mute(learner)
-
     def close(self, *, linger_s: float) -> None:
         """See `ControllerTransport`."""
         if self._context.closed:

@@ -31,8 +31,7 @@ from typing import Any
 import numpy as np
 
 from arena.config import LearnerSetup
-from arena.learners.loop import LearnerLoop, new_learner_id
-from arena.learners.progress import Progress
+from arena.learners.loop import LearnerLoop, Progress, new_learner_id
 from arena.types import LearnerId
 from arena.wire.keys import KEYS, key_path, load_learner_keys
 from arena.wire.messages import Acknowledge, Assignment, Finished, FromLearner, Header, Message

@@ -28,6 +28,7 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 from pettingzoo import ParallelEnv
 
+from arena.learners.loop import NoProgress
 from arena.learners.work.worker import Worker
 from arena.matches.teammates import seats_per_agent
 from arena.types import AssignmentId, Player, PlayerId, Seating
@@ -35,7 +36,6 @@ from arena.wire.messages import Evaluate, Finished, Pairing
 from experiments.commands import arena
 from populations.config.run_file import learner_setup
 from populations.inspection.views import Inspection
-from tools.bench.learner import NoProgress
 
 ROUNDS, CONTEXTS = 16, 4
 AGENTS = ("red_0", "red_1", "blue_0", "blue_1")

@@ -14,9 +14,10 @@ from pathlib import Path
 import torch
 
 from arena.core import Actor, Algorithm
+from arena.environment_spec import EnvironmentRequest
 from arena.envs.base import BatchedEnv
 from arena.envs.inspect import inspect_environment
-from arena.envs.make import make_batched_env
+from arena.envs.make import BatchRequest, make_batched_env
 from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.observations import ObservationLayout
 from arena.learning.algorithms import make_algorithm
@@ -71,7 +72,9 @@ def prepare(config: RunConfig) -> RunFile:
     """Resolve a configuration of two sides and one population, as a launch would."""
     environment = config.environment
     spec = inspect_environment(
-        environment.id, kwargs=environment.kwargs, launch_directory=str(Path.cwd())
+        EnvironmentRequest(
+            environment.id, kwargs=environment.kwargs, launch_directory=str(Path.cwd())
+        )
     )
     return new_run_file(config, spec, name="check", launch_directory=str(Path.cwd()))
 
@@ -134,13 +137,15 @@ class MirrorLearner:
     def _make_env(self, num_envs: int) -> BatchedEnv:
         setup = self._setup
         return make_batched_env(
-            setup.environment,
-            spec=setup.spec,
-            sides=setup.sides,
-            populations={name: value.agents for name, value in setup.populations.items()},
-            num_envs=num_envs,
-            launch_directory=setup.launch_directory,
-            device=CPU,
+            BatchRequest(
+                setup.environment,
+                spec=setup.spec,
+                sides=setup.sides,
+                populations=setup.agents_of,
+                num_envs=num_envs,
+                launch_directory=setup.launch_directory,
+                device=CPU,
+            )
         )
 
     def _make_collector(self) -> Collector:
@@ -155,7 +160,7 @@ class MirrorLearner:
             blocks=[block],
             seats=setup.seats,
             sides=tuple(setup.sides),
-            populations={name: value.agents for name, value in setup.populations.items()},
+            populations=setup.agents_of,
             actions={self._population: self._actions},
             openings=setup.environment.random_openings,
             generator=self._generator,

@@ -278,8 +278,8 @@ class Contest:
         return FrozenPolicy.from_weights(
             subject.setup.populations[population].network,
             self._algorithm.weights(),
-            observation=subject.observations(population),
-            action=subject.actions(population),
+            observation=subject.observations[population],
+            action=subject.actions[population],
             device=torch.device("cpu"),
         )
 

@@ -281,7 +281,7 @@ def _resolve_learners(config: RunConfig, *, num_cores: int | None) -> int | dict
     # One learner lives in the controller's own process.
     if config.launcher == "inline":
         return 1
-    cores = _usable_cores() if num_cores is None else num_cores
+    cores = usable_cores() if num_cores is None else num_cores
     # More learners than policies would wait for one to train.
     return max(1, min(cores, sum(p.size for p in config.populations.values())))
 
@@ -301,7 +301,8 @@ def _resolve_matchmaking(config: RunConfig, *, launch_directory: str) -> Matchma
     return section.model_copy(update={"latest_ratio": latest_ratio})
 
 
-def _usable_cores() -> int:
+def usable_cores() -> int:
+    """Count the cores that this process may use."""
     # Not every system can say which cores a process may use.
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))

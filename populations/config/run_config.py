@@ -14,6 +14,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from arena.config import EnvironmentConfig, Model
+from arena.environment_spec import EnvironmentRequest
 from arena.errors import BrokenRules
 from arena.wire.address import check_listening
 from populations.config.hooks import HooksConfig, without_list
@@ -193,6 +194,17 @@ class RunConfig(Model):
         outcome = self.environment.outcome
         if isinstance(outcome, str) and outcome != "return" and not IMPORT_PATH.fullmatch(outcome):
             yield f"environment.outcome must be {HINTS['environment.outcome']}, got {outcome!r}"
+
+    def inspection(self, *, launch_directory: str) -> EnvironmentRequest:
+        """Return the request for the facts about the environment of matches."""
+        return EnvironmentRequest(
+            self.environment.id,
+            kwargs=self.kwargs_of_matches,
+            launch_directory=launch_directory,
+            backend=self.environment.possible_backend,
+            possible_agents=self.environment.possible_agents,
+            reads_state=self.reads_state,
+        )
 
     def endless_lessons(self) -> Iterator[str]:
         """Yield a sentence for each lesson that can never end; a resume may have passed it."""

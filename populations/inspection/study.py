@@ -7,7 +7,6 @@ study.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,8 +23,6 @@ from populations.search_space import Choices, Range, parse_search_space
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
     from optuna.trial import FrozenTrial
-
-logger = logging.getLogger(__name__)
 
 
 def study_name(run: str, population: str, *, role: str = MAIN) -> str:

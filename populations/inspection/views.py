@@ -121,16 +121,10 @@ def payoff_view(run: Inspection, population: str | None, *, by_seats: bool = Fal
         population: Population of the cells' players. None: all.
         by_seats: Whether each pair of seats has a cell, instead of one over all seats.
     """
-    names: dict[tuple[str, str], str] = {
-        (name, line.weights or line.player): line.player
-        for name, lines in run.standings().items()
-        # Reversed: of a policy and a ghost with its weights the first line gives the name.
-        for line in reversed(lines)
-    }
     cells = payoff_cells(
         run.reader.pairs(kind="evaluate"),
         seats=run.league.seats,
-        names=names,
+        names=_names(run),
         by_seats=by_seats,
     )
     shown: list[Json] = [cell for cell in cells if population in (None, cell["population"])]
@@ -144,13 +138,19 @@ def cross_play_view(run: Inspection, population: str | None) -> Document:
     return {"run": run.tables.run.run, "cross_play": shown}
 
 
-def calibration_view(run: Inspection, population: str | None) -> Document:
-    """Return predicted beside observed scores, the worst pair first."""
-    names: dict[tuple[str, str], str] = {
+def _names(run: Inspection) -> dict[tuple[str, str], str]:
+    """Return the names of the standings' players, by population and entrant."""
+    return {
         (name, line.weights or line.player): line.player
         for name, lines in run.standings().items()
+        # Reversed: of a policy and a ghost with its weights the first line gives the name.
         for line in reversed(lines)
     }
+
+
+def calibration_view(run: Inspection, population: str | None) -> Document:
+    """Return predicted beside observed scores, the worst pair first."""
+    names = _names(run)
     pairs = calibrations(
         run.reader.pairs(kind="evaluate"), ratings=run.tables.ratings, seats=run.league.seats
     )

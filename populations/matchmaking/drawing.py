@@ -48,7 +48,6 @@ class Rule(Protocol):
         Returns:
             Finite, at least 0, with any sum. float64 [N].
         """
-        ...
 
 
 @runtime_checkable
@@ -66,7 +65,6 @@ class GhostMemory(Protocol):
         Args:
             numbers: Numbers of the ghosts that are there. float64 [N], N may be 0.
         """
-        ...
 
     def number_after(self, numbers: FloatArray, index: int, *, num_wins: int) -> float:
         """Return the number of a ghost after an assignment in which a trainee beat it.
@@ -76,7 +74,6 @@ class GhostMemory(Protocol):
             index: Position of the beaten ghost.
             num_wins: Matches that the trainee won against it.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -73,11 +73,10 @@ class Perturb:
         search_space: SearchSpace,
         *,
         history: Sequence[GenerationRow] = (),
-        agent_steps: int = 0,
         rng: np.random.Generator,
+        **_: object,
     ) -> Exploration:
         """Perturb; what has no value yet is drawn from its range."""
-        del agent_steps
         # The first generation of the population has the configured values.
         start = history[0].hyperparameters if history else {}
         new, moves = dict(hyperparameters), dict[str, str]()
@@ -138,12 +137,10 @@ class Resample:
         hyperparameters: Mapping[str, float],
         search_space: SearchSpace,
         *,
-        history: Sequence[GenerationRow] = (),
-        agent_steps: int = 0,
         rng: np.random.Generator,
+        **_: object,
     ) -> Exploration:
         """Draw all of them anew."""
-        del history, agent_steps
         dimensions = parse_search_space(search_space, start=hyperparameters)
         drawn = {name: dimension.sample(rng) for name, dimension in dimensions.items()}
         return Exploration(
@@ -159,16 +156,9 @@ class NoExplore:
     """Hyperparameters stay as they are: only weights are selected."""
 
     def explore(
-        self,
-        hyperparameters: Mapping[str, float],
-        search_space: SearchSpace,
-        *,
-        history: Sequence[GenerationRow] = (),
-        agent_steps: int = 0,
-        rng: np.random.Generator,
+        self, hyperparameters: Mapping[str, float], search_space: SearchSpace, **_: object
     ) -> Exploration:
         """Change nothing."""
-        del history, agent_steps, rng
         return Exploration(
             old=dict(hyperparameters),
             new=dict(hyperparameters),

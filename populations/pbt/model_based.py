@@ -71,23 +71,18 @@ class ModelBased:
         search_space: SearchSpace,
         *,
         history: Sequence[GenerationRow] = (),
-        agent_steps: int = 0,
         rng: np.random.Generator,
+        **_: object,
     ) -> Exploration:
         """Draw all of them from the model."""
         dimensions = parse_search_space(search_space, start=hyperparameters)
         known = finished(history, names=list(dimensions))
         if self.sampler != "random" and len(known) < self.min_generations:
             reason = f"{self.sampler} has {len(known)} of {self.min_generations} generations"
-            return fall_back(
-                self.fallback,
-                hyperparameters,
-                search_space,
-                history=history,
-                agent_steps=agent_steps,
-                rng=rng,
-                reason=reason,
+            perturbed = self.fallback.explore(
+                hyperparameters, search_space, history=history, rng=rng
             )
+            return with_reason(perturbed, reason)
         # The controller's generator decides all: Optuna's samplers have random states of their own.
         seed = int(rng.integers(2**31 - 1))
         # `random` is told none: known[len(known):].
@@ -111,20 +106,8 @@ class ModelBased:
         return Exploration(old=dict(hyperparameters), new=new, moves=moves)
 
 
-def fall_back(
-    perturb: Perturb,
-    hyperparameters: Mapping[str, float],
-    search_space: SearchSpace,
-    *,
-    history: Sequence[GenerationRow],
-    agent_steps: int,
-    rng: np.random.Generator,
-    reason: str,
-) -> Exploration:
-    """Perturb instead, and say in each move why."""
-    exploration = perturb.explore(
-        hyperparameters, search_space, history=history, agent_steps=agent_steps, rng=rng
-    )
+def with_reason(exploration: Exploration, reason: str) -> Exploration:
+    """Say in each move of another rule why it was used."""
     moves = {name: f"{move}; {reason}" for name, move in exploration.moves.items()}
     return replace(exploration, moves=moves)
 

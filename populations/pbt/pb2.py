@@ -24,7 +24,7 @@ from populations.core import Exploration, SearchSpace
 from populations.pbt.explore import Perturb, PerturbSettings, make_perturb
 from populations.pbt.gaussian_process import MIN_NOISE, FloatArray, Posterior, fit_kernel
 from populations.pbt.generations import Improvement, finished, running
-from populations.pbt.model_based import fall_back
+from populations.pbt.model_based import with_reason
 from populations.records.rows import GenerationRow
 from populations.rule_kinds import RuleKind
 from populations.search_space import Dimension, parse_search_space
@@ -68,15 +68,11 @@ class Pb2:
         dimensions = parse_search_space(search_space, start=hyperparameters)
         known = finished(history, names=list(dimensions))[-MAX_ROWS:]
         if len(known) < self.min_generations or not dimensions:
-            return fall_back(
-                self.fallback,
-                hyperparameters,
-                search_space,
-                history=history,
-                agent_steps=agent_steps,
-                rng=rng,
-                reason=f"pb2 has {len(known)} of {self.min_generations} generations",
+            perturbed = self.fallback.explore(
+                hyperparameters, search_space, history=history, rng=rng
             )
+            reason = f"pb2 has {len(known)} of {self.min_generations} generations"
+            return with_reason(perturbed, reason)
         # Time and rating are given, so the search is over the hyperparameters alone.
         rating = _rating_now(hyperparameters, history, known)
         bandit = _make_bandit(known, running(history, names=list(dimensions)), dimensions)

@@ -109,7 +109,6 @@ class Rule(Protocol):
 
     def select_donors(self, contest: Contest) -> Verdict:
         """Name the donors of ``contest.own``."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

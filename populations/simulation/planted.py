@@ -17,7 +17,6 @@ from arena.types import RANDOM_BOT
 from populations.core import SearchSpace
 from populations.search_space import Dimension, parse_search_space
 
-ELO_PER_UNIT = 400.0 / math.log(10.0)
 NUM_KINDS = 3
 """Rock, paper and scissors."""
 

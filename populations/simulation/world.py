@@ -207,14 +207,6 @@ class World:
     def _join(self, slot: int, populations: tuple[str, ...]) -> None:
         self.join(slot=slot, populations=populations)
 
-    def work(self, learner: LearnerId) -> AssignmentFinished | None:
-        """Return the result of a learner's oldest assignment, without telling the controller."""
-        queue = self.given.get(learner)
-        if not queue:
-            return None
-        finished, manifests = self.learner.carry_out(queue.pop(0))
-        return AssignmentFinished(learner=learner, finished=finished, manifests=manifests)
-
     def _begin(self, learner: LearnerId) -> None:
         """Start the oldest assignment: its end is in the agenda from now on."""
         message = self.given[learner][0]

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from arena.config import LearnerSetup
+from arena.learners.loop import Progress
 from arena.learners.process import serve
-from arena.learners.progress import Progress
 from arena.types import Entrant, PairScore, Tally
 from arena.wire.messages import Assignment, Evaluate, Failed, Finished, Train
 

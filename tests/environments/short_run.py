@@ -19,8 +19,9 @@ from arena.checkpoints.files import read_manifest
 from arena.checkpoints.manifest import Manifest
 from arena.checkpoints.tensors import load_weights
 from arena.config import LearnerSetup
+from arena.environment_spec import EnvironmentRequest
 from arena.envs.inspect import inspect_environment
-from arena.envs.make import make_batched_env
+from arena.envs.make import BatchRequest, make_batched_env
 from arena.envs.random_play import action_layouts
 from arena.export.actor import ExportedActor
 from arena.export.card import Card, CardAction, CardEnvironment, CardObservation, CardRating
@@ -75,10 +76,12 @@ CarryOut = Callable[[Train | Evaluate], Answer]
 def make_setup(row: Row, *, root: Path) -> LearnerSetup:
     """What `arena launch` would tell a learner."""
     spec = inspect_environment(
-        row.id,
-        kwargs=row.kwargs,
-        launch_directory=str(ASSETS),
-        possible_agents=row.environment.get("possible_agents"),
+        EnvironmentRequest(
+            row.id,
+            kwargs=row.kwargs,
+            launch_directory=str(ASSETS),
+            possible_agents=row.environment.get("possible_agents"),
+        )
     )
     population = {
         "size": 1,
@@ -311,7 +314,7 @@ def _card(setup: LearnerSetup, manifest: Manifest) -> Card:
             sides=dict(setup.sides),
             seats=setup.seats,
             outcome=environment.outcome,
-            populations={name: part.agents for name, part in setup.populations.items()},
+            populations=setup.agents_of,
             continuous_actions=environment.continuous_actions,
             possible_agents=environment.possible_agents,
         ),
@@ -333,14 +336,16 @@ def _card(setup: LearnerSetup, manifest: Manifest) -> Card:
 
 def play_exports(setup: LearnerSetup, exports: dict[str, Path]) -> TournamentResult:
     """A match between what was exported and random play."""
-    populations = {name: part.agents for name, part in setup.populations.items()}
+    populations = setup.agents_of
     env = make_batched_env(
-        setup.environment,
-        spec=setup.spec,
-        sides=setup.sides,
-        populations=populations,
-        num_envs=1,
-        launch_directory=setup.launch_directory,
+        BatchRequest(
+            setup.environment,
+            spec=setup.spec,
+            sides=setup.sides,
+            populations=populations,
+            num_envs=1,
+            launch_directory=setup.launch_directory,
+        )
     )
     layouts = action_layouts(setup.spec, populations=populations)
     randoms = {name: RandomActor(layouts[name]) for name in populations}

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from arena.config import LearnerSetup
-from arena.learners.loop import LearnerLoop
-from arena.learners.progress import Progress
+from arena.learners.loop import LearnerLoop, Progress
 from arena.learners.state import Patience as LearnerPatience
 from arena.types import LearnerId
 from arena.wire.messages import Assignment, Failed, Finished

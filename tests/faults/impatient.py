@@ -9,6 +9,7 @@ import signal
 import sys
 from pathlib import Path
 
+from arena.environment_spec import EnvironmentRequest
 from arena.envs.inspect import inspect_environment
 from experiments.faults.killing import TINY
 from populations.config.run_config import load_config
@@ -27,7 +28,7 @@ def main(run_dir: Path) -> int:
     """Start a run, serve it until a signal says stop."""
     config = load_config("rock_paper_scissors", [*TINY, *ENDLESS])
     here = str(Path.cwd())
-    spec = inspect_environment(config.environment.id, kwargs={}, launch_directory=here)
+    spec = inspect_environment(EnvironmentRequest(config.environment.id, launch_directory=here))
     run_file = new_run_file(config, spec, name="impatient", launch_directory=here)
     run_dir.mkdir()
     with RunLock(run_dir):

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import psutil
 
+from arena.environment_spec import EnvironmentRequest
 from arena.envs.inspect import inspect_environment
 from populations.audit.verify import verify_run
 from populations.config.run_config import validate_config
@@ -171,9 +172,11 @@ def served(
     """Make a run and its controller; the caller lets it serve."""
     settings = validate_config(config)
     spec = inspect_environment(
-        settings.environment.id,
-        kwargs=settings.environment.kwargs,
-        launch_directory=str(ASSETS),
+        EnvironmentRequest(
+            settings.environment.id,
+            kwargs=settings.environment.kwargs,
+            launch_directory=str(ASSETS),
+        )
     )
     run_file = new_run_file(settings, spec, name="test", launch_directory=str(ASSETS))
     run.mkdir()

@@ -12,11 +12,12 @@ import torch
 
 from arena.config import EnvironmentConfig
 from arena.core import Actor, ActorInput, ActorOutput
+from arena.environment_spec import EnvironmentRequest
 from arena.envs.base import BatchedEnv, Turn
 from arena.envs.chance import episode_seed
 from arena.envs.checks.check import check_environment
 from arena.envs.describe import environment_facts
-from arena.envs.make import make_batched_env
+from arena.envs.make import BatchRequest, make_batched_env
 from arena.envs.pettingzoo.batch import FREE_FAULTS
 from arena.errors import EnvironmentFault
 from arena.learners.work.worker import Worker
@@ -65,13 +66,15 @@ def make_batch(
     spec = facts(environment, kwargs)
     sides = {"all": spec.agents} if cooperation else {agent: (agent,) for agent in spec.agents}
     return make_batched_env(
-        EnvironmentConfig(id=environment, kwargs=dict(kwargs)),
-        spec=spec,
-        sides=sides,
-        populations={"player": spec.agents},
-        num_envs=NUM_ENVS,
-        launch_directory=str(ASSETS),
-        on_fault=None if faults is None else faults.append,
+        BatchRequest(
+            EnvironmentConfig(id=environment, kwargs=dict(kwargs)),
+            spec=spec,
+            sides=sides,
+            populations={"player": spec.agents},
+            num_envs=NUM_ENVS,
+            launch_directory=str(ASSETS),
+            on_fault=None if faults is None else faults.append,
+        )
     )
 
 
@@ -379,7 +382,9 @@ def test_an_environment_that_breaks_now_and_then_does_not_end_the_run() -> None:
 
 
 def test_an_array_that_is_written_again_misleads_nobody_and_is_reported() -> None:
-    spec = environment_facts("environments:AliasingTurns", kwargs={}, launch_directory=str(ASSETS))
+    spec = environment_facts(
+        EnvironmentRequest("environments:AliasingTurns", launch_directory=str(ASSETS))
+    )
     turns = []
     for name in ("AliasingTurns", "ScriptedTurns"):
         kwargs: dict[str, Any] = (
@@ -395,6 +400,8 @@ def test_an_array_that_is_written_again_misleads_nobody_and_is_reported() -> Non
         turns.append(torch.stack(kept))
         env.close()
     assert torch.equal(turns[0], turns[1])
-    report = check_environment(spec.id, kwargs={}, launch_directory=str(ASSETS), seconds=0.01)
+    report = check_environment(
+        EnvironmentRequest(spec.id, launch_directory=str(ASSETS)), seconds=0.01
+    )
     assert report.aliased in spec.agents
     assert any("changed later (the same array" in note for note in report.notes)

@@ -12,7 +12,7 @@ from arena.checkpoints.publish import publish
 from arena.config import LearnerSetup
 from arena.failpoints import armed
 from arena.learners.inline import start_inline_learner
-from arena.learners.progress import Progress
+from arena.learners.loop import Progress
 from arena.types import LearnerId
 from arena.wire.in_memory import InMemoryHub
 from arena.wire.messages import (

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from arena.config import EnvironmentConfig, LearnerSetup, NetworkConfig, PopulationSetup
-from arena.environment_spec import EnvironmentSpec
+from arena.environment_spec import EnvironmentRequest, EnvironmentSpec
 from arena.envs.describe import environment_facts
 from arena.learners.work.worker import Worker
 from arena.matches.seating import make_seats
@@ -22,7 +22,9 @@ NUM_ENVS = 4
 def facts(environment: str, kwargs: Mapping[str, object]) -> EnvironmentSpec:
     """Of an environment whose faults spare whoever looks at it first."""
     calm = {**kwargs, "share": 0.0} if environment.startswith("faulty:") else kwargs
-    spec = environment_facts(environment, kwargs=calm, launch_directory=str(ASSETS))
+    spec = environment_facts(
+        EnvironmentRequest(environment, kwargs=calm, launch_directory=str(ASSETS))
+    )
     return replace(spec, kwargs=dict(kwargs))
 
 

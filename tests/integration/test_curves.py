@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from arena.environment_spec import EnvironmentRequest
 from arena.envs.inspect import inspect_environment
 from populations.config.run_config import validate_config
 from populations.config.run_file import new_run_file
@@ -65,7 +66,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = tmp_path_factory.mktemp("curves") / "run"
     run.mkdir()
     spec = inspect_environment(
-        "own_figures:FiguresInTurns", kwargs={}, launch_directory=str(ASSETS)
+        EnvironmentRequest("own_figures:FiguresInTurns", launch_directory=str(ASSETS))
     )
     run_file = new_run_file(
         validate_config(CONFIG), spec, name="curves", launch_directory=str(ASSETS)

@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arena.types import PolicyId
-from populations.candidates import Candidate, CandidateColumns, make_candidates
+from populations.candidates import Candidate, CandidateColumns
+from tests.populations.columns import make_candidates
 from tests.populations.matchmaking.toy_league import ghost
 
 ROLES = ("main", "main_exploiter", "league_exploiter")

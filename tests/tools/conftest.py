@@ -10,9 +10,10 @@ import pytest
 import torch
 
 from arena.checkpoints.files import read_manifest
-from arena.checkpoints.manifest import ghost_key
+from arena.checkpoints.manifest import PolicyRecord, ghost_key
 from arena.checkpoints.publish import link_ghost
 from arena.checkpoints.tensors import publish_policy
+from arena.environment_spec import EnvironmentRequest
 from arena.envs.inspect import inspect_environment
 from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.agent_id_wrapper import observation_layout
@@ -29,7 +30,7 @@ from arena.types import (
     ghost_id,
     population_of,
 )
-from populations.audit.refold import refold
+from populations.audit.tally_checks import refold
 from populations.config.run_config import validate_config
 from populations.config.run_file import RunFile, learner_setup, new_run_file
 from populations.records.rows import (
@@ -54,7 +55,11 @@ class RunBuilder:
         run_dir.mkdir()
         environment = config["environment"]
         spec = inspect_environment(
-            environment["id"], kwargs=environment.get("kwargs", {}), launch_directory=str(run_dir)
+            EnvironmentRequest(
+                environment["id"],
+                kwargs=environment.get("kwargs", {}),
+                launch_directory=str(run_dir),
+            )
         )
         self.run_file: RunFile = new_run_file(
             validate_config(config), spec, name="test", launch_directory=str(run_dir)
@@ -88,18 +93,20 @@ class RunBuilder:
                 network.head.bias.zero_()[plays] = 100.0
         reference: CheckpointRef = publish_policy(
             self.run_dir,
+            PolicyRecord(
+                policy=PolicyId(policy),
+                generation=generation,
+                agent_steps=agent_steps,
+                learner_updates=agent_steps // 100,
+                hyperparameters={"learning_rate": 3e-4},
+                parent=None if parent is None else parent.digest,
+                donor=None,
+                environment_digest=self.run_file.spec.digest,
+                population_agents=agents,
+                network=population.network,
+            ),
             weights=network.state_dict(),
             optimizer_state={},
-            policy=PolicyId(policy),
-            generation=generation,
-            agent_steps=agent_steps,
-            learner_updates=agent_steps // 100,
-            hyperparameters={"learning_rate": 3e-4},
-            parent=None if parent is None else parent.digest,
-            donor=None,
-            environment_digest=self.run_file.spec.digest,
-            population_agents=agents,
-            network=population.network,
         )
         row = CheckpointRow(
             key=reference.key,

@@ -11,11 +11,17 @@ from typer.testing import CliRunner
 from arena.errors import ConfigError
 from populations.ratings.bradley_terry import BradleyTerry
 from populations.ratings.model import Result
-from tools.rate import Model, rate, rate_scores, read_scores
+from populations.ratings.table import Settings
+from tools.rate import Model, Score, _document, _rate, rate, read_scores
 
 ROCK, PAPER, SCISSORS = "rock", "paper", "scissors"
 app = typer.Typer()
 app.command()(rate)
+
+
+def rate_scores(scores: list[Score], *, model: Model, anchor: str | None) -> dict[str, object]:
+    """The document of ``arena rate --json``."""
+    return _document(*_rate(scores, model=model, settings=Settings(anchor=anchor)), model=model)
 
 
 def written(path: Path, text: str) -> Path:

@@ -14,7 +14,7 @@ from ..terminal.output import console, log_console, print_json
 
 if TYPE_CHECKING:
     from .guard import Fall, Table
-    from .measure import Measurement
+    from .measure import Effort, Measurement
 
 STAGES = ("environment", "inference", "update", "learner")
 RUNS = ("run", "orchestration", "policies")
@@ -70,6 +70,7 @@ def bench(
 ) -> None:
     """Measure this machine: each stage and whole runs, as ratios to their bounds."""
     from .guard import load_table, save_table
+    from .measure import Effort
 
     # Mistakes in names and files are told before minutes of measuring.
     names = _names(only or (), whole_run=whole_run)
@@ -83,9 +84,7 @@ def bench(
             overrides=changes,
             policies=policies,
             learners=learners,
-            rounds=rounds,
-            seconds=seconds,
-            run_seconds=run_seconds,
+            effort=Effort(rounds=rounds, seconds=seconds, run_seconds=run_seconds),
             say=say,
         )
     # Before the guard's verdict, which may end the command.
@@ -136,9 +135,7 @@ def _measure(
     overrides: Sequence[str],
     policies: int | None,
     learners: int | None,
-    rounds: int,
-    seconds: float,
-    run_seconds: float,
+    effort: Effort,
     say: Say,
 ) -> Table:
     import tempfile
@@ -146,16 +143,16 @@ def _measure(
 
     from .guard import Table
     from .machine import machine_facts
-    from .stages import Effort, Stages, one_thread
+    from .stages import Stages, one_thread
     from .subject import load_subject
-    from .whole_run import RunEffort, WholeRuns, number_of_learners
+    from .whole_run import WholeRuns, number_of_learners
 
     say("the environment's facts")
     subject = load_subject(config, overrides, policies=policies)
     # Stages need no learners, and not every configuration has one number of them.
     num_learners = number_of_learners(subject, learners) if set(names) & set(RUNS) else 1
     found: list[Measurement] = []
-    stages = Stages(subject, effort=Effort(rounds=rounds, seconds=seconds))
+    stages = Stages(subject, effort=effort)
     # Environments are closed before whole runs, which need the memory and the cores.
     with one_thread(), closing(stages):
         for name in names:
@@ -166,7 +163,8 @@ def _measure(
     with tempfile.TemporaryDirectory(prefix="arena-bench-") as directory, _ended_by_signals():
         runs = WholeRuns(
             subject,
-            effort=RunEffort(rounds=rounds, run_seconds=run_seconds, num_learners=num_learners),
+            effort=effort,
+            num_learners=num_learners,
             directory=Path(directory),
             say=say,
         )

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,6 +22,8 @@ from populations.records.rows import AssignmentRow
 from populations.storage.database import JOURNAL
 from populations.storage.journal import JournalReader
 from populations.yaml_documents import write_document
+
+from ..launch.serving import ARENA
 
 LOOK_EVERY_S = 0.1
 START_S = 120.0
@@ -133,7 +134,7 @@ def launched_rate(
     with log_path.open("wb") as log:
         process = subprocess.Popen(
             [
-                *(sys.executable, "-m", _main_module(), "launch", str(config_path)),
+                *(*ARENA, "launch", str(config_path)),
                 *("--run-dir", str(run_dir), "--learners", str(num_learners), "--json"),
             ],
             # The run must not read from this command's terminal.
@@ -155,12 +156,6 @@ def launched_rate(
     if not watch.commits:
         raise _failure("trained nothing", log_path)
     return committed_rate(watch.commits, num_learners=num_learners)
-
-
-def _main_module() -> str:
-    """Return the command, by the name under which this package was imported."""
-    # This package is `tools` in a checkout, and `populations.commands` where it is installed.
-    return f"{__package__.rpartition('.')[0]}.main"
 
 
 def _attend(process: subprocess.Popen[bytes], watch: _Watch, *, run_seconds: float) -> None:

@@ -13,10 +13,11 @@ from contextlib import closing
 import torch
 
 from arena.core import Actor, Algorithm
-from arena.envs.base import BatchedEnv, Turn
+from arena.envs.base import BatchedEnv, Turn, TurnWrapper
 from arena.experience import Rollout
+from arena.learners.loop import NoProgress
 from arena.learners.work.training import seatings_that_fit
-from arena.matches.seating import is_cooperation, seatings_for
+from arena.matches.seating import seatings_for
 from arena.matches.seeds import environment_seeds
 from arena.matches.teammates import Lineup, mixed_seatings
 from arena.rollout.collector import Collector, TrainingBlock
@@ -27,13 +28,6 @@ from .play import count_decisions
 from .subject import SEED, Subject
 
 NUM_FROZEN = 8
-
-
-class NoProgress:
-    """An `arena.matches.match.Progress` that shows nothing."""
-
-    def advance(self, agent_steps: int = 0) -> None:
-        """Do nothing."""
 
 
 class LearnerWork:
@@ -71,32 +65,20 @@ class LearnerWork:
         return sum(self._collector.agent_steps.values()) - before
 
 
-class _CountingEnv:
+class _CountingEnv(TurnWrapper):
     """A `BatchedEnv` that counts the decisions it asks for."""
 
-    def __init__(self, env: BatchedEnv) -> None:
-        self._env = env
-        self.num_envs, self.agents = env.num_envs, env.agents
-        self.decisions = 0
+    decisions = 0
 
     def reset(self, seeds: Sequence[int]) -> Turn:
         # The reset's turn is left out; the one after the rollout's last step stands in for it.
+        turn = super().reset(seeds)
         self.decisions = 0
-        return self._env.reset(seeds)
-
-    def step(self, actions: Mapping[str, torch.Tensor]) -> Turn:
-        turn = self._env.step(actions)
-        self.decisions += count_decisions(turn.groups)
         return turn
 
-    def halt(self, environments: torch.Tensor) -> None:
-        self._env.halt(environments)
-
-    def resume(self, environments: torch.Tensor) -> None:
-        self._env.resume(environments)
-
-    def close(self) -> None:
-        self._env.close()
+    def _changed(self, turn: Turn) -> Turn:
+        self.decisions += count_decisions(turn.groups)
+        return turn
 
 
 def decisions_per_trained(subject: Subject, *, num_frozen: int) -> float:
@@ -122,17 +104,12 @@ def make_collector(
         blocks=blocks,
         seats=setup.training_seats,
         sides=tuple(setup.sides),
-        populations=subject.agents_of,
-        actions={name: subject.actions(name) for name in setup.populations},
+        populations=subject.setup.agents_of,
+        actions=subject.actions,
         openings=setup.environment.random_openings,
         generator=generator,
         progress=NoProgress(),
     )
-
-
-def can_meet_frozen(subject: Subject) -> bool:
-    """Return whether a policy has opponents at all: in cooperation it trains with itself."""
-    return not is_cooperation(subject.setup.sides)
 
 
 def training_blocks(

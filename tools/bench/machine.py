@@ -5,7 +5,6 @@ Tests: `tests/tools/bench/test_command.py`.
 
 from __future__ import annotations
 
-import os
 import platform
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import torch
 
 from arena.config import NetworkConfig
 from arena.learning.acting import product_dtype
+from populations.config.resolve import usable_cores
 
 
 def machine_facts(device: torch.device) -> dict[str, object]:
@@ -31,14 +31,6 @@ def has_bfloat16(device: torch.device) -> bool:
     """Return whether the hardware multiplies bfloat16 matrices itself; in software it is slower."""
     # "auto" takes bfloat16 only where the hardware has it.
     return product_dtype("auto", network=NetworkConfig(), device=device) is torch.bfloat16
-
-
-def usable_cores() -> int:
-    """Count the cores that this process may use."""
-    # Not every system can say which cores a process may use.
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _cpu_model() -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from statistics import median
 
 MICROSECONDS = 1e6
@@ -20,6 +21,21 @@ Work = Callable[[], int]
 Clock = Callable[[], float]
 Rate = Callable[[], float]
 """Function that measures once: items per second."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effort:
+    """Effort of the measurements.
+
+    Attributes:
+        rounds: Rounds per measurement.
+        seconds: Least seconds of each side per round, and of the pass that finds the shares.
+        run_seconds: Seconds of each whole run after its start-up, and of each bound.
+    """
+
+    rounds: int
+    seconds: float
+    run_seconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,35 +174,25 @@ def alternate(first: Rate, second: Rate, *, rounds: int) -> tuple[list[float], l
     return firsts, seconds
 
 
-def compare(
-    name: str,
-    *,
-    unit: str,
-    bound_name: str,
-    work: Work,
-    bound: Work,
-    rounds: int,
-    seconds: float,
-    clock: Clock = time.perf_counter,
-) -> Measurement:
-    """Measure a work and its bound, after one call of each that does not count.
-
-    Args:
-        name: Name of the work.
-        unit: Unit of its items, see `Measurement`.
-        bound_name: Name of the bound.
-        work: Work to measure.
-        bound: Work to compare with; it counts the same items.
-        rounds: Number of measurements of each.
-        seconds: Least seconds for each side of each round.
-        clock: Clock in seconds, never going back.
-    """
+def warm_rate(work: Work, *, seconds: float, clock: Clock = time.perf_counter) -> Rate:
+    """Return a measurement by `timed_rate`, after one call of the work that does not count."""
     # First calls allocate and import.
     work()
-    bound()
-    rates, bound_rates = alternate(
-        lambda: timed_rate(work, seconds=seconds, clock=clock),
-        lambda: timed_rate(bound, seconds=seconds, clock=clock),
-        rounds=rounds,
-    )
+    return partial(timed_rate, work, seconds=seconds, clock=clock)
+
+
+def compare(
+    name: str, *, unit: str, rate: Rate, bound_name: str, bound: Rate, rounds: int
+) -> Measurement:
+    """Measure something and its bound in turn.
+
+    Args:
+        name: Name of the measurement.
+        unit: Unit of its items, see `Measurement`.
+        rate: Measures once.
+        bound_name: Name of the bound.
+        bound: Measures the bound once; it counts the same items.
+        rounds: Number of measurements of each.
+    """
+    rates, bound_rates = alternate(rate, bound, rounds=rounds)
     return summarize(name, unit=unit, bound_name=bound_name, rates=rates, bound_rates=bound_rates)

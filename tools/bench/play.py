@@ -15,7 +15,7 @@ from arena.environment_spec import AgentSpec, EnvironmentSpec
 from arena.envs.base import BatchedEnv, Group, Turn
 from arena.envs.batched.game import BatchedGame
 from arena.envs.pettingzoo.strip_wrappers import holder_of_state, strip_checking_wrappers
-from arena.envs.random_play import random_answers
+from arena.envs.random_play import random_answers, random_legal_actions
 from arena.envs.registry import make_environment
 from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.observations import first_action, num_actions
@@ -45,10 +45,7 @@ class RandomPlay:
         groups = self._turn.groups
         # Before the step, which overwrites the groups' tensors.
         decisions = count_decisions(groups)
-        actions = {
-            name: random_answers(group, layout=self._actions[name], generator=self._generator)
-            for name, group in groups.items()
-        }
+        actions = random_legal_actions(self._turn, actions=self._actions, generator=self._generator)
         self._turn = self._env.step(actions)
         return decisions
 

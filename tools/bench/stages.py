@@ -7,10 +7,8 @@ Tests: `tests/tools/bench/test_command.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
-from functools import partial
 
 import torch
 
@@ -18,30 +16,18 @@ from arena.core import ActorInput, Algorithm
 from arena.envs.base import BatchedEnv
 from arena.envs.batched.batch import GameBatch
 from arena.envs.batched.find import find_game
+from arena.matches.seating import is_cooperation
 
-from .learner import NUM_FROZEN, LearnerWork, can_meet_frozen, decisions_per_trained
+from .learner import NUM_FROZEN, LearnerWork, decisions_per_trained
 from .loop import HandWrittenLoop
 from .machine import has_bfloat16
-from .measure import Measurement, Work, alternate, compare, harmonic, summarize, timed_rate
+from .measure import Effort, Measurement, Rate, Work, compare, harmonic, warm_rate
 from .play import PlainLoop, RandomGame, RandomPlay
 from .products import Products, UpdateProducts
 from .profile import learner_methods, stage_shares
 from .subject import SEED, Subject
 
 AGENT_STEPS = "agent steps/s"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Effort:
-    """Effort of the measurements.
-
-    Attributes:
-        rounds: Rounds per measurement.
-        seconds: Least seconds of each side per round, and of the pass that finds the shares.
-    """
-
-    rounds: int
-    seconds: float
 
 
 @contextmanager
@@ -107,23 +93,18 @@ class Stages:
     def inference(self) -> list[Measurement]:
         """Measure one policy that decides for the whole batch: frozen, and while it learns."""
         subject = self._subject
-        group = self.env.reset(range(subject.num_envs)).groups[subject.population]
-        # [B, S, F] -> [B * S, F], copied because the environments write their next turn there
-        observation = group.observation.flatten(0, 1).clone()
-        mask = None if group.action_mask is None else group.action_mask.flatten(0, 1).clone()
+        rows = self._first_rows(self.env)
         generator = self._generator()
         frozen = subject.make_frozen(subject.population, seed=SEED)
         policy = subject.make_policy()
 
         def play() -> int:
-            frozen.act(
-                ActorInput(observation=observation, action_mask=mask), agent="", generator=generator
-            )
-            return len(observation)
+            frozen.act(rows, agent="", generator=generator)
+            return len(rows.observation)
 
         def explore() -> int:
-            policy.act(ActorInput(observation=observation, action_mask=mask), generator=generator)
-            return len(observation)
+            policy.act(rows, generator=generator)
+            return len(rows.observation)
 
         # Frozen policies always play in float32.
         dtypes = {"inference/frozen": torch.float32, "inference/learning": subject.product_dtype}
@@ -131,11 +112,11 @@ class Stages:
         for name, work in {"inference/frozen": play, "inference/learning": explore}.items():
             products = Products(
                 subject.layer_sizes,
-                num_rows=len(observation),
+                num_rows=len(rows.observation),
                 dtype=dtypes[name],
                 device=subject.device,
             )
-            bound_name = f"products alone, {_named(dtypes[name])}"
+            bound_name = f"products alone, {str(dtypes[name]).removeprefix('torch.')}"
             found.append(
                 self._compare(
                     name, "rows/s", work, bound_name=bound_name, bound=products.forward_rows
@@ -185,7 +166,8 @@ class Stages:
         policies.
         """
         found = [self._learner("learner/self_play", num_frozen=0)]
-        if can_meet_frozen(self._subject):
+        # In cooperation a policy has no opponents: it trains with itself.
+        if not is_cooperation(self._subject.setup.sides):
             found.append(self._learner("learner/league", num_frozen=NUM_FROZEN))
         return found
 
@@ -208,17 +190,16 @@ class Stages:
         per_trained = decisions_per_trained(subject, num_frozen=num_frozen)
         # The learner goes on from where its environments are; what bounds it has its own.
         with closing(subject.make_env()) as env:
-            bound = self._parts(env, decisions_per_trained=per_trained)
-            rates, bound_rates = alternate(self._rate(work), bound, rounds=self._effort.rounds)
-        return summarize(
-            name,
-            unit=AGENT_STEPS,
-            bound_name="environment, inference and update alone",
-            rates=rates,
-            bound_rates=bound_rates,
-        )
+            return compare(
+                name,
+                unit=AGENT_STEPS,
+                rate=self._rate(work),
+                bound_name="environment, inference and update alone",
+                bound=self._parts(env, decisions_per_trained=per_trained),
+                rounds=self._effort.rounds,
+            )
 
-    def _parts(self, env: BatchedEnv, *, decisions_per_trained: float) -> Callable[[], float]:
+    def _parts(self, env: BatchedEnv, *, decisions_per_trained: float) -> Rate:
         """Measure what environment, inference and update alone allow, in trained decisions.
 
         Args:
@@ -231,21 +212,16 @@ class Stages:
         play = self._random_play(env)
         generator = self._generator()
         policy = subject.make_policy(stands_still=True)
-        group = env.reset(range(subject.num_envs)).groups[subject.population]
-        observation = group.observation.flatten(0, 1).clone()
-        mask = None if group.action_mask is None else group.action_mask.flatten(0, 1).clone()
+        rows = self._first_rows(env)
 
         def act() -> int:
-            policy.act(ActorInput(observation=observation, action_mask=mask), generator=generator)
-            return len(observation)
+            policy.act(rows, generator=generator)
+            return len(rows.observation)
 
         def update() -> int:
             policy.update(rollout, generator=generator)
             return len(rollout)
 
-        act()
-        update()
-        # First calls, which allocate, are over.
         measures = [self._rate(part) for part in (play, act, update)]
 
         def rate() -> float:
@@ -264,15 +240,22 @@ class Stages:
         return compare(
             name,
             unit=unit,
+            rate=self._rate(work),
             bound_name=bound_name,
-            work=self._finished(work),
-            bound=self._finished(bound),
+            bound=self._rate(bound),
             rounds=self._effort.rounds,
-            seconds=self._effort.seconds,
         )
 
-    def _rate(self, work: Work) -> Callable[[], float]:
-        return partial(timed_rate, self._finished(work), seconds=self._effort.seconds)
+    def _rate(self, work: Work) -> Rate:
+        return warm_rate(self._finished(work), seconds=self._effort.seconds)
+
+    def _first_rows(self, env: BatchedEnv) -> ActorInput:
+        """Reset environments, and return the first decisions of the measured population."""
+        subject = self._subject
+        group = env.reset(range(subject.num_envs)).groups[subject.population]
+        mask = None if group.action_mask is None else group.action_mask.flatten(0, 1).clone()
+        # [B, S, F] -> [B * S, F], copied because the environments write their next turn there
+        return ActorInput(observation=group.observation.flatten(0, 1).clone(), action_mask=mask)
 
     def _finished(self, work: Work) -> Work:
         """Return a work that waits for its own end."""
@@ -291,7 +274,7 @@ class Stages:
         subject = self._subject
         return RandomPlay(
             self.env if env is None else env,
-            actions={name: subject.actions(name) for name in subject.agents_of},
+            actions=subject.actions,
             generator=self._generator(),
         )
 
@@ -305,7 +288,3 @@ class Stages:
 
     def _generator(self) -> torch.Generator:
         return torch.Generator(self._subject.device).manual_seed(SEED)
-
-
-def _named(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")

@@ -18,9 +18,10 @@ from arena.config import LearnerSetup
 from arena.core import Algorithm
 from arena.envs.base import BatchedEnv
 from arena.envs.inspect import inspect_and_play, inspect_lessons
-from arena.envs.make import make_batched_env
+from arena.envs.make import BatchRequest, make_batched_env
+from arena.envs.random_play import action_layouts
 from arena.envs.spaces.actions import ActionLayout
-from arena.envs.spaces.agent_id_wrapper import observation_layout
+from arena.envs.spaces.agent_id_wrapper import observation_layouts
 from arena.envs.spaces.observations import ObservationLayout
 from arena.learners.work.worker import resolve_device
 from arena.learning.acting import product_dtype
@@ -87,28 +88,21 @@ class Subject:
         return self.setup.num_envs
 
     @property
-    def agents_of(self) -> dict[str, tuple[str, ...]]:
-        """Agents by population."""
-        return {name: setup.agents for name, setup in self.setup.populations.items()}
-
-    @property
     def hyperparameters(self) -> Hyperparameters:
         """Start values of the measured population."""
         return self.config.populations[self.population].start_values
 
-    def observations(self, population: str) -> ObservationLayout:
-        """Return the layout of a population's observations."""
-        setup = self.setup.populations[population]
-        # Agents of one population have equal spaces.
-        facts = self.setup.spec.agent_specs[setup.agents[0]]
-        return observation_layout(facts, agents=setup.agents, network=setup.network)
+    @cached_property
+    def observations(self) -> dict[str, ObservationLayout]:
+        """Layouts of observations by population."""
+        return observation_layouts(self.setup)
 
-    def actions(self, population: str) -> ActionLayout:
-        """Return the layout of a population's actions."""
-        agent = self.setup.populations[population].agents[0]
-        return ActionLayout.from_json(
-            self.setup.spec.agent_specs[agent].action,
-            continuous=self.setup.environment.continuous_actions,
+    @cached_property
+    def actions(self) -> dict[str, ActionLayout]:
+        """Layouts of actions by population."""
+        continuous = self.setup.environment.continuous_actions
+        return action_layouts(
+            self.setup.spec, populations=self.setup.agents_of, continuous=continuous
         )
 
     @property
@@ -116,10 +110,10 @@ class Subject:
         """Widths of the measured policy's layers, from F to n logits and the value."""
         hidden = self.setup.populations[self.population].network.hidden_sizes
         return (
-            self.observations(self.population).size,
+            self.observations[self.population].size,
             *hidden,
             # One output more for the value: actor and critic as one network, like the loop's.
-            self.actions(self.population).num_logits + 1,
+            self.actions[self.population].num_logits + 1,
         )
 
     @property
@@ -129,20 +123,13 @@ class Subject:
             self.setup.precision,
             network=self.setup.populations[self.population].network,
             device=self.device,
-            observation=self.observations(self.population),
+            observation=self.observations[self.population],
         )
 
     def make_env(self) -> BatchedEnv:
         """Make the batch that a learner would step."""
         return make_batched_env(
-            self.setup.environment,
-            spec=self.setup.spec.in_lesson(0),
-            sides=self.setup.sides,
-            populations=self.agents_of,
-            num_envs=self.num_envs,
-            launch_directory=self.setup.launch_directory,
-            device=self.device,
-            agent_ids=self.setup.agent_ids,
+            BatchRequest.of_setup(self.setup, spec=self.setup.spec.in_lesson(0), device=self.device)
         )
 
     def make_policy(self, *, precision: str | None = None, stands_still: bool = False) -> Algorithm:
@@ -165,8 +152,8 @@ class Subject:
             hyperparameters = {k: v for k, v in hyperparameters.items() if k != "target_kl"} | still
         return make_algorithm(
             population,
-            observation=self.observations(self.population),
-            action=self.actions(self.population),
+            observation=self.observations[self.population],
+            action=self.actions[self.population],
             hyperparameters=hyperparameters,
             device=self.device,
             precision=self.setup.precision if precision is None else precision,
@@ -177,7 +164,7 @@ class Subject:
     def make_frozen(self, population: str, *, seed: int) -> FrozenPolicy:
         """Make a frozen policy with random weights; how it plays makes no difference here."""
         network = self.setup.populations[population].network
-        observation, action = self.observations(population), self.actions(population)
+        observation, action = self.observations[population], self.actions[population]
         policy = make_actor_critic(network, observation=observation, action=action, seed=seed)
         return FrozenPolicy(policy.to(self.device))
 
@@ -240,22 +227,11 @@ def load_subject(
         else load_config(source, overrides)
     )
     directory = str(Path.cwd()) if launch_directory is None else launch_directory
-    found = inspect_and_play(
-        config.environment.id,
-        kwargs=config.kwargs_of_matches,
-        launch_directory=directory,
-        possible_agents=config.environment.possible_agents,
-        # Playing takes a while, and only automatic sizes need the environment's pace.
-        play="timed" if needs_pace(config) else None,
-    )
+    request = config.inspection(launch_directory=directory)
+    # Playing takes a while, and only automatic sizes need the environment's pace.
+    found = inspect_and_play(request, play="timed" if needs_pace(config) else None)
+    spec = inspect_lessons(found.spec, config.lessons, request=request)
     name = "default" if source is None else source
-    environment = config.environment
-    spec = inspect_lessons(
-        found.spec,
-        config.lessons,
-        launch_directory=directory,
-        possible_agents=environment.possible_agents,
-    )
     run_file = new_run_file(config, spec, name=name, launch_directory=directory, pace=found.pace)
     if policies is not None:
         # After resolution, which has filled in the populations' names.

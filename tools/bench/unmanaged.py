@@ -26,7 +26,8 @@ import torch
 from arena.checkpoints.manifest import WEIGHTS
 from arena.config import LearnerSetup
 from arena.core import Algorithm
-from arena.envs.make import make_batched_env
+from arena.envs.make import BatchRequest, make_batched_env
+from arena.learners.loop import NoProgress
 from arena.learners.work.players import Players, frozen_entrant
 from arena.learners.work.training import seatings_that_fit
 from arena.learners.work.worker import resolve_device
@@ -41,7 +42,6 @@ from populations.storage.database import JOURNAL
 from populations.storage.journal import JournalReader
 
 from .children import wait_for_go
-from .learner import NoProgress
 
 
 def recorded_training(run_dir: Path) -> list[Train]:
@@ -86,18 +86,12 @@ class UnmanagedLearner:
         self._messages = messages
         self._device = resolve_device(self._setup.device)
         self._players = Players(self._setup, device=self._device)
-        self._agents = {name: value.agents for name, value in self._setup.populations.items()}
+        self._agents = self._setup.agents_of
         self._algorithms: dict[PolicyId, Algorithm] = {}
         self._env = make_batched_env(
-            self._setup.environment,
-            spec=self._setup.spec.in_lesson(0),
-            sides=self._setup.sides,
-            populations=self._agents,
-            num_envs=self._setup.num_envs,
-            launch_directory=self._setup.launch_directory,
-            device=self._device,
-            agent_ids=self._setup.agent_ids,
-            reads_state=self._setup.reads_state,
+            BatchRequest.of_setup(
+                self._setup, spec=self._setup.spec.in_lesson(0), device=self._device
+            )
         )
 
     def close(self) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
@@ -13,26 +12,11 @@ from populations.config.run_config import RunConfig
 from .children import rate_of_children
 from .launched import launched_rate
 from .loop import LoopSettings
-from .measure import Measurement, alternate, summarize
+from .measure import Effort, Measurement, Rate, compare
 from .subject import Subject, with_changes
 
 AGENT_STEPS = "agent steps/s"
 MANY_POLICIES, FEW_POLICIES = 32, 2
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunEffort:
-    """Effort of the measurements.
-
-    Attributes:
-        rounds: Rounds per measurement.
-        run_seconds: Seconds of each run after its start-up, and of each bound.
-        num_learners: Learner processes, and processes of the bound.
-    """
-
-    rounds: int
-    run_seconds: float
-    num_learners: int
 
 
 class WholeRuns:
@@ -41,15 +25,23 @@ class WholeRuns:
     Args:
         subject: Configuration to launch; only its limits are changed.
         effort: Effort of the measurements.
+        num_learners: Learner processes, and processes of the bound.
         directory: Empty; holds the runs.
         say: Function that takes each step's name.
     """
 
     def __init__(
-        self, subject: Subject, *, effort: RunEffort, directory: Path, say: Callable[[str], None]
+        self,
+        subject: Subject,
+        *,
+        effort: Effort,
+        num_learners: int,
+        directory: Path,
+        say: Callable[[str], None],
     ) -> None:
         self._subject = subject
         self._effort = effort
+        self._num_learners = num_learners
         self._directory = directory
         self._say = say
         self._numbers = count()
@@ -71,7 +63,7 @@ class WholeRuns:
             self._launch({})
         else:
             bound = self._loops(settings)
-            bound_name = f"{self._effort.num_learners} hand-written float32 loops"
+            bound_name = f"{self._num_learners} hand-written float32 loops"
         return [self._compare("run", lambda: self._launch({}), bound, bound_name=bound_name)]
 
     def orchestration(self) -> list[Measurement]:
@@ -91,8 +83,9 @@ class WholeRuns:
     def policies(self) -> list[Measurement]:
         """Measure the cost of many policies."""
         # With fewer policies than learners, learners would have nothing to do.
-        num_few = max(FEW_POLICIES, self._effort.num_learners)
-        many, few = ({self._size_key: size} for size in (MANY_POLICIES, num_few))
+        num_few = max(FEW_POLICIES, self._num_learners)
+        size_key = f"populations.{self._subject.population}.size"
+        many, few = ({size_key: size} for size in (MANY_POLICIES, num_few))
         return [
             self._compare(
                 f"policies/{MANY_POLICIES}",
@@ -104,23 +97,16 @@ class WholeRuns:
 
     @property
     def _unmanaged_name(self) -> str:
-        return f"the same {self._effort.num_learners} learners unmanaged"
+        return f"the same {self._num_learners} learners unmanaged"
 
-    @property
-    def _size_key(self) -> str:
-        return f"populations.{self._subject.population}.size"
-
-    def _compare(
-        self,
-        name: str,
-        rate: Callable[[], float],
-        bound: Callable[[], float],
-        *,
-        bound_name: str,
-    ) -> Measurement:
-        rates, bound_rates = alternate(rate, bound, rounds=self._effort.rounds)
-        return summarize(
-            name, unit=AGENT_STEPS, bound_name=bound_name, rates=rates, bound_rates=bound_rates
+    def _compare(self, name: str, rate: Rate, bound: Rate, *, bound_name: str) -> Measurement:
+        return compare(
+            name,
+            unit=AGENT_STEPS,
+            rate=rate,
+            bound_name=bound_name,
+            bound=bound,
+            rounds=self._effort.rounds,
         )
 
     def _launch(self, changes: Mapping[str, object]) -> float:
@@ -131,7 +117,7 @@ class WholeRuns:
         rate = launched_rate(
             config,
             run_dir=run_dir,
-            num_learners=self._effort.num_learners,
+            num_learners=self._num_learners,
             run_seconds=self._effort.run_seconds,
         )
         # Not before: a run that failed has no assignments to train on.
@@ -141,20 +127,20 @@ class WholeRuns:
     def _unmanaged(self) -> float:
         assert self._last is not None
         effort = self._effort
-        self._say(f"{effort.num_learners} learners unmanaged for {effort.run_seconds:g} s")
+        self._say(f"{self._num_learners} learners unmanaged for {effort.run_seconds:g} s")
         given = [
             [
                 *("--run-dir", str(self._last), "--seconds", str(effort.run_seconds)),
-                *("--learner", str(index), "--learners", str(effort.num_learners)),
+                *("--learner", str(index), "--learners", str(self._num_learners)),
             ]
-            for index in range(effort.num_learners)
+            for index in range(self._num_learners)
         ]
         return rate_of_children(f"{__package__}.unmanaged", given)
 
-    def _loops(self, settings: LoopSettings) -> Callable[[], float]:
+    def _loops(self, settings: LoopSettings) -> Rate:
         def rate() -> float:
             effort = self._effort
-            self._say(f"{effort.num_learners} hand-written loops for {effort.run_seconds:g} s")
+            self._say(f"{self._num_learners} hand-written loops for {effort.run_seconds:g} s")
             given = [
                 [
                     *("--json", "--wait", "--seconds", str(effort.run_seconds)),
@@ -164,7 +150,7 @@ class WholeRuns:
                     *("--num-minibatches", str(settings.num_minibatches)),
                     *("--hidden-sizes", ",".join(map(str, settings.hidden_sizes))),
                 ]
-                for index in range(effort.num_learners)
+                for index in range(self._num_learners)
             ]
             return rate_of_children(f"{__package__}.loop", given)
 

@@ -88,15 +88,18 @@ def check_and_try(
         EnvironmentFault: If it cannot even be reset.
     """
     from arena.config import EnvironmentConfig
+    from arena.environment_spec import EnvironmentRequest
     from arena.envs.checks.check import check_environment
     from arena.learners.smoke_training import run_smoke_training
 
     environment = EnvironmentConfig.model_validate(given)
     report = check_environment(
-        environment.id,
-        kwargs=environment.kwargs,
-        launch_directory=str(Path.cwd()),
-        possible_agents=environment.possible_agents,
+        EnvironmentRequest(
+            environment.id,
+            kwargs=environment.kwargs,
+            launch_directory=str(Path.cwd()),
+            possible_agents=environment.possible_agents,
+        ),
         seconds=seconds,
         limit=limit,
     )

@@ -202,16 +202,14 @@ def _environment_keys(environment: str, overrides: Sequence[str]) -> dict[str, o
 def _check_against(
     environment: str, against: str, *, games: int, num_envs: int, as_json: bool
 ) -> None:
+    from arena.environment_spec import EnvironmentRequest
     from arena.envs.checks.conformance import check_against
 
     # Games are counted, because their lengths differ.
     with count_progress(f"{environment} against {against}", total=games) as progress:
         report = check_against(
-            environment,
-            against,
-            kwargs={},
-            other_kwargs={},
-            launch_directory=str(Path.cwd()),
+            EnvironmentRequest(environment, launch_directory=str(Path.cwd())),
+            EnvironmentRequest(against, launch_directory=str(Path.cwd())),
             num_games=games,
             num_envs=num_envs,
             progress=progress,

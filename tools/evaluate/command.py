@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,9 +18,6 @@ if TYPE_CHECKING:
     from arena.matches.tournament import PairResult, TournamentResult
     from arena.types import Tally
     from populations.ratings.model import Result
-
-    from ..players.game import Game
-    from ..players.resolve import ResolvedPlayer
 
 
 _OF_TOURNAMENTS = ("matches", "greedy", "seed", "environment")
@@ -92,13 +90,25 @@ def _tournament(
         ConfigError: If there are too few players, or they cannot meet.
     """
     from arena.errors import ConfigError
+    from arena.matches.tournament import Contender
 
+    from ..terminal.progress import play_progress
     from .meeting import resolve_players
 
     if len(players) < 2:
         raise ConfigError(f"a tournament needs two or more players, got {len(players)}")
     game, resolved = resolve_players(players, environment=environment)
-    result = _play(game, resolved, num_matches=num_matches, greedy=greedy, seed=seed)
+    contenders = [
+        Contender(name=player.name, actors=player.make_actors(game, greedy=greedy))
+        for player in resolved
+    ]
+    # n (n - 1) ordered pairs
+    num_envs = game.batch_size(len(players) * (len(players) - 1) * num_matches)
+    with (
+        closing(game.make_env(num_envs)) as env,
+        play_progress(f"{len(players)} players, {num_matches} matches a pair") as progress,
+    ):
+        result = game.play(env, contenders, num_matches=num_matches, seed=seed, progress=progress)
     # After bots have got their canonical names, by which tallies know them.
     names = [player.name for player in resolved]
     # Only greedy players can: a policy that samples draws anew.
@@ -156,43 +166,6 @@ def counted(tally: Tally, repeating: Collection[str]) -> int:
     """Count the games of a tally, repeated ones once."""
     # `distinct` is not None there.
     return tally.distinct or 0 if is_repeating(tally, repeating) else tally.matches
-
-
-def _play(
-    game: Game,
-    players: Sequence[ResolvedPlayer],
-    *,
-    num_matches: int,
-    greedy: bool,
-    seed: int,
-) -> TournamentResult:
-    import torch
-
-    from arena.matches.seeds import seed_everything
-    from arena.matches.tournament import Contender, play_tournament
-
-    from ..terminal.progress import play_progress
-
-    contenders = [
-        Contender(name=player.name, actors=player.make_actors(game, greedy=greedy))
-        for player in players
-    ]
-    # n (n - 1) ordered pairs
-    env = game.make_env(game.batch_size(len(players) * (len(players) - 1) * num_matches))
-    try:
-        with play_progress(f"{len(players)} players, {num_matches} matches a pair") as progress:
-            return play_tournament(
-                env,
-                contenders=contenders,
-                num_matches=num_matches,
-                seats=game.seats,
-                sides=game.sides,
-                seed=seed,
-                generator=seed_everything(seed, device=torch.device("cpu")),
-                progress=progress,
-            )
-    finally:
-        env.close()
 
 
 def _pair_json(pair: PairResult) -> dict[str, object]:

@@ -56,14 +56,8 @@ def evaluate_run(
         RunInUse: If the run is going on.
     """
     from arena.errors import ConfigError
-    from populations.config.run_file import RUN_FILE, RunFile, other_versions
-    from populations.controller.server.reconfiguration import settle
-    from populations.controller.server.run_directory import has_run
-    from populations.hooks.make import check_config as check_hooks
-    from populations.storage.lock import RunLock
 
-    from ..launch.device import check_devices
-    from ..launch.serving import serve, tell, versions_warning
+    from ..launch.serving import check_here, held_run, serve
 
     # As in `arena launch`: learners occupy the cores.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -81,15 +75,6 @@ def evaluate_run(
         raise ConfigError(
             f"--into takes no --{', --'.join(not_for_it)}: the run's own scheduler decides"
         )
-    if not has_run(into) or not (into / RUN_FILE).exists():
-        raise ConfigError(f"there is no run in {into}")
-    with RunLock(into):
-        settle(into)
-        run_file = RunFile.load(into / RUN_FILE)
-        check_devices(run_file.config.devices)
-        check_hooks(run_file.config, launch_directory=run_file.launch_directory)
-        versions = other_versions(run_file)
-        if versions:
-            tell(versions_warning(versions))
-        noted = {name: list(pair) for name, pair in versions.items()}
-        serve(into, versions=noted, evaluate_s=seconds, json_=json_)
+    with held_run(into) as run_file:
+        check_here(run_file.config, launch_directory=run_file.launch_directory)
+        serve(into, evaluate_s=seconds, json_=json_)

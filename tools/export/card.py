@@ -12,40 +12,34 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from arena.checkpoints.manifest import Manifest
-    from arena.export.card import Ancestor, Card, CardEnvironment, CardRating, RecordLine
+    from arena.export.card import Ancestor, Card, CardEnvironment, CardRating
     from arena.types import Digest
     from populations.inspection.views import Inspection
     from populations.league.league import League
 
     from ..players.game import Game
     from ..players.weights import PolicyWeights
+    from .record import Export
 
 PACKAGES = ("arena-league", "torch", "onnx", "onnxscript", "onnxruntime", "numpy")
 
 
 def make_card(
-    inspection: Inspection,
-    policy: PolicyWeights,
-    manifest: Manifest,
-    *,
-    game: Game,
-    population: str,
-    record: tuple[RecordLine, ...],
+    export: Export, policy: PolicyWeights, manifest: Manifest, *, population: str
 ) -> Card:
-    """Look everything up.
+    """Look everything up but the record, which is empty.
 
     Args:
-        inspection: The run.
-        policy: A player of it.
+        export: The export.
+        policy: A player of the run.
         manifest: Manifest of the player's checkpoint.
-        game: Game of the run.
         population: Population of the player.
-        record: Record of the player.
     """
     from arena.export.card import Card, CardAction, CardObservation, CardSeat
 
     from ..players.trained_with import trained_with
 
+    inspection, game = export.inspection, export.game
     trained = trained_with(inspection, manifest)
     # Agents of one population have equal spaces.
     facts = game.spec.agent_specs[policy.agents[0]]
@@ -73,7 +67,7 @@ def make_card(
         generation=manifest.generation,
         weights_digest=policy.digest,
         rating=_rating(inspection, population=population, digest=policy.digest),
-        record=record,
+        record=(),
         hyperparameters=dict(trained.hyperparameters),
         factors=dict(trained.factors),
         lineage=tuple(lineage(inspection.league, policy.digest)),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from arena.types import WeightsRef
     from populations.inspection.views import Inspection
 
-    from ..players.game import Game
+    from .record import Export, ExportSettings, Mode
 
 
 def export(
@@ -51,21 +51,20 @@ def export(
     from arena.errors import ConfigError
     from populations.inspection.views import Inspection
 
+    from .record import ExportSettings
+
     # Before the run is read, which takes seconds in a large league.
     if mixture and player is not None:
         raise ConfigError("--mixture and --player exclude each other: a mixture is of many players")
-    inspection = Inspection.open(run)
-    settings = _Settings(to=to, num_matches=matches, seed=seed, force=force)
+    settings = ExportSettings(to=to, num_matches=matches, seed=seed, force=force)
     written: Mapping[str, Written | WrittenMixture]
-    try:
+    # The tables stay in memory: only the journal is closed.
+    with closing(Inspection.open(run)) as inspection:
         if mixture:
             written = _export_mixtures(inspection, settings, population=population)
         else:
             chosen = _chosen(inspection, population=population, player=player)
             written = _export_policies(inspection, settings, chosen)
-    finally:
-        # The tables stay in memory: only the journal is closed.
-        inspection.close()
     if as_json:
         run_id = inspection.tables.run.run
         print_json({"run": run_id, "exports": {k: _document(v) for k, v in written.items()}})
@@ -73,78 +72,51 @@ def export(
         _print_tables(written)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Settings:
-    """Settings of an export."""
-
-    to: Path | None
-    num_matches: int
-    seed: int
-    force: bool
-
-    def targets(self, inspection: Inspection, names: Iterable[str]) -> dict[str, Path]:
-        """Return a free directory for each population.
-
-        Raises:
-            ConfigError: If something is in the way.
-        """
-        from arena.export.directory import check_target
-
-        populations = list(names)
-        # Several populations side by side, unless the user names one place for one of them.
-        is_alone = len(inspection.standings()) == 1 or (
-            self.to is not None and len(populations) == 1
-        )
-        directory = self.to if self.to is not None else inspection.run_dir / "champion"
-        targets = {name: directory if is_alone else directory / name for name in populations}
-        for target in targets.values():
-            check_target(target, force=self.force)
-        return targets
-
-
-def _game(inspection: Inspection) -> Game:
+@contextmanager
+def _begun(inspection: Inspection, settings: ExportSettings) -> Iterator[Export]:
+    """Begin an export, after its targets were found free."""
     from populations.config.run_file import learner_setup
 
+    from ..players.exploitability import Exploitability
     from ..players.game import Game
+    from ..terminal.progress import play_progress
+    from .record import Export
 
-    return Game.of_setup(learner_setup(inspection.run_file, root=inspection.run_dir))
+    game = Game.of_setup(learner_setup(inspection.run_file, root=inspection.run_dir))
+    with play_progress("all histories of the game, if it is small") as progress:
+        yield Export(
+            inspection=inspection,
+            game=game,
+            settings=settings,
+            progress=progress,
+            measure=Exploitability(game),
+        )
 
 
 def _export_policies(
-    inspection: Inspection, settings: _Settings, chosen: Mapping[str, tuple[str, WeightsRef]]
+    inspection: Inspection, settings: ExportSettings, chosen: Mapping[str, tuple[str, WeightsRef]]
 ) -> dict[str, Written]:
     from arena.export.write import write_export
 
-    from ..players.exploitability import Exploitability
     from ..players.weights import load_policy
-    from ..terminal.progress import play_progress
     from .card import make_card
     from .record import play_record
 
     # Before matches are played, which take minutes.
     targets = settings.targets(inspection, chosen)
-    game = _game(inspection)
+    counts: dict[Mode, int] = {
+        "greedy": settings.num_matches,
+        "sampled": max(1, settings.num_matches // 2),
+    }
     written: dict[str, Written] = {}
-    with play_progress("all histories of the game, if it is small") as progress:
-        measure = Exploitability(game)
+    with _begun(inspection, settings) as export:
         for name, (player_id, reference) in chosen.items():
             manifest, policy = load_policy(inspection.run_dir, player_id, reference)
-            record = play_record(
-                inspection,
-                game,
-                policy,
-                population=name,
-                num_matches={
-                    "greedy": settings.num_matches,
-                    "sampled": max(1, settings.num_matches // 2),
-                },
-                seed=settings.seed,
-                progress=progress,
+            record = play_record(export, policy, population=name, num_matches=counts)
+            card = make_card(export, policy, manifest, population=name).model_copy(
+                update={"record": record, "exploitability": export.measure.of(policy)}
             )
-            card = make_card(
-                inspection, policy, manifest, game=game, population=name, record=record
-            ).model_copy(update={"exploitability": measure.of(policy)})
-            progress.begin(f"{player_id}: writing and verifying the graph")
+            export.progress.begin(f"{player_id}: writing and verifying the graph")
             written[name] = write_export(
                 targets[name], card=card, weights=policy.tensors, force=settings.force
             )
@@ -152,10 +124,8 @@ def _export_policies(
 
 
 def _export_mixtures(
-    inspection: Inspection, settings: _Settings, *, population: str | None
+    inspection: Inspection, settings: ExportSettings, *, population: str | None
 ) -> dict[str, WrittenMixture]:
-    from ..players.exploitability import Exploitability
-    from ..terminal.progress import play_progress
     from .mixture import export_mixture, find_mixtures
 
     _check_population(inspection, population)
@@ -163,21 +133,9 @@ def _export_mixtures(
     # Before matches are played, which take minutes.
     targets = settings.targets(inspection, names)
     mixtures = find_mixtures(inspection)
-    game = _game(inspection)
-    with play_progress("all histories of the game, if it is small") as progress:
-        measure = Exploitability(game)
+    with _begun(inspection, settings) as export:
         return {
-            name: export_mixture(
-                inspection,
-                mixtures[name],
-                game=game,
-                target=target,
-                num_matches=settings.num_matches,
-                seed=settings.seed,
-                force=settings.force,
-                progress=progress,
-                measure=measure,
-            )
+            name: export_mixture(export, mixtures[name], target=target)
             for name, target in targets.items()
         }
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..players.weights import MixtureWeights, PolicyWeights, load_policy
 from .card import make_card
-from .record import play_record
+from .record import Export, play_record
 
 if TYPE_CHECKING:
     import torch
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from populations.league.mixture import Mixture
     from populations.league.standings import Standing
 
-    from ..players.exploitability import Exploitability
-    from ..players.game import Game
     from ..terminal.progress import PlayProgress
 
 
@@ -53,36 +51,19 @@ def _is_present(inspection: Inspection, line: Standing) -> bool:
     return (inspection.run_dir / line.key / MANIFEST).is_file()
 
 
-def export_mixture(
-    inspection: Inspection,
-    mixture: Mixture,
-    *,
-    game: Game,
-    target: Path,
-    num_matches: int,
-    seed: int,
-    force: bool,
-    progress: PlayProgress,
-    measure: Exploitability,
-) -> WrittenMixture:
+def export_mixture(export: Export, mixture: Mixture, *, target: Path) -> WrittenMixture:
     """Write a mixture with its members, cards and record.
 
     Args:
-        inspection: The run.
-        mixture: Mixture of one of its populations.
-        game: Game of the run.
+        export: The export.
+        mixture: Mixture of one of the run's populations.
         target: Directory to write.
-        num_matches: Matches of the record, per opponent and seat.
-        seed: Seed of the record's matches.
-        force: Replace an export that is there.
-        progress: Display of every step.
-        measure: Measurement of exploitability.
     """
     from arena.export.write import write_mixture
 
     members = [
         # All weights are loaded before matches begin.
-        _member(inspection, line.standing, game=game, population=mixture.population)
+        _member(export, line.standing, population=mixture.population)
         for line in mixture.members
     ]
     weights = MixtureWeights(
@@ -92,23 +73,22 @@ def export_mixture(
         probabilities=tuple(line.probability for line in mixture.members),
     )
     record = play_record(
-        inspection,
-        game,
+        export,
         weights,
         population=mixture.population,
         # Probabilities are for policies that sample: greedy members play another game's
         # equilibrium.
-        num_matches={"sampled": num_matches},
-        seed=seed,
-        progress=progress,
+        num_matches={"sampled": export.settings.num_matches},
     )
     cards = [card for _, card in members]
-    card = _mixture_card(mixture, cards, player=weights.player, inspection=inspection)
+    card = _mixture_card(mixture, cards, player=weights.player, inspection=export.inspection)
     return write_mixture(
         target,
-        card=card.model_copy(update={"record": record, "exploitability": measure.of(weights)}),
-        members=_announced(weights, cards, progress=progress),
-        force=force,
+        card=card.model_copy(
+            update={"record": record, "exploitability": export.measure.of(weights)}
+        ),
+        members=_announced(weights, cards, progress=export.progress),
+        force=export.settings.force,
     )
 
 
@@ -122,42 +102,30 @@ def _announced(
         yield card, policy.tensors
 
 
-def _member(
-    inspection: Inspection, line: Standing, *, game: Game, population: str
-) -> tuple[PolicyWeights, Card]:
+def _member(export: Export, line: Standing, *, population: str) -> tuple[PolicyWeights, Card]:
     from arena.types import WeightsRef
 
     if line.weights is None or line.key is None:
         # Not reached: `find_mixtures` has left these out.
         raise ValueError(f"{line.player} has no weights")
     reference = WeightsRef(digest=line.weights, key=line.key)
-    manifest, policy = load_policy(inspection.run_dir, line.player, reference)
-    # The record on the mixture's card is played by all of them.
-    card = make_card(inspection, policy, manifest, game=game, population=population, record=())
-    return policy, card
+    manifest, policy = load_policy(export.inspection.run_dir, line.player, reference)
+    # Without a record: that on the mixture's card is played by all of them.
+    return policy, make_card(export, policy, manifest, population=population)
 
 
 def _mixture_card(
     mixture: Mixture, cards: list[Card], *, player: str, inspection: Inspection
 ) -> MixtureCard:
-    from arena.export.card import MixtureCard
+    from arena.export.card import AnyCard, MixtureCard
 
     # Members share a population, so what is about agents and environment is equal.
-    first = cards[0]
+    shared = {
+        name: getattr(cards[0], name) for name in AnyCard.model_fields if name != "schema_version"
+    }
     ratings = inspection.tables.ratings.get(mixture.population)
     return MixtureCard(
-        created=first.created,
-        run=first.run,
-        population=first.population,
-        player=player,
-        agents=first.agents,
-        seats=first.seats,
-        environment=first.environment,
-        observation=first.observation,
-        action=first.action,
-        mask=first.mask,
-        record=(),
-        versions=first.versions,
+        **shared | {"player": player},
         members=tuple(_card_members(mixture, cards)),
         num_players=mixture.num_players,
         worst_score=mixture.worst_score,

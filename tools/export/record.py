@@ -5,7 +5,8 @@ Tests: `tests/tools/export/test_command.py`, `tests/tools/export/test_mixture.py
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -14,13 +15,13 @@ from ..players.weights import MixtureWeights, PolicyWeights, load_policy
 
 if TYPE_CHECKING:
     from arena.core import Actor
-    from arena.envs.base import BatchedEnv
     from arena.export.card import RecordLine
-    from arena.matches.mixture import ActorMixture
+    from arena.matches.tournament import Contender
     from arena.types import Tally
     from populations.inspection.views import Inspection
     from populations.league.standings import Standing
 
+    from ..players.exploitability import Exploitability
     from ..players.game import Game
     from ..terminal.progress import PlayProgress
 
@@ -30,27 +31,66 @@ NUM_GHOSTS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Opponent:
-    """Opponent of a record: a bot, a ghost, or one ghost of each population on other sides.
+class ExportSettings:
+    """Settings of an export.
 
     Attributes:
-        name: Name on the card.
-        actors: Actor of each population.
+        to: Directory to write. None: a folder of the run's.
+        num_matches: Matches of a record, per opponent and seat.
+        seed: Seed of episodes and actions of a record.
+        force: Replace exports that are there.
     """
 
-    name: str
-    actors: Mapping[str, Actor | ActorMixture]
+    to: Path | None
+    num_matches: int
+    seed: int
+    force: bool
+
+    def targets(self, inspection: Inspection, names: Iterable[str]) -> dict[str, Path]:
+        """Return a free directory for each population.
+
+        Raises:
+            ConfigError: If something is in the way.
+        """
+        from arena.export.directory import check_target
+
+        populations = list(names)
+        # Several populations side by side, unless the user names one place for one of them.
+        is_alone = len(inspection.standings()) == 1 or (
+            self.to is not None and len(populations) == 1
+        )
+        directory = self.to if self.to is not None else inspection.run_dir / "champion"
+        targets = {name: directory if is_alone else directory / name for name in populations}
+        for target in targets.values():
+            check_target(target, force=self.force)
+        return targets
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Export:
+    """An export of one or several populations of a run.
+
+    Attributes:
+        inspection: The run, which knows the opponents.
+        game: Game of the run.
+        settings: Settings of the export.
+        progress: Display of every step.
+        measure: Measurement of exploitability.
+    """
+
+    inspection: Inspection
+    game: Game
+    settings: ExportSettings
+    progress: PlayProgress
+    measure: Exploitability
 
 
 def play_record(
-    inspection: Inspection,
-    game: Game,
+    export: Export,
     policy: PolicyWeights | MixtureWeights,
     *,
     population: str,
     num_matches: Mapping[Mode, int],
-    seed: int,
-    progress: PlayProgress,
 ) -> tuple[RecordLine, ...]:
     """Play a policy or a mixture against every bot and the strongest ghosts, in each of its seats.
 
@@ -58,30 +98,37 @@ def play_record(
     too, or ``bot:random``.
 
     Args:
-        inspection: The run, which knows the opponents.
-        game: Game that is played.
+        export: The export.
         policy: Owner of the record.
         population: Its population.
         num_matches: Per opponent and seat, by how the policy plays.
-        seed: Seed of episodes and actions.
-        progress: Display of every step.
     """
-    opponents = [*_bots(inspection, game), *_ghosts(inspection, game, policy, population)]
+    from arena.matches.tournament import Contender
+
+    game = export.game
+    opponents = [*_bots(export), *_ghosts(export, policy, population)]
     # One batch for all opponents and modes.
-    env = game.make_env(game.batch_size(max(num_matches.values())))
+    num_envs = game.batch_size(max(num_matches.values()))
     lines: list[RecordLine] = []
-    try:
+    with closing(game.make_env(num_envs)) as env:
         for mode, count in num_matches.items():
             # Only the player's own mode differs: opponents sample, or two deterministic players
             # would repeat one game.
             actor = policy.make_actor(game, greedy=mode == "greedy")
-            actors = {**_teammates(inspection, game, policy, population), population: actor}
+            actors = {**_teammates(export, policy, population), population: actor}
             for opponent in opponents:
-                progress.begin(f"{policy.player} ({mode}) against {opponent.name}")
+                export.progress.begin(f"{policy.player} ({mode}) against {opponent.name}")
                 # The mode is in the name, so that a ghost with the same weights is another
                 # contender.
-                me = Opponent(name=f"{policy.player} ({mode})", actors=actors)
-                tallies = _play(env, game, me, opponent, count, seed=seed, progress=progress)
+                me = Contender(name=f"{policy.player} ({mode})", actors=actors)
+                # The same seed for each opponent: a record does not depend on their order.
+                tallies = game.play(
+                    env,
+                    (me, opponent),
+                    num_matches=count,
+                    seed=export.settings.seed,
+                    progress=export.progress,
+                ).tallies
                 lines += record_lines(
                     tallies,
                     game,
@@ -90,37 +137,7 @@ def play_record(
                     opponent=opponent.name,
                     mode=mode,
                 )
-    finally:
-        env.close()
     return tuple(lines)
-
-
-def _play(
-    env: BatchedEnv,
-    game: Game,
-    me: Opponent,
-    opponent: Opponent,
-    num_matches: int,
-    *,
-    seed: int,
-    progress: PlayProgress,
-) -> tuple[Tally, ...]:
-    import torch
-
-    from arena.matches.seeds import seed_everything
-    from arena.matches.tournament import Contender, play_tournament
-
-    return play_tournament(
-        env,
-        contenders=[Contender(name=who.name, actors=who.actors) for who in (me, opponent)],
-        num_matches=num_matches,
-        seats=game.seats,
-        sides=game.sides,
-        seed=seed,
-        # The same seed for each opponent: a record does not depend on their order.
-        generator=seed_everything(seed, device=torch.device("cpu")),
-        progress=progress,
-    ).tallies
 
 
 def record_lines(
@@ -179,19 +196,17 @@ def record_lines(
 
 
 def _teammates(
-    inspection: Inspection,
-    game: Game,
-    policy: PolicyWeights | MixtureWeights,
-    population: str,
+    export: Export, policy: PolicyWeights | MixtureWeights, population: str
 ) -> dict[str, Actor]:
     """Return actors for other populations on its sides: teammates as they were, or random play."""
+    game = export.game
     sides = {seat.side for seat in game.seats if seat.population == population}
     others = {seat.population for seat in game.seats if seat.side in sides} - {population}
     # Most games have no teams of several populations.
     if not others:
         return {}
     bots = game.make_bots("bot:random")
-    mates = _mates(inspection, policy) if isinstance(policy, PolicyWeights) else {}
+    mates = _mates(export.inspection, policy) if isinstance(policy, PolicyWeights) else {}
     return {
         name: mates[name].make_actor(game, greedy=False) if name in mates else bots[name]
         for name in others
@@ -222,20 +237,25 @@ def _mates(inspection: Inspection, policy: PolicyWeights) -> dict[str, PolicyWei
     }
 
 
-def _bots(inspection: Inspection, game: Game) -> Iterator[Opponent]:
+def _bots(export: Export) -> Iterator[Contender]:
+    from arena.matches.tournament import Contender
+
     # Random play first: ratings are relative to it.
-    bots = ("bot:random", *inspection.run_file.config.evaluation.bots)
+    bots = ("bot:random", *export.inspection.run_file.config.evaluation.bots)
     for bot in dict.fromkeys(bots):
-        yield Opponent(name=bot, actors=game.make_bots(bot))
+        yield Contender(name=bot, actors=export.game.make_bots(bot))
 
 
 def _ghosts(
-    inspection: Inspection, game: Game, policy: PolicyWeights | MixtureWeights, population: str
-) -> Iterator[Opponent]:
+    export: Export, policy: PolicyWeights | MixtureWeights, population: str
+) -> Iterator[Contender]:
     """Yield the strongest, the second strongest, ... ghost of every population that can oppose.
 
     A policy does not meet itself, a mixture meets its members.
     """
+    from arena.matches.tournament import Contender
+
+    inspection, game = export.inspection, export.game
     own = policy.digest if isinstance(policy, PolicyWeights) else None
     # Within one side nobody is an opponent; in cooperation teams are compared.
     own_sides = {seat.side for seat in game.seats if seat.population == population}
@@ -248,7 +268,7 @@ def _ghosts(
     # The r-th strongest of each population as one team; as many as the smallest has.
     for rank in range(min([NUM_GHOSTS, *(len(lines) for lines in ranked.values())])):
         team = {name: lines[rank] for name, lines in ranked.items()}
-        yield Opponent(
+        yield Contender(
             name=" + ".join(line.player for line in team.values()),
             actors={name: _load(inspection.run_dir, line, game) for name, line in team.items()},
         )

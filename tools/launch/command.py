@@ -15,7 +15,7 @@ import typer
 
 from ..terminal.options import OptionalConfiguration, Overrides
 from .origin import Origin
-from .serving import serve, tell, versions_warning
+from .serving import check_here, held_run, serve, tell
 
 if TYPE_CHECKING:
     from populations.config.run_config import RunConfig
@@ -107,6 +107,14 @@ def _start(
     """Check everything that can be checked, and only then create anything."""
     from arena.errors import ConfigError
     from populations.config.run_config import draft_config
+    from populations.controller.server.run_directory import (
+        clear_run,
+        create_run,
+        has_run,
+        make_run_directory,
+    )
+    from populations.controller.server.server import utc_now
+    from populations.storage.lock import RunLock
 
     from .imported_weights import find_immigrants, find_outsiders, find_resets
 
@@ -120,7 +128,25 @@ def _start(
     run_file, initial = _new_run_file(draft, source, target=target, origin=origin)
     # Weights are read into memory now: their files may be gone, or thrown away by --force, later.
     immigrants = find_immigrants(run_file) | find_outsiders(run_file) | find_resets(run_file)
-    _create(target, run_file, initial=initial, immigrants=immigrants, force=force, json_=json_)
+    make_run_directory(target)
+    with RunLock(target):
+        # Again, because only the lock keeps a second launch out.
+        if has_run(target) and not force:
+            raise ConfigError(f"{target} holds a run by now: another launch was faster")
+        # Leftovers of a launch that was killed are no run, but in the way.
+        clear_run(target)
+        create_run(
+            target,
+            run_file,
+            initial_weights={name: start.files for name, start in initial.items()},
+            origins={name: start.record for name, start in initial.items()},
+            factors={name: start.factors for name, start in initial.items()},
+            immigrants=immigrants,
+            utc=utc_now(),
+        )
+        for name, start in initial.items():
+            tell(f"{name} starts from {start.said}")
+        serve(target, json_=json_)
 
 
 def _check_target(target: Path, *, force: bool) -> None:
@@ -200,47 +226,6 @@ def _new_run_file(
     return run_file, initial
 
 
-def _create(
-    target: Path,
-    run_file: RunFile,
-    *,
-    initial: Mapping[str, Import],
-    immigrants: Mapping[str, Mapping[str, bytes]],
-    force: bool,
-    json_: bool,
-) -> None:
-    """Create a run in a directory, and serve it to its end."""
-    from arena.errors import ConfigError
-    from populations.controller.server.run_directory import (
-        clear_run,
-        create_run,
-        has_run,
-        make_run_directory,
-    )
-    from populations.controller.server.server import utc_now
-    from populations.storage.lock import RunLock
-
-    make_run_directory(target)
-    with RunLock(target):
-        # Again, because only the lock keeps a second launch out.
-        if has_run(target) and not force:
-            raise ConfigError(f"{target} holds a run by now: another launch was faster")
-        # Leftovers of a launch that was killed are no run, but in the way.
-        clear_run(target)
-        create_run(
-            target,
-            run_file,
-            initial_weights={name: start.files for name, start in initial.items()},
-            origins={name: start.record for name, start in initial.items()},
-            factors={name: start.factors for name, start in initial.items()},
-            immigrants=immigrants,
-            utc=utc_now(),
-        )
-        for name, start in initial.items():
-            tell(f"{name} starts from {start.said}")
-        serve(target, json_=json_)
-
-
 def _default_run_dir(source: str) -> Path:
     from datetime import UTC, datetime
 
@@ -257,19 +242,7 @@ def _resume(
 ) -> None:
     from arena.errors import ConfigError
     from populations.config.run_config import load_config
-    from populations.config.run_file import (
-        RUN_FILE,
-        RunFile,
-        check_resume,
-        other_versions,
-        with_config,
-    )
-    from populations.controller.server.reconfiguration import settle
-    from populations.controller.server.run_directory import has_run
-    from populations.hooks.make import check_config as check_hooks
-    from populations.storage.lock import RunLock
-
-    from .device import check_devices
+    from populations.config.run_file import check_resume, with_config
 
     if run_dir is None:
         raise ConfigError("--resume needs --run-dir: which run is to go on")
@@ -278,27 +251,13 @@ def _resume(
             "--resume goes on exactly where the run stood: no --force, --init-from, "
             "--with-hyperparameters or --replay"
         )
-    if not has_run(run_dir) or not (run_dir / RUN_FILE).exists():
-        raise ConfigError(f"there is no run in {run_dir}")
-    with RunLock(run_dir):
-        settle(run_dir)
-        old = RunFile.load(run_dir / RUN_FILE)
-        # Under the lock: another controller may have changed run.yaml until now.
+    with held_run(run_dir) as old:
         config = (
             load_config(source, overrides, notify=tell, resumes=True)
             if source is not None
             else None
         )
         new, changes = check_resume(old, config=config, overrides=overrides, notify=tell)
-        check_devices(new.devices)
-        check_hooks(new, launch_directory=old.launch_directory)
-        versions = other_versions(old)
-        if versions:
-            tell(versions_warning(versions))
-        serve(
-            run_dir,
-            changes=changes,
-            changed=with_config(old, new) if changes else None,
-            versions={name: list(pair) for name, pair in versions.items()},
-            json_=json_,
-        )
+        check_here(new, launch_directory=old.launch_directory)
+        changed = with_config(old, new) if changes else None
+        serve(run_dir, changes=changes, changed=changed, json_=json_)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -136,16 +137,13 @@ def say_how_it_ended(
 
     from ..notices import cyclic_warnings, misfit_warnings
 
-    inspection = Inspection.open(run_dir)
-    try:
+    with closing(Inspection.open(run_dir)) as inspection:
         document = status_view(inspection, None)
         warnings = [
             *misfit_warnings(fits(inspection), run=run_dir),
             *cyclic_warnings(cyclicity(inspection), run=run_dir),
         ]
         limits = inspection.run_file.config.stop.model_dump(mode="json")
-    finally:
-        inspection.close()
     ending = make_ending(document, run_dir=run_dir, limits=limits, holds=holds)
     for line in (*warnings, *last_lines(ending)):
         tell(line)

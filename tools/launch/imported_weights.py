@@ -114,7 +114,6 @@ def find_immigrants(run_file: RunFile) -> dict[str, Mapping[str, bytes]]:
     Raises:
         ConfigError: If one has no weights that fit the population that it would come into.
     """
-    from arena.errors import ConfigError
     from populations.controller.evolution.immigration import immigrant_key
 
     files: dict[str, Mapping[str, bytes]] = {}
@@ -123,11 +122,8 @@ def find_immigrants(run_file: RunFile) -> dict[str, Mapping[str, bytes]]:
         immigration = (population.pbt or run_file.config.pbt).immigration
         for index, player in enumerate(immigration.players):
             said = f"populations.{name}.pbt.immigration.from: {player}"
-            found = _imports(run_file, player, said=said, only=[name])
-            if name not in found:
-                raise ConfigError(f"{said}: it has no weights for population {name}")
             # By position, because a run resumes without the paths it was launched with.
-            files[immigrant_key(name, index)] = found[name].files
+            files[immigrant_key(name, index)] = _import(run_file, player, name, said=said).files
     return files
 
 
@@ -139,7 +135,6 @@ def find_resets(run_file: RunFile) -> dict[str, Mapping[str, bytes]]:
     Raises:
         ConfigError: If it has no weights that fit a population that has exploiters.
     """
-    from arena.errors import ConfigError
     from populations.controller.evolution.resets import reset_key
     from populations.roles import has_exploiters
 
@@ -153,13 +148,9 @@ def find_resets(run_file: RunFile) -> dict[str, Mapping[str, bytes]]:
     if not roles.is_imported or not names:
         return {}
     said = f"roles.reset: {roles.reset}"
-    files: dict[str, Mapping[str, bytes]] = {}
-    for name in names:
-        found = _imports(run_file, roles.reset, said=said, only=[name])
-        if name not in found:
-            raise ConfigError(f"{said}: it has no weights for population {name}")
-        files[reset_key(name)] = found[name].files
-    return files
+    return {
+        reset_key(name): _import(run_file, roles.reset, name, said=said).files for name in names
+    }
 
 
 def find_outsiders(run_file: RunFile) -> dict[str, Mapping[str, bytes]]:
@@ -189,6 +180,16 @@ def find_outsiders(run_file: RunFile) -> dict[str, Mapping[str, bytes]]:
         # The index counts bots, too: it is the position in the configuration.
         files |= {external_player_key(index, name): one.files for name, one in found.items()}
     return files
+
+
+def _import(run_file: RunFile, player: str, population: str, *, said: str) -> Import:
+    """Return a player's weights for one population; arguments are those of `_imports`."""
+    from arena.errors import ConfigError
+
+    found = _imports(run_file, player, said=said, only=[population])
+    if population not in found:
+        raise ConfigError(f"{said}: it has no weights for population {population}")
+    return found[population]
 
 
 def _imports(

@@ -56,25 +56,10 @@ def _look_at_the_rest(
 
     if any(path[0] == "environment" and path[1] in _ENVIRONMENT for path in draft.removed):
         return
-    environment = config.environment
+    request = config.inspection(launch_directory=launch_directory)
     with faults.gathered():
         try:
-            spec = inspect_environment(
-                environment.id,
-                kwargs=config.kwargs_of_matches,
-                launch_directory=launch_directory,
-                backend=environment.possible_backend,
-                possible_agents=environment.possible_agents,
-                reads_state=config.reads_state,
-            )
-            spec = inspect_lessons(
-                spec,
-                config.lessons,
-                launch_directory=launch_directory,
-                backend=environment.possible_backend,
-                possible_agents=environment.possible_agents,
-                reads_state=config.reads_state,
-            )
+            spec = inspect_lessons(inspect_environment(request), config.lessons, request=request)
         # The command ends here: a user's environment that breaks is one more fault in the list.
         except EnvironmentFault as error:
             raise ConfigError(str(error)) from error

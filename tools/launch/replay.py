@@ -6,6 +6,7 @@ Tests: `tests/integration/test_evolution.py`.
 from __future__ import annotations
 
 import re
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,16 +45,14 @@ def replaying(
     if not _POLICY.fullmatch(policy) or not (Path(run) / "run.yaml").is_file():
         raise ConfigError(f"--replay must be RUN:POLICY, as in runs/a:player/p003, got {player!r}")
     said = f"--replay {player}"
-    inspection = Inspection.open(Path(run))
-    try:
+    with closing(Inspection.open(Path(run))) as inspection:
         theirs = inspection.run_file
         recorded = theirs.config.populations.get(policy.split("/")[0])
-        scheduled = None if recorded is None else recorded.scheduled
-        schedule = schedule_of(inspection.tables, policy, scheduled=scheduled)
-    except ConfigError as error:
-        raise ConfigError(f"{said}: {error}") from error
-    finally:
-        inspection.close()
+        try:
+            scheduled = None if recorded is None else recorded.scheduled
+            schedule = schedule_of(inspection.tables, policy, scheduled=scheduled)
+        except ConfigError as error:
+            raise ConfigError(f"{said}: {error}") from error
     if theirs.spec.of_matches.digest != spec.of_matches.digest:
         raise ConfigError(
             f"{said}: its environment is {theirs.spec.id} {dict(theirs.spec.kwargs)}, "

@@ -6,7 +6,8 @@ Tests: `tests/integration/test_launch.py`, `tests/faults/test_run_directory.py`.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,14 +17,15 @@ from ..terminal.output import log_console, print_json
 from .ending import say_how_it_ended
 
 if TYPE_CHECKING:
+    from populations.config.run_config import RunConfig
     from populations.config.run_file import Change, RunFile
     from populations.controller.server.run_directory import OpenRun
     from populations.records.rows import Json
 
 
 # Installed, the folder tools/ is populations.commands.
-EXPORT = (sys.executable, "-m", f"{__package__.rpartition('.')[0]}.main", "export")
-"""Command that is ``arena export``, whatever the path of this process is."""
+ARENA = (sys.executable, "-m", f"{__package__.rpartition('.')[0]}.main")
+"""Command that is ``arena``, whatever the path of this process is."""
 
 
 def tell(text: str) -> None:
@@ -31,14 +33,54 @@ def tell(text: str) -> None:
     log_console().print(text, markup=False, soft_wrap=True, highlight=False)
 
 
-def versions_warning(versions: Mapping[str, tuple[str, str | None]]) -> str:
-    """Say which packages are others than when a run was made."""
-    parts = [f"{name} {then} (here {now or 'none'})" for name, (then, now) in versions.items()]
-    pins = " ".join(f"{name}=={then}" for name, (then, _) in versions.items())
-    return (
-        f"warning: run.yaml records {', '.join(parts)}; with other packages the same seed may give "
-        f"other results (the recorded ones: pip install {pins})"
-    )
+@contextmanager
+def held_run(run_dir: Path) -> Iterator[RunFile]:
+    """Hold the lock of a run that is there, and return its run.yaml.
+
+    Raises:
+        ConfigError: If there is none.
+        RunInUse: If it is going on.
+    """
+    from arena.errors import ConfigError
+    from populations.config.run_file import RUN_FILE, RunFile
+    from populations.controller.server.reconfiguration import settle
+    from populations.storage.lock import RunLock
+
+    if not (run_dir / RUN_FILE).exists():
+        raise ConfigError(f"there is no run in {run_dir}")
+    with RunLock(run_dir):
+        settle(run_dir)
+        # Under the lock: another controller may have changed run.yaml until now.
+        yield RunFile.load(run_dir / RUN_FILE)
+
+
+def check_here(config: RunConfig, *, launch_directory: str) -> None:
+    """Refuse devices and hooks of a run that this machine lacks.
+
+    Raises:
+        ConfigError: Names the first.
+    """
+    from populations.hooks.make import check_config as check_hooks
+
+    from .device import check_devices
+
+    check_devices(config.devices)
+    check_hooks(config, launch_directory=launch_directory)
+
+
+def _other_versions(run_dir: Path) -> dict[str, Json]:
+    """Warn of packages that are others than when a run was made; return them for its events."""
+    from populations.config.run_file import RUN_FILE, RunFile, other_versions
+
+    versions = other_versions(RunFile.load(run_dir / RUN_FILE))
+    if versions:
+        parts = [f"{name} {then} (here {now or 'none'})" for name, (then, now) in versions.items()]
+        pins = " ".join(f"{name}=={then}" for name, (then, _) in versions.items())
+        tell(
+            f"warning: run.yaml records {', '.join(parts)}; with other packages the same seed may "
+            f"give other results (the recorded ones: pip install {pins})"
+        )
+    return {name: list(pair) for name, pair in versions.items()}
 
 
 def serve(
@@ -46,7 +88,6 @@ def serve(
     *,
     changes: Sequence[Change] = (),
     changed: RunFile | None = None,
-    versions: Mapping[str, Json] | None = None,
     evaluate_s: float | None = None,
     json_: bool,
 ) -> None:
@@ -56,7 +97,6 @@ def serve(
         run_dir: Run directory, whose lock the caller holds.
         changes: Changes of its configuration.
         changed: Content of run.yaml with these; None: there are none.
-        versions: Packages that are others than when the run was made.
         evaluate_s: Seconds for which it is evaluated without training; None: it trains.
         json_: Whether to print the final status as JSON.
 
@@ -67,13 +107,14 @@ def serve(
     from populations.controller.server.server import utc_now
     from populations.controller.state.evaluation_only import EvaluationOnly
 
+    versions = _other_versions(run_dir)
     # Recovers from a crash, if there was one, before anything is decided.
     with OpenRun(run_dir, changed=changed) as run:
         if evaluate_s is not None:
             _require_evaluable(run)
             run.state.evaluation_only = EvaluationOnly(duration_s=evaluate_s)
         # In the journal, too: standard error is forgotten.
-        run.note_event("versions_differ", versions or {}, utc=utc_now())
+        run.note_event("versions_differ", versions, utc=utc_now())
         run.reconfigure(changes, utc=utc_now())
         holds = _holding_limit(run)
         if holds is None:
@@ -140,7 +181,7 @@ def control(run: OpenRun) -> None:
                 run.run_file.config,
                 run.run_dir,
                 launch_directory=run.setup.launch_directory,
-                export_command=EXPORT,
+                export_command=(*ARENA, "export"),
                 num_events=run.state.tables.num_events,
                 is_new=run.state.tables.run.epoch == 0,
             ),
@@ -175,8 +216,7 @@ def _require_evaluable(run: OpenRun) -> None:
 
 def _plan_line(run: OpenRun) -> str:
     """Say what happens until the end of the run."""
-    from .finals import finals_line
-    from .headline import duration
+    from .headline import duration, finals_line
 
     only = run.state.evaluation_only
     if only is not None:

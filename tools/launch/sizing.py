@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ..terminal.output import log_console
 
 if TYPE_CHECKING:
-    from arena.envs.inspect import Inspected
+    from arena.envs.inspect import Inspected, Play
     from populations.config.run_config import RunConfig
     from populations.config.run_file import RunFile
 
@@ -28,29 +28,16 @@ def inspect_for(config: RunConfig, *, launch_directory: str) -> tuple[RunConfig,
     from arena.envs.inspect import inspect_and_play, inspect_lessons
     from populations.config.sizing import needs_pace, without_pace
 
-    environment, is_needed = config.environment, needs_pace(config)
+    is_needed = needs_pace(config)
+    request = config.inspection(launch_directory=launch_directory)
     screen = log_console()
-    watching = screen.status(f"playing {environment.id} at random, to choose sizes")
+    watching = screen.status(f"playing {config.environment.id} at random, to choose sizes")
     # Playing takes seconds; without it there is nothing to wait for.
     with watching if is_needed and screen.is_terminal else nullcontext():
-        found = inspect_and_play(
-            environment.id,
-            kwargs=config.kwargs_of_matches,
-            launch_directory=launch_directory,
-            backend=environment.possible_backend,
-            possible_agents=environment.possible_agents,
-            reads_state=config.reads_state,
-            # Deterministic runs must not depend on this machine's speed.
-            play=None if not is_needed else "counted" if config.deterministic else "timed",
-        )
-    spec = inspect_lessons(
-        found.spec,
-        config.lessons,
-        launch_directory=launch_directory,
-        backend=environment.possible_backend,
-        possible_agents=environment.possible_agents,
-        reads_state=config.reads_state,
-    )
+        # Deterministic runs must not depend on this machine's speed.
+        amount: Play = "counted" if config.deterministic else "timed"
+        found = inspect_and_play(request, play=amount if is_needed else None)
+    spec = inspect_lessons(found.spec, config.lessons, request=request)
     found = replace(found, spec=spec)
     # The environment could not be played: the sizes are careful, and `why` says so.
     if is_needed and found.pace is None:

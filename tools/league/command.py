@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, cast
 
@@ -126,14 +126,11 @@ def _inspection(run: Path, population: str | None) -> Iterator[Inspection]:
     # A mistake in the path is no damage: exit 2, not 5.
     if not (run / "run.yaml").is_file():
         raise ConfigError(f"{run} is no run directory: it has no run.yaml")
-    inspection = Inspection.open(run)
-    try:
+    with closing(Inspection.open(run)) as inspection:
         known = dict.fromkeys(seat.population for seat in inspection.league.seats)
         if population is not None and population not in known:
             raise ConfigError(f"--population {population}: the run has {', '.join(known)}")
         yield inspection
-    finally:
-        inspection.close()
 
 
 def _write_studies(run: Path, file: Path, population: str | None, *, as_json: bool) -> None:

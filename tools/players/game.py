@@ -6,6 +6,7 @@ Tests: `tests/tools/evaluate/test_command.py`, `tests/tools/export/test_command.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from arena.envs.base import BatchedEnv
     from arena.envs.spaces.actions import ActionLayout
     from arena.envs.spaces.observations import ObservationLayout
+    from arena.matches.match import Progress
+    from arena.matches.tournament import Contender, TournamentResult
     from arena.types import Seat
 
 SEEDS = 16
@@ -78,6 +81,7 @@ class Game:
         Raises:
             ConfigError: If there is no such environment.
         """
+        from arena.environment_spec import EnvironmentRequest
         from arena.envs.batched.find import names_code
         from arena.envs.inspect import inspect_environment
 
@@ -88,11 +92,13 @@ class Game:
             update={"id": environment, "outcome": "return" if is_code else outcome}
         )
         spec = inspect_environment(
-            environment,
-            kwargs=own.kwargs,
-            launch_directory=self.launch_directory,
-            backend=own.possible_backend,
-            possible_agents=own.possible_agents,
+            EnvironmentRequest(
+                environment,
+                kwargs=own.kwargs,
+                launch_directory=self.launch_directory,
+                backend=own.possible_backend,
+                possible_agents=own.possible_agents,
+            )
         )
         # The spec, too: its digest says whether players of runs play this.
         return replace(self, environment=own, spec=spec, is_foreign=False)
@@ -106,7 +112,7 @@ class Game:
             spec=setup.spec.of_matches,
             sides=setup.sides,
             seats=setup.seats,
-            populations={name: part.agents for name, part in setup.populations.items()},
+            populations=setup.agents_of,
             launch_directory=setup.launch_directory,
             agent_ids=setup.agent_ids,
         )
@@ -118,12 +124,15 @@ class Game:
         Raises:
             ConfigError: If there is no such environment.
         """
+        from arena.environment_spec import EnvironmentRequest
         from arena.envs.inspect import inspect_environment
         from populations.config.run_config import validate_config
         from populations.config.run_file import learner_setup, new_run_file
 
         launch_directory = str(Path.cwd())
-        spec = inspect_environment(environment, kwargs={}, launch_directory=launch_directory)
+        spec = inspect_environment(
+            EnvironmentRequest(environment, launch_directory=launch_directory)
+        )
         run_file = new_run_file(
             # Through a whole configuration, so that sides and seats are resolved as in a run.
             validate_config({"environment": {"id": environment}}),
@@ -148,39 +157,70 @@ class Game:
         """Make environments to play in, on the CPU."""
         import torch
 
-        from arena.envs.make import make_batched_env
+        from arena.envs.make import BatchRequest, make_batched_env
 
         # Products of policies are too small for threads, which only wait for each other.
         torch.set_num_threads(1)
         return make_batched_env(
-            self.environment,
-            spec=self.spec,
-            sides=self.sides,
-            populations=self.populations,
-            num_envs=num_envs,
-            launch_directory=self.launch_directory,
-            device=torch.device("cpu"),
-            agent_ids=self.agent_ids,
+            BatchRequest(
+                self.environment,
+                spec=self.spec,
+                sides=self.sides,
+                populations=self.populations,
+                num_envs=num_envs,
+                launch_directory=self.launch_directory,
+                device=torch.device("cpu"),
+                agent_ids=self.agent_ids,
+            )
         )
 
     def has_chance(self) -> bool:
         """Return whether the game goes on differently after the same decisions, seed by seed."""
         from arena.envs.checks.measure import has_chance
-        from arena.envs.spaces.actions import ActionLayout
 
-        actions = {
-            name: ActionLayout.from_json(
-                self.spec.agent_specs[agents[0]].action,
-                continuous=self.environment.continuous_actions,
-            )
-            for name, agents in self.populations.items()
-        }
         # One seed each, so that chance makes them diverge.
-        env = self.make_env(SEEDS)
-        try:
-            return has_chance(env, actions=actions)
-        finally:
-            env.close()
+        with closing(self.make_env(SEEDS)) as env:
+            return has_chance(env, actions=self._actions())
+
+    def play(
+        self,
+        env: BatchedEnv,
+        contenders: Sequence[Contender],
+        *,
+        num_matches: int,
+        seed: int,
+        progress: Progress,
+    ) -> TournamentResult:
+        """Let every ordered pair of contenders meet; the seed alone decides how.
+
+        Args:
+            env: Environments by `make_env`.
+            contenders: Participants with distinct names.
+            num_matches: Matches per ordered pair.
+            seed: Seed of episodes and actions.
+            progress: Counter of steps.
+        """
+        import torch
+
+        from arena.matches.seeds import seed_everything
+        from arena.matches.tournament import play_tournament
+
+        return play_tournament(
+            env,
+            contenders=contenders,
+            num_matches=num_matches,
+            seats=self.seats,
+            sides=self.sides,
+            seed=seed,
+            generator=seed_everything(seed, device=torch.device("cpu")),
+            progress=progress,
+        )
+
+    def _actions(self) -> dict[str, ActionLayout]:
+        from arena.envs.random_play import action_layouts
+
+        continuous = self.environment.continuous_actions
+        return action_layouts(self.spec, populations=self.populations, continuous=continuous)
 
     def layouts(
         self, agents: Sequence[str], *, network: NetworkConfig
@@ -198,19 +238,15 @@ class Game:
 
     def make_bots(self, bot: str) -> dict[str, Actor]:
         """Make a bot for every population."""
-        from arena.envs.spaces.actions import ActionLayout
         from arena.matches.actors import make_bot
 
-        bots = {}
         # One for each population, because their action spaces may differ.
-        for name, agents in self.populations.items():
-            facts = self.spec.agent_specs[agents[0]]
-            bots[name] = make_bot(
+        return {
+            name: make_bot(
                 bot,
-                facts=facts,
-                actions=ActionLayout.from_json(
-                    facts.action, continuous=self.environment.continuous_actions
-                ),
+                facts=self.spec.agent_specs[self.populations[name][0]],
+                actions=actions,
                 launch_directory=self.launch_directory,
             )
-        return bots
+            for name, actions in self._actions().items()
+        }

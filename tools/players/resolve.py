@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -205,8 +206,7 @@ def _of_run(
     from populations.config.run_file import learner_setup
     from populations.inspection.views import Inspection
 
-    inspection = Inspection.open(run_dir)
-    try:
+    with closing(Inspection.open(run_dir)) as inspection:
         if directory is not None:
             found_there = find_directory(inspection, directory)
             found = {population_of(found_there[0]): found_there}
@@ -215,8 +215,6 @@ def _of_run(
             found = {population_of(player): found_there}
         else:
             found = champions(inspection)
-    finally:
-        inspection.close()
     # The inspection is closed by now, but its rows stay in memory.
     setup = learner_setup(inspection.run_file, root=run_dir)
     policies = {}

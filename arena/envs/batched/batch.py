@@ -71,7 +71,6 @@ class GameBatch:
         self._id = environment_id
         self._game = game
         self._score = score
-        self._num_sides = num_sides
         self._device = device
         self._num_envs = num_envs
         self._turn_based = game.api == "aec"

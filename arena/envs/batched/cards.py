@@ -49,21 +49,17 @@ class CardRules(Protocol):
 
     def legal_actions(self, bets: Bets) -> Sequence[int]:
         """Return the legal actions; none at the end."""
-        ...
 
     def agent_on_turn(self, bets: Bets) -> int:
         """Return the agent on turn, 0 or 1. Not called at the end."""
-        ...
 
     def payoff(self, bets: Bets, *, cards: Sequence[int]) -> float:
         """Return agent 0's winnings from agent 1. Called at the end only."""
-        ...
 
     def features(self, bets: Bets, *, cards: Sequence[int]) -> Sequence[int]:
         """Return the indices of the F features of the agent on turn that are 1; the
         others are 0.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

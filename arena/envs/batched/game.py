@@ -51,22 +51,18 @@ class BatchedGame(Protocol):
     @property
     def api(self) -> Literal["aec", "parallel"]:
         """``aec``: agents take turns, with one slot per group; ``parallel``: all decide at once."""
-        ...
 
     @property
     def agents(self) -> tuple[str, ...]:
         """The A agents in the order of ``reward``'s columns."""
-        ...
 
     @property
     def agent_specs(self) -> Mapping[str, AgentSpec]:
         """Observation and action space of each agent, in PettingZoo's terms."""
-        ...
 
     @property
     def groups(self) -> tuple[tuple[str, ...], ...]:
         """Agents with equal spaces; every agent is in one group."""
-        ...
 
     def reset(self, games: torch.Tensor, *, key: torch.Tensor) -> None:
         """Begin new episodes.
@@ -75,14 +71,12 @@ class BatchedGame(Protocol):
             games: Games to reset; the others go on. bool [B].
             key: Source of all chance in the new episodes. int64 [B], each in [0, 2**31).
         """
-        ...
 
     def decisions(self) -> Sequence[Group]:
         """Return the pending decisions, one `Group` per entry of ``groups``.
 
         Tensors may be views of the game's state: they are read before the next ``step``.
         """
-        ...
 
     def step(self, actions: Sequence[torch.Tensor]) -> StepResult:
         """Carry out the pending decisions.
@@ -91,7 +85,6 @@ class BatchedGame(Protocol):
             actions: Actions by group, legal where a decision is pending (0 elsewhere). int64 [B,
                 S].
         """
-        ...
 
 
 class BatchedGameClass(Protocol):
@@ -105,7 +98,6 @@ class BatchedGameClass(Protocol):
         **kwargs: object,
     ) -> BatchedGame:
         """Make B games; ``reset`` begins the first episodes."""
-        ...
 
 
 def refuse_kwargs(name: str, kwargs: Mapping[str, object]) -> None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from arena.config import EnvironmentConfig
-from arena.environment_spec import EnvironmentSpec
+from arena.environment_spec import EnvironmentRequest, EnvironmentSpec
 from arena.envs.base import BatchedEnv
 from arena.envs.batched.find import find_game, names_code
 from arena.envs.checks.measure import Measured, first_difference_by_seed, measure
@@ -19,7 +18,7 @@ from arena.envs.checks.pettingzoo_tests import Contract, run_contract
 from arena.envs.checks.time_limit import TimeLimit
 from arena.envs.findings import MEND_SEED, Finding, finding_of
 from arena.envs.inspect import inspect_environment
-from arena.envs.make import make_batched_env
+from arena.envs.make import BatchRequest, make_batched_env
 from arena.envs.openspiel.game import is_openspiel
 from arena.envs.random_play import action_layouts, populations_of
 from arena.envs.registry import make_environment
@@ -86,24 +85,14 @@ class EnvironmentReport:
 
 
 def check_environment(
-    environment_id: str,
-    *,
-    kwargs: Mapping[str, object],
-    launch_directory: str,
-    possible_agents: Sequence[str] | None = None,
-    seconds: float = 2.0,
-    limit: TimeLimit | None = None,
+    request: EnvironmentRequest, *, seconds: float = 2.0, limit: TimeLimit | None = None
 ) -> EnvironmentReport:
     """Play random legal episodes and look for anything that would spoil training.
 
     Play goes on after a fault, so that as many problems as possible are found at once.
 
     Args:
-        environment_id: A PettingZoo registry id, ``openspiel:game``, or ``package.module:Name`` of
-            a factory or a batched game.
-        kwargs: Arguments of its factory.
-        launch_directory: Directory put first on ``sys.path``.
-        possible_agents: ``environment.possible_agents``.
+        request: Environment to check.
         seconds: Time for measuring the speed; the rest takes a few seconds more.
         limit: Time limit of the whole check. None: no limit.
 
@@ -112,25 +101,19 @@ def check_environment(
         EnvironmentFault: If it cannot even be reset. The text says how to fix it.
     """
     limit = TimeLimit() if limit is None else limit
-    spec = _inspected(
-        environment_id,
-        kwargs=kwargs,
-        launch_directory=launch_directory,
-        possible_agents=possible_agents,
-        limit=limit,
-    )
+    spec = _inspected(request, limit=limit)
     report = EnvironmentReport(spec=spec, twin=TWINS.get(spec.id), cut_off=limit.cut_off)
     if spec.api == "parallel":
         report.turn_order = "all at once"
-    subject = _Subject(spec, launch_directory=launch_directory, possible_agents=possible_agents)
+    subject = _Subject(spec, request)
     if not subject.is_pettingzoo():
         _play_batch(subject, report, seconds=seconds, limit=limit)
         return report
     # Made here: the findings so far survive a stage that is cut off.
     seen = Look()
     with limit.stage("playing one environment by itself", share=0.25):
-        # A call of step has that many decisions.
-        num_decisions = MAX_STEPS * _deciding_at_once(spec)
+        # In a call of step all agents decide at once, or one of them.
+        num_decisions = MAX_STEPS * (len(spec.agents) if spec.api == "parallel" else 1)
         look(
             subject.single,
             spec=spec,
@@ -169,47 +152,30 @@ def _stuck(report: EnvironmentReport) -> Finding:
     )
 
 
-def _inspected(
-    environment_id: str,
-    *,
-    kwargs: Mapping[str, object],
-    launch_directory: str,
-    possible_agents: Sequence[str] | None,
-    limit: TimeLimit,
-) -> EnvironmentSpec:
+def _inspected(request: EnvironmentRequest, *, limit: TimeLimit) -> EnvironmentSpec:
     # Half of the time at most: play needs the rest.
     left_s = INSPECTING_S if limit.left_s is None else max(1.0, limit.left_s / 2)
     try:
         with limit.stage("making it and looking at its spaces"):
             return inspect_environment(
-                environment_id,
-                kwargs=kwargs,
-                launch_directory=launch_directory,
-                possible_agents=possible_agents,
-                lenient=True,
-                timeout_s=min(INSPECTING_S, left_s),
+                replace(request, lenient=True), timeout_s=min(INSPECTING_S, left_s)
             )
     except EnvironmentFault as fault:
         # The way to fix it goes before the lines of the user's code.
         told, lines = split_lines(str(fault))
         raise EnvironmentFault(f"{told}. To mend it: {finding_of(fault).mend}{lines}") from fault
     # Reached where the stage was left: `TimeLimit.stage` swallows its own interruption.
-    raise EnvironmentFault(f"environment {environment_id} was not made and reset in time")
+    raise EnvironmentFault(f"environment {request.environment_id} was not made and reset in time")
 
 
 class _Subject:
     """Maker of the environments to check."""
 
-    def __init__(
-        self,
-        spec: EnvironmentSpec,
-        *,
-        launch_directory: str,
-        possible_agents: Sequence[str] | None,
-    ) -> None:
+    def __init__(self, spec: EnvironmentSpec, request: EnvironmentRequest) -> None:
         self.spec = spec
-        self._launch_directory = launch_directory
-        self._possible_agents = None if possible_agents is None else list(possible_agents)
+        self._launch_directory = request.launch_directory
+        agents = request.possible_agents
+        self._possible_agents = None if agents is None else list(agents)
         self.populations = populations_of(spec)
         self.actions = action_layouts(spec, populations=self.populations)
         self.num_envs = NUM_ENVS
@@ -228,25 +194,14 @@ class _Subject:
     @contextlib.contextmanager
     def batch(self) -> Iterator[BatchedEnv]:
         """Make a batch of ``num_envs``."""
-        spec = self.spec
-        env = make_batched_env(
-            EnvironmentConfig(
-                id=spec.id,
-                kwargs=dict(spec.kwargs),
-                # The named environment, never its twin.
-                backend="pettingzoo" if spec.id in TWINS else "auto",
-                possible_agents=self._possible_agents,
-            ),
-            spec=spec,
-            sides={agent: (agent,) for agent in spec.agents},
-            populations=self.populations,
+        request = BatchRequest.of_spec(
+            self.spec,
             num_envs=self.num_envs,
             launch_directory=self._launch_directory,
+            possible_agents=self._possible_agents,
         )
-        try:
+        with contextlib.closing(make_batched_env(request)) as env:
             yield env
-        finally:
-            env.close()
 
     def single(self) -> Any:  # noqa: ANN401
         """Make PettingZoo's own environment."""
@@ -354,10 +309,6 @@ def _of_unchanging(unchanging: Mapping[str, str], spec: EnvironmentSpec) -> str:
             "environment.kwargs.render_mode=rgb_array"
         )
     return note
-
-
-def _deciding_at_once(spec: EnvironmentSpec) -> int:
-    return len(spec.agents) if spec.api == "parallel" else 1
 
 
 def _measure(subject: _Subject, report: EnvironmentReport, *, seconds: float) -> None:

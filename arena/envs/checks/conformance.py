@@ -12,13 +12,13 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
-from arena.config import EnvironmentConfig
-from arena.environment_spec import EnvironmentSpec
+from arena.environment_spec import EnvironmentRequest, EnvironmentSpec
 from arena.envs.base import BatchedEnv, Turn
 from arena.envs.chance import episode_seed
 from arena.envs.checks.turn_diff import (
@@ -27,10 +27,9 @@ from arena.envs.checks.turn_diff import (
     first_difference,
 )
 from arena.envs.describe import environment_facts
-from arena.envs.make import make_batched_env
+from arena.envs.make import BatchRequest, make_batched_env
 from arena.envs.random_play import action_layouts, populations_of, random_legal_actions
 from arena.envs.spaces.actions import ActionLayout
-from arena.envs.twins import TWINS
 
 SEED = 7
 
@@ -90,12 +89,9 @@ class ConformanceReport:
 
 
 def check_against(
-    environment_id: str,
-    other_id: str,
+    first: EnvironmentRequest,
+    second: EnvironmentRequest,
     *,
-    kwargs: Mapping[str, object],
-    other_kwargs: Mapping[str, object],
-    launch_directory: str,
     num_games: int,
     num_envs: int = 256,
     seed: int = SEED,
@@ -106,11 +102,8 @@ def check_against(
     An id that has a native twin stands for the original itself; its twin has an id of its own.
 
     Args:
-        environment_id: Id of the first environment.
-        other_id: Id of the second environment.
-        kwargs: Arguments of the first one's factory.
-        other_kwargs: Arguments of the second one's factory.
-        launch_directory: Directory put first on ``sys.path``.
+        first: The first environment.
+        second: The second one.
         num_games: Least number of games that are played to their ends.
         num_envs: B, of both.
         seed: Seed of chance and actions.
@@ -121,32 +114,29 @@ def check_against(
         EnvironmentFault: If one breaks its contract.
         ValueError: If ``num_games`` or ``num_envs`` is less than 1.
     """
-    specs = (
-        environment_facts(environment_id, kwargs=kwargs, launch_directory=launch_directory),
-        environment_facts(other_id, kwargs=other_kwargs, launch_directory=launch_directory),
-    )
+    specs = environment_facts(first), environment_facts(second)
     # First: batches with different spaces cannot get the same actions.
     difference = spec_difference(*specs)
     if difference is not None:
         return _without_playing(difference)
     populations = populations_of(specs[0])
-    one = _make(specs[0], num_envs=num_envs, launch_directory=launch_directory)
-    try:
-        other = _make(specs[1], num_envs=num_envs, launch_directory=launch_directory)
-        try:
-            return compare_environments(
-                one,
-                other,
-                populations=populations,
-                actions=action_layouts(specs[0], populations=populations),
-                num_games=num_games,
-                seed=seed,
-                progress=progress,
-            )
-        finally:
-            other.close()
-    finally:
-        one.close()
+    requests = [
+        BatchRequest.of_spec(spec, num_envs=num_envs, launch_directory=asked.launch_directory)
+        for spec, asked in zip(specs, (first, second), strict=True)
+    ]
+    with (
+        closing(make_batched_env(requests[0])) as one,
+        closing(make_batched_env(requests[1])) as other,
+    ):
+        return compare_environments(
+            one,
+            other,
+            populations=populations,
+            actions=action_layouts(specs[0], populations=populations),
+            num_games=num_games,
+            seed=seed,
+            progress=progress,
+        )
 
 
 def spec_difference(one: EnvironmentSpec, other: EnvironmentSpec) -> Difference | None:
@@ -338,20 +328,4 @@ class _Comparison:
 def _without_playing(difference: Difference) -> ConformanceReport:
     return ConformanceReport(
         games=0, decisions=0, difference=difference, env_steps_per_s=(0.0, 0.0)
-    )
-
-
-def _make(spec: EnvironmentSpec, *, num_envs: int, launch_directory: str) -> BatchedEnv:
-    return make_batched_env(
-        EnvironmentConfig(
-            id=spec.id,
-            kwargs=dict(spec.kwargs),
-            # The original itself is meant where there is a twin: the twin has an id of its own.
-            backend="pettingzoo" if spec.id in TWINS else "auto",
-        ),
-        spec=spec,
-        sides={agent: (agent,) for agent in spec.agents},
-        populations=populations_of(spec),
-        num_envs=num_envs,
-        launch_directory=launch_directory,
     )

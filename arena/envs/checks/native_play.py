@@ -19,7 +19,6 @@ import numpy as np
 from arena.environment_spec import AgentSpec, EnvironmentSpec
 from arena.envs.checks.native_watch import SEED, EpisodeBroken, Look, Watch
 from arena.envs.random_actions import RandomActing
-from arena.envs.spaces.actions import ActionLayout
 from arena.envs.value_rules import (
     Broken,
     flag_faults,
@@ -140,15 +139,11 @@ class _Acting:
 
     def __init__(self, spec: EnvironmentSpec) -> None:
         self._specs = spec.agent_specs
-        self._layouts = {
-            agent: ActionLayout.from_json(facts.action, continuous="clipped")
-            for agent, facts in spec.agent_specs.items()
-        }
         self._random = RandomActing(spec, seed=SEED)
 
     def act(self, agent: str, observation: object, info: object) -> tuple[Any, Broken | None]:
         """Return an action, and the rule that the action mask breaks, if any."""
-        layout = self._layouts[agent]
+        layout = self._random.layouts[agent]
         mask = _mask(self._specs[agent], observation, info)
         legal, broken = None, None
         if mask is not None:

@@ -11,11 +11,10 @@ from typing import Any, Protocol
 
 import torch
 
-from arena.envs.base import Turn
+from arena.envs.base import Phase, Turn
 from arena.envs.chance import episode_seed
 from arena.envs.pettingzoo.buffers import NO_DECISION, Buffers
 from arena.envs.pettingzoo.pending_decisions import DecisionFault
-from arena.envs.phase import Phase
 from arena.errors import ArenaError, EnvironmentFault
 from arena.users_code import own_lines
 
@@ -34,11 +33,9 @@ class Stepper(Protocol):
     @property
     def on_turn(self) -> str:
         """Agent whose action is carried out, for messages."""
-        ...
 
     def start(self, seed: int) -> None:
         """Reset, and set the first pending decisions."""
-        ...
 
     def step(self, actions: Mapping[str, list[Any]]) -> bool:
         """Carry out the pending decisions; True if the episode is over.
@@ -47,11 +44,9 @@ class Stepper(Protocol):
             actions: Actions of the whole batch by population, in the environment's own form, [B *
                 S].
         """
-        ...
 
     def close(self) -> None:
         """Release everything that the environment holds."""
-        ...
 
 
 class PettingZooBatch:

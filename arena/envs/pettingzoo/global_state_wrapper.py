@@ -7,7 +7,7 @@ Tests: `tests/arena/envs/spaces/test_critic_input.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,10 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from arena.envs.base import BatchedEnv, Turn
+from arena.envs.base import BatchedEnv, Turn, TurnWrapper
 from arena.envs.pettingzoo.batch import Stepper
 from arena.envs.pettingzoo.global_state import state_reader
-from arena.envs.phase import Phase, Told
 from arena.envs.spaces.observations import ObservationLayout
 from arena.errors import EnvironmentFault
 
@@ -109,7 +108,7 @@ class StateStepper:
         self._stepper.close()
 
 
-class GlobalStateWrapper:
+class GlobalStateWrapper(TurnWrapper):
     """`BatchedEnv` whose turns contain the states that its steppers read.
 
     Args:
@@ -119,47 +118,12 @@ class GlobalStateWrapper:
     """
 
     def __init__(self, env: BatchedEnv, *, states: States, device: torch.device) -> None:
-        self._env = env
+        super().__init__(env)
         self._device = device
         self._now = torch.from_numpy(states.now)
         self._final = torch.from_numpy(states.final)
 
-    @property
-    def num_envs(self) -> int:
-        """B."""
-        return self._env.num_envs
-
-    @property
-    def agents(self) -> tuple[str, ...]:
-        """The A agents in the order of ``reward``'s columns."""
-        return self._env.agents
-
-    def reset(self, seeds: Sequence[int]) -> Turn:
-        """Reset as `BatchedEnv.reset` does."""
-        return self._told(self._env.reset(seeds))
-
-    def step(self, actions: Mapping[str, torch.Tensor]) -> Turn:
-        """Step as `BatchedEnv.step` does."""
-        return self._told(self._env.step(actions))
-
-    def halt(self, environments: torch.Tensor) -> None:
-        """Halt as `BatchedEnv.halt` does."""
-        self._env.halt(environments)
-
-    def resume(self, environments: torch.Tensor) -> None:
-        """Resume as `BatchedEnv.resume` does."""
-        self._env.resume(environments)
-
-    def tell(self, phases: Sequence[Phase]) -> None:
-        """Tell as `Told.tell` does, if the environment is told at all."""
-        if isinstance(self._env, Told):
-            self._env.tell(phases)
-
-    def close(self) -> None:
-        """Close as `BatchedEnv.close` does."""
-        self._env.close()
-
-    def _told(self, turn: Turn) -> Turn:
+    def _changed(self, turn: Turn) -> Turn:
         device = self._device
         # A new Turn: the wrapped one is shared, and on the CPU the states are the buffers
         # themselves.

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from arena.envs.base import Phase
 from arena.envs.pettingzoo.batch import Stepper
-from arena.envs.phase import Phase
 from arena.errors import EnvironmentFault
 from arena.users_code import own_lines
 

@@ -246,18 +246,12 @@ def _steps_of_game(
     # Its facts have imported torch already.
     import torch
 
-    from arena.config import EnvironmentConfig
-    from arena.envs.make import make_batched_env
+    from arena.envs.make import BatchRequest, make_batched_env
     from arena.envs.random_play import action_layouts, populations_of, random_legal_actions
 
     populations = populations_of(spec)
     env = make_batched_env(
-        EnvironmentConfig(id=spec.id, kwargs=dict(spec.kwargs)),
-        spec=spec,
-        sides={agent: (agent,) for agent in spec.agents},
-        populations=populations,
-        num_envs=1,
-        launch_directory=launch_directory,
+        BatchRequest.of_spec(spec, num_envs=1, launch_directory=launch_directory)
     )
     actions = action_layouts(spec, populations=populations)
     generator = torch.Generator().manual_seed(SEED)

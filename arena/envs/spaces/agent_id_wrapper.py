@@ -13,10 +13,9 @@ from dataclasses import replace
 
 import torch
 
-from arena.config import NetworkConfig
+from arena.config import LearnerSetup, NetworkConfig
 from arena.environment_spec import AgentSpec
-from arena.envs.base import BatchedEnv, Turn
-from arena.envs.phase import Phase, Told
+from arena.envs.base import BatchedEnv, Turn, TurnWrapper
 from arena.envs.spaces.agent_id import with_agent_id
 from arena.envs.spaces.observations import ObservationLayout
 
@@ -37,7 +36,20 @@ def observation_layout(
     return with_agent_id(layout, num_agents=len(agents))
 
 
-class AgentIdWrapper:
+def observation_layouts(setup: LearnerSetup) -> dict[str, ObservationLayout]:
+    """Return the layout of the rows that each population's network gets."""
+    return {
+        # Agents of a population have equal spaces.
+        name: observation_layout(
+            setup.spec.agent_specs[population.agents[0]],
+            agents=population.agents,
+            network=population.network,
+        )
+        for name, population in setup.populations.items()
+    }
+
+
+class AgentIdWrapper(TurnWrapper):
     """`BatchedEnv` whose observations end with a one-hot of the agent in its population.
 
     Args:
@@ -53,7 +65,7 @@ class AgentIdWrapper:
         populations: Mapping[str, tuple[str, ...]],
         device: torch.device,
     ) -> None:
-        self._env = env
+        super().__init__(env)
         self._ids = {
             name: one_hots(env.agents, agents).to(device) for name, agents in populations.items()
         }
@@ -61,42 +73,7 @@ class AgentIdWrapper:
             name: torch.eye(len(agents)).to(device) for name, agents in populations.items()
         }
 
-    @property
-    def num_envs(self) -> int:
-        """B."""
-        return self._env.num_envs
-
-    @property
-    def agents(self) -> tuple[str, ...]:
-        """The A agents in the order of ``reward``'s columns."""
-        return self._env.agents
-
-    def reset(self, seeds: Sequence[int]) -> Turn:
-        """Reset as `BatchedEnv.reset` does."""
-        return self._told(self._env.reset(seeds))
-
-    def step(self, actions: Mapping[str, torch.Tensor]) -> Turn:
-        """Step as `BatchedEnv.step` does."""
-        return self._told(self._env.step(actions))
-
-    def halt(self, environments: torch.Tensor) -> None:
-        """Halt as `BatchedEnv.halt` does."""
-        self._env.halt(environments)
-
-    def resume(self, environments: torch.Tensor) -> None:
-        """Resume as `BatchedEnv.resume` does."""
-        self._env.resume(environments)
-
-    def tell(self, phases: Sequence[Phase]) -> None:
-        """Tell as `Told.tell` does, if the environment is told at all."""
-        if isinstance(self._env, Told):
-            self._env.tell(phases)
-
-    def close(self) -> None:
-        """Close as `BatchedEnv.close` does."""
-        self._env.close()
-
-    def _told(self, turn: Turn) -> Turn:
+    def _changed(self, turn: Turn) -> Turn:
         groups, finals = dict(turn.groups), dict(turn.final_observation)
         for name, ids in self._ids.items():
             group, final = groups[name], finals[name]

@@ -31,8 +31,6 @@ FLOAT32 = np.dtype(np.float32)
 
 FLOAT32_MAX = float(np.finfo(np.float32).max)
 
-Rows = npt.NDArray[np.float32] | npt.NDArray[np.uint8]
-
 
 def describe(space: object) -> dict[str, object]:
     """Describe a space as JSON: ``kind``, and everything that determines it.

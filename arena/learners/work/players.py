@@ -16,12 +16,12 @@ from typing import Generic, TypeVar
 
 import torch
 
-from arena.checkpoints.manifest import Manifest
+from arena.checkpoints.manifest import Manifest, PolicyRecord
 from arena.checkpoints.tensors import load_checkpoint, load_weights, publish_policy
 from arena.config import LearnerSetup, PopulationSetup
 from arena.core import Actor, Algorithm
-from arena.envs.spaces.actions import ActionLayout
-from arena.envs.spaces.agent_id_wrapper import observation_layout
+from arena.envs.random_play import action_layouts
+from arena.envs.spaces.agent_id_wrapper import observation_layouts
 from arena.envs.spaces.critic_input import CriticInput, critic_input
 from arena.errors import CheckpointCorrupt
 from arena.learners.work.environments import Team
@@ -97,15 +97,7 @@ class Players:
             name: setup.spec.agent_specs[population.agents[0]]
             for name, population in setup.populations.items()
         }
-        # Agents of a population have equal spaces: `_facts` are those of the first.
-        self._layouts = {
-            name: observation_layout(
-                spec,
-                agents=setup.populations[name].agents,
-                network=setup.populations[name].network,
-            )
-            for name, spec in self._facts.items()
-        }
+        self._layouts = observation_layouts(setup)
         self.product_dtypes = {
             name: product_dtype(
                 setup.precision,
@@ -119,10 +111,9 @@ class Players:
         self.critics = _critics(setup)
         """Inputs of centralized critics, by population that has one."""
         continuous = setup.environment.continuous_actions
-        self.actions = {
-            name: ActionLayout.from_json(spec.action, continuous=continuous)
-            for name, spec in self._facts.items()
-        }
+        self.actions = action_layouts(
+            setup.spec, populations=setup.agents_of, continuous=continuous
+        )
         """Layouts by population."""
         self._frozen: RecentlyUsed[tuple[str, Entrant, Team | None], Actor] = RecentlyUsed(
             MAX_FROZEN
@@ -245,21 +236,21 @@ class Players:
         weights, optimizer = algorithm.weights(), algorithm.optimizer_state()
         # Weights are checked once more when they are serialized.
         with naming_policy(trainee.policy):
-            reference = publish_policy(
-                self._root,
-                weights=weights,
-                optimizer_state=optimizer,
+            record = PolicyRecord(
                 policy=trainee.policy,
                 generation=trainee.generation,
                 # The policy's own count: a donor's weights come without the donor's.
                 agent_steps=trainee.agent_steps + agent_steps,
                 learner_updates=algorithm.learner_updates,
-                hyperparameters=trainee.hyperparameters,
+                hyperparameters=dict(trainee.hyperparameters),
                 parent=None if trainee.checkpoint is None else trainee.checkpoint.digest,
                 donor=trainee.donor,
                 environment_digest=self._environment_digest,
                 population_agents=population.agents,
                 network=population.network,
+            )
+            reference = publish_policy(
+                self._root, record, weights=weights, optimizer_state=optimizer
             )
         # What a checkpoint does not hold must not live on: another learner would not have it.
         algorithm.load(weights, optimizer, learner_updates=algorithm.learner_updates)
@@ -279,7 +270,7 @@ class Players:
 
 
 def _critics(setup: LearnerSetup) -> dict[str, CriticInput]:
-    agents = {name: population.agents for name, population in setup.populations.items()}
+    agents = setup.agents_of
     found = {
         name: critic_input(
             population.network,

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 
 from arena.core import Actor
-from arena.envs.base import BatchedEnv
-from arena.envs.phase import Phase, players_of_agents, tell_environments
+from arena.envs.base import BatchedEnv, Phase
+from arena.envs.phase import players_of_agents, tell_environments
 from arena.learners.work.environments import HeldEpisodes, Team, actors_in, weights_of
 from arena.learners.work.equipment import Equipment
 from arena.learners.work.faults import AssignmentFault, naming_policy
@@ -245,7 +245,7 @@ class _Training:
             blocks=blocks,
             seats=setup.training_seats,
             sides=tuple(setup.sides),
-            populations={name: value.agents for name, value in setup.populations.items()},
+            populations=setup.agents_of,
             actions=players.actions,
             openings=setup.environment.random_openings,
             generator=self._generator,

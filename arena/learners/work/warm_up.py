@@ -10,8 +10,8 @@ from collections.abc import Mapping
 import torch
 
 from arena.core import HasNormalizers
-from arena.envs.base import BatchedEnv, Turn
-from arena.envs.phase import Phase, players_of_agents, tell_environments
+from arena.envs.base import BatchedEnv, Phase, Turn
+from arena.envs.phase import players_of_agents, tell_environments
 from arena.errors import ConfigError
 from arena.learners.work.equipment import Equipment
 from arena.learners.work.faults import AssignmentFault
@@ -95,7 +95,7 @@ class _Play:
             agents=env.agents,
         )
         critic = players.critics.get(population)
-        agents = {name: value.agents for name, value in setup.populations.items()}
+        agents = setup.agents_of
         self._critic = (
             None
             if critic is None

@@ -11,7 +11,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from arena.config import LearnerSetup
 from arena.envs.base import BatchedEnv
-from arena.envs.make import make_batched_env
+from arena.envs.make import BatchRequest, make_batched_env
 from arena.errors import ConfigError, DiskRefused, EnvironmentFault
 from arena.learners.work.environments import MIB, Environments, default_max_bytes
 from arena.learners.work.equipment import Equipment
@@ -132,20 +132,10 @@ class Worker:
     def _make_env(self, lesson: int | None) -> BatchedEnv:
         setup = self._setup
         spec = setup.spec.of_matches if lesson is None else setup.spec.in_lesson(lesson)
-        return make_batched_env(
-            setup.environment,
-            spec=spec,
-            sides=setup.sides,
-            populations={name: value.agents for name, value in setup.populations.items()},
-            num_envs=setup.num_envs,
-            launch_directory=setup.launch_directory,
-            device=self.device,
-            agent_ids=setup.agent_ids,
-            reads_state=setup.reads_state,
-            on_fault=self._record_fault,
-            # A batch steps its games one by one: slow ones show progress within a step.
-            on_step=self._progress.advance,
-        )
+        request = BatchRequest.of_setup(setup, spec=spec, device=self.device)
+        # A batch steps its games one by one: slow ones show progress within a step.
+        on_step = self._progress.advance
+        return make_batched_env(replace(request, on_fault=self._record_fault, on_step=on_step))
 
     @staticmethod
     def _failed(assignment: Train | Evaluate, fault: AssignmentFault) -> Failed:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -45,8 +44,6 @@ from populations.roles import has_exploiters
 from populations.storage.database import BACKUP, JOURNAL, storage_errors
 from populations.storage.journal import Journal, JournalReader
 from populations.storage.recovery import recover
-
-logger = logging.getLogger(__name__)
 
 SETUP = "learner.json"
 IMPORTS = "imports"

@@ -52,19 +52,15 @@ class Solver(Protocol):
 
     def update(self, weights: FloatArray) -> None:
         """Move to the curvature at another point: the weights of the terms [T]."""
-        ...
 
     def solve(self, right: FloatArray, *, tolerance: float) -> FloatArray:
         """Solve H x = right for x [P]; ``tolerance`` is relative and concerns iterative solvers."""
-        ...
 
     def spread(self) -> FloatArray:
         """Return S with S @ S.T = inverse(H), exact or sampled. float64 [P, K]."""
-        ...
 
     def variances(self) -> FloatArray:
         """Return (estimated) variances of the terms' signed sums of parameters. float64 [T]."""
-        ...
 
 
 def make_solver(problem: Problem, *, max_exact: int = MAX_EXACT) -> Solver:

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arena.checkpoints.manifest import OPTIMIZER, WEIGHTS, ghost_key
+from arena.checkpoints.manifest import OPTIMIZER, WEIGHTS, PolicyRecord, ghost_key
 from arena.checkpoints.publish import link_ghost, remove_directory
 from arena.checkpoints.tensors import (
     deserialize,
@@ -37,18 +37,20 @@ def tensors(seed: int) -> dict[str, torch.Tensor]:
 def publish(root: Path, *, weights_seed: int = 1, agent_steps: int = 10) -> CheckpointRef:
     return publish_policy(
         root,
+        PolicyRecord(
+            policy=PolicyId("player/p003"),
+            generation=1,
+            agent_steps=agent_steps,
+            learner_updates=4,
+            hyperparameters={"learning_rate": 3e-4, "num_epochs": 4},
+            parent=Digest("1" * 64),
+            donor=PolicyId("player/p001"),
+            environment_digest=Digest("0" * 64),
+            population_agents=("player_0", "player_1"),
+            network=NetworkConfig(hidden_sizes=(8,)),
+        ),
         weights=tensors(weights_seed),
         optimizer_state=tensors(weights_seed + 100),
-        policy=PolicyId("player/p003"),
-        generation=1,
-        agent_steps=agent_steps,
-        learner_updates=4,
-        hyperparameters={"learning_rate": 3e-4, "num_epochs": 4},
-        parent=Digest("1" * 64),
-        donor=PolicyId("player/p001"),
-        environment_digest=Digest("0" * 64),
-        population_agents=("player_0", "player_1"),
-        network=NetworkConfig(hidden_sizes=(8,)),
     )
 
 
@@ -139,18 +141,20 @@ def test_nothing_is_written_for_a_policy_that_is_not_finite(tmp_path: Path) -> N
     with pytest.raises(NonFiniteError):
         publish_policy(
             tmp_path,
+            PolicyRecord(
+                policy=PolicyId("player/p003"),
+                generation=0,
+                agent_steps=0,
+                learner_updates=0,
+                hyperparameters={},
+                parent=None,
+                donor=None,
+                environment_digest=Digest("0" * 64),
+                population_agents=(),
+                network=NetworkConfig(),
+            ),
             weights=tensors(1),
             optimizer_state=broken,
-            policy=PolicyId("player/p003"),
-            generation=0,
-            agent_steps=0,
-            learner_updates=0,
-            hyperparameters={},
-            parent=None,
-            donor=None,
-            environment_digest=Digest("0" * 64),
-            population_agents=(),
-            network=NetworkConfig(),
         )
     assert list(tmp_path.iterdir()) == []
 

@@ -12,10 +12,10 @@ import pytest
 import torch
 
 from arena.config import EnvironmentConfig, Outcome
-from arena.environment_spec import EnvironmentSpec
+from arena.environment_spec import EnvironmentRequest, EnvironmentSpec
 from arena.envs.base import BatchedEnv, Turn
 from arena.envs.describe import environment_facts
-from arena.envs.make import make_batched_env
+from arena.envs.make import BatchRequest, make_batched_env
 from arena.envs.random_play import populations_of
 from arena.envs.registry import make_environment
 from arena.envs.spaces.observations import first_action, num_actions
@@ -59,24 +59,28 @@ def make() -> Iterator[Make]:
         outcome: Outcome = "return",
         on_step: Callable[[], object] | None = None,
     ) -> Made:
-        spec = environment_facts(environment_id, kwargs=kwargs or {}, launch_directory=ASSETS)
+        spec = environment_facts(
+            EnvironmentRequest(environment_id, kwargs=kwargs or {}, launch_directory=ASSETS)
+        )
         populations: dict[str, list[str]] = {}
         for agent in spec.agents:
             populations.setdefault(repr(spec.agent_specs[agent]), []).append(agent)
         by_name = {agents[0]: tuple(agents) for agents in populations.values()}
         env = make_batched_env(
-            EnvironmentConfig(
-                id=environment_id,
-                kwargs=dict(kwargs or {}),
-                backend="pettingzoo",
-                outcome=outcome,
-            ),
-            spec=spec,
-            sides=sides or {agent: (agent,) for agent in spec.agents},
-            populations=by_name,
-            num_envs=num_envs,
-            launch_directory=ASSETS,
-            on_step=on_step,
+            BatchRequest(
+                EnvironmentConfig(
+                    id=environment_id,
+                    kwargs=dict(kwargs or {}),
+                    backend="pettingzoo",
+                    outcome=outcome,
+                ),
+                spec=spec,
+                sides=sides or {agent: (agent,) for agent in spec.agents},
+                populations=by_name,
+                num_envs=num_envs,
+                launch_directory=ASSETS,
+                on_step=on_step,
+            )
         )
         made.append(Made(env=env, spec=spec, populations=by_name))
         return made[-1]
@@ -95,12 +99,14 @@ def make_by_spec(
 ) -> BatchedEnv:
     """With the backend that is the environment's own: a batched game is one."""
     return make_batched_env(
-        EnvironmentConfig(id=spec.id),
-        spec=spec,
-        sides={agent: (agent,) for agent in spec.agents},
-        populations=populations or populations_of(spec),
-        num_envs=num_envs,
-        launch_directory=launch_directory,
+        BatchRequest(
+            EnvironmentConfig(id=spec.id),
+            spec=spec,
+            sides={agent: (agent,) for agent in spec.agents},
+            populations=populations or populations_of(spec),
+            num_envs=num_envs,
+            launch_directory=launch_directory,
+        )
     )
 
 

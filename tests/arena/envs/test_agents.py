@@ -11,9 +11,10 @@ import torch
 from gymnasium import spaces
 
 from arena.config import EnvironmentConfig
+from arena.environment_spec import EnvironmentRequest
 from arena.envs.agents import named_agents
 from arena.envs.describe import agent_spec, environment_facts
-from arena.envs.make import make_batched_env
+from arena.envs.make import BatchRequest, make_batched_env
 from arena.envs.random_play import action_layouts, populations_of, random_legal_actions
 from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.observations import ObservationLayout
@@ -50,22 +51,26 @@ def test_agents_made_as_the_game_goes(name: str) -> None:
         id=f"generated:{name}", kwargs={"max_cycles": 12}, possible_agents=GENERATED
     )
     spec = environment_facts(
-        environment.id,
-        kwargs=environment.kwargs,
-        launch_directory=ASSETS,
-        possible_agents=environment.possible_agents,
+        EnvironmentRequest(
+            environment.id,
+            kwargs=environment.kwargs,
+            launch_directory=ASSETS,
+            possible_agents=environment.possible_agents,
+        )
     )
     assert len(spec.agents) == 410
     assert {facts.mask for facts in spec.agent_specs.values()} == {"info"}
     populations = populations_of(spec)
     (population,) = populations
     env = make_batched_env(
-        environment,
-        spec=spec,
-        sides={"all": spec.agents},
-        populations=populations,
-        num_envs=2,
-        launch_directory=ASSETS,
+        BatchRequest(
+            environment,
+            spec=spec,
+            sides={"all": spec.agents},
+            populations=populations,
+            num_envs=2,
+            launch_directory=ASSETS,
+        )
     )
     generator = torch.Generator().manual_seed(1)
     actions = action_layouts(spec, populations=populations)
@@ -90,10 +95,12 @@ def test_agents_made_as_the_game_goes(name: str) -> None:
 def test_spaces_that_are_drawn_anew_are_refused(name: str) -> None:
     def look(possible_agents: list[str] | None) -> None:
         environment_facts(
-            f"{EXAMPLES}_{name}",
-            kwargs={},
-            launch_directory=ASSETS,
-            possible_agents=possible_agents,
+            EnvironmentRequest(
+                f"{EXAMPLES}_{name}",
+                kwargs={},
+                launch_directory=ASSETS,
+                possible_agents=possible_agents,
+            )
         )
 
     with pytest.raises(ConfigError, match=r"list them as environment\.possible_agents"):
@@ -109,18 +116,22 @@ def test_who_is_not_listed_must_not_appear() -> None:
         id="generated:AtOnce", kwargs={"max_cycles": 12}, possible_agents=["type{0..9}_0"]
     )
     spec = environment_facts(
-        environment.id,
-        kwargs=environment.kwargs,
-        launch_directory=ASSETS,
-        possible_agents=environment.possible_agents,
+        EnvironmentRequest(
+            environment.id,
+            kwargs=environment.kwargs,
+            launch_directory=ASSETS,
+            possible_agents=environment.possible_agents,
+        )
     )
     env = make_batched_env(
-        environment,
-        spec=spec,
-        sides={"all": spec.agents},
-        populations=populations_of(spec),
-        num_envs=8,
-        launch_directory=ASSETS,
+        BatchRequest(
+            environment,
+            spec=spec,
+            sides={"all": spec.agents},
+            populations=populations_of(spec),
+            num_envs=8,
+            launch_directory=ASSETS,
+        )
     )
     with pytest.raises(EnvironmentFault, match=r"'type\d_\d' acts or ends but is not in possible"):
         env.reset(range(8))
@@ -129,7 +140,7 @@ def test_who_is_not_listed_must_not_appear() -> None:
 @pytest.mark.parametrize("name", ["classic/rps_v2", "batched_games:Hunt"])
 def test_who_says_it_itself_needs_no_list(name: str) -> None:
     with pytest.raises(ConfigError, match=f"possible_agents must be left out: {name}"):
-        environment_facts(name, kwargs={}, launch_directory=ASSETS, possible_agents=["a"])
+        environment_facts(EnvironmentRequest(name, launch_directory=ASSETS, possible_agents=["a"]))
 
 
 class Spaces:

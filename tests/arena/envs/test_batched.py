@@ -399,7 +399,7 @@ def test_another_environment_than_inspected_is_refused(make: Make, assets: str) 
     from dataclasses import replace
 
     from arena.config import EnvironmentConfig
-    from arena.envs.make import make_batched_env
+    from arena.envs.make import BatchRequest, make_batched_env
 
     spec = make("mpe2/simple_spread_v3", kwargs={"N": 2}).spec
     agents = {"agent": spec.agents}
@@ -410,27 +410,31 @@ def test_another_environment_than_inspected_is_refused(make: Make, assets: str) 
     ):
         with pytest.raises(ConfigError, match=text):
             make_batched_env(
-                EnvironmentConfig(id=spec.id),
-                spec=changed,
-                sides=agents,
-                populations=agents,
-                num_envs=1,
-                launch_directory=assets,
+                BatchRequest(
+                    EnvironmentConfig(id=spec.id),
+                    spec=changed,
+                    sides=agents,
+                    populations=agents,
+                    num_envs=1,
+                    launch_directory=assets,
+                )
             )
 
 
 def test_populations_must_have_every_agent_once(make: Make, assets: str) -> None:
     from arena.config import EnvironmentConfig
-    from arena.envs.make import make_batched_env
+    from arena.envs.make import BatchRequest, make_batched_env
 
     spec = make("classic/rps-v2").spec
     for populations in ({"p": ("player_0",)}, {"p": spec.agents, "q": ("player_1",)}):
         with pytest.raises(ConfigError, match="populations must have every agent"):
             make_batched_env(
-                EnvironmentConfig(id=spec.id),
-                spec=spec,
-                sides={agent: (agent,) for agent in spec.agents},
-                populations=populations,
-                num_envs=1,
-                launch_directory=assets,
+                BatchRequest(
+                    EnvironmentConfig(id=spec.id),
+                    spec=spec,
+                    sides={agent: (agent,) for agent in spec.agents},
+                    populations=populations,
+                    num_envs=1,
+                    launch_directory=assets,
+                )
             )

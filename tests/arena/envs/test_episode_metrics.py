@@ -9,10 +9,11 @@ import pytest
 import torch
 
 from arena.config import EnvironmentConfig
+from arena.environment_spec import EnvironmentRequest
 from arena.envs.base import BatchedEnv
 from arena.envs.describe import environment_facts
 from arena.envs.episode_metrics import MAX_NAMES, EpisodeFigures, Report
-from arena.envs.make import make_batched_env
+from arena.envs.make import BatchRequest, make_batched_env
 
 Make = Callable[..., BatchedEnv]
 
@@ -23,15 +24,19 @@ def make_env(assets: str) -> Iterator[Make]:
 
     def make(name: str, *, num_envs: int = 2, **kwargs: object) -> BatchedEnv:
         environment_id = f"own_figures:{name}"
-        spec = environment_facts(environment_id, kwargs=kwargs, launch_directory=assets)
+        spec = environment_facts(
+            EnvironmentRequest(environment_id, kwargs=kwargs, launch_directory=assets)
+        )
         made.append(
             make_batched_env(
-                EnvironmentConfig(id=environment_id),
-                spec=spec,
-                sides={agent: (agent,) for agent in spec.agents},
-                populations={"player": spec.agents},
-                num_envs=num_envs,
-                launch_directory=assets,
+                BatchRequest(
+                    EnvironmentConfig(id=environment_id),
+                    spec=spec,
+                    sides={agent: (agent,) for agent in spec.agents},
+                    populations={"player": spec.agents},
+                    num_envs=num_envs,
+                    launch_directory=assets,
+                )
             )
         )
         return made[-1]

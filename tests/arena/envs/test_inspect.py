@@ -7,13 +7,16 @@ from dataclasses import asdict
 
 import pytest
 
+from arena.environment_spec import EnvironmentRequest
 from arena.envs.describe import environment_facts
 from arena.envs.inspect import inspect_environment
 from arena.errors import ConfigError, EnvironmentFault, EnvironmentUnavailable
 
 
 def test_connect_four(assets: str) -> None:
-    spec = inspect_environment("classic/connect_four_v3", kwargs={}, launch_directory=assets)
+    spec = inspect_environment(
+        EnvironmentRequest("classic/connect_four_v3", launch_directory=assets)
+    )
     assert spec.id == "classic/connect_four-v3"
     assert spec.api == "aec"
     assert spec.agents == ("player_0", "player_1")
@@ -37,22 +40,28 @@ def test_the_child_says_what_is_found_here(assets: str) -> None:
         ("environments:MaskedTurns", {"where": "info"}),
         ("environments:ScriptedParallel", {}),
     ):
-        from_child = inspect_environment(environment_id, kwargs=kwargs, launch_directory=assets)
-        here = environment_facts(environment_id, kwargs=kwargs, launch_directory=assets)
+        from_child = inspect_environment(
+            EnvironmentRequest(environment_id, kwargs=kwargs, launch_directory=assets)
+        )
+        here = environment_facts(
+            EnvironmentRequest(environment_id, kwargs=kwargs, launch_directory=assets)
+        )
         assert from_child == here
         assert from_child.digest == here.digest
         json.dumps(asdict(from_child), allow_nan=False)
 
 
 def test_versions_name_the_environments_package(assets: str) -> None:
-    spec = inspect_environment("mpe2/simple_spread_v3", kwargs={}, launch_directory=assets)
+    spec = inspect_environment(EnvironmentRequest("mpe2/simple_spread_v3", launch_directory=assets))
     assert set(spec.versions) == {"pettingzoo", "gymnasium", "mpe2"}
     assert spec.api == "parallel"
 
 
 def test_masks_in_info_count_for_all_agents_with_such_spaces(assets: str) -> None:
     kwargs = {"where": "info"}
-    spec = environment_facts("environments:MaskedTurns", kwargs=kwargs, launch_directory=assets)
+    spec = environment_facts(
+        EnvironmentRequest("environments:MaskedTurns", kwargs=kwargs, launch_directory=assets)
+    )
     # Only the agent on turn has a mask after reset.
     assert {agent: facts.mask for agent, facts in spec.agent_specs.items()} == {
         "a": "info",
@@ -61,7 +70,7 @@ def test_masks_in_info_count_for_all_agents_with_such_spaces(assets: str) -> Non
 
 
 def test_prints_do_not_corrupt_the_answer(assets: str) -> None:
-    spec = inspect_environment("environments:Noisy", kwargs={}, launch_directory=assets)
+    spec = inspect_environment(EnvironmentRequest("environments:Noisy", launch_directory=assets))
     assert spec.agents == ("a", "b")
 
 
@@ -80,7 +89,7 @@ def test_errors_come_back_as_themselves(
     environment_id: str, error: type[Exception], text: str, assets: str
 ) -> None:
     with pytest.raises(error, match=text) as caught:
-        inspect_environment(environment_id, kwargs={}, launch_directory=assets)
+        inspect_environment(EnvironmentRequest(environment_id, launch_directory=assets))
     assert type(caught.value) is error
     assert "Traceback" not in str(caught.value)
 
@@ -88,9 +97,11 @@ def test_errors_come_back_as_themselves(
 def test_a_reset_that_raises_is_the_environments_fault(assets: str) -> None:
     with pytest.raises(EnvironmentFault, match="RuntimeError in reset: no board"):
         inspect_environment(
-            "environments:FaultyTurns",
-            kwargs={"fault": "reset_raises"},
-            launch_directory=assets,
+            EnvironmentRequest(
+                "environments:FaultyTurns",
+                kwargs={"fault": "reset_raises"},
+                launch_directory=assets,
+            )
         )
 
 
@@ -98,13 +109,15 @@ def test_a_reset_that_raises_is_the_environments_fault(assets: str) -> None:
 def test_a_child_that_hangs_is_ended(assets: str) -> None:
     with pytest.raises(EnvironmentFault, match="not made and reset within 2 s"):
         inspect_environment(
-            "environments:Endless", kwargs={}, launch_directory=assets, timeout_s=2.0
+            EnvironmentRequest("environments:Endless", launch_directory=assets), timeout_s=2.0
         )
 
 
 def test_kwargs_must_be_plain_data(assets: str) -> None:
     with pytest.raises(ConfigError, match="must be plain data"):
-        inspect_environment("classic/rps-v2", kwargs={"x": object()}, launch_directory=assets)
+        inspect_environment(
+            EnvironmentRequest("classic/rps-v2", kwargs={"x": object()}, launch_directory=assets)
+        )
 
 
 def test_the_asking_half_imports_nothing_heavy() -> None:

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from arena.envs.base import Phase
 from arena.envs.pettingzoo.told_stepper import Phases, find_set_phase
-from arena.envs.phase import Phase, players_of_agents
+from arena.envs.phase import players_of_agents
 from arena.types import Seat
 from arena.wire.messages import Failed
 from tests.arena.learners.work.test_worker_on_pettingzoo import (

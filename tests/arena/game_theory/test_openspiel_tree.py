@@ -15,14 +15,13 @@ from arena.envs.openspiel.game import OpenSpielGame, load_game, openspiel_facts
 from arena.game_theory.exploitability import (
     NoRecall,
     Policy,
-    best_response_value,
     exploitability,
     mixture,
-    policy_value,
 )
 from arena.game_theory.find_tree import find_tree
 from arena.game_theory.game_tree import NoGameTree, grow_tree
 from arena.game_theory.openspiel_tree import grow_openspiel_tree
+from tests.arena.game_theory.seat_values import best_response_value, policy_value
 
 pyspiel: Any = pytest.importorskip("pyspiel")
 

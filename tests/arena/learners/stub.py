@@ -14,7 +14,7 @@ from pathlib import Path
 from arena.config import EnvironmentConfig, LearnerSetup
 from arena.environment_spec import EnvironmentSpec
 from arena.learners import process
-from arena.learners.progress import Progress
+from arena.learners.loop import Progress
 from arena.learners.spawn import LearnerProcess, spawn_learner
 from arena.types import AssignmentId
 from arena.wire.messages import Assignment, Evaluate, Failed, Finished

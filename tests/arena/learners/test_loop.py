@@ -12,8 +12,7 @@ import pytest
 from arena.config import LearnerSetup
 from arena.errors import ConfigError
 from arena.learners.inline import InlineLearner, start_inline_learner
-from arena.learners.loop import LearnerLoop, new_learner_id
-from arena.learners.progress import Progress
+from arena.learners.loop import LearnerLoop, Progress, new_learner_id
 from arena.learners.state import Patience
 from arena.types import LearnerId
 from arena.wire.in_memory import InMemoryHub
@@ -43,7 +42,7 @@ from tests.arena.learners.stub import (
     setup,
 )
 from tests.arena.wire.examples import RUN
-from tests.support import wait_until
+from tests.support import next_epoch, wait_until
 
 TIMEOUT_S = 10.0
 NOBODY = LearnerId("nobody")
@@ -239,7 +238,7 @@ def test_a_fenced_learner_ends(controller: Controller, learner: InlineLearner) -
     controller.welcome()
     controller.send(assignment(UNTIL_STOPPED))
     controller.wait_for(Heartbeat, lambda beat: beat.progress > 0)
-    controller.hub.next_epoch(2)
+    next_epoch(controller.hub, 2)
     wait_until(
         lambda: controller.hub.controller.receive(0.02) == [] and not learner.is_alive(),
         timeout_s=TIMEOUT_S,

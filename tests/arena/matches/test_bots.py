@@ -15,10 +15,10 @@ from pettingzoo.classic import connect_four_v3
 
 from arena.config import EnvironmentConfig
 from arena.core import ActorInput
-from arena.environment_spec import AgentSpec
+from arena.environment_spec import AgentSpec, EnvironmentRequest
 from arena.envs.base import Group
 from arena.envs.describe import environment_facts
-from arena.envs.make import make_batched_env
+from arena.envs.make import BatchRequest, make_batched_env
 from arena.envs.spaces.actions import ActionLayout
 from arena.errors import ConfigError
 from arena.matches.actors import BotActor, make_bot
@@ -32,7 +32,7 @@ BOARD = "classic/connect_four-v3"
 AGENTS = ("player_0", "player_1")
 SIDES = {agent: (agent,) for agent in AGENTS}
 SEATS = make_seats(agents=AGENTS, sides=SIDES, populations={"player": AGENTS})
-SPEC = environment_facts(BOARD, kwargs={}, launch_directory=".")
+SPEC = environment_facts(EnvironmentRequest(BOARD, launch_directory="."))
 FACTS = SPEC.agent_specs["player_0"]
 ACTIONS = ActionLayout.from_json(FACTS.action, continuous="squashed")
 
@@ -86,12 +86,14 @@ def play(
     *actors: BotActor, num_envs: int, num_matches: int, seed: int = 1, backend: str = "pettingzoo"
 ) -> tuple[Tally, ...]:
     env = make_batched_env(
-        EnvironmentConfig.model_validate({"id": BOARD, "backend": backend}),
-        spec=SPEC,
-        sides=SIDES,
-        populations={"player": AGENTS},
-        num_envs=num_envs,
-        launch_directory=".",
+        BatchRequest(
+            EnvironmentConfig.model_validate({"id": BOARD, "backend": backend}),
+            spec=SPEC,
+            sides=SIDES,
+            populations={"player": AGENTS},
+            num_envs=num_envs,
+            launch_directory=".",
+        )
     )
     try:
         return play_matches(

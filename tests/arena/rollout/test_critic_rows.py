@@ -12,10 +12,10 @@ import torch
 
 from arena.config import EnvironmentConfig, NetworkConfig, RandomOpenings
 from arena.core import ActorInput, AlgorithmOutput
-from arena.environment_spec import EnvironmentSpec
+from arena.environment_spec import EnvironmentRequest, EnvironmentSpec
 from arena.envs.base import BatchedEnv
 from arena.envs.describe import environment_facts
-from arena.envs.make import make_batched_env
+from arena.envs.make import BatchRequest, make_batched_env
 from arena.envs.random_play import uniform_actions
 from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.critic_input import CriticInput, critic_input
@@ -79,7 +79,12 @@ class Judge:
 
 def facts(name: str) -> EnvironmentSpec:
     return environment_facts(
-        f"payloads:{name}", kwargs={"form": "discrete"}, launch_directory=ASSETS, reads_state=True
+        EnvironmentRequest(
+            f"payloads:{name}",
+            kwargs={"form": "discrete"},
+            launch_directory=ASSETS,
+            reads_state=True,
+        )
     )
 
 
@@ -99,13 +104,15 @@ def make_env(spec: EnvironmentSpec, *, reads_state: bool) -> tuple[BatchedEnv, l
     made = importlib.import_module("payloads").MADE
     made.clear()
     env = make_batched_env(
-        EnvironmentConfig(id=spec.id, kwargs=dict(spec.kwargs)),
-        spec=spec,
-        sides=SIDES,
-        populations=POPULATIONS,
-        num_envs=NUM_ENVS,
-        launch_directory=ASSETS,
-        reads_state=reads_state,
+        BatchRequest(
+            EnvironmentConfig(id=spec.id, kwargs=dict(spec.kwargs)),
+            spec=spec,
+            sides=SIDES,
+            populations=POPULATIONS,
+            num_envs=NUM_ENVS,
+            launch_directory=ASSETS,
+            reads_state=reads_state,
+        )
     )
     return env, list(made)
 

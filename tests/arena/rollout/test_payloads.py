@@ -13,9 +13,9 @@ import torch
 
 from arena.config import EnvironmentConfig, RandomOpenings
 from arena.core import ActorInput, AlgorithmOutput
-from arena.environment_spec import EnvironmentSpec
+from arena.environment_spec import EnvironmentRequest, EnvironmentSpec
 from arena.envs.describe import environment_facts
-from arena.envs.make import make_batched_env
+from arena.envs.make import BatchRequest, make_batched_env
 from arena.envs.random_play import uniform_actions
 from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.observations import ObservationLayout
@@ -89,7 +89,9 @@ class Silence:
 
 
 def facts_of(name: str, form: str) -> EnvironmentSpec:
-    return environment_facts(f"payloads:{name}", kwargs={"form": form}, launch_directory=ASSETS)
+    return environment_facts(
+        EnvironmentRequest(f"payloads:{name}", kwargs={"form": form}, launch_directory=ASSETS)
+    )
 
 
 def plain(action: Any) -> Any:
@@ -109,12 +111,14 @@ def test_every_decision_is_in_its_rollout_once(name: str, form: str) -> None:
     made = importlib.import_module("payloads").MADE
     made.clear()
     env = make_batched_env(
-        EnvironmentConfig(id=spec.id, kwargs=dict(spec.kwargs)),
-        spec=spec,
-        sides=SIDES,
-        populations=POPULATIONS,
-        num_envs=NUM_ENVS,
-        launch_directory=ASSETS,
+        BatchRequest(
+            EnvironmentConfig(id=spec.id, kwargs=dict(spec.kwargs)),
+            spec=spec,
+            sides=SIDES,
+            populations=POPULATIONS,
+            num_envs=NUM_ENVS,
+            launch_directory=ASSETS,
+        )
     )
     scripted: dict[PolicyId, Any] = {
         policy: Scripted(policy, layout, actions) for policy in (FIRST, SECOND)

@@ -15,9 +15,10 @@ import torch
 from arena.checkpoints.tensors import serialize
 from arena.config import EnvironmentConfig, NetworkConfig, RandomOpenings
 from arena.core import ActorInput, AlgorithmOutput
+from arena.environment_spec import EnvironmentRequest
 from arena.envs.base import BatchedEnv
 from arena.envs.describe import environment_facts
-from arena.envs.make import make_batched_env
+from arena.envs.make import BatchRequest, make_batched_env
 from arena.envs.random_play import uniform_actions
 from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.observations import ObservationLayout
@@ -48,7 +49,9 @@ class World:
     """An environment of the tests and its layouts."""
 
     def __init__(self, reference: str, *, num_envs: int, **kwargs: Any) -> None:
-        spec = environment_facts(reference, kwargs=kwargs, launch_directory=ASSETS)
+        spec = environment_facts(
+            EnvironmentRequest(reference, kwargs=kwargs, launch_directory=ASSETS)
+        )
         self.agents = spec.agents
         self.populations = {"player": spec.agents}
         self.sides = {agent: (agent,) for agent in spec.agents}
@@ -56,12 +59,14 @@ class World:
         self.layout = ObservationLayout.from_json(agent_spec.observation)
         self.actions = ActionLayout.from_json(agent_spec.action, continuous="squashed")
         self.env: BatchedEnv = make_batched_env(
-            EnvironmentConfig(id=spec.id, kwargs=kwargs),
-            spec=spec,
-            sides=self.sides,
-            populations=self.populations,
-            num_envs=num_envs,
-            launch_directory=ASSETS,
+            BatchRequest(
+                EnvironmentConfig(id=spec.id, kwargs=kwargs),
+                spec=spec,
+                sides=self.sides,
+                populations=self.populations,
+                num_envs=num_envs,
+                launch_directory=ASSETS,
+            )
         )
 
     def collector(

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from experiments.load.big_journal import Size, write_run
 from experiments.load.scale import controller
-from populations.audit.refold import differences, refold
+from populations.audit.tally_checks import differences, refold
 from populations.config.run_file import RunFile, learner_setup
 from populations.inspection.views import Inspection, payoff_view, standings_view
 from populations.storage.journal import JournalReader

@@ -33,12 +33,12 @@ def _one_thread() -> Iterator[None]:
 
 def seen_in_batch(subject: Subject, env: RecordedEnv, *, num_steps: int) -> list[list[float]]:
     """Play at random; of each environment all that is seen after the last step."""
-    (name,) = subject.agents_of
+    (name,) = subject.setup.agents_of
     generator = torch.Generator().manual_seed(1)
     turn = env.reset(range(NUM_ENVS))
     for _ in range(num_steps):
         action = random_answers(
-            turn.groups[name], layout=subject.actions(name), generator=generator
+            turn.groups[name], layout=subject.actions[name], generator=generator
         )
         turn = env.step({name: action})
     return [row.flatten().tolist() for row in turn.groups[name].observation]

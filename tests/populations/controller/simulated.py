@@ -37,6 +37,7 @@ from populations.controller.state.commands import (
     StartLearner,
 )
 from populations.controller.state.events import (
+    AssignmentFinished,
     ControllerStarted,
     Event,
     HeartbeatReceived,
@@ -283,6 +284,14 @@ class World(SimulatedWorld):
             self.now_s += seconds
             for known in self.state.learners.values():
                 known.last_heard_s += seconds
+
+    def work(self, learner: LearnerId) -> AssignmentFinished | None:
+        """Return the result of a learner's oldest assignment, without telling the controller."""
+        queue = self.given.get(learner)
+        if not queue:
+            return None
+        finished, manifests = self.learner.carry_out(queue.pop(0))
+        return AssignmentFinished(learner=learner, finished=finished, manifests=manifests)
 
     def step(self) -> bool:
         """Every learner finishes what it has, ratings are fitted; a second passes at least."""

@@ -10,7 +10,7 @@ import pytest
 from arena.checkpoints.manifest import Manifest
 from arena.types import Entrant, PairScore, Tally
 from arena.wire.messages import Evaluate, Finished, Train
-from populations.audit.refold import differences, refold
+from populations.audit.tally_checks import differences, refold
 from populations.league.standings import champion, standings
 from populations.records.rows import AssignmentRow, TallyRow
 from tests.populations.controller.simulated import DUEL, SimpleLearner, World, make_world

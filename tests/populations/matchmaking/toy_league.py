@@ -12,11 +12,11 @@ from populations.candidates import (
     Candidate,
     Candidates,
     FloatArray,
-    make_candidates,
 )
 from populations.core import Matchmaker, OpponentRequest
 from populations.matchmaking.drawing import Distribution, Rule, normalized
 from populations.matchmaking.rating_proximate import expected_scores
+from tests.populations.columns import make_candidates
 
 TRAINEE = PolicyId("player/p000")
 SURE = 1e9

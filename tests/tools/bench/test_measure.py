@@ -11,6 +11,7 @@ from tools.bench.measure import (
     harmonic,
     summarize,
     timed_rate,
+    warm_rate,
 )
 
 
@@ -101,12 +102,10 @@ def test_a_comparison_warms_up_and_measures_each_side_in_each_round() -> None:
     found = compare(
         "slow",
         unit="rows/s",
+        rate=warm_rate(clock.work(0.5, items=10), seconds=1.0, clock=clock),
         bound_name="fast",
-        work=clock.work(0.5, items=10),
-        bound=clock.work(0.25, items=10),
+        bound=warm_rate(clock.work(0.25, items=10), seconds=1.0, clock=clock),
         rounds=5,
-        seconds=1.0,
-        clock=clock,
     )
     assert [found.value, found.bound_value] == pytest.approx([20.0, 40.0])
     assert found.ratio == pytest.approx(0.5)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from arena.environment_spec import EnvironmentRequest
 from arena.envs.batched.connect_four import ConnectFour
 from arena.envs.inspect import inspect_environment
 from tools.bench.play import PlainLoop, RandomGame, RandomPlay
@@ -31,7 +32,9 @@ def test_a_bare_game_is_played_for_ever() -> None:
 )
 def test_a_plain_loop_goes_on_from_episode_to_episode(environment_id: str, decisions: int) -> None:
     kwargs = {"max_cycles": 4} if "mpe2" in environment_id else {}
-    spec = inspect_environment(environment_id, kwargs=kwargs, launch_directory="")
+    spec = inspect_environment(
+        EnvironmentRequest(environment_id, kwargs=kwargs, launch_directory="")
+    )
     play = PlainLoop(spec, num_envs=2, launch_directory="")
     assert [play() for _ in range(40)] == [2 * decisions] * 40
     play.close()
@@ -41,7 +44,7 @@ def test_random_play_counts_every_decision(tag: Subject) -> None:
     env = tag.make_env()
     play = RandomPlay(
         env,
-        actions={name: tag.actions(name) for name in tag.agents_of},
+        actions=tag.actions,
         generator=torch.Generator().manual_seed(1),
     )
     # Two environments of three predators and one prey, all of whom decide at once.

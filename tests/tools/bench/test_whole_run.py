@@ -6,9 +6,10 @@ import pytest
 
 from arena.errors import ConfigError
 from populations.errors import RunFailed
+from tools.bench.measure import Effort
 from tools.bench.subject import load_subject
 from tools.bench.unmanaged import UnmanagedLearner, recorded_training
-from tools.bench.whole_run import RunEffort, WholeRuns, number_of_learners
+from tools.bench.whole_run import WholeRuns, number_of_learners
 
 TINY = [
     "environment.num_envs=8",
@@ -27,7 +28,8 @@ def test_orchestration_compares_a_run_with_its_learners_unmanaged(tmp_path: Path
     said: list[str] = []
     runs = WholeRuns(
         subject,
-        effort=RunEffort(rounds=1, run_seconds=0.5, num_learners=1),
+        effort=Effort(rounds=1, seconds=0.1, run_seconds=0.5),
+        num_learners=1,
         directory=tmp_path,
         say=said.append,
     )
@@ -58,7 +60,8 @@ def test_a_run_that_fails_says_why(tmp_path: Path) -> None:
     subject = load_subject("rock_paper_scissors", TINY)
     runs = WholeRuns(
         subject,
-        effort=RunEffort(rounds=1, run_seconds=1.0, num_learners=1),
+        effort=Effort(rounds=1, seconds=0.1, run_seconds=1.0),
+        num_learners=1,
         directory=tmp_path,
         say=lambda text: None,
     )

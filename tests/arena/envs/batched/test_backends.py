@@ -6,11 +6,12 @@ from typing import Literal
 import pytest
 
 from arena.config import EnvironmentConfig, InfoOutcome, Outcome
+from arena.environment_spec import EnvironmentRequest
 from arena.envs.base import BatchedEnv
 from arena.envs.batched.batch import GameBatch
 from arena.envs.describe import environment_facts
 from arena.envs.inspect import inspect_environment
-from arena.envs.make import make_batched_env
+from arena.envs.make import BatchRequest, make_batched_env
 from arena.envs.pettingzoo.batch import PettingZooBatch
 from arena.errors import ConfigError
 
@@ -27,14 +28,18 @@ def made(
     outcome: Outcome = "return",
     kwargs: dict[str, object] | None = None,
 ) -> BatchedEnv:
-    spec = environment_facts(environment, kwargs=kwargs or {}, launch_directory=ASSETS)
+    spec = environment_facts(
+        EnvironmentRequest(environment, kwargs=kwargs or {}, launch_directory=ASSETS)
+    )
     return make_batched_env(
-        EnvironmentConfig(id=environment, backend=backend, outcome=outcome),
-        spec=spec,
-        sides={agent: (agent,) for agent in spec.agents},
-        populations={"all": spec.agents},
-        num_envs=2,
-        launch_directory=ASSETS,
+        BatchRequest(
+            EnvironmentConfig(id=environment, backend=backend, outcome=outcome),
+            spec=spec,
+            sides={agent: (agent,) for agent in spec.agents},
+            populations={"all": spec.agents},
+            num_envs=2,
+            launch_directory=ASSETS,
+        )
     )
 
 
@@ -66,12 +71,14 @@ def test_a_backend_that_is_not_there_is_found_before_a_run_starts(
     environment: str, backend: str, message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message):
-        inspect_environment(environment, kwargs={}, launch_directory=ASSETS, backend=backend)
+        inspect_environment(
+            EnvironmentRequest(environment, launch_directory=ASSETS, backend=backend)
+        )
 
 
 @pytest.mark.slow
 def test_a_users_batched_game_is_an_environment() -> None:
-    spec = inspect_environment("batched_games:Hunt", kwargs={}, launch_directory=ASSETS)
+    spec = inspect_environment(EnvironmentRequest("batched_games:Hunt", launch_directory=ASSETS))
     assert spec.api == "parallel"
     assert spec.agents == ("hunter_0", "hare_0", "hunter_1")
     assert spec.agent_specs["hare_0"].mask == "observation"

@@ -10,12 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arena.config import EnvironmentConfig, InfoOutcome, Outcome, ThresholdOutcome
+from arena.environment_spec import EnvironmentRequest
 from arena.envs.base import Turn
 from arena.envs.batched.batch import GameBatch
 from arena.envs.batched.scoring import make_batched_score
 from arena.envs.chance import episode_seed, uniform
 from arena.envs.describe import environment_facts
-from arena.envs.make import make_batched_env
+from arena.envs.make import BatchRequest, make_batched_env
 from arena.envs.outcome import make_outcome
 from arena.errors import ConfigError, EnvironmentFault
 
@@ -35,14 +36,18 @@ def make(
     kwargs: dict[str, object] | None = None,
     sides: Mapping[str, tuple[str, ...]] | None = None,
 ) -> GameBatch:
-    spec = environment_facts(environment, kwargs=kwargs or {}, launch_directory=ASSETS)
+    spec = environment_facts(
+        EnvironmentRequest(environment, kwargs=kwargs or {}, launch_directory=ASSETS)
+    )
     env = make_batched_env(
-        EnvironmentConfig(id=environment, outcome=outcome),
-        spec=spec,
-        sides=sides or {agent: (agent,) for agent in spec.agents},
-        populations=populations,
-        num_envs=num_envs,
-        launch_directory=ASSETS,
+        BatchRequest(
+            EnvironmentConfig(id=environment, outcome=outcome),
+            spec=spec,
+            sides=sides or {agent: (agent,) for agent in spec.agents},
+            populations=populations,
+            num_envs=num_envs,
+            launch_directory=ASSETS,
+        )
     )
     assert isinstance(env, GameBatch)
     return env
@@ -194,15 +199,17 @@ def test_resumed_games_begin_an_episode_and_count_from_its_start() -> None:
 
 @pytest.mark.parametrize("backend", ["pettingzoo", "batched"])
 def test_an_episode_that_was_halted_begins_again_with_its_seed(backend: str) -> None:
-    spec = environment_facts("openspiel:kuhn_poker", kwargs={}, launch_directory="")
+    spec = environment_facts(EnvironmentRequest("openspiel:kuhn_poker", launch_directory=""))
     everything = torch.ones(16, dtype=torch.bool)
     env = make_batched_env(
-        EnvironmentConfig(id=spec.id, backend=backend),
-        spec=spec,
-        sides={agent: (agent,) for agent in spec.agents},
-        populations={"player": spec.agents},
-        num_envs=16,
-        launch_directory="",
+        BatchRequest(
+            EnvironmentConfig(id=spec.id, backend=backend),
+            spec=spec,
+            sides={agent: (agent,) for agent in spec.agents},
+            populations={"player": spec.agents},
+            num_envs=16,
+            launch_directory="",
+        )
     )
     turn = env.reset(range(16))
     first = turn.groups["player"].observation.clone()

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from arena.environment_spec import EnvironmentRequest
 from arena.envs.batched.rock_paper_scissors import RockPaperScissors
 from arena.envs.describe import environment_facts
 from arena.envs.registry import make_environment
@@ -28,7 +29,9 @@ def one_hot(seen: object, *, size: int) -> list[float]:
     "kwargs", [{}, {"num_actions": 5, "max_cycles": 3}, {"num_actions": 7}, {"max_cycles": 1}]
 )
 def test_its_specs_are_the_originals_facts(kwargs: dict[str, int], assets: str) -> None:
-    facts = environment_facts("classic/rps-v2", kwargs=kwargs, launch_directory=assets)
+    facts = environment_facts(
+        EnvironmentRequest("classic/rps-v2", kwargs=kwargs, launch_directory=assets)
+    )
     game = started(1, **kwargs)
     assert game.agents == facts.agents
     assert game.agent_specs == facts.agent_specs

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from arena.environment_spec import EnvironmentRequest
 from arena.envs.batched.tictactoe import TicTacToe
 from arena.envs.describe import environment_facts
 from arena.envs.registry import make_environment
@@ -27,7 +28,7 @@ def play(game: TicTacToe, *moves: int) -> tuple[list[float], list[bool]]:
 
 
 def test_its_specs_are_the_originals_facts(assets: str) -> None:
-    facts = environment_facts("classic/tictactoe-v3", kwargs={}, launch_directory=assets)
+    facts = environment_facts(EnvironmentRequest("classic/tictactoe-v3", launch_directory=assets))
     game = started(1)
     assert game.agents == facts.agents
     assert game.agent_specs == facts.agent_specs

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete
 
+from arena.environment_spec import EnvironmentRequest
 from arena.envs.checks.conformance import check_against
 from arena.envs.openspiel.game import canonical_game_id, is_openspiel
 from arena.envs.registry import canonical_id
@@ -20,11 +21,8 @@ NUM_GAMES = 300
 @pytest.mark.slow
 def test_the_twin_is_the_same_game(environment_id: str, assets: str) -> None:
     report = check_against(
-        environment_id,
-        TWINS[environment_id],
-        kwargs={},
-        other_kwargs={},
-        launch_directory=assets,
+        EnvironmentRequest(environment_id, launch_directory=assets),
+        EnvironmentRequest(TWINS[environment_id], launch_directory=assets),
         num_games=NUM_GAMES,
         num_envs=32,
     )
@@ -38,11 +36,8 @@ def test_the_twin_is_the_same_game(environment_id: str, assets: str) -> None:
 @pytest.mark.parametrize("environment_id", TWINS)
 def test_the_twin_is_the_same_game_for_long(environment_id: str, assets: str) -> None:
     report = check_against(
-        environment_id,
-        TWINS[environment_id],
-        kwargs={},
-        other_kwargs={},
-        launch_directory=assets,
+        EnvironmentRequest(environment_id, launch_directory=assets),
+        EnvironmentRequest(TWINS[environment_id], launch_directory=assets),
         num_games=50_000,
         seed=11,
     )
@@ -55,11 +50,8 @@ def test_the_twin_is_the_same_game_for_long(environment_id: str, assets: str) ->
 )
 def test_twins_of_rock_paper_scissors_s_kin(kwargs: dict[str, object], assets: str) -> None:
     report = check_against(
-        "classic/rps-v2",
-        TWINS["classic/rps-v2"],
-        kwargs=kwargs,
-        other_kwargs=kwargs,
-        launch_directory=assets,
+        EnvironmentRequest("classic/rps-v2", kwargs=kwargs, launch_directory=assets),
+        EnvironmentRequest(TWINS["classic/rps-v2"], kwargs=kwargs, launch_directory=assets),
         num_games=100,
         num_envs=16,
     )

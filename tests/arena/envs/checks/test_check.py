@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from arena.environment_spec import EnvironmentSpec
+from arena.environment_spec import EnvironmentRequest, EnvironmentSpec
 from arena.envs.checks.check import EnvironmentReport, check_environment
 from arena.envs.checks.native_play import first_difference, look
 from arena.envs.checks.native_watch import Look
@@ -20,7 +20,9 @@ from arena.errors import ConfigError, EnvironmentFault
 
 
 def check(environment_id: str, assets: str, **kwargs: object) -> EnvironmentReport:
-    return check_environment(environment_id, kwargs=kwargs, launch_directory=assets, seconds=0.1)
+    return check_environment(
+        EnvironmentRequest(environment_id, kwargs=kwargs, launch_directory=assets), seconds=0.1
+    )
 
 
 @pytest.mark.parametrize("environment_id", ["classic/tictactoe-v3", "mpe2/simple_spread_v3"])
@@ -183,7 +185,9 @@ def told(problems: list[Finding]) -> list[str]:
 
 def looked_at(environment_id: str, assets: str, **kwargs: object) -> Look:
     """What a look finds, in this process."""
-    spec = environment_facts(environment_id, kwargs=kwargs, launch_directory=assets, lenient=True)
+    spec = environment_facts(
+        EnvironmentRequest(environment_id, kwargs=kwargs, launch_directory=assets, lenient=True)
+    )
     return look(lambda: made(spec, assets), spec=spec, num_decisions=300)
 
 
@@ -298,7 +302,9 @@ def test_a_launch_explains_a_reset_without_infos(assets: str) -> None:
     """What a launch does: nothing is let pass."""
     with pytest.raises(EnvironmentFault, match=r"reset must return \(observations, infos\)"):
         inspect_environment(
-            "mistakes:AtOnce", kwargs={"mistakes": ["no_infos"]}, launch_directory=assets
+            EnvironmentRequest(
+                "mistakes:AtOnce", kwargs={"mistakes": ["no_infos"]}, launch_directory=assets
+            )
         )
 
 
@@ -313,9 +319,9 @@ def test_what_hangs_is_cut_off_in_time_and_said_to_be(assets: str) -> None:
     began_s = time.monotonic()
     stages: list[str] = []
     report = check_environment(
-        "mistakes:Hanging",
-        kwargs={"mistakes": ["shape"]},
-        launch_directory=assets,
+        EnvironmentRequest(
+            "mistakes:Hanging", kwargs={"mistakes": ["shape"]}, launch_directory=assets
+        ),
         seconds=0.1,
         limit=TimeLimit(limit_s, tell=stages.append),
     )
@@ -330,9 +336,7 @@ def test_what_hangs_is_cut_off_in_time_and_said_to_be(assets: str) -> None:
 def test_each_stage_is_told(assets: str) -> None:
     stages: list[str] = []
     check_environment(
-        "classic/rps-v2",
-        kwargs={},
-        launch_directory=assets,
+        EnvironmentRequest("classic/rps-v2", launch_directory=assets),
         seconds=0.1,
         limit=TimeLimit(tell=stages.append),
     )
@@ -351,7 +355,9 @@ def test_a_seed_is_looked_at_in_its_own_form(
 ) -> None:
     """Two environments in turns: what they share, such as a global generator, tells."""
     spec = environment_facts(
-        "mistakes:AtOnce", kwargs={"mistakes": mistakes}, launch_directory=assets
+        EnvironmentRequest(
+            "mistakes:AtOnce", kwargs={"mistakes": mistakes}, launch_directory=assets
+        )
     )
     difference = first_difference(lambda: made(spec, assets), spec=spec, num_calls=30)
     assert (difference is not None) == differs

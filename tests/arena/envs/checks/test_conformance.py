@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from arena.environment_spec import EnvironmentSpec
+from arena.environment_spec import EnvironmentRequest, EnvironmentSpec
 from arena.envs.chance import episode_seed
 from arena.envs.checks.conformance import (
     Difference,
@@ -30,11 +30,8 @@ TICTACTOE_TWIN = TWINS["classic/tictactoe-v3"]
 
 def against_a_liar(name: str, assets: str) -> Difference:
     report = check_against(
-        CONNECT_FOUR,
-        f"liars:{name}",
-        kwargs={},
-        other_kwargs={},
-        launch_directory=assets,
+        EnvironmentRequest(CONNECT_FOUR, launch_directory=assets),
+        EnvironmentRequest(f"liars:{name}", launch_directory=assets),
         num_games=400,
         num_envs=16,
     )
@@ -132,7 +129,9 @@ def test_an_observation_of_the_other(assets: str) -> None:
 
 def test_facts_are_compared_first(assets: str) -> None:
     def facts(environment_id: str, **kwargs: object) -> EnvironmentSpec:
-        return environment_facts(environment_id, kwargs=kwargs, launch_directory=assets)
+        return environment_facts(
+            EnvironmentRequest(environment_id, kwargs=kwargs, launch_directory=assets)
+        )
 
     def what(one: EnvironmentSpec, other: EnvironmentSpec) -> tuple[str, str | None] | None:
         found = spec_difference(one, other)
@@ -154,11 +153,8 @@ def test_facts_are_compared_first(assets: str) -> None:
 
 def test_different_agents_are_never_stepped(assets: str) -> None:
     report = check_against(
-        CONNECT_FOUR,
-        TICTACTOE_TWIN,
-        kwargs={},
-        other_kwargs={},
-        launch_directory=assets,
+        EnvironmentRequest(CONNECT_FOUR, launch_directory=assets),
+        EnvironmentRequest(TICTACTOE_TWIN, launch_directory=assets),
         num_games=10,
     )
     found = report.difference
@@ -171,11 +167,8 @@ def test_different_agents_are_never_stepped(assets: str) -> None:
 def test_an_original_is_the_same_as_itself_and_progress_is_told(assets: str) -> None:
     told: list[int] = []
     report = check_against(
-        "classic/tictactoe-v3",
-        "classic/tictactoe-v3",
-        kwargs={},
-        other_kwargs={},
-        launch_directory=assets,
+        EnvironmentRequest("classic/tictactoe-v3", launch_directory=assets),
+        EnvironmentRequest("classic/tictactoe-v3", launch_directory=assets),
         num_games=30,
         num_envs=4,
         progress=told.append,
@@ -193,11 +186,8 @@ def test_seeds_decide_what_is_played(assets: str) -> None:
 
     def decisions(seed: int) -> int:
         return check_against(
-            "openspiel:leduc_poker",
-            TWINS["openspiel:leduc_poker"],
-            kwargs={},
-            other_kwargs={},
-            launch_directory=assets,
+            EnvironmentRequest("openspiel:leduc_poker", launch_directory=assets),
+            EnvironmentRequest(TWINS["openspiel:leduc_poker"], launch_directory=assets),
             num_games=60,
             num_envs=4,
             seed=seed,
@@ -208,7 +198,7 @@ def test_seeds_decide_what_is_played(assets: str) -> None:
 
 
 def test_what_cannot_be_compared(assets: str) -> None:
-    spec = environment_facts(RPS_TWIN, kwargs={}, launch_directory=assets)
+    spec = environment_facts(EnvironmentRequest(RPS_TWIN, launch_directory=assets))
     populations = populations_of(spec)
     three, four = make_by_spec(spec, assets, num_envs=3), make_by_spec(spec, assets)
     with pytest.raises(ValueError, match="equally many environments, at least one, got 3 and 4"):
@@ -217,10 +207,7 @@ def test_what_cannot_be_compared(assets: str) -> None:
         compare_environments(four, four, populations=populations, actions={}, num_games=0, seed=1)
     with pytest.raises(ConfigError, match="no environment 'classic/nothing-v1'"):
         check_against(
-            "classic/nothing-v1",
-            CONNECT_FOUR,
-            kwargs={},
-            other_kwargs={},
-            launch_directory=assets,
+            EnvironmentRequest("classic/nothing-v1", launch_directory=assets),
+            EnvironmentRequest(CONNECT_FOUR, launch_directory=assets),
             num_games=1,
         )

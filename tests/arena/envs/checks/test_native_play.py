@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from arena.environment_spec import EnvironmentRequest
 from arena.envs.checks.native_play import look
 from arena.envs.checks.native_watch import Look
 from arena.envs.inspect import inspect_environment
@@ -9,7 +10,9 @@ from arena.envs.registry import make_environment
 
 
 def played(environment_id: str, *, num_decisions: int, **kwargs: object) -> Look:
-    spec = inspect_environment(environment_id, kwargs=kwargs, launch_directory=".")
+    spec = inspect_environment(
+        EnvironmentRequest(environment_id, kwargs=kwargs, launch_directory=".")
+    )
     return look(
         lambda: make_environment(environment_id, kwargs=kwargs, api=spec.api, launch_directory="."),
         spec=spec,

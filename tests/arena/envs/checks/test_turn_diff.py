@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from arena.environment_spec import EnvironmentRequest
 from arena.envs.base import BatchedEnv, Group, Turn
 from arena.envs.checks.conformance import ConformanceReport, Difference, compare_environments
 from arena.envs.describe import environment_facts
@@ -72,7 +73,7 @@ def compared(
     change: Callable[[Turn], Turn],
     num_games: int = 40,
 ) -> ConformanceReport:
-    spec = environment_facts(environment_id, kwargs={}, launch_directory=assets)
+    spec = environment_facts(EnvironmentRequest(environment_id, launch_directory=assets))
     populations = populations_of(spec)
     return compare_environments(
         make_by_spec(spec, assets),
@@ -190,7 +191,7 @@ def test_what_is_undefined_may_differ(assets: str) -> None:
 
 def test_who_is_not_asked_may_see_anything(assets: str) -> None:
     """With a population each, one of the two is never asked."""
-    spec = environment_facts(KUHN_TWIN, kwargs={}, launch_directory=assets)
+    spec = environment_facts(EnvironmentRequest(KUHN_TWIN, launch_directory=assets))
     populations = {"first": ("player_0",), "second": ("player_1",)}
 
     def scramble(turn: Turn) -> Turn:
@@ -251,7 +252,7 @@ def test_a_mask_that_is_missing(assets: str) -> None:
 
 
 def test_random_play_is_legal_and_uniform(assets: str) -> None:
-    spec = environment_facts(TICTACTOE_TWIN, kwargs={}, launch_directory=assets)
+    spec = environment_facts(EnvironmentRequest(TICTACTOE_TWIN, launch_directory=assets))
     env = make_by_spec(spec, assets, num_envs=2000)
     generator = torch.Generator().manual_seed(5)
     turn = env.reset(range(2000))

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from arena.environment_spec import EnvironmentRequest
 from arena.envs.chance import episode_seed, uniform
 from arena.envs.describe import environment_facts
 from arena.envs.inspect import inspect_environment
@@ -281,8 +282,8 @@ def test_games_with_a_node_for_all_are_parallel() -> None:
 
 def test_the_child_that_inspects_says_the_same(assets: str) -> None:
     environment_id = "openspiel:kuhn_poker(players=3)"
-    here = environment_facts(environment_id, kwargs={}, launch_directory=assets)
-    child = inspect_environment(environment_id, kwargs={}, launch_directory=assets)
+    here = environment_facts(EnvironmentRequest(environment_id, launch_directory=assets))
+    child = inspect_environment(EnvironmentRequest(environment_id, launch_directory=assets))
     assert child == here == openspiel_facts(environment_id, kwargs={})
 
 

@@ -8,9 +8,10 @@ import pytest
 import torch
 
 from arena.config import EnvironmentConfig
+from arena.environment_spec import EnvironmentRequest
 from arena.envs.base import BatchedEnv
 from arena.envs.describe import environment_facts
-from arena.envs.make import make_batched_env
+from arena.envs.make import BatchRequest, make_batched_env
 from arena.errors import ConfigError, EnvironmentFault
 
 ALL: dict[str, dict[str, float]] = {
@@ -31,15 +32,19 @@ def make_env(assets: str) -> Iterator[Make]:
         name: str, weights: dict[str, float], *, num_envs: int = 3, **kwargs: object
     ) -> BatchedEnv:
         environment_id = f"reward_parts:{name}" if ":" not in name and "/" not in name else name
-        spec = environment_facts(environment_id, kwargs=kwargs, launch_directory=assets)
+        spec = environment_facts(
+            EnvironmentRequest(environment_id, kwargs=kwargs, launch_directory=assets)
+        )
         made.append(
             make_batched_env(
-                EnvironmentConfig(id=environment_id, reward_weights=weights),
-                spec=spec,
-                sides={agent: (agent,) for agent in spec.agents},
-                populations={"player": spec.agents},
-                num_envs=num_envs,
-                launch_directory=assets,
+                BatchRequest(
+                    EnvironmentConfig(id=environment_id, reward_weights=weights),
+                    spec=spec,
+                    sides={agent: (agent,) for agent in spec.agents},
+                    populations={"player": spec.agents},
+                    num_envs=num_envs,
+                    launch_directory=assets,
+                )
             )
         )
         return made[-1]

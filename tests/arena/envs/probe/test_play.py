@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from arena.environment_spec import EnvironmentRequest
 from arena.envs.describe import environment_facts
 from arena.envs.inspect import Play, inspect_and_play
 from arena.envs.probe.pace import Pace
@@ -24,7 +25,9 @@ def pace_of(
     deterministic: bool = True,
     **kwargs: object,
 ) -> Pace:
-    spec = environment_facts(environment_id, kwargs=kwargs, launch_directory=assets)
+    spec = environment_facts(
+        EnvironmentRequest(environment_id, kwargs=kwargs, launch_directory=assets)
+    )
     return find_pace(
         spec,
         launch_directory=assets,
@@ -106,7 +109,8 @@ def test_memory_is_that_of_one_environment(
     # In the child, as a launch does it: this process has memory to spare, and would not grow.
     kwargs = {"length": 10, "megabytes": megabytes}
     found = inspect_and_play(
-        "environments:Long", kwargs=kwargs, launch_directory=assets, play="counted"
+        EnvironmentRequest("environments:Long", kwargs=kwargs, launch_directory=assets),
+        play="counted",
     )
     assert found.pace is not None
     assert least <= found.pace.env_bytes / 2**20 <= most
@@ -144,10 +148,14 @@ def test_a_fault_before_an_episode_ended_is_said(assets: str) -> None:
 @pytest.mark.parametrize("play", ["timed", "counted"])
 @pytest.mark.slow
 def test_the_child_finds_the_same(play: Play, assets: str) -> None:
-    found = inspect_and_play("classic/rps-v2", kwargs={}, launch_directory=assets, play=play)
+    found = inspect_and_play(
+        EnvironmentRequest("classic/rps-v2", launch_directory=assets), play=play
+    )
     assert found.pace is not None
     assert found.pace.episode_length == 15.0
-    assert found.spec == environment_facts("classic/rps-v2", kwargs={}, launch_directory=assets)
+    assert found.spec == environment_facts(
+        EnvironmentRequest("classic/rps-v2", launch_directory=assets)
+    )
 
 
 @pytest.mark.parametrize(
@@ -158,7 +166,9 @@ def test_the_child_finds_the_same(play: Play, assets: str) -> None:
     ],
 )
 def test_facts_stand_whatever_play_does(fault: str, why: str, assets: str) -> None:
-    found = inspect_and_play("environments:Long", kwargs={"fault": fault}, launch_directory=assets)
+    found = inspect_and_play(
+        EnvironmentRequest("environments:Long", kwargs={"fault": fault}, launch_directory=assets)
+    )
     assert found.spec.agents == ("a", "b")
     assert found.pace is None
     assert why in found.why
@@ -184,7 +194,8 @@ def test_facts_stand_where_play_hangs(
     monkeypatch.setattr(subprocess, "Popen", UntilItHangs)
     kwargs = {"fault": "hangs", "started": str(started)}
     found = inspect_and_play(
-        "environments:Long", kwargs=kwargs, launch_directory=assets, timeout_s=77.0
+        EnvironmentRequest("environments:Long", kwargs=kwargs, launch_directory=assets),
+        timeout_s=77.0,
     )
     assert found.spec.agents == ("a", "b")
     assert (found.pace, found.why) == (None, "random play was not over within 77 s")
@@ -193,9 +204,9 @@ def test_facts_stand_where_play_hangs(
 def test_playing_an_environment_needs_no_torch(assets: str) -> None:
     script = (
         "import sys; from arena.envs.inspect import _facts, _pace; "
-        "facts = {'environment_id': 'classic/tictactoe-v3', 'kwargs': {}, 'backend': 'auto', "
-        "'launch_directory': '', 'possible_agents': None, 'reads_state': False}; "
-        "print(_pace(_facts(facts), facts, play='counted')['pace']['is_batched'], "
+        "from arena.environment_spec import EnvironmentRequest; "
+        "asked = EnvironmentRequest('classic/tictactoe-v3', launch_directory=''); "
+        "print(_pace(_facts(asked), asked, play='counted')['pace']['is_batched'], "
         "'torch' in sys.modules)"
     )
     done = subprocess.run(

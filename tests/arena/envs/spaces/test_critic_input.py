@@ -11,9 +11,9 @@ from gymnasium import spaces
 from pettingzoo import ParallelEnv
 
 from arena.config import EnvironmentConfig, NetworkConfig
-from arena.environment_spec import EnvironmentSpec
+from arena.environment_spec import EnvironmentRequest, EnvironmentSpec
 from arena.envs.describe import environment_facts
-from arena.envs.make import make_batched_env
+from arena.envs.make import BatchRequest, make_batched_env
 from arena.envs.pettingzoo.global_state import describe_state
 from arena.envs.spaces.agent_id import is_agent_id
 from arena.envs.spaces.critic_input import CriticInput, critic_input
@@ -25,7 +25,7 @@ JOINT, STATE = NetworkConfig(critic="joint"), NetworkConfig(critic="state")
 
 def facts(environment_id: str, *, reads_state: bool = False, assets: str = "") -> EnvironmentSpec:
     return environment_facts(
-        environment_id, kwargs={}, launch_directory=assets, reads_state=reads_state
+        EnvironmentRequest(environment_id, launch_directory=assets, reads_state=reads_state)
     )
 
 
@@ -199,13 +199,15 @@ def test_the_state_of_each_turn_and_at_the_end() -> None:
     spec = facts(SPREAD, reads_state=True)
     agents = spec.agents
     env = make_batched_env(
-        EnvironmentConfig(id=SPREAD),
-        spec=spec,
-        sides={"team": agents},
-        populations={"agent": agents},
-        num_envs=2,
-        launch_directory="",
-        reads_state=True,
+        BatchRequest(
+            EnvironmentConfig(id=SPREAD),
+            spec=spec,
+            sides={"team": agents},
+            populations={"agent": agents},
+            num_envs=2,
+            launch_directory="",
+            reads_state=True,
+        )
     )
     turn = env.reset([1, 2])
     assert turn.state is not None
@@ -238,13 +240,15 @@ def test_a_state_that_changes_its_shape_is_the_environments_fault(
     spec = facts(SPREAD, reads_state=True)
     monkeypatch.setattr(SimpleEnv, "state", lambda _: np.zeros(5, np.float32))
     env = make_batched_env(
-        EnvironmentConfig(id=SPREAD),
-        spec=spec,
-        sides={"team": spec.agents},
-        populations={"agent": spec.agents},
-        num_envs=1,
-        launch_directory="",
-        reads_state=True,
+        BatchRequest(
+            EnvironmentConfig(id=SPREAD),
+            spec=spec,
+            sides={"team": spec.agents},
+            populations={"agent": spec.agents},
+            num_envs=1,
+            launch_directory="",
+            reads_state=True,
+        )
     )
     with pytest.raises(EnvironmentFault, match=r"state\(\)"):
         env.reset([1])
@@ -255,11 +259,13 @@ def test_a_batched_game_has_no_state() -> None:
     spec = facts("classic/tictactoe-v3")
     with pytest.raises(ConfigError, match=r"environment.backend batched"):
         make_batched_env(
-            EnvironmentConfig(id=spec.id, backend="batched"),
-            spec=spec,
-            sides={agent: (agent,) for agent in spec.agents},
-            populations={"player": spec.agents},
-            num_envs=1,
-            launch_directory="",
-            reads_state=True,
+            BatchRequest(
+                EnvironmentConfig(id=spec.id, backend="batched"),
+                spec=spec,
+                sides={agent: (agent,) for agent in spec.agents},
+                populations={"player": spec.agents},
+                num_envs=1,
+                launch_directory="",
+                reads_state=True,
+            )
         )

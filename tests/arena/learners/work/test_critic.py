@@ -10,6 +10,7 @@ import pytest
 
 from arena.checkpoints.tensors import load_checkpoint
 from arena.config import EnvironmentConfig, LearnerSetup, NetworkConfig, PopulationSetup
+from arena.environment_spec import EnvironmentRequest
 from arena.envs.inspect import inspect_environment
 from arena.learners.work.worker import Worker
 from arena.matches.seating import make_seats
@@ -31,7 +32,9 @@ SPEAKER, LISTENER = ("speaker_0",), ("listener_0",)
 def make_worker(
     root: Path, environment: str, *, populations: dict[str, NetworkConfig], agents: Any
 ) -> Worker:
-    spec = inspect_environment(environment, kwargs={}, launch_directory=str(root), reads_state=True)
+    spec = inspect_environment(
+        EnvironmentRequest(environment, launch_directory=str(root), reads_state=True)
+    )
     sides = {"team": spec.agents}
     setup = LearnerSetup(
         run="test",

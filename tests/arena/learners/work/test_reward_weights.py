@@ -18,8 +18,9 @@ from arena.config import (
     RandomOpenings,
 )
 from arena.core import ActorInput, AlgorithmOutput
+from arena.environment_spec import EnvironmentRequest
 from arena.envs.describe import environment_facts
-from arena.envs.make import make_batched_env
+from arena.envs.make import BatchRequest, make_batched_env
 from arena.envs.spaces.actions import ActionLayout
 from arena.experience import Rollout
 from arena.learners.work.worker import Worker
@@ -91,14 +92,16 @@ def collect(
 ) -> tuple[dict[str, list[float]], tuple[Tally, ...]]:
     """Rewards of each agent's decisions in order, and the tallies."""
     environment = EnvironmentConfig(id=f"reward_parts:{name}", reward_weights=components)
-    spec = environment_facts(environment.id, kwargs={}, launch_directory=ASSETS)
+    spec = environment_facts(EnvironmentRequest(environment.id, launch_directory=ASSETS))
     env = make_batched_env(
-        environment,
-        spec=spec,
-        sides=SIDES,
-        populations={"player": AGENTS},
-        num_envs=1,
-        launch_directory=ASSETS,
+        BatchRequest(
+            environment,
+            spec=spec,
+            sides=SIDES,
+            populations={"player": AGENTS},
+            num_envs=1,
+            launch_directory=ASSETS,
+        )
     )
     learning = Learning(
         policy=POLICY,
@@ -177,7 +180,7 @@ def train_once(
         root=str(root),
         launch_directory=ASSETS,
         environment=EnvironmentConfig(id=environment_id, num_envs=4, reward_weights=components),
-        spec=environment_facts(environment_id, kwargs={}, launch_directory=ASSETS),
+        spec=environment_facts(EnvironmentRequest(environment_id, launch_directory=ASSETS)),
         sides=SIDES,
         seats=SEATS,
         populations={

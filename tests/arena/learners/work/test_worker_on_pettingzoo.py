@@ -12,7 +12,7 @@ import pytest
 
 from arena.checkpoints.tensors import load_checkpoint
 from arena.config import EnvironmentConfig, LearnerSetup, NetworkConfig, PopulationSetup
-from arena.environment_spec import EnvironmentSpec
+from arena.environment_spec import EnvironmentRequest, EnvironmentSpec
 from arena.envs.inspect import inspect_environment, inspect_lessons
 from arena.errors import ConfigError
 from arena.learners.work.worker import Worker
@@ -50,8 +50,10 @@ def make_setup(
     lessons: Sequence[Mapping[str, object]] = (),
 ) -> LearnerSetup:
     launch_directory = launch_directory or str(root)
-    spec = inspect_environment(environment, kwargs=kwargs or {}, launch_directory=launch_directory)
-    spec = inspect_lessons(spec, lessons, launch_directory=launch_directory)
+    request = EnvironmentRequest(
+        environment, kwargs=kwargs or {}, launch_directory=launch_directory
+    )
+    spec = inspect_lessons(inspect_environment(request), lessons, request=request)
     sides = sides or {agent: (agent,) for agent in spec.agents}
     populations = populations or {"player": spec.agents}
     return LearnerSetup(
@@ -278,8 +280,8 @@ def test_training_plays_the_lesson_and_matches_the_last_one(tmp_path: Path) -> N
 
 def test_lessons_with_other_spaces_are_refused_and_their_digest_covers_them() -> None:
     def inspected(*lessons: Mapping[str, object]) -> EnvironmentSpec:
-        spec = inspect_environment("lessons:parallel_env", kwargs={}, launch_directory=ASSETS)
-        return inspect_lessons(spec, lessons, launch_directory=ASSETS)
+        request = EnvironmentRequest("lessons:parallel_env", launch_directory=ASSETS)
+        return inspect_lessons(inspect_environment(request), lessons, request=request)
 
     words = r"observations of a must be the same in training with .*'width': 5.*\[5\].*\[3\]"
     with pytest.raises(ConfigError, match=words):

@@ -13,7 +13,7 @@ from arena.errors import ConfigError
 from arena.matches.teammates import between_rivals
 from arena.types import PlayerId, is_trainee
 from arena.wire.messages import Evaluate, Train
-from populations.audit.refold import refold
+from populations.audit.tally_checks import refold
 from populations.config.run_config import validate_config
 from populations.config.run_file import check_resume, new_run_file
 from populations.controller.opponents.seatings import draw_seatings

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arena.types import AssignmentId, Digest, Entrant, PairScore, PolicyId, Seat, Tally
-from populations.audit.refold import differences, refold
+from populations.audit.tally_checks import differences, refold
 from populations.league.league import League
 from populations.records.rows import CheckpointRow, PolicyRow, Row, RunRow, TallyRow
 from populations.records.tables import Tables
