@@ -384,25 +384,14 @@ def make_state(
     pbt_decisions: PbtDecisions | None = None,
 ) -> ControllerState:
     """Return the controller of a run, from its configuration and its journal's rows."""
-    half_life = config.payoffs.half_life_matches
     pbt = {name: population.pbt or config.pbt for name, population in config.populations.items()}
     return ControllerState(
         config=config,
         setup=setup,
         tables=tables,
-        # A fold of the rows: nothing of it is stored.
-        league=League.fold(
-            tables,
-            seats=setup.seats,
-            half_life_matches=half_life,
-            mixes_teammates=bool(setup.agent_seats),
-        ),
-        retention=Retention(
-            tables,
-            keep=config.checkpoints.keep,
-            milestones_every_agent_steps=config.checkpoints.milestones_every_agent_steps,
-            export_every_agent_steps=config.checkpoints.export_every_agent_steps,
-        ),
+        # Folds of the rows: nothing of them is stored.
+        league=_league(config, setup, tables),
+        retention=_retention(config, tables),
         patience=patience or Patience(),
         slots=make_slots(config),
         matchmaker=make_matchmaker(
@@ -434,6 +423,25 @@ def make_state(
         recent_evaluation_s=tables.run.evaluation_s + tables.run.extra_evaluation_s,
         # The shares of this epoch count from here.
         spent_before_s=(tables.run.training_s, tables.run.evaluation_s),
+    )
+
+
+def _league(config: RunConfig, setup: LearnerSetup, tables: Tables) -> League:
+    return League.fold(
+        tables,
+        seats=setup.seats,
+        half_life_matches=config.payoffs.half_life_matches,
+        mixes_teammates=bool(setup.agent_seats),
+    )
+
+
+def _retention(config: RunConfig, tables: Tables) -> Retention:
+    kept = config.checkpoints
+    return Retention(
+        tables,
+        keep=kept.keep,
+        milestones_every_agent_steps=kept.milestones_every_agent_steps,
+        export_every_agent_steps=kept.export_every_agent_steps,
     )
 
 

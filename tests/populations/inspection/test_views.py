@@ -22,7 +22,7 @@ def inspection(seats: Any, kind: Literal["train", "evaluate"], tally: Tally) -> 
     run = SimpleNamespace(
         reader=SimpleNamespace(all_tallies=lambda: [row]),
         tables=SimpleNamespace(run=SimpleNamespace(run="r")),
-        league=SimpleNamespace(seats=seats, checkpoints={}),
+        league=SimpleNamespace(seats=seats, training_seats=seats, checkpoints={}),
     )
     return cast(Inspection, run)
 
