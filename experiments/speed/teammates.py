@@ -1,4 +1,4 @@
-"""What a seat per agent costs a learner: mixed teammates beside the same ones, in turns.
+"""How much slower is a learner with a seat per agent: mixed teammates beside the same, in turns?
 
     python -m experiments.speed.teammates --rounds 11
 
