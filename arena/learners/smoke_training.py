@@ -23,7 +23,6 @@ from arena.matches.tally import merge_tallies
 from arena.types import (
     RANDOM_BOT,
     AssignmentId,
-    CheckpointRef,
     Hyperparameters,
     Player,
     PlayerId,
@@ -146,7 +145,10 @@ class _SmokeRun:
             ),
             agent_steps=agent_steps,
         )
-        manifests = [self._manifest(published.checkpoint) for published in trained.checkpoints]
+        root = Path(self._setup.root)
+        manifests = [
+            read_manifest(resolve_key(root, p.checkpoint.key)) for p in trained.checkpoints
+        ]
         result = _trained(trained, manifests)
         if not matches:
             return result
@@ -215,9 +217,6 @@ class _SmokeRun:
         if isinstance(answer, Failed):
             raise _AssignmentFailed(answer)
         return answer
-
-    def _manifest(self, checkpoint: CheckpointRef) -> Manifest:
-        return read_manifest(resolve_key(Path(self._setup.root), checkpoint.key))
 
 
 def _seated(players: Mapping[PolicyId, Player], *, seats: Sequence[Seat]) -> Seating:
