@@ -3,7 +3,7 @@
 From training matches, in which partners and rivals are drawn apart: against the same rivals, what
 differs between two partners of one policy is the partner.
 
-Tests: `tests/populations/inspection/test_cross_play.py`.
+Tests: `tests/populations/controller/opponents/test_teammates.py`.
 """
 
 from __future__ import annotations
