@@ -21,7 +21,7 @@ from populations.controller.state.state import make_state
 from populations.errors import ResumeRefused
 from populations.inspection.cross_play import cross_play
 from populations.matchmaking.kinds import KINDS
-from populations.records.rows import AssignmentRow, TallyRow
+from populations.records.rows import AssignmentRow, GhostRow, TallyRow
 from tests.populations.controller.eager import kill_with_everything_pending, transaction
 from tests.populations.controller.simulated import (
     BOX,
@@ -113,6 +113,53 @@ def test_a_trainee_sits_once_on_a_side_beside_frozen_players_of_its_population(
     # Both places alike, but for assignments whose first turn was drawn.
     assert abs(places[0] - places[1]) < 0.1 * places.total()
     assert set(partners) == {f"player/p{index:03d}" for index in range(4)}
+
+
+def test_a_trainee_is_beside_itself_as_often_whether_or_not_it_is_its_rival(squads: World) -> None:
+    # Half of the rivals and half of the partners are the trainee, drawn apart.
+    beside_itself: dict[bool, list[bool]] = {True: [], False: []}
+    for message in messages(squads):
+        trainee = PlayerId(message.trainees[0].policy)
+        for seating in message.opponents:
+            live = [i for i, one in enumerate(seating.players) if one.weights is None]
+            partner = seating.players[live[0] ^ 1]
+            beside_itself[len(live) == 2].append(partner.player == trainee)
+    for found in beside_itself.values():
+        assert len(found) > 100
+        assert 0.35 < sum(found) / len(found) < 0.65
+
+
+def test_only_a_beaten_rival_loses_quality_not_a_partner() -> None:
+    world = squads_world(
+        matchmaking={"teammates": "mixed", "opponents": 4, "kind": "quality", "quality_step": 0.2}
+    )
+    world.run()
+    seats, qualities, num_lowered = world.setup.seats, dict[str, float](), 0
+    beaten, lowered = set[str](), set[str]()
+    for row in world.committed:
+        if isinstance(row, TallyRow) and row.kind == "train":
+            between = between_rivals(row.tally, seats=seats)
+            for pair in between.pairs:
+                first, second = between.entrants[pair.first], between.entrants[pair.second]
+                for own, other, wins in ((first, second, pair.wins), (second, first, pair.losses)):
+                    if is_trainee(own) and wins:
+                        beaten.add(other)
+        elif isinstance(row, GhostRow):
+            if row.quality < qualities.get(row.player, row.quality):
+                lowered.add(row.weights_digest)
+            qualities[row.player] = row.quality
+        elif isinstance(row, AssignmentRow) and row.status == "finished":
+            if isinstance(row.message, Train):
+                seated = {
+                    player.weights.digest
+                    for seating in (*row.message.opponents, *row.message.carried)
+                    for player in seating.players
+                    if player.weights is not None and player.player in qualities
+                }
+                assert lowered == beaten & seated
+                num_lowered += len(lowered)
+            beaten, lowered = set(), set()
+    assert num_lowered > 20
 
 
 def test_ratings_come_from_whole_sides_and_payoffs_from_the_trainee_and_its_rival(
