@@ -165,7 +165,7 @@ def population_of(player: str) -> str:
 
 
 def is_bot(player: str) -> bool:
-    """Whether a player or entrant id names a bot."""
+    """Return whether a player or entrant id names a bot."""
     return player.startswith(BOT_PREFIX)
 
 
@@ -176,7 +176,7 @@ def trainee_entrant(policy: PolicyId, *, generation: int) -> Entrant:
 
 
 def is_trainee(entrant: str) -> bool:
-    """Whether an entrant is a policy that learns while it plays (`trainee_entrant`)."""
+    """Return whether an entrant is a policy that learns while it plays (`trainee_entrant`)."""
     return "#" in entrant and not is_bot(entrant)
 
 

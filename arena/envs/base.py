@@ -9,6 +9,7 @@ Tests: `tests/arena/envs/test_batched.py`, `tests/arena/envs/batched/test_batch.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
@@ -175,7 +176,7 @@ class Told(Protocol):
         """Take the phase of each environment's episodes from the next one on. Length B."""
 
 
-class TurnWrapper:
+class TurnWrapper(ABC):
     """`BatchedEnv` that changes the turns of another one.
 
     Args:
@@ -220,6 +221,6 @@ class TurnWrapper:
         """Close as `BatchedEnv.close` does."""
         self._env.close()
 
+    @abstractmethod
     def _changed(self, turn: Turn) -> Turn:
         """Return the turn to show in place of the wrapped environment's."""
-        raise NotImplementedError

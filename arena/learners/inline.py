@@ -43,7 +43,7 @@ class InlineLearner:
         self._thread.join(timeout_s)
 
     def is_alive(self) -> bool:
-        """Whether the thread runs."""
+        """Return whether the thread runs."""
         return self._thread.is_alive()
 
 

@@ -399,7 +399,7 @@ class Ppo(ActingNetwork):
         return self._network.state_dict() | self._optimizer.tensors()
 
     def _weights_are_sane(self) -> bool:
-        """Whether all tensors are finite, and the squares of their norms too."""
+        """Return whether all tensors are finite, and the squares of their norms too."""
         # Weights of 1e20 are finite, but their squares overflow float32.
         norms = torch.stack([tensor.norm() for tensor in self._live().values()])
         return bool(norms.isfinite().all())

@@ -263,13 +263,13 @@ def make_bot(
 
 
 def _takes(method: object, name: str) -> bool:
-    """Whether a method has a parameter of this name."""
+    """Return whether a method has a parameter of this name."""
     signature = _signature(method)
     return signature is not None and name in signature.parameters
 
 
 def _fits(method: object, *arguments: object, **keywords: object) -> bool:
-    """Whether a method can be called so; one whose signature cannot be read can."""
+    """Return whether a method can be called so; one whose signature cannot be read can."""
     # Some callables are not written in Python and tell no signature: the call will show.
     signature = _signature(method)
     if signature is None:

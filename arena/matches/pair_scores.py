@@ -86,7 +86,7 @@ def kept_sums(
 
 
 def adds_up(results: Scored, *, matches: int) -> bool:
-    """Whether counts and sums can be those of so many matches.
+    """Return whether counts and sums can be those of so many matches.
 
     A win has a score s in (1/2, 1], a loss one in [0, 1/2).
     """

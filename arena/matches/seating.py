@@ -17,7 +17,7 @@ HOME, AWAY = "home", "away"
 
 
 def is_cooperation(sides: Mapping[str, tuple[str, ...]]) -> bool:
-    """Whether all agents win or lose together, so that players are compared by their returns."""
+    """Return whether all agents win or lose together: players are compared by their returns."""
     return len(sides) == 1
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -135,18 +135,8 @@ class MirrorLearner:
         )
 
     def _make_env(self, num_envs: int) -> BatchedEnv:
-        setup = self._setup
-        return make_batched_env(
-            BatchRequest(
-                setup.environment,
-                spec=setup.spec,
-                sides=setup.sides,
-                populations=setup.agents_of,
-                num_envs=num_envs,
-                launch_directory=setup.launch_directory,
-                device=CPU,
-            )
-        )
+        asked = BatchRequest.of_setup(self._setup, spec=self._setup.spec, device=CPU)
+        return make_batched_env(replace(asked, num_envs=num_envs))
 
     def _make_collector(self) -> Collector:
         setup = self._setup

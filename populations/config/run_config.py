@@ -50,7 +50,7 @@ class RunConfig(Model):
     """Everything about a run that a user can set. Only ``environment.id`` is required."""
 
     environment: EnvironmentConfig
-    """Which environment, and how a match in it is scored."""
+    """The environment, and how a match in it is scored."""
 
     populations: dict[str, PopulationConfig] = Field(default_factory=dict)
     """By name; default: agents with equal spaces form one, named by their common prefix."""
@@ -77,7 +77,7 @@ class RunConfig(Model):
     """How much a learner does at a time."""
 
     checkpoints: CheckpointsConfig = CheckpointsConfig()
-    """Which checkpoints stay on disk."""
+    """Checkpoints that stay on disk."""
 
     launcher: Literal["inline", "local"] = "local"
     """``local``: learner processes on this machine; ``inline``: one in the controller's own."""

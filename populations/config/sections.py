@@ -197,7 +197,7 @@ class AssignmentConfig(Model):
 
 
 class CheckpointsConfig(Model):
-    """Which checkpoints stay on disk besides those that something refers to."""
+    """Checkpoints that stay on disk besides those that something refers to."""
 
     keep: int | None = Field(3, ge=1, le=10**9)
     """How many of the newest, per policy; null keeps all."""

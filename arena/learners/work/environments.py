@@ -50,7 +50,7 @@ class HeldEpisodes:
     checkpoints: tuple[Digest, ...]
 
     def fits(self, message: Train) -> bool:
-        """Whether an assignment goes on with these episodes.
+        """Return whether an assignment goes on with these episodes.
 
         It does if it starts from the very weights of these episodes, and names their seatings and
         no others. One that names none begins anew.
@@ -211,7 +211,7 @@ class Environments:
             _close(env)
 
     def _is_full(self) -> bool:
-        """Whether one batch more, as large as the others, would be too much."""
+        """Return whether one batch more, as large as the others, would be too much."""
         # m + (m - m_1) / (n - 1) > max: memory m with n batches, m_1 with one
         resident = self._resident_bytes()
         num_later = len(self._held) - 1

@@ -1,4 +1,4 @@
-"""Whether a failure is its learner's fault, or the fault of what the learner was given.
+"""Blame for a failure: its learner's fault, or the fault of what the learner was given.
 
 A failure is held against its learner first, as a charge, and the assignment is left to another
 learner. If it fails there too, the charge is withdrawn: a policy or the environment is to blame.

@@ -1,4 +1,4 @@
-"""Whether what a learner says it has done can be what it was asked to do.
+"""Bounds of what a learner may say that it has done: those of what it was asked to do.
 
 A learner is trusted to play honestly, not to be free of faults: nothing that it sends may bring the
 controller down, or count for somebody who did not play. Each number is bounded by what was asked,

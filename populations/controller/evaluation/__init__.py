@@ -1,1 +1,1 @@
-"""Which matches are played to rate players, and how many: during training, and after it."""
+"""Matches that rate players, and how many of them: during training, and after it."""

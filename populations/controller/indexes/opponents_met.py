@@ -1,4 +1,4 @@
-"""Whom a trainee has met, and how that went, since its weights were last replaced.
+"""Opponents of a trainee and its results against them since its weights were last replaced.
 
 Kept beside the candidates, so that a decision looks at new matches alone. Not durable: it follows
 from the journal's rows, and a resumed controller makes it anew. Shapes: M met entrants.
@@ -34,7 +34,7 @@ class Met:
     _columns: IntArray = field(default_factory=lambda: np.zeros((4, 16), dtype=np.int64))
     _num_ghosts: int = 0
     _followed: MetOpponents = field(default_factory=MetOpponents)
-    """Whom the last generation has met."""
+    """Opponents of the last generation."""
     _current: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     """Their places here."""
     _former: FloatArray = field(default_factory=lambda: np.zeros((2, 0)))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 
 from arena.environment_spec import EnvironmentRequest
-from arena.envs.base import BatchedEnv, Group, Turn
+from arena.envs.base import BatchedEnv, Group, Turn, TurnWrapper
 from arena.envs.checks.conformance import ConformanceReport, Difference, compare_environments
 from arena.envs.describe import environment_facts
 from arena.envs.random_play import action_layouts, populations_of, random_legal_actions
@@ -29,38 +29,15 @@ TICTACTOE_TWIN = TWINS["classic/tictactoe-v3"]
 KUHN_TWIN = TWINS["openspiel:kuhn_poker"]
 
 
-class Tampered:
+class Tampered(TurnWrapper):
     """A `BatchedEnv` that tells one thing wrong, once."""
 
     def __init__(self, env: BatchedEnv, *, at_call: int, change: Callable[[Turn], Turn]) -> None:
-        self._env = env
+        super().__init__(env)
         self._calls_left = at_call
         self._change = change
 
-    @property
-    def num_envs(self) -> int:
-        return self._env.num_envs
-
-    @property
-    def agents(self) -> tuple[str, ...]:
-        return self._env.agents
-
-    def reset(self, seeds: Sequence[int]) -> Turn:
-        return self._told(self._env.reset(seeds))
-
-    def step(self, actions: Mapping[str, torch.Tensor]) -> Turn:
-        return self._told(self._env.step(actions))
-
-    def halt(self, environments: torch.Tensor) -> None:
-        self._env.halt(environments)
-
-    def resume(self, environments: torch.Tensor) -> None:
-        self._env.resume(environments)
-
-    def close(self) -> None:
-        self._env.close()
-
-    def _told(self, turn: Turn) -> Turn:
+    def _changed(self, turn: Turn) -> Turn:
         self._calls_left -= 1
         return self._change(turn) if self._calls_left == -1 else turn
 
