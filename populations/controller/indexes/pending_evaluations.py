@@ -33,6 +33,9 @@ Parent = Callable[[Digest], Digest | None]
 MAX_ANCESTORS = 32
 """Checkpoints of a policy that are looked at for matches which its current weights profit from."""
 
+MAX_LINES = 4096
+"""Weights whose ancestors are remembered."""
+
 
 @dataclass(slots=True)
 class _Evaluation:
@@ -65,6 +68,8 @@ class PendingMatches:
         self._ranked = ranked
         self._evaluations: dict[AssignmentId, _Evaluation] = {}
         self._remaining: defaultdict[str, dict[str, float]] = defaultdict(dict)
+        self._lines: dict[Digest, tuple[Digest, ...]] = {}
+        """Of weights that were asked for lately: each evaluation asks for most of them again."""
 
     def apply(self, row: AssignmentRow, *, num_tallies: int, estimate: Estimate) -> None:
         """Take in an assignment that was put, once or more often; evaluations matter.
@@ -136,17 +141,23 @@ class PendingMatches:
         shares = self._remaining[population]
         if not shares:
             return 1.0
-        digest: Digest | None = Digest(entrant)
-        # Weights trained since have no entry of their own; their parents' matches tell about them,
-        # too. This is asked for each player of each evaluation, hence a loop without generators.
-        for _ in range(MAX_ANCESTORS + 1):
-            if digest is None:
-                break
-            share = shares.get(digest)
-            if share is not None:
-                return share
-            digest = self._parent(digest)
-        return 1.0
+        line = self._line(Digest(entrant))
+        # Most lines meet nobody, and of them nothing is looked at in Python.
+        if shares.keys().isdisjoint(line):
+            return 1.0
+        return next(shares[digest] for digest in line if digest in shares)
+
+    def _line(self, digest: Digest) -> tuple[Digest, ...]:
+        """Return some weights and those that they were trained from, nearest first."""
+        known = self._lines.get(digest)
+        if known is None:
+            if len(self._lines) == MAX_LINES:
+                self._lines.clear()
+            line = [digest]
+            while len(line) <= MAX_ANCESTORS and (parent := self._parent(line[-1])) is not None:
+                line.append(parent)
+            known = self._lines[digest] = tuple(line)
+        return known
 
     def remaining(self, players: Iterable[PlayerStrength]) -> FloatArray:
         """Return the share that is left for each player. float64 [N]."""
