@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from arena.types import RANDOM_BOT
+
 if TYPE_CHECKING:
     from populations.records.rows import Json
 
@@ -37,15 +39,20 @@ def misfit_warnings(fits: Mapping[str, Mapping[str, Json]], *, run: Path) -> Ite
         fits: Fit of each population, from `populations.inspection.views.fits`.
         run: The run's directory.
     """
-    from populations.ratings.fitting.components import MISFIT
+    from populations.ratings.fitting.misfit import MISFIT
 
     for population, fit in fits.items():
-        misfit, deviation = float(str(fit["misfit"])), float(str(fit["pair_deviation"]))
+        misfit = float(str(fit["misfit"]))
         if misfit >= MISFIT:
+            deviations = {
+                "a pair": float(str(fit["pair_deviation"])),
+                f"against {RANDOM_BOT}": float(str(fit["anchor_deviation"])),
+            }
+            # Below half an Elo the rounded number would be 0.
+            parts = [f"{elo:.0f} Elo {where}" for where, elo in deviations.items() if elo >= 0.5]
             off = (
-                # Below half an Elo the rounded number would be 0.
-                f"are {deviation:.0f} Elo a pair off its ratings"
-                if deviation >= 0.5
+                f"are {' and '.join(parts)} off its ratings"
+                if parts
                 else "between players far apart are not what its ratings promise"
             )
             yield (

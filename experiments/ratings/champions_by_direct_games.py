@@ -25,7 +25,7 @@ from experiments.leagues.mixtures import configuration, train
 from experiments.leagues.scores import Counts, meet
 from populations.inspection.views import Inspection
 from populations.league.standings import champion
-from populations.ratings.fitting.components import MISFIT
+from populations.ratings.fitting.misfit import MISFIT
 
 ANCHOR = "bot:random"
 GAMES = ("tictactoe", "connect_four", "kuhn", "leduc", "rock_paper_scissors")

@@ -24,7 +24,7 @@ from populations.controller.rating_fit import optimism
 from populations.gc_pause import collector_paused
 from populations.ratings.bootstrap import bootstrap
 from populations.ratings.bradley_terry import BradleyTerry, Time
-from populations.ratings.fitting.components import MISFIT
+from populations.ratings.fitting.misfit import MISFIT
 from populations.ratings.fitting.posterior import FloatArray
 from populations.ratings.model import Z95, Fit, Result
 from populations.ratings.ranks import measured_cyclicity

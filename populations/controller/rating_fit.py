@@ -319,6 +319,7 @@ def fit_ratings(fit: FitInput) -> Fitted:
                 child_deviation=max(model.child_deviation, fitted.components.child_deviation),
                 pair_deviation=fitted.components.pair_deviation,
                 misfit=fitted.components.misfit,
+                anchor_deviation=fitted.components.anchor_deviation,
                 advantages=advantages,
                 optimism=optimism(fitted, candidates=index[ours], centre=newest),
             )

@@ -179,9 +179,15 @@ def calibration_view(run: Inspection, population: str | None) -> Document:
 
 
 def fits(run: Inspection, population: str | None = None) -> dict[str, dict[str, Json]]:
-    """Return the misfit of each rated population: Elo per pair, and its significance."""
+    """Return the misfit of each rated population: Elo per pair and against ``bot:random``, and its
+    significance.
+    """
     return {
-        name: {"pair_deviation": row.pair_deviation, "misfit": row.misfit}
+        name: {
+            "pair_deviation": row.pair_deviation,
+            "anchor_deviation": row.anchor_deviation,
+            "misfit": row.misfit,
+        }
         for name, row in run.tables.ratings.items()
         if population in (None, name)
     }

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from arena.types import Digest, Entrant, PlayerId, is_bot
+from arena.types import RANDOM_BOT, Digest, Entrant, PlayerId, is_bot
 from populations.league.league import League
 from populations.records.rows import GhostRow, PolicyRow, RatingsRow
 from populations.records.tables import Tables
@@ -115,8 +115,10 @@ class Ratings:
         i = self.index(entrant)
         if i is None or self.row is None:
             return None
-        # With the common part: the interval is about the distance from the anchor.
-        half = Z95 * self.row.deviations[i]
+        # With the common part: the interval is about the distance from the anchor. What results
+        # against it are off by is added, not squared and added: so it changes no order of bounds.
+        off = 0.0 if entrant == RANDOM_BOT else self.row.anchor_deviation
+        half = Z95 * (self.row.deviations[i] + off)
         return self.row.ratings[i], self.row.ratings[i] - half, self.row.ratings[i] + half
 
     def difference(self, first: str, second: str) -> tuple[float, float] | None:

@@ -38,16 +38,10 @@ import numpy as np
 
 from populations.ratings.design import Deviations, check_lineage, make_design
 from populations.ratings.design import Time as Time
-from populations.ratings.fitting.components import (
-    SCALE_DOUBT,
-    Components,
-    Pairs,
-    pair_fit,
-    pair_variance,
-    prior_deviation,
-    scale_deviation,
-)
+from populations.ratings.fitting.components import Components, pair_variance, prior_deviation
+from populations.ratings.fitting.misfit import DOUBT, anchor_variance, scale_deviation
 from populations.ratings.fitting.newton import MAX_EXACT, Solver, make_solver, maximize
+from populations.ratings.fitting.pair_errors import Pairs, pair_fit
 from populations.ratings.fitting.posterior import (
     FloatArray,
     IntArray,
@@ -245,6 +239,11 @@ class Posterior(Generic[E]):
         pair, misfit = pair_variance(fit, variances=variances, now=variance_now)
         # The scale is tested with the sigma just found, so that styles are not taken for a stretch.
         scale, stretched = scale_deviation(fit, variances=variances, pair_variance=pair)
+        # Below the threshold chance explains the errors, and intervals stay as they are.
+        scale = scale if stretched >= DOUBT else 0.0
+        anchor, estranged = anchor_variance(
+            fit, is_anchored=self.pairs.is_anchored, variances=variances, scale=scale
+        )
         tau, rho = (
             prior_deviation(
                 ELO_PER_UNIT * summed[terms],
@@ -269,9 +268,9 @@ class Posterior(Generic[E]):
                 root_deviation=rho,
                 pair_deviation=ELO_PER_UNIT * math.sqrt(pair),
                 dispersion=dispersion,
-                misfit=max(misfit, stretched),
-                # Below the threshold chance explains the errors, and intervals stay as they are.
-                scale_deviation=scale if stretched >= SCALE_DOUBT else 0.0,
+                misfit=max(misfit, stretched, estranged),
+                scale_deviation=scale,
+                anchor_deviation=(ELO_PER_UNIT * math.sqrt(anchor) if estranged >= DOUBT else 0.0),
             ),
         )
 
@@ -390,6 +389,7 @@ def _posterior(
         precisions=(ELO_PER_UNIT / design.deviations) ** 2,
         groups=design.groups,
     )
+    is_anchor = np.array([entrant in anchors for entrant in results.entrants], dtype=bool)
     return Posterior(
         problem=problem,
         entrants=results.entrants,
@@ -397,7 +397,10 @@ def _posterior(
         seats=design.seats,
         counts=results.outcomes,
         pairs=Pairs.from_rows(
-            results.first, results.second, slack=results.scores - results.squares
+            results.first,
+            results.second,
+            slack=results.scores - results.squares,
+            is_anchored=is_anchor[results.first] | is_anchor[results.second],
         ),
         children=design.children,
         roots=design.roots,

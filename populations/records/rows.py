@@ -352,6 +352,8 @@ class RatingsRow:
         child_deviation: Elo by which new weights deviate from the rating of their parents.
         pair_deviation: Elo by which pairs deviate from their ratings; part of the intervals.
         misfit: Standard deviations by which the results deviate from the fit beyond chance.
+        anchor_deviation: Elo by which results against ``bot:random`` are off the ratings; part of
+            the intervals, not of ``deviations``, for it makes no order among players.
         advantages: Elo that one seat is worth against another, row by row of the table; empty if
             not recorded.
         optimism: Elo by which the best of them is rated too high because it was chosen for its
@@ -374,6 +376,7 @@ class RatingsRow:
     child_deviation: float = 200.0
     pair_deviation: float = 0.0
     misfit: float = 0.0
+    anchor_deviation: float = 0.0
     advantages: tuple[float, ...] = ()
     optimism: float = 0.0
     best: tuple[Entrant, ...] = ()

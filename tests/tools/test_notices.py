@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from populations.ratings.fitting.components import MISFIT
+from populations.ratings.fitting.misfit import MISFIT
 from tools.notices import CYCLIC, alert_lines, alerts_of, cyclic_warnings, misfit_warnings
 
 RUN = Path("runs/a")
@@ -23,10 +23,24 @@ def test_only_cyclic_populations_are_warned_of(share: float | None, warns: bool)
 
 @pytest.mark.parametrize(("misfit", "warns"), [(MISFIT - 0.01, False), (MISFIT, True)])
 def test_only_misfits_are_warned_of(misfit: float, warns: bool) -> None:
-    fits = {"player": {"misfit": misfit, "pair_deviation": 35.2}}
+    fits = {"player": {"misfit": misfit, "pair_deviation": 35.2, "anchor_deviation": 0.0}}
     lines = list(misfit_warnings(fits, run=RUN))
     assert len(lines) == warns
-    assert all("35 Elo a pair" in line for line in lines)
+    assert all("35 Elo a pair off its ratings" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("pair", "anchor", "said"),
+    [
+        (0.4, 35.2, "results of player are 35 Elo against bot:random off its ratings"),
+        (5.6, 35.2, "are 6 Elo a pair and 35 Elo against bot:random off its ratings"),
+        (0.4, 0.0, "between players far apart are not what its ratings promise"),
+    ],
+)
+def test_a_misfit_says_where_it_was_found(pair: float, anchor: float, said: str) -> None:
+    fits = {"player": {"misfit": 9.0, "pair_deviation": pair, "anchor_deviation": anchor}}
+    (line,) = misfit_warnings(fits, run=RUN)
+    assert said in line
 
 
 def test_alerts_that_are_no_list_are_none() -> None:

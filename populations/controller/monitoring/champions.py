@@ -39,9 +39,9 @@ def announce(state: ControllerState, tx: Transaction) -> None:
 
 
 def _described(state: ControllerState, row: RatingsRow, entrant: Entrant) -> dict[str, Json]:
-    place = row.entrants.index(entrant)
-    rating = row.ratings[place] - row.optimism
-    margin = Z95 * row.deviations[place]
+    interval = state.ratings(row.population).interval(entrant)
+    assert interval is not None, "a champion is rated"
+    rating, low, high = (end - row.optimism for end in interval)
     champion = _player_of(state, row.population, entrant)
     origin = state.league.checkpoints.get(Digest(entrant))
     return {
@@ -50,8 +50,8 @@ def _described(state: ControllerState, row: RatingsRow, entrant: Entrant) -> dic
         "player": champion if origin is None else f"{origin.policy}@{origin.agent_steps}",
         "weights": str(entrant),
         "rating": rating,
-        "rating_low": rating - margin,
-        "rating_high": rating + margin,
+        "rating_low": low,
+        "rating_high": high,
     }
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
-from arena.types import Digest, Entrant
+from arena.types import RANDOM_BOT, Digest, Entrant
 from populations.league.league import League
 from populations.league.standings import Z95, Ratings, champion, standings
 from populations.records.rows import RatingsRow
@@ -143,3 +145,22 @@ def test_a_champion_is_reported_without_its_luck(finished: World) -> None:
         best.rating_low - 12.5,
         best.rating_high - 12.5,
     )
+
+
+def test_what_the_anchor_is_off_by_widens_all_intervals_but_its_own_and_changes_no_order() -> None:
+    row = RatingsRow(
+        population="player",
+        entrants=(Entrant("a"), Entrant("b"), Entrant(RANDOM_BOT)),
+        ratings=(100.0, 90.0, 0.0),
+        deviations=(10.0, 4.0, 0.0),
+        cyclicity=0.0,
+        num_tallies=1,
+        anchor_deviation=20.0,
+    )
+    ratings = Ratings(row)
+    assert ratings.interval("a") == pytest.approx((100.0, 100.0 - Z95 * 30.0, 100.0 + Z95 * 30.0))
+    assert ratings.interval("b") == pytest.approx((90.0, 90.0 - Z95 * 24.0, 90.0 + Z95 * 24.0))
+    assert ratings.interval(RANDOM_BOT) == (0.0, 0.0, 0.0)
+    # 80.4 against 82.2 without it: the second has the better lower bound either way.
+    assert ratings.interval("b")[1] > ratings.interval("a")[1]  # type: ignore[index]
+    assert ratings.difference("a", "b") == pytest.approx((10.0, math.hypot(10.0, 4.0)))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from populations.ratings.bradley_terry import BradleyTerry
-from populations.ratings.fitting.components import MISFIT
+from populations.ratings.fitting.misfit import MISFIT
 from populations.ratings.model import Fit, Result
 
 STEP = 100.0

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from populations.ratings.bradley_terry import BradleyTerry
-from populations.ratings.fitting.components import Pairs, pair_fit, pair_variance, prior_deviation
+from populations.ratings.fitting.components import pair_variance, prior_deviation
+from populations.ratings.fitting.pair_errors import Pairs, pair_fit
 from populations.ratings.fitting.posterior import FloatArray
 from populations.ratings.model import Z95, Fit, Result
 
@@ -44,7 +45,10 @@ def test_pairs_by_hand() -> None:
     # Two rows of one pair, told from both sides, and one of another. Even odds: 16 matches have
     # the information 4. Eight draws of 16 have a slack of 2; with the common 2/12 and its weight 4.
     rows = np.array([0, 1, 0]), np.array([1, 0, 2])
-    pairs = Pairs.from_rows(*rows, slack=np.array([2.0, 0.0, 0.0]))
+    pairs = Pairs.from_rows(
+        *rows, slack=np.array([2.0, 0.0, 0.0]), is_anchored=np.array([False, False, True])
+    )
+    assert pairs.is_anchored.tolist() == [False, True]
     assert pairs.of_row.tolist() == [0, 0, 1]
     assert pairs.sign.tolist() == [1.0, -1.0, 1.0]
     fit, dispersion = pair_fit(
