@@ -125,7 +125,7 @@ def league_error(
         widths.append(high - low)
     gaps_held, gap_widths = _differences(final, ratings, skill)
     row = world.state.tables.ratings[population]
-    best = champion(lines, optimism=row.optimism)
+    best = champion(lines, row=row)
     assert best is not None, "a player is rated"
     assert best.rating is not None
     assert best.rating_low is not None

@@ -242,7 +242,8 @@ def _check_open(tables: Tables) -> Iterator[str]:
 def _check_ratings(tables: Tables) -> Iterator[str]:
     for row in tables.ratings.values():
         size = len(row.entrants)
-        if (len(row.ratings), len(row.deviations)) != (size, size):
+        columns = (row.ratings, row.deviations, row.anchor_errors or row.ratings)
+        if any(len(column) != size for column in columns):
             yield f"ratings of {row.population}: sizes do not fit {size} entrants"
         if row.num_tallies > tables.num_tallies:
             yield f"ratings of {row.population}: cover {row.num_tallies} tallies that are not there"

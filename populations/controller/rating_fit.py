@@ -320,6 +320,7 @@ def fit_ratings(fit: FitInput) -> Fitted:
                 pair_deviation=fitted.components.pair_deviation,
                 misfit=fitted.components.misfit,
                 anchor_deviation=fitted.components.anchor_deviation,
+                anchor_errors=tuple(fitted.anchor_errors[index].tolist()),
                 advantages=advantages,
                 optimism=optimism(fitted, candidates=index[ours], centre=newest),
             )

@@ -355,7 +355,7 @@ def status_view(run: Inspection, population: str | None) -> Document:
     for name, lines in run.standings(population).items():
         ratings = tables.ratings.get(name)
         # As the last fit decided, with its optimism.
-        best = champion(lines, optimism=0.0 if ratings is None else ratings.optimism)
+        best = champion(lines, row=ratings)
         if best is not None:
             champions[name] = {
                 "player": best.player,

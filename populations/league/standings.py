@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from arena.types import RANDOM_BOT, Digest, Entrant, PlayerId, is_bot
+from arena.types import Digest, Entrant, PlayerId, is_bot
 from populations.league.league import League
 from populations.records.rows import GhostRow, PolicyRow, RatingsRow
 from populations.records.tables import Tables
@@ -115,11 +115,20 @@ class Ratings:
         i = self.index(entrant)
         if i is None or self.row is None:
             return None
-        # With the common part: the interval is about the distance from the anchor. What results
-        # against it are off by is added, not squared and added: so it changes no order of bounds.
-        off = 0.0 if entrant == RANDOM_BOT else self.row.anchor_deviation
-        half = Z95 * (self.row.deviations[i] + off)
+        # With the common part: the interval is about the distance from the anchor.
+        off = self.row.anchor_errors[i] if self.row.anchor_errors else 0.0
+        half = Z95 * math.hypot(self.row.deviations[i], off)
         return self.row.ratings[i], self.row.ratings[i] - half, self.row.ratings[i] + half
+
+    def low(self, entrant: str | None) -> float | None:
+        """Return the lower bound by which players are compared, in Elo; None if unrated.
+
+        Without what results against the anchor are off by: that says nothing about others.
+        """
+        i = self.index(entrant)
+        if i is None or self.row is None:
+            return None
+        return self.row.ratings[i] - Z95 * self.row.deviations[i]
 
     def difference(self, first: str, second: str) -> tuple[float, float] | None:
         """Return mean and deviation of how much better ``first`` is, in Elo; None if unrated.
@@ -246,25 +255,30 @@ def _bot_standing(league: League, ratings: Ratings, population: str, entrant: En
     )
 
 
-def champion(lines: list[Standing], *, optimism: float = 0.0) -> Standing | None:
+def champion(lines: list[Standing], *, row: RatingsRow | None = None) -> Standing | None:
     """Return the player with the best lower confidence bound: a rated ghost or active policy.
 
     A policy precedes a ghost with the same weights. None before any player is rated.
 
     Args:
         lines: Standings of one population.
-        optimism: Elo to subtract from the rating, because the matches that chose the champion rate
-            it, too; from the population's `RatingsRow`.
+        row: Its last fit, whose bounds decide and whose optimism is subtracted from the rating,
+            because the matches that chose the champion rate it, too. None: the bounds of the lines.
     """
+    ratings, optimism = Ratings(row), 0.0 if row is None else row.optimism
+
+    def low(line: Standing) -> float | None:
+        return line.rating_low if row is None else ratings.low(line.weights)
+
     eligible = [
         line
         for line in lines
-        if line.kind != "bot" and line.state == "active" and line.rating_low is not None
+        if line.kind != "bot" and line.state == "active" and low(line) is not None
     ]
     best = max(
         eligible,
         # Equal weights have equal bounds: the policy precedes its ghost.
-        key=lambda line: (line.rating_low, line.kind == "policy", line.agent_steps),
+        key=lambda line: (low(line), line.kind == "policy", line.agent_steps),
         default=None,
     )
     if best is None or best.rating is None or best.rating_low is None or best.rating_high is None:

@@ -39,7 +39,12 @@ import numpy as np
 from populations.ratings.design import Deviations, check_lineage, make_design
 from populations.ratings.design import Time as Time
 from populations.ratings.fitting.components import Components, pair_variance, prior_deviation
-from populations.ratings.fitting.misfit import DOUBT, anchor_variance, scale_deviation
+from populations.ratings.fitting.misfit import (
+    DOUBT,
+    anchor_errors,
+    anchor_variance,
+    scale_deviation,
+)
 from populations.ratings.fitting.newton import MAX_EXACT, Solver, make_solver, maximize
 from populations.ratings.fitting.pair_errors import Pairs, pair_fit
 from populations.ratings.fitting.posterior import (
@@ -204,6 +209,8 @@ class Posterior(Generic[E]):
         roots: Prior terms of entrants without a rated parent whose time is known. int64 [R].
         components: Components of variance.
         model: Model that the posterior was made by.
+        anchor_errors: By how much results against the anchors may be off the ratings of the free
+            entrants, in Elo. float64 [F].
     """
 
     problem: Problem
@@ -216,6 +223,7 @@ class Posterior(Generic[E]):
     roots: IntArray
     components: Components
     model: BradleyTerry
+    anchor_errors: FloatArray
 
     def learned(self, parameters: FloatArray, solver: Solver) -> Posterior[E]:
         """Return the posterior with components of variance estimated from a fit.
@@ -244,6 +252,10 @@ class Posterior(Generic[E]):
         anchor, estranged = anchor_variance(
             fit, is_anchored=self.pairs.is_anchored, variances=variances, scale=scale
         )
+        anchor = anchor if estranged >= DOUBT else 0.0
+        off = anchor_errors(
+            fit, entrant_of_pair=self._free_of_pairs(), num_entrants=len(self.free), variance=anchor
+        )
         tau, rho = (
             prior_deviation(
                 ELO_PER_UNIT * summed[terms],
@@ -270,8 +282,9 @@ class Posterior(Generic[E]):
                 dispersion=dispersion,
                 misfit=max(misfit, stretched, estranged),
                 scale_deviation=scale,
-                anchor_deviation=(ELO_PER_UNIT * math.sqrt(anchor) if estranged >= DOUBT else 0.0),
+                anchor_deviation=ELO_PER_UNIT * math.sqrt(anchor),
             ),
+            anchor_errors=ELO_PER_UNIT * off,
         )
 
     def widened(self) -> Posterior[E]:
@@ -320,6 +333,15 @@ class Posterior(Generic[E]):
             ),
         )
 
+    def _free_of_pairs(self) -> IntArray:
+        """Return the free entrant of each pair with an anchor; elsewhere P. int64 [Q]."""
+        num_rows, nobody = len(self.problem.matches), self.problem.num_parameters
+        # An anchor has the parameter P, that of none.
+        first, second = self.problem.index[:num_rows, :2].T
+        found = np.full(len(self.pairs.is_anchored), nobody, dtype=np.int64)
+        found[self.pairs.of_row] = np.minimum(first, second)
+        return np.where(self.pairs.is_anchored, found, nobody)
+
     def _precisions(self, *, child_deviation: float, root_deviation: float) -> FloatArray:
         num_rows = len(self.problem.matches)
         precisions = self.problem.precisions.copy()
@@ -333,12 +355,17 @@ class Posterior(Generic[E]):
 
         Without anchors the mean over the entrants is 0.
         """
-        # Anchors have no parameter: they stay at exactly 0, with a spread of 0.
-        rows = np.zeros((len(self.entrants), *values.shape[1:]))
-        rows[self.free] = ELO_PER_UNIT * values[: len(self.free)]
+        rows = ELO_PER_UNIT * self._of_all(values[: len(self.free)])
         # Only differences are known then. A spread is shifted alike, column by column.
         if 0 < len(self.free) == len(self.entrants):
             rows -= rows.mean(axis=0)
+        return rows
+
+    def _of_all(self, values: FloatArray) -> FloatArray:
+        """Return values of the free entrants [F, ...] and zeros of the anchors. [N, ...]."""
+        # Anchors have no parameter: they stay at exactly 0, with a spread of 0.
+        rows = np.zeros((len(self.entrants), *values.shape[1:]))
+        rows[self.free] = values
         return rows
 
     def fit(self, parameters: FloatArray, spread: FloatArray, *, shrunk: FloatArray) -> Fit[E]:
@@ -357,6 +384,7 @@ class Posterior(Generic[E]):
             },
             components=self.components,
             shrunk=self.elo(shrunk),
+            anchor_errors=self._of_all(self.anchor_errors),
         )
 
 
@@ -408,4 +436,5 @@ def _posterior(
             child_deviation=model.child_deviation, root_deviation=model.root_deviation
         ),
         model=model,
+        anchor_errors=np.zeros(len(design.free)),
     )

@@ -60,6 +60,9 @@ class Fit(Generic[E]):
         shrunk: Ratings in Elo under priors only as wide as the entrants lie apart: free of the luck
             of the best of many, but less exact about the distance of all from the anchor. float64
             [N].
+        anchor_errors: Elo by which results against the anchors may be off each rating (root of the
+            mean square), beside its deviation; 0 where the anchors' results are as ratings promise.
+            float64 [N].
     """
 
     entrants: tuple[E, ...]
@@ -68,6 +71,7 @@ class Fit(Generic[E]):
     advantages: Mapping[tuple[int, int], float]
     components: Components
     shrunk: FloatArray
+    anchor_errors: FloatArray
 
     @property
     def covariance(self) -> FloatArray:

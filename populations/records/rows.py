@@ -352,8 +352,9 @@ class RatingsRow:
         child_deviation: Elo by which new weights deviate from the rating of their parents.
         pair_deviation: Elo by which pairs deviate from their ratings; part of the intervals.
         misfit: Standard deviations by which the results deviate from the fit beyond chance.
-        anchor_deviation: Elo by which results against ``bot:random`` are off the ratings; part of
-            the intervals, not of ``deviations``, for it makes no order among players.
+        anchor_deviation: Elo by which results against ``bot:random`` are off the ratings.
+        anchor_errors: The same of each entrant, by what its own such matches tell; empty: zeros.
+            Part of the intervals, not of ``deviations``, for it makes no order among players.
         advantages: Elo that one seat is worth against another, row by row of the table; empty if
             not recorded.
         optimism: Elo by which the best of them is rated too high because it was chosen for its
@@ -377,6 +378,7 @@ class RatingsRow:
     pair_deviation: float = 0.0
     misfit: float = 0.0
     anchor_deviation: float = 0.0
+    anchor_errors: tuple[float, ...] = ()
     advantages: tuple[float, ...] = ()
     optimism: float = 0.0
     best: tuple[Entrant, ...] = ()

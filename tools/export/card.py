@@ -126,7 +126,7 @@ def _rating(inspection: Inspection, *, population: str, digest: Digest) -> CardR
     if row is None or interval is None:
         return CardRating()
     # A champion's rating is lowered: the matches that chose it rate it, too.
-    best = champion(inspection.standings(population)[population])
+    best = champion(inspection.standings(population)[population], row=row)
     less = row.optimism if best is not None and best.weights == digest else 0.0
     rating, low, high = (end - less for end in interval)
     ours, anchor = (population, Entrant(digest)), (population, Entrant(RANDOM_BOT))

@@ -196,9 +196,9 @@ def _missing(state: ControllerState, known: EvaluationPool) -> list[tuple[Pair, 
 def _contenders(ratings: Ratings, players: Sequence[PlayerStrength]) -> list[PlayerStrength]:
     """Return the rated players that may be the best, the best lower bound first."""
     rated = [
-        (interval[1], index)
+        (low, index)
         for index, player in enumerate(players)
-        if player.kind != "bot" and (interval := ratings.interval(player.entrant)) is not None
+        if player.kind != "bot" and (low := ratings.low(player.entrant)) is not None
     ]
     # Equal bounds in the order of the players, which a resumed run has, too.
     ranked = [players[index] for _, index in sorted(rated, key=lambda entry: (-entry[0], entry[1]))]

@@ -7,7 +7,7 @@ Sources: Cochran, "Some methods for strengthening the common chi-squared tests" 
 Satterthwaite, "An approximate distribution of estimates of variance components" (Biometrics, 1946);
 Wilson and Hilferty, "The distribution of chi-square" (PNAS, 1931).
 
-Shapes: Q pairs of entrants.
+Shapes: Q pairs of entrants; N entrants.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import math
 import numpy as np
 
 from populations.ratings.fitting.pair_errors import PairFit
-from populations.ratings.fitting.posterior import BoolArray, FloatArray
+from populations.ratings.fitting.posterior import BoolArray, FloatArray, IntArray
 
 # (400 / ELO_PER_UNIT)^2
 MAX_PAIR_VARIANCE = 5.3
@@ -149,3 +149,35 @@ def anchor_variance(
     # alpha^2 = sum (e^2 - explained) / sum (1 - h) I^2
     excess = float((error**2 - explained).sum()) / float((left[used] * information**2).sum())
     return min(max(excess, 0.0), MAX_PAIR_VARIANCE), _above_chance(surprise, freedom=freedom)
+
+
+def anchor_errors(
+    fit: PairFit, *, entrant_of_pair: IntArray, num_entrants: int, variance: float
+) -> FloatArray:
+    """Return by how much each entrant's results against anchors may be off its rating.
+
+    An entrant's error x has the prior N(0, alpha^2), and its own matches with the anchor tell it:
+    its precision is 1 / alpha^2 + A and its mean B / precision, with A the sum of I / phi and B
+    that of e / phi over its pairs with an anchor. The answer is sqrt(E[x^2]).
+
+    Args:
+        fit: Residuals of the pairs.
+        entrant_of_pair: Entrant of each pair with an anchor, elsewhere ``num_entrants`` or more.
+            int64 [Q].
+        num_entrants: N.
+        variance: alpha^2, in units of theta.
+
+    Returns:
+        In units of theta. float64 [N].
+    """
+    if variance <= 0.0:
+        return np.zeros(num_entrants)
+    places = np.minimum(entrant_of_pair, num_entrants)
+
+    def by_entrant(values: FloatArray) -> FloatArray:
+        sums = np.bincount(places, values, minlength=num_entrants + 1)
+        return np.asarray(sums[:num_entrants], dtype=np.float64)
+
+    precision = 1.0 / variance + by_entrant(fit.information / fit.dispersion)
+    mean = by_entrant(fit.error / fit.dispersion) / precision
+    return np.asarray(np.sqrt(mean**2 + 1.0 / precision))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from arena.types import RANDOM_BOT, Digest, Entrant
+from arena.types import Digest, Entrant
 from populations.league.league import League
 from populations.league.standings import Z95, Ratings, champion, standings
 from populations.records.rows import RatingsRow
@@ -133,7 +134,9 @@ def test_a_high_rating_that_is_uncertain_is_no_champion(finished: World) -> None
 
 def test_a_champion_is_reported_without_its_luck(finished: World) -> None:
     lines = standings(finished.state.tables, finished.state.league)["player"]
-    best, reported = champion(lines), champion(lines, optimism=12.5)
+    row = finished.state.tables.ratings["player"]
+    best = champion(lines, row=replace(row, optimism=0.0))
+    reported = champion(lines, row=replace(row, optimism=12.5))
     assert best is not None
     assert reported is not None
     assert best.rating is not None
@@ -147,20 +150,27 @@ def test_a_champion_is_reported_without_its_luck(finished: World) -> None:
     )
 
 
-def test_what_the_anchor_is_off_by_widens_all_intervals_but_its_own_and_changes_no_order() -> None:
-    row = RatingsRow(
-        population="player",
-        entrants=(Entrant("a"), Entrant("b"), Entrant(RANDOM_BOT)),
-        ratings=(100.0, 90.0, 0.0),
-        deviations=(10.0, 4.0, 0.0),
-        cyclicity=0.0,
-        num_tallies=1,
-        anchor_deviation=20.0,
+def test_what_the_anchor_is_off_by_widens_intervals_and_changes_no_order(finished: World) -> None:
+    row = finished.state.tables.ratings["player"]
+    lines = standings(finished.state.tables, finished.state.league)["player"]
+    best = champion(lines, row=row)
+    assert best is not None
+    place = row.entrants.index(Entrant(str(best.weights)))
+    errors = [0.0] * len(row.entrants)
+    errors[place] = 500.0
+    tables = replace(
+        finished.state.tables, ratings={"player": replace(row, anchor_errors=tuple(errors))}
     )
-    ratings = Ratings(row)
-    assert ratings.interval("a") == pytest.approx((100.0, 100.0 - Z95 * 30.0, 100.0 + Z95 * 30.0))
-    assert ratings.interval("b") == pytest.approx((90.0, 90.0 - Z95 * 24.0, 90.0 + Z95 * 24.0))
-    assert ratings.interval(RANDOM_BOT) == (0.0, 0.0, 0.0)
-    # 80.4 against 82.2 without it: the second has the better lower bound either way.
-    assert ratings.interval("b")[1] > ratings.interval("a")[1]  # type: ignore[index]
-    assert ratings.difference("a", "b") == pytest.approx((10.0, math.hypot(10.0, 4.0)))
+    ratings, off = Ratings(row), Ratings(tables.ratings["player"])
+    rating, low, high = off.interval(row.entrants[place]) or (0.0, 0.0, 0.0)
+    # sqrt(deviation^2 + 500^2)
+    half = Z95 * math.hypot(row.deviations[place], 500.0)
+    assert (rating - low, high - rating) == pytest.approx((half, half))
+    assert off.low(best.weights) == ratings.low(best.weights)
+    others = [one for index, one in enumerate(row.entrants) if index != place]
+    assert [off.interval(one) for one in others] == [ratings.interval(one) for one in others]
+    # Its lower bound is far below the others', and it is champion all the same.
+    widened = champion(standings(tables, finished.state.league)["player"], row=off.row)
+    assert widened is not None
+    assert widened.player == best.player
+    assert widened.rating_low == pytest.approx(rating - half - row.optimism)

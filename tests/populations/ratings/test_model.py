@@ -21,6 +21,7 @@ FIT = Fit(
     advantages={(0, 1): 25.0},
     components=Components(child_deviation=200.0),
     shrunk=np.array([0.0, 90.0, 45.0, 0.0]),
+    anchor_errors=np.zeros(4),
 )
 
 

@@ -32,7 +32,7 @@ def test_the_last_one_is_the_champion_of_the_standings(world: World) -> None:
     state = world.state
     best = champion(
         standings(state.tables, state.league)["player"],
-        optimism=state.tables.ratings["player"].optimism,
+        row=state.tables.ratings["player"],
     )
     last = world.events("champion")[-1]
     assert best is not None

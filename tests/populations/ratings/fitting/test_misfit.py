@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from populations.ratings.bradley_terry import BradleyTerry
-from populations.ratings.fitting.misfit import MISFIT, anchor_variance
+from populations.ratings.fitting.misfit import MISFIT, anchor_errors, anchor_variance
 from populations.ratings.fitting.pair_errors import PairFit
 from populations.ratings.model import Z95, Fit, Result
 
@@ -64,6 +64,22 @@ def test_a_scale_explains_what_is_far_away() -> None:
     assert deviations < 0.5
 
 
+def test_errors_against_the_anchor_by_hand() -> None:
+    # The first has met it: precision 1 / 0.04 + 75 / 1, mean 10 / 100. The second has not, so the
+    # prior alone holds. The other pair has no anchor.
+    fit = PairFit(
+        error=np.array([10.0, 8.0]),
+        information=np.array([75.0, 40.0]),
+        dispersion=np.ones(2),
+        played=np.array([300.0, 200.0]),
+        won=np.array([160.0, 108.0]),
+    )
+    of_pair = np.array([0, 7])
+    errors = anchor_errors(fit, entrant_of_pair=of_pair, num_entrants=2, variance=0.04)
+    assert errors == pytest.approx([math.sqrt(0.01 + 0.01), 0.2])
+    assert not anchor_errors(fit, entrant_of_pair=of_pair, num_entrants=2, variance=0.0).any()
+
+
 def league(*, style: float, seed: int) -> tuple[Fit[str], float]:
     """Fit forty players within 100 Elo, each of whom meets six others and the anchor.
 
@@ -105,12 +121,13 @@ def test_a_style_against_the_anchor_is_warned_of_and_widens_its_distance() -> No
     warned = held = 0
     for seed in range(12):
         fit, direct = league(style=60.0, seed=seed)
-        alpha = fit.components.anchor_deviation
         warned += fit.components.misfit >= MISFIT
-        half = Z95 * (fit.deviation(BEST) + alpha)
+        off = fit.anchor_errors[fit.index(BEST)]
+        half = Z95 * math.hypot(fit.deviation(BEST), off)
         held += abs(fit.rating(BEST) - direct) <= half
         # The test of all pairs alone sees next to nothing of it.
         assert fit.components.pair_deviation < 5.0
+        assert fit.anchor_errors[fit.index(ANCHOR)] == 0.0
     assert warned >= 7
     assert held >= 11
 
