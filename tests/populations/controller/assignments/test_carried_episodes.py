@@ -264,7 +264,7 @@ def test_a_learner_that_is_lost_holds_nothing_any_more() -> None:
     world.beat(second)
     message = next(m for m in world.given[second] if isinstance(m, Train))
     leader = world.state.tables.policies[message.trainees[0].policy]
-    assert holder_of(world.state, [leader]) is None
+    assert holder_of(world.state, (leader,)) is None
     # What the first one had was journaled with its episodes; the second one begins anew.
     assert message.attempt == 2 or message.carried == ()
 
