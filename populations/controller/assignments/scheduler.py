@@ -234,7 +234,9 @@ def _due_team(
     )
     if first is None:
         return ()
-    max_lead = budget(state, tx, first)
+    assignment_steps = budget(state, tx, first)
+    # Whole episodes have no bound in steps; a rival is then no further ahead than a ghost is old.
+    max_lead = min(assignment_steps, state.config.ghosts.every_agent_steps)
 
     def team_with(policy: PolicyRow) -> Team:
         return learning_rivals.team_with(
@@ -259,7 +261,7 @@ def _due_team(
         learner_id,
         team,
         own=own,
-        max_lead=carried_episodes.MAX_LEAD_ASSIGNMENTS * max_lead,
+        max_lead=carried_episodes.MAX_LEAD_ASSIGNMENTS * assignment_steps,
     )
     if chosen is None:
         content.add(learner_id)
