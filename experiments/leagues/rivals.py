@@ -2,11 +2,12 @@
 
     python -m experiments.leagues.rivals --seeds 1 2 3 --agent-steps 60000 --keep runs
 
-Not a test that passes or fails: for each seed it trains Simple Tag twice with equal agent steps of
-each policy and without PBT, once with ``matchmaking.rivals: frozen`` and once with ``learning``.
-One JSON line per seed: the share of matches that each arm's predators win against each arm's prey,
-over all pairs of last policies, and the seconds that training took. ``--keep`` keeps the runs;
-called again, it goes on where it ended.
+Not a test that passes or fails: for each seed it trains Simple Tag with equal agent steps of each
+policy and without PBT, with ``matchmaking.rivals`` ``frozen`` and ``learning``. Rivals share the
+environments, so a third arm has frozen ones and as many environments as one of two rivals. One JSON
+line per seed: the share of matches that each arm's predators win against each arm's prey, over all
+pairs of last policies, and the seconds that training took. ``--keep`` keeps the runs; called again,
+it goes on where it ended.
 """
 
 from __future__ import annotations
@@ -20,7 +21,13 @@ from pathlib import Path
 from experiments.leagues.turns import figures, first_side_wins, train
 from populations.inspection.views import Inspection
 
-ARMS = {arm: (f"matchmaking.rivals={arm}",) for arm in ("frozen", "learning")}
+ARMS = {
+    "frozen": ("matchmaking.rivals=frozen",),
+    "learning": ("matchmaking.rivals=learning",),
+    # Of 8 opponents 2 are the latest: a rival is seated in 8 of 14 seatings, so in 37 of 64
+    # environments, and learns from smaller rollouts.
+    "frozen_small": ("matchmaking.rivals=frozen", "environment.num_envs=37"),
+}
 
 
 def main() -> None:
