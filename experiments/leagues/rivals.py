@@ -1,4 +1,4 @@
-"""Are populations that learn against each other in one assignment stronger than by turns?
+"""Are populations stronger that learn against each other in one assignment?
 
     python -m experiments.leagues.rivals --seeds 1 2 3 --agent-steps 60000 --keep runs
 

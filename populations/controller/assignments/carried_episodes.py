@@ -80,7 +80,7 @@ def forget(state: ControllerState, policy: PolicyId) -> None:
 
 
 def forget_learner(state: ControllerState, learner_id: LearnerId) -> None:
-    """Forget the episodes of a learner, which goes."""
+    """Forget the episodes of a learner that leaves."""
     for policy in tuple(state.learners[learner_id].episodes):
         forget(state, policy)
 

@@ -11,7 +11,7 @@ from arena.types import AssignmentId, LearnerId, WeightsRef
 from arena.wire.messages import Evaluate, Pairing, Train, Trainee
 from populations.config.message_sizes import fitted
 from populations.controller.assignments import carried_episodes
-from populations.controller.assignments.budgets import budget, team_budget
+from populations.controller.assignments.budgets import budget, team_budget, usual_budget
 from populations.controller.assignments.learner_faults import is_left_to_others, serves
 from populations.controller.assignments.turns import population_in_turn
 from populations.controller.evaluation import share
@@ -234,13 +234,12 @@ def _due_team(
     )
     if first is None:
         return ()
-    assignment_steps = budget(state, tx, first)
     # Whole episodes have no bound in steps; a rival is then no further ahead than a ghost is old.
-    max_lead = min(assignment_steps, state.config.ghosts.every_agent_steps)
+    rival_lead = min(usual_budget(state, first), state.config.ghosts.every_agent_steps)
 
     def team_with(policy: PolicyRow) -> Team:
         return learning_rivals.team_with(
-            state, policy, held_up=blocked, max_lead=max_lead, may_train=may_train
+            state, policy, held_up=blocked, max_lead=rival_lead, may_train=may_train
         )
 
     team = team_with(first)
@@ -261,7 +260,7 @@ def _due_team(
         learner_id,
         team,
         own=own,
-        max_lead=carried_episodes.MAX_LEAD_ASSIGNMENTS * assignment_steps,
+        max_lead=carried_episodes.MAX_LEAD_ASSIGNMENTS * budget(state, tx, first),
     )
     if chosen is None:
         content.add(learner_id)
