@@ -175,6 +175,12 @@ def trainee_entrant(policy: PolicyId, *, generation: int) -> Entrant:
     return Entrant(f"{policy}#{generation}")
 
 
+def policy_of_trainee(entrant: str) -> tuple[PolicyId, int]:
+    """Return policy and generation of the entrant that `trainee_entrant` made."""
+    policy, _, generation = entrant.rpartition("#")
+    return PolicyId(policy), int(generation)
+
+
 def is_trainee(entrant: str) -> bool:
     """Return whether an entrant is a policy that learns while it plays (`trainee_entrant`)."""
     return "#" in entrant and not is_bot(entrant)

@@ -16,9 +16,12 @@ def arena(*arguments: str | Path) -> str:
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
-def launch(preset: str, run: Path, *, seed: int, overrides: tuple[str, ...] = ()) -> None:
-    """Train a preset to its end."""
-    arena("launch", preset, f"seed={seed}", *overrides, "--run-dir", run)
+def launch(config: str | Path, run: Path, *, seed: int, overrides: tuple[str, ...] = ()) -> None:
+    """Train a preset or a file to its end, or go on with a run that was interrupted."""
+    if (run / "run.yaml").is_file():
+        arena("launch", "--resume", "--run-dir", run)
+    else:
+        arena("launch", config, f"seed={seed}", *overrides, "--run-dir", run)
 
 
 def match_counts(run: Path, bot: str, *, matches: int) -> dict[str, list[int]]:

@@ -61,7 +61,8 @@ class OpponentRequest:
             play itself.
         ghosts: All ghosts of the opponents' population, the trainee's own included.
         latest: Latest checkpoints of the active policies of the opponents' population, the trainee
-            itself left out.
+            itself left out. With ``matchmaking.rivals: learning``, of the rival alone, which learns
+            in the same assignment; where it is drawn, it plays live.
         record: Wins and losses of the trainee against each candidate since its weights were last
             replaced, draws half on each side, older ones decayed: float64 [N] each, zeros without
             matches. For ``latest``: against any recent checkpoint of the policy.

@@ -33,7 +33,7 @@ from arena.learners.work.worker import Worker
 from arena.matches.teammates import seats_per_agent
 from arena.types import AssignmentId, Player, PlayerId, Seating
 from arena.wire.messages import Evaluate, Finished, Pairing
-from experiments.commands import arena
+from experiments.commands import launch
 from populations.config.run_file import learner_setup
 from populations.inspection.views import Inspection
 
@@ -169,21 +169,13 @@ def main() -> None:
                 config = document(
                     arm, seed=seed, size=options.policies, agent_steps=options.agent_steps
                 )
-                train(run, config)
+                # YAML as JSON.
+                file = run.with_suffix(".yaml")
+                file.write_text(json.dumps(config), encoding="utf8")
+                launch(file, run, seed=seed)
                 line = {"seed": seed, "teammates": arm, **facts(run, matches=options.matches)}
                 sys.stdout.write(json.dumps(line) + "\n")
                 sys.stdout.flush()
-
-
-def train(run: Path, config: dict[str, object]) -> None:
-    """Train a run to its end, or go on with it."""
-    if (run / "run.yaml").is_file():
-        arena("launch", "--resume", "--run-dir", run)
-        return
-    file = run.with_suffix(".yaml")
-    # YAML as JSON.
-    file.write_text(json.dumps(config), encoding="utf8")
-    arena("launch", file, "--run-dir", run)
 
 
 def facts(run: Path, *, matches: int) -> dict[str, object]:

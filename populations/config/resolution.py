@@ -224,6 +224,72 @@ def check_turns(
         )
 
 
+def check_rivals(
+    matchmaking: MatchmakingConfig,
+    populations: Mapping[str, Sequence[str]],
+    learners: int | Mapping[str, int] | None,
+    *,
+    sides: Mapping[str, Sequence[str]],
+) -> None:
+    """Check that two populations can learn against each other in one assignment.
+
+    Args:
+        matchmaking: The section ``matchmaking``.
+        populations: Agents by population.
+        learners: Learners as configured.
+        sides: Agents by side.
+
+    Raises:
+        ConfigError: If there are not two populations with a side each, another key says who learns
+            or beside whom, or learners are bound to populations.
+    """
+    if matchmaking.rivals == "frozen":
+        return
+    rule = "matchmaking.rivals must be 'frozen'"
+    if (
+        len(sides) != 2
+        or len(populations) != 2
+        or not all(set(agents) in map(set, sides.values()) for agents in populations.values())
+    ):
+        raise ConfigError(
+            f"{rule} unless two populations have a side each, got 'learning' with populations "
+            f"{', '.join(populations)} and sides {', '.join(sides)}"
+        )
+    if matchmaking.kind == "alphastar":
+        raise ConfigError(
+            f"{rule} with matchmaking.kind 'alphastar' (its roles say who plays against whom), got "
+            "'learning'"
+        )
+    if matchmaking.learning_side_turns is not None:
+        raise ConfigError(
+            f"{rule} with matchmaking.learning_side_turns (one population stands still), got "
+            "'learning'"
+        )
+    if matchmaking.teammates == "mixed":
+        raise ConfigError(
+            f"{rule} with matchmaking.teammates 'mixed' (the rival would have partners, too), got "
+            "'learning'"
+        )
+    if isinstance(learners, Mapping):
+        raise ConfigError(
+            "learners must be a number where matchmaking.rivals is 'learning' (both learn on one "
+            f"learner), got {dict(learners)}"
+        )
+
+
+def check_rival_envs(matchmaking: MatchmakingConfig, num_envs: object) -> None:
+    """Check that each of two rivals has an environment, should they not meet.
+
+    Raises:
+        ConfigError: If there is one environment.
+    """
+    if matchmaking.rivals == "learning" and num_envs == 1:
+        raise ConfigError(
+            "environment.num_envs must be at least 2 where matchmaking.rivals is 'learning' (each "
+            "has opponents of its own), got 1"
+        )
+
+
 def group_agents(spec: EnvironmentSpec) -> dict[str, tuple[str, ...]]:
     """Put agents with equal spaces into one population, named by their common prefix."""
     groups: dict[str, list[str]] = {}

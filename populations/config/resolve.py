@@ -31,6 +31,8 @@ from populations.config.resolution import (
     check_equal_spaces,
     check_outcome,
     check_partition,
+    check_rival_envs,
+    check_rivals,
     check_teammates,
     check_teams,
     check_turns,
@@ -116,7 +118,9 @@ def resolve_config(
     for name, population in resolved.populations.items():
         check_explore(population, key=f"populations.{name}")
     # Last: sizes depend on learners, agents and hyperparameters.
-    return resolve_sizes(resolved, spec, pace=pace)
+    resolved = resolve_sizes(resolved, spec, pace=pace)
+    check_rival_envs(resolved.matchmaking, resolved.environment.num_envs)
+    return resolved
 
 
 def _resolve_populations(
@@ -156,6 +160,7 @@ def _check_together(
         lambda: check_roles(config.roles, populations, num_sides=len(sides)),
         lambda: check_teams(sizes, config.learners, num_sides=len(sides)),
         lambda: check_teammates(config.matchmaking, agents, sides=sides),
+        lambda: check_rivals(config.matchmaking, agents, config.learners, sides=sides),
         lambda: check_turns(
             config.matchmaking.learning_side_turns,
             populations=tuple(populations),
@@ -282,8 +287,10 @@ def _resolve_learners(config: RunConfig, *, num_cores: int | None) -> int | dict
     if config.launcher == "inline":
         return 1
     cores = usable_cores() if num_cores is None else num_cores
-    # More learners than policies would wait for one to train.
-    return max(1, min(cores, sum(p.size for p in config.populations.values())))
+    sizes = [population.size for population in config.populations.values()]
+    # More learners than policies would wait for one to train; rivals that learn take one for two.
+    most = max(sizes) if config.matchmaking.rivals == "learning" else sum(sizes)
+    return max(1, min(cores, most))
 
 
 def _resolve_matchmaking(config: RunConfig, *, launch_directory: str) -> MatchmakingConfig:

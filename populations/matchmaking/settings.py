@@ -49,6 +49,11 @@ class MatchmakingSection(Model):
     populations the policies of equal index, which learn together. ``mixed``: the trainee plays one
     agent, and frozen players drawn from its own population the others."""
 
+    rivals: Literal["frozen", "learning"] = "frozen"
+    """Opponents of another population in training. ``frozen``: all of them. ``learning``: of two
+    populations against each other a policy of each learns in the same assignment, and is the other
+    one's latest."""
+
     learning_side_turns: LearningSideTurns | None = None
     """Turns in which one population learns and the others stand still; null: all learn at once."""
 

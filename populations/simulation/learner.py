@@ -153,6 +153,9 @@ class SimulatedLearner:
         population = population_of(trainee.policy)
         opponents = []
         for seating in message.opponents:
+            # Rivals that learn at once have seatings of their own.
+            if Player(player=PlayerId(trainee.policy)) not in seating.players:
+                continue
             # Without rivals the trainee has all seats: self-play.
             rivals = [
                 player for player in seating.players if player.player != PlayerId(trainee.policy)

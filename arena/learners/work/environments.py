@@ -142,8 +142,13 @@ class Environments:
         self._held = {}
 
     def take(self, team: Team) -> HeldEpisodes | None:
-        """Return a team's held episodes, if any; they are held no longer."""
+        """Return a team's held episodes, if any; they are held no longer.
+
+        Those of its policies beside others are over: they go on with the same weights only.
+        """
         held = self._held.pop(team, None)
+        for other in [other for other in self._held if not set(team).isdisjoint(other)]:
+            self._spare.append(self._held.pop(other).env)
         if held is not None:
             self._in_use = held.env
         return held

@@ -41,22 +41,16 @@ def budget(state: ControllerState, tx: Transaction, policy: PolicyRow) -> int:
     The learner does whole rollouts, so it may do a little more.
     """
     ends_at = to_next_entry(state, policy)
-    # Measured speed must decide nothing; whole episodes may end the assignment instead.
+    wanted = usual_budget(state, policy)
     if state.config.deterministic:
-        wanted = state.config.assignment.agent_steps or FIXED_AGENT_STEPS
-        if state.config.assignment.episodes is not None:
-            wanted = UNBOUNDED_AGENT_STEPS
         return wanted if ends_at is None else min(wanted, ends_at)
     # Doubled with each assignment in which no episode ended, so that episodes end however long they
     # are. The doubling stays while episodes begin anew each time.
     doublings = min(state.doublings[policy.policy], MAX_DOUBLINGS)
     stop = state.config.stop
-    target = _target(state, policy)
     # Whole episodes are worth more than marks that are met to the step.
-    if state.config.assignment.episodes is not None:
-        wanted = UNBOUNDED_AGENT_STEPS
-    else:
-        wanted = target << doublings if doublings else min([target, *_marks(state, policy)])
+    if state.config.assignment.episodes is None:
+        wanted = wanted << doublings if doublings else min([wanted, *_marks(state, policy)])
     speed = _speed(state, policy)
     # Up to the end of the run, however often it was doubled.
     if stop.duration_s is not None and speed > 0.0:
@@ -70,13 +64,17 @@ def budget(state: ControllerState, tx: Transaction, policy: PolicyRow) -> int:
     return max(wanted if ends_at is None else min(wanted, ends_at), 1)
 
 
-def _target(state: ControllerState, policy: PolicyRow) -> int:
-    """Return agent steps in the time that an assignment should take."""
-    fixed = state.config.assignment.agent_steps
-    if fixed is not None:
-        return fixed
+def usual_budget(state: ControllerState, policy: PolicyRow) -> int:
+    """Return agent steps in the time that an assignment should take, wherever marks are."""
+    assignment = state.config.assignment
+    # Whole episodes end the assignment instead.
+    if assignment.episodes is not None:
+        return UNBOUNDED_AGENT_STEPS
+    # Measured speed must decide nothing.
+    if assignment.agent_steps is not None or state.config.deterministic:
+        return assignment.agent_steps or FIXED_AGENT_STEPS
     # 0 before any speed is known: the learner does one rollout, which measures it.
-    return int(_speed(state, policy) * state.config.assignment.target_s)
+    return int(_speed(state, policy) * assignment.target_s)
 
 
 def _marks(state: ControllerState, policy: PolicyRow) -> list[int]:

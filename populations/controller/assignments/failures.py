@@ -86,7 +86,9 @@ def fail_row(
     if not isinstance(row.message, Train):
         blame_evaluation(state, tx, row, reason=failed.reason)
         return
-    for leader in leaders_of(state, row.message.trainees):
+    # A failure that names a policy is not held against one that learned against it.
+    named = [trainee for trainee in row.message.trainees if trainee.policy == failed.policy]
+    for leader in leaders_of(state, named or row.message.trainees):
         if failed.kind == "non_finite":
             quarantine.quarantine(state, tx, leader.policy, reason=failed.reason)
         else:

@@ -143,13 +143,13 @@ def lose(
         crash: Whether it did not leave by itself: then it is killed.
         dump_stacks: Whether it is to write where it is stuck, before.
     """
-    learner = state.learners.pop(learner_id, None)
-    if learner is None:
+    if learner_id not in state.learners:
         return
+    carried_episodes.forget_learner(state, learner_id)
+    learner = state.learners.pop(learner_id)
     # The rows stay open: without a holder, `fill` gives them out again.
     for held in learner.held:
         del state.holders[held.assignment_id]
-    carried_episodes.forget_learner(state, tuple(learner.episodes))
     state.gone[learner_id] = None
     # A dictionary is in order of insertion: the one that is gone for longest is forgotten.
     if len(state.gone) > MAX_GONE:

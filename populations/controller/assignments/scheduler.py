@@ -11,20 +11,21 @@ from arena.types import AssignmentId, LearnerId, WeightsRef
 from arena.wire.messages import Evaluate, Pairing, Train, Trainee
 from populations.config.message_sizes import fitted
 from populations.controller.assignments import carried_episodes
-from populations.controller.assignments.budgets import budget, team_budget
+from populations.controller.assignments.budgets import budget, team_budget, usual_budget
 from populations.controller.assignments.learner_faults import is_left_to_others, serves
 from populations.controller.assignments.turns import population_in_turn
 from populations.controller.evaluation import share
 from populations.controller.evaluation.finals import final_pairings
 from populations.controller.evaluation.pairings import draw_pairings, is_worth_it
 from populations.controller.evaluation.share import at_most, full_size
-from populations.controller.opponents.seatings import draw_seatings, knowledge
+from populations.controller.opponents import learning_rivals
+from populations.controller.opponents.seatings import knowledge
 from populations.controller.state.commands import SendMessage
 from populations.controller.state.episode_lengths import expected_length
 from populations.controller.state.leases import Held, Learner
 from populations.controller.state.state import ControllerState, is_for_now
 from populations.controller.state.storage_pause import may_give
-from populations.controller.state.teams import held_up, team_of
+from populations.controller.state.teams import Team, held_up
 from populations.controller.state.transaction import Transaction
 from populations.records.rows import AssignmentRow, PolicyRow
 
@@ -198,19 +199,22 @@ def _decide(
     row = None if evaluates else _evaluate_if_due(state, tx)
     if row is not None:
         return row
-    policy = _due_policy(state, tx, learner_id, content)
-    if policy is not None:
-        return _train(state, tx, learner_id, policy)
+    team = _due_team(state, tx, learner_id, content)
+    if team:
+        return _train(state, tx, learner_id, team)
     return _evaluate_if_due(state, tx) if evaluates else None
 
 
-def _due_policy(
+def _due_team(
     state: ControllerState, tx: Transaction, learner_id: LearnerId, content: set[LearnerId]
-) -> PolicyRow | None:
+) -> Team:
     """Choose the policy that has trained least, of those free to train on this learner.
 
     One whose episodes another learner holds is left to that one, unless it falls behind. A policy
     with a pending decision of PBT is not free, nor is one whose mate is not.
+
+    Returns:
+        The policy and all that learn with it; empty: there is nothing to train.
     """
     limit = state.config.stop.agent_steps_per_policy
     learner = state.learners[learner_id]
@@ -229,24 +233,38 @@ def _due_policy(
         state.tables, held_up=blocked, limit=limit, may_train=may_train
     )
     if first is None:
-        return None
-    rows = (state.tables.policies[leader] for leader in learner.episodes)
+        return ()
+    # Whole episodes have no bound in steps; a rival is then no further ahead than a ghost is old.
+    rival_lead = min(usual_budget(state, first), state.config.ghosts.every_agent_steps)
+
+    def team_with(policy: PolicyRow) -> Team:
+        return learning_rivals.team_with(
+            state, policy, held_up=blocked, max_lead=rival_lead, may_train=may_train
+        )
+
+    team = team_with(first)
+    if not team:
+        return ()
+    names = dict.fromkeys(episodes.team for episodes in learner.episodes.values())
+    held = (tuple(state.tables.policies[policy] for policy in policies) for policies in names)
     own = [
-        row
-        for row in rows
-        if turn in (None, row.population)
-        and state.training_queue.is_free(row, held_up=blocked, limit=limit)
+        known
+        for known in held
+        if turn in (None, known[0].population)
+        and state.training_queue.is_free(known[0], held_up=blocked, limit=limit)
+        # Beside another rival its episodes would not go on.
+        and team_with(known[0]) == known
     ]
     chosen = carried_episodes.choose(
         state,
         learner_id,
-        first,
+        team,
         own=own,
         max_lead=carried_episodes.MAX_LEAD_ASSIGNMENTS * budget(state, tx, first),
     )
     if chosen is None:
         content.add(learner_id)
-    return chosen
+    return chosen or ()
 
 
 def assignment_seed(state: ControllerState, assignment_id: int) -> int:
@@ -273,10 +291,9 @@ def _new_row(state: ControllerState, tx: Transaction, message: Train | Evaluate)
 
 
 def _train(
-    state: ControllerState, tx: Transaction, learner_id: LearnerId, policy: PolicyRow
+    state: ControllerState, tx: Transaction, learner_id: LearnerId, team: Team
 ) -> AssignmentRow:
-    """Let a policy and its mates learn; if somebody has no checkpoint yet, let it be made first."""
-    team = team_of(state, policy)
+    """Let a team learn; if somebody has no checkpoint yet, let it be made first."""
     # Weights that do not exist yet cannot learn or be seated: they are published first.
     starting = tuple(row for row in team if row.checkpoint is None)
     assignment_id = AssignmentId(state.tables.run.next_assignment)
@@ -284,11 +301,11 @@ def _train(
         assignment_id=assignment_id,
         attempt=0,
         trainees=tuple(_trainee(state, row) for row in starting or team),
-        opponents=() if starting else draw_seatings(state, tx, policy),
+        opponents=() if starting else learning_rivals.seatings(state, tx, team),
         carried=() if starting else carried_episodes.carried(state, learner_id, team),
         agent_steps=0 if starting else team_budget(state, tx, team),
         episodes=state.config.assignment.episodes,
-        episode_length=expected_length(state, policy),
+        episode_length=expected_length(state, team[0]),
         lesson=state.tables.run.lesson,
         seed=assignment_seed(state, assignment_id),
         # How far it has come when it is told to stop depends on its speed.

@@ -12,10 +12,15 @@ from itertools import islice
 
 import numpy as np
 
-from arena.types import Digest, Entrant
+from arena.types import Digest, Entrant, is_trainee, policy_of_trainee
 from populations.candidates import FloatArray, IntArray
 from populations.league.payoff import MetOpponents, Payoff
 from populations.records.rows import CheckpointRow
+
+LATEST = np.iinfo(np.int64).max
+"""Agent steps of a rival that learned beside the trainee: in all of its generation's matches it
+was the latest.
+"""
 
 
 @dataclass(slots=True)
@@ -57,7 +62,7 @@ class Met:
 
     @property
     def agent_steps(self) -> IntArray:
-        """Return agent steps of these checkpoints. int64 [M]."""
+        """Return agent steps of these checkpoints; of those that learned, ``LATEST``. int64 [M]."""
         return self._columns[3, : len(self._places)]
 
     def follows(self, line: Sequence[Entrant]) -> bool:
@@ -124,11 +129,13 @@ class Met:
         if place == self._columns.shape[1]:
             self._columns = np.concatenate([self._columns, np.zeros_like(self._columns)], axis=1)
         made, ghost = origins.get(Digest(other)), ghosts.get(other, -1)
-        self._columns[:, place] = (
-            (ghost, -1, -1, -1)
-            if made is None
-            else (ghost, policies.get(made.policy, -1), made.generation, made.agent_steps)
-        )
+        column = (ghost, -1, -1, -1)
+        if made is not None:
+            column = (ghost, policies.get(made.policy, -1), made.generation, made.agent_steps)
+        elif is_trainee(other):
+            policy, generation = policy_of_trainee(other)
+            column = (ghost, policies.get(policy, -1), generation, LATEST)
+        self._columns[:, place] = column
 
     def among_ghosts(self) -> tuple[IntArray, FloatArray]:
         """Return codes of ghosts that were met, ascending [K], and the results [2, K]."""

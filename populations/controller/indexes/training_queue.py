@@ -61,16 +61,7 @@ class TrainingQueue:
             limit: Agent steps from which on nobody trains; None: there is no end.
             may_train: Whether a population may be trained.
         """
-        if not self._is_made:
-            self._is_made = True
-            for policy in tables.policies.values():
-                self._enqueue(policy)
-            for row in tables.assignments.values():
-                self._lease(row, tables)
-        # Their mates are free again, so they go back in line.
-        for name in self._aside - held_up:
-            self._aside.discard(name)
-            self._enqueue(tables.policies[name])
+        self._refresh(tables, held_up=held_up)
         best: QueueKey | None = None
         for (population, has_checkpoint), heap in self._heaps.items():
             # Any learner may make initial weights, so only training asks for the population.
@@ -83,6 +74,32 @@ class TrainingQueue:
         if best is None or (limit is not None and best[0] >= limit):
             return None
         return tables.policies[best[-1]]
+
+    def next_of(
+        self, population: str, tables: Tables, *, held_up: Set[PolicyId], limit: int | None
+    ) -> PolicyRow | None:
+        """Return the policy of a population that has trained least, of those with a checkpoint.
+
+        Arguments as in `next`.
+        """
+        self._refresh(tables, held_up=held_up)
+        heap = self._heaps.get((population, True), [])
+        turn = self._first(heap, tables, held_up=held_up, has_checkpoint=True)
+        if turn is None or (limit is not None and turn[0] >= limit):
+            return None
+        return tables.policies[turn[-1]]
+
+    def _refresh(self, tables: Tables, *, held_up: Set[PolicyId]) -> None:
+        if not self._is_made:
+            self._is_made = True
+            for policy in tables.policies.values():
+                self._enqueue(policy)
+            for row in tables.assignments.values():
+                self._lease(row, tables)
+        # Their mates are free again, so they go back in line.
+        for name in self._aside - held_up:
+            self._aside.discard(name)
+            self._enqueue(tables.policies[name])
 
     def is_free(self, row: PolicyRow, *, held_up: Set[PolicyId], limit: int | None) -> bool:
         """Return whether a policy with a checkpoint may be trained; arguments as in `next`."""

@@ -34,12 +34,19 @@ from populations.records.rows import Json, PolicyRow
 
 
 def draw_seatings(
-    state: ControllerState, tx: Transaction, policy: PolicyRow
+    state: ControllerState, tx: Transaction, policy: PolicyRow, *, rival: PolicyRow | None = None
 ) -> tuple[Seating, ...]:
     """Draw opponents from every population that has a seat, and seat them and the trainee.
 
     The trainee has each of its seats equally often. In cooperation it and its mates have all
     agents.
+
+    Args:
+        state: State of the controller.
+        tx: Transaction that takes the rows.
+        policy: Policy that trains.
+        rival: Policy of the other population that learns beside it, and plays live where it is
+            drawn. None: all opponents are frozen.
     """
     trainee = Player(player=PlayerId(policy.policy))
     seats = state.setup.seats
@@ -52,6 +59,7 @@ def draw_seatings(
         return seatings_for(
             trainee, seats=seats, population=policy.population, opponents={}, mates=mates
         )
+    live = None if rival is None else PlayerId(rival.policy)
     opponents: dict[str, tuple[Player, ...]] = {}
     num_mirrors = 0
     for population in dict.fromkeys(seat.population for seat in seats):
@@ -60,8 +68,10 @@ def draw_seatings(
         # The trainee has the only seat of its population.
         if is_own and own_seats == 1:
             continue
-        mirrors, opponents[population] = _draw_players(
-            state, make_request(state, policy, population), population, rng=state.draw(tx)
+        request = make_request(state, policy, population, rival=rival)
+        mirrors, drawn = _draw_players(state, request, population, rng=state.draw(tx))
+        opponents[population] = tuple(
+            replace(player, weights=None) if player.player == live else player for player in drawn
         )
         if is_own:
             # As many blocks as an opponent from the pool has: one for each of the trainee's seats.
@@ -144,19 +154,30 @@ def _draw_partners(
     ]
 
 
-def make_request(state: ControllerState, policy: PolicyRow, population: str) -> OpponentRequest:
-    """Make the request to the matchmaker: opponents of one population for a policy."""
+def make_request(
+    state: ControllerState, policy: PolicyRow, population: str, *, rival: PolicyRow | None = None
+) -> OpponentRequest:
+    """Make the request to the matchmaker: opponents of one population for a policy.
+
+    A rival that learns beside it is the only latest one.
+    """
     pool = state.opponent_pools.pool(population, state.tables)
+    latest = pool.latest(without=policy.policy)
+    num_opponents = state.config.matchmaking.opponents
+    if rival is not None:
+        _, latest = pool.named([PlayerId(rival.policy)])
+        # Each has so many, and each seating needs an environment.
+        num_opponents = min(num_opponents, state.setup.num_envs // 2)
     facts = OpponentStatistics(state, pool, policy, population)
     return OpponentRequest(
         trainee=policy.policy,
         role=policy.role,
         entrant=trainee_entrant(policy.policy, generation=policy.generation),
         agent_steps=policy.agent_steps,
-        num_opponents=state.config.matchmaking.opponents,
+        num_opponents=num_opponents,
         is_own_population=population == policy.population,
         ghosts=pool.ghosts.candidates,
-        latest=pool.latest(without=policy.policy),
+        latest=latest,
         record=facts.record,
         predicted=facts.predicted,
         ratings=facts.ratings,
@@ -166,7 +187,7 @@ def make_request(state: ControllerState, policy: PolicyRow, population: str) -> 
 
 
 def knowledge(state: ControllerState, message: Train) -> dict[str, Json]:
-    """Return how often the trainee is thought to beat each opponent, and how much is prediction.
+    """Return how often a trainee is thought to beat each opponent, and how much is prediction.
 
     By player: ``win_rates``, draws half; and in ``predicted`` the share of each win rate that is
     what ratings promise, the rest being results: 1 for an opponent that it never met. Bots and
@@ -174,24 +195,29 @@ def knowledge(state: ControllerState, message: Train) -> dict[str, Json]:
     """
     win_rates: dict[str, Json] = {}
     predicted: dict[str, Json] = {}
-    frozen = dict.fromkeys(
-        player.player
-        for seating in message.opponents
-        for player in seating.players
-        if player.weights is not None
-    )
-    for population in dict.fromkeys(population_of(player) for player in frozen):
-        # A player of another run, whose results are no payoffs of this one.
-        if population not in state.setup.populations:
-            continue
-        trainee = state.tables.policies[message.trainees[0].policy]
-        request = make_request(state, trainee, population)
-        for candidates in state.opponent_pools.pool(population, state.tables).named(frozen):
-            points, lost = request.posterior(candidates)
-            for player, won, matches in zip(candidates.players, points, points + lost, strict=True):
-                # Beta(a, b): mean a / (a + b), and of a + b PRIOR_MATCHES are the prediction's.
-                win_rates[player] = round(float(won / matches), 3)
-                predicted[player] = round(float(PRIOR_MATCHES / matches), 3)
+    for trainee in message.trainees:
+        policy = state.tables.policies[trainee.policy]
+        itself = Player(player=PlayerId(trainee.policy))
+        # Of several trainees each has opponents of its own.
+        frozen = dict.fromkeys(
+            player.player
+            for seating in message.opponents
+            if itself in seating.players
+            for player in seating.players
+            if player.weights is not None
+        )
+        for population in dict.fromkeys(population_of(player) for player in frozen):
+            # A player of another run, whose results are no payoffs of this one.
+            if population not in state.setup.populations:
+                continue
+            request = make_request(state, policy, population)
+            for candidates in state.opponent_pools.pool(population, state.tables).named(frozen):
+                points, lost = request.posterior(candidates)
+                all_points = zip(candidates.players, points, points + lost, strict=True)
+                for player, won, matches in all_points:
+                    # Beta(a, b): mean a / (a + b), and of a + b PRIOR_MATCHES are the prediction's.
+                    win_rates[player] = round(float(won / matches), 3)
+                    predicted[player] = round(float(PRIOR_MATCHES / matches), 3)
     return {"win_rates": win_rates, "predicted": predicted}
 
 

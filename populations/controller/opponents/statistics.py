@@ -73,7 +73,8 @@ class OpponentStatistics:
         counts &= met.generations >= first[codes]
         # Sorted: a resumed run has met them in another order, and its sums are the same to the bit.
         places = np.flatnonzero(counts)
-        places = places[np.lexsort((met.agent_steps[places], codes[places]))]
+        keys = (met.generations, met.agent_steps, codes)
+        places = places[np.lexsort([key[places] for key in keys])]
         return np.array(
             [
                 np.bincount(codes[places], weights=results[places], minlength=num_codes)

@@ -147,14 +147,16 @@ class Fault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CarriedEpisodes:
-    """Episodes in flight of a team, on one learner.
+    """Episodes in flight of policies that learn together, on one learner.
 
     Attributes:
+        team: Policies that learn in them.
         checkpoints: Keys of the team's checkpoints after which they go on.
         seatings: Players in them, seat by seat.
         lesson: Lesson that they are in.
     """
 
+    team: tuple[PolicyId, ...]
     checkpoints: tuple[str, ...]
     seatings: tuple[Seating, ...]
     lesson: int
@@ -177,7 +179,7 @@ class Learner:
         first_rss_bytes: The same by its first heartbeat; 0 before.
         rate: Agent steps per second over the last heartbeats.
         longest_gap_s: Between two changes of the progress counter while it worked.
-        episodes: Episodes that it holds to go on with, by the policy that leads the team.
+        episodes: Episodes that it holds to go on with, by each policy that learns in them.
         charges: Failures that are held against it, since it last did its work.
         settled_s: When it last did its work, on the controller's clock.
     """

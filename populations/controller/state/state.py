@@ -107,7 +107,7 @@ class ControllerState:
         elapsed_before_s: Seconds of the run before this epoch.
         last_event_s: When the controller last took an event in.
         holders: Which learner has which assignment.
-        episode_holders: Which learner holds episodes in flight, by the policy that leads the team.
+        episode_holders: Which learner holds episodes in flight, by each policy that learns in them.
         recent_matches: Matches of the last evaluations, earlier ones counting less and less.
         recent_evaluation_s: Learner seconds that these took.
         spent_before_s: Learner seconds of training and of evaluation before this epoch.

@@ -15,8 +15,11 @@ from arena.wire.messages import Trainee
 from populations.controller.state.state import ControllerState
 from populations.records.rows import GhostRow, PolicyRow
 
+Team = tuple[PolicyRow, ...]
+"""Policies that learn in one assignment, in the order of their populations."""
 
-def team_of(state: ControllerState, policy: PolicyRow) -> tuple[PolicyRow, ...]:
+
+def team_of(state: ControllerState, policy: PolicyRow) -> Team:
     """Return a policy and its mates as they are now, in the order of their populations."""
     # Read from the tables: rows that the caller holds may be outdated.
     mates = state.teams.get(policy.policy, (policy.policy,))

@@ -23,7 +23,15 @@ from populations.controller.state.events import (
 from populations.controller.state.state import make_state
 from populations.records.rows import AssignmentRow, PolicyRow
 from populations.search_space import Choices, parse_search_space
-from tests.populations.controller.simulated import DUEL, DUET, World, duet_spec, make_world
+from tests.populations.controller.simulated import (
+    DUEL,
+    DUET,
+    TAG,
+    World,
+    duet_spec,
+    make_world,
+    tag_spec,
+)
 from tests.populations.controller.state.test_state import fold
 
 PICK = st.integers(min_value=0, max_value=10**6)
@@ -42,6 +50,8 @@ EAGER: dict[str, object] = {
     },
 }
 """Everybody who is behind copies somebody at the first opportunity."""
+
+SIDES = {"predator": {"agents": ["adversary_*"]}, "prey": {"agents": ["agent_*"]}}
 
 
 class Controller(RuleBasedStateMachine):
@@ -85,7 +95,8 @@ class Controller(RuleBasedStateMachine):
         if learner is None or not self.world.given.get(learner):
             return
         message = self.world.given[learner].pop(0)
-        policy = message.trainees[0].policy if isinstance(message, Train) else None
+        names = [t.policy for t in message.trainees] if isinstance(message, Train) else []
+        policy = names[pick % len(names)] if names else None
         failed = Failed(
             assignment_id=message.assignment_id,
             attempt=message.attempt,
@@ -257,3 +268,50 @@ class Teams(Controller):
 
 TestTeams = Teams.TestCase
 TestTeams.settings = settings(TestController.settings, max_examples=40)
+
+
+class Rivals(Controller):
+    """The same where two populations learn against each other: pairs, or one alone."""
+
+    def make_world(self, *, deterministic: bool) -> World:
+        sections = {"environment": TAG["environment"], "deterministic": deterministic}
+        populations = {name: {**section, "size": 2} for name, section in SIDES.items()}
+        matchmaking = {"rivals": "learning", "opponents": 2}
+        document = {**EAGER, **sections, "populations": populations, "matchmaking": matchmaking}
+        return make_world(document, tag_spec())
+
+    @invariant()
+    def pairs_are_of_two_populations_and_all_have_seats(self) -> None:
+        if not hasattr(self, "world"):
+            return
+        for row in self.world.state.tables.assignments.values():
+            if not isinstance(row.message, Train):
+                continue
+            names: list[str] = [trainee.policy for trainee in row.message.trainees]
+            populations = [name.split("/")[0] for name in names]
+            assert populations in (["predator", "prey"], ["predator"], ["prey"])
+            live: set[str] = {
+                player.player
+                for seating in row.message.opponents
+                for player in seating.players
+                if player.weights is None and "/" in player.player
+            }
+            assert live == (set(names) if row.message.agent_steps else set())
+            assert len(row.message.opponents) <= self.world.setup.num_envs
+
+    @invariant()
+    def held_episodes_are_known_in_one_place(self) -> None:
+        if not hasattr(self, "world"):
+            return
+        state = self.world.state
+        known = {
+            policy: learner for learner, held in state.learners.items() for policy in held.episodes
+        }
+        assert known == state.episode_holders
+        for policy, learner in known.items():
+            episodes = state.learners[learner].episodes[policy]
+            assert all(state.learners[learner].episodes[mate] is episodes for mate in episodes.team)
+
+
+TestRivals = Rivals.TestCase
+TestRivals.settings = settings(TestController.settings, max_examples=40)

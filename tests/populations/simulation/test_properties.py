@@ -50,6 +50,7 @@ SECTIONS = st.fixed_dictionaries(
         "keep": st.sampled_from([1, 3, None]),
         "deterministic": st.booleans(),
         "populations": st.integers(min_value=1, max_value=2),
+        "rivals": st.sampled_from(["frozen", "learning"]),
         "seed": st.integers(min_value=0, max_value=10**6),
     }
 )
@@ -59,6 +60,7 @@ def configuration(
     drawn: Mapping[str, object], *, kind: str, exploit: str, explore: str
 ) -> RunConfig:
     names = ["player", "other"][: int(str(drawn["populations"]))]
+    has_rivals = len(names) == 2 and kind != "alphastar"
     population = {
         "size": drawn["size"],
         "hyperparameters": {"learning_rate": 1e-3, "num_epochs": 2},
@@ -71,6 +73,7 @@ def configuration(
             "kind": kind,
             "latest_ratio": drawn["latest_ratio"],
             "opponents": drawn["opponents"],
+            "rivals": drawn["rivals"] if has_rivals else "frozen",
         },
         "ghosts": {"every_agent_steps": 1000},
         "pbt": {

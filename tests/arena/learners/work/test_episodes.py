@@ -18,6 +18,7 @@ from arena.learning.ppo import Ppo
 from arena.rollout.recorder import Learning
 from arena.types import Player, PlayerId, PolicyId, Seating, Tally
 from arena.wire.messages import Finished, Train
+from tests.arena.learners.conftest import trainee
 
 if TYPE_CHECKING:
     from arena.learners.work.worker import Worker
@@ -127,6 +128,48 @@ def test_copied_weights_begin_anew(long: Bench) -> None:
     expected = long.finished(alone.carry_out(replace(message, carried=())))
     assert (after.checkpoints, after.tallies) == (expected.checkpoints, expected.tallies)
     assert answer.checkpoints != after.checkpoints
+
+
+def test_episodes_beside_a_rival_are_over_once_one_of_both_learned_elsewhere(long: Bench) -> None:
+    """They go on with both policies' very weights only, so nothing keeps them."""
+    worker = long.worker()
+    both = Seating(players=(long.me(), long.me(OTHER)))
+    starts = [
+        long.start(worker, policy=policy, seed=seed)
+        for policy, seed in (
+            (POLICY, 5),
+            (OTHER, 6),
+        )
+    ]
+    trainees = tuple(
+        trainee(start, policy=policy) for start, policy in zip(starts, (POLICY, OTHER), strict=True)
+    )
+    message = long.train(None, both, agent_steps=STEPS, trainees=trainees)
+    answer = long.finished(worker.carry_out(message))
+    assert [held.entrants for held in answer.in_flight] == [(f"{POLICY}#0", f"{OTHER}#0")]
+    assert {published.policy for published in answer.checkpoints} == {POLICY, OTHER}
+    again = tuple(
+        replace(
+            trainees[index],
+            checkpoint=published.checkpoint,
+            learner_updates=long.manifest(published.checkpoint).learner_updates,
+        )
+        for index, published in enumerate(answer.checkpoints)
+    )
+    message = replace(message, trainees=again, carried=(both,))
+    answer = long.finished(worker.carry_out(message))
+    assert long.num_made == 1, "the same environments go on"
+    environments = worker._environments
+    assert set(environments._held) == {(POLICY, OTHER)}
+    alone = Seating(players=(RANDOM, long.me(OTHER)))
+    checkpoint = answer.checkpoints[1].checkpoint
+    updates = long.manifest(checkpoint).learner_updates
+    message = long.train(
+        checkpoint, alone, agent_steps=STEPS // 2, policy=OTHER, learner_updates=updates
+    )
+    long.finished(worker.carry_out(message))
+    assert set(environments._held) == {(OTHER,)}
+    assert long.num_made == 1, "they were taken over"
 
 
 def test_it_goes_on_only_with_what_it_is_told(long: Bench) -> None:

@@ -29,6 +29,7 @@ from tests.populations.controller.simulated import (
 )
 
 POLICIES = 4
+Names = tuple[PolicyId, ...]
 
 
 @dataclass
@@ -37,7 +38,7 @@ class Holding:
 
     world: World
     capacity: int
-    held: dict[LearnerId, dict[PolicyId, tuple[tuple[str, ...], frozenset[Seating]]]] = field(
+    held: dict[LearnerId, dict[Names, tuple[tuple[str, ...], frozenset[Seating]]]] = field(
         default_factory=dict
     )
     dropped: Counter[PolicyId] = field(default_factory=Counter)
@@ -69,10 +70,12 @@ class Holding:
         self, learner: LearnerId, message: Train, event: AssignmentFinished
     ) -> AssignmentFinished:
         """The result with what the learner holds after it; checks what it was told to go on."""
-        leader = message.trainees[0].policy
+        team = tuple(trainee.policy for trainee in message.trainees)
         own = self.held.setdefault(learner, {})
         starts = tuple(t.checkpoint.key for t in message.trainees if t.checkpoint is not None)
-        checkpoints, seatings = own.pop(leader, ((), frozenset()))
+        checkpoints, seatings = own.pop(team, ((), frozenset()))
+        for other in [other for other in own if not set(team).isdisjoint(other)]:
+            del own[other]  # as `Environments.take` does
         if message.carried and checkpoints:
             # Just what it holds, of just these weights; nothing, if it was dropped meanwhile.
             assert (checkpoints, seatings) == (starts, frozenset(message.carried))
@@ -80,14 +83,15 @@ class Holding:
         named = entrants_of(message).items()
         by_entrants = dict(list(named)[: self.world.setup.num_envs])
         published = {p.policy: p.checkpoint.key for p in event.finished.checkpoints}
-        own[leader] = (
+        own[team] = (
             tuple(published[t.policy] for t in message.trainees),
             frozenset(by_entrants.values()),
         )
-        dropped = list(own)[: max(len(own) - self.capacity, 0)]
-        for policy in dropped:
-            del own[policy]
-            self.dropped[policy] += 1
+        gone = list(own)[: max(len(own) - self.capacity, 0)]
+        for names in gone:
+            del own[names]
+        dropped = [policy for names in gone for policy in names]
+        self.dropped.update(dropped)
         finished = replace(
             event.finished,
             in_flight=tuple(InFlight(entrants=names, num_envs=1) for names in by_entrants),
@@ -130,7 +134,17 @@ class LongEpisodes(Holding):
         return replace(event, finished=replace(event.finished, metrics=metrics))
 
 
-GAMES = {"duel": (DUEL, duel_spec), "duet": (DUET, duet_spec), "tag": (TAG, tag_spec)}
+RIVALS: dict[str, object] = {
+    **TAG,
+    "matchmaking": {"rivals": "learning", "opponents": 4},
+    "learners": 2,
+}
+GAMES = {
+    "duel": (DUEL, duel_spec),
+    "duet": (DUET, duet_spec),
+    "tag": (TAG, tag_spec),
+    "rivals": (RIVALS, tag_spec),
+}
 
 
 def finished(
@@ -211,6 +225,30 @@ def test_teams_go_on_together() -> None:
     assert went_on > 0.7 * len(holding.trained)
 
 
+@pytest.mark.parametrize("num_learners", [1, 2, 4])
+def test_rivals_go_on_together_and_only_with_the_same_rival(num_learners: int) -> None:
+    holding = finished(game="rivals", num_learners=num_learners)
+    assert not holding.world.events("assignment_failed")
+    last: dict[PolicyId, tuple[Names, LearnerId]] = {}
+    found = Counter[tuple[bool, bool]]()
+    for learner, message, went_on in holding.trained:
+        names = tuple(trainee.policy for trainee in message.trainees)
+        # As it was left by everybody in it: by the same ones, here.
+        is_as_left = {last.get(name) for name in names} == {(names, learner)}
+        copied = any(trainee.donor is not None for trainee in message.trainees)
+        found[is_as_left and not copied, went_on] += 1
+        last |= dict.fromkeys(names, (names, learner))
+    assert found[False, True] == 0
+    assert found[True, True] > 0
+    assert found[True, False] == 0
+    # Every holder knows of each policy in one place.
+    state = holding.world.state
+    for learner, known in state.learners.items():
+        for policy, episodes in known.episodes.items():
+            assert policy in episodes.team
+            assert state.episode_holders[policy] == learner
+
+
 @pytest.mark.slow
 def test_dropped_episodes_are_told_and_not_named_again() -> None:
     holding = finished(capacity=1, num_learners=2)
@@ -264,7 +302,7 @@ def test_a_learner_that_is_lost_holds_nothing_any_more() -> None:
     world.beat(second)
     message = next(m for m in world.given[second] if isinstance(m, Train))
     leader = world.state.tables.policies[message.trainees[0].policy]
-    assert holder_of(world.state, [leader]) is None
+    assert holder_of(world.state, (leader,)) is None
     # What the first one had was journaled with its episodes; the second one begins anew.
     assert message.attempt == 2 or message.carried == ()
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arena.types import AssignmentId, Digest, Entrant, PolicyId
-from populations.controller.indexes.opponents_met import Met
+from populations.controller.indexes.opponents_met import LATEST, Met
 from populations.league.payoff import Payoff
 from populations.records.rows import CheckpointRow
 from tests.populations.controller.opponents.test_seatings import training_tally
@@ -78,7 +78,17 @@ def test_columns_say_whose_weights_were_met_by_hand() -> None:
     assert met.policy_codes.tolist() == [1, -1, 2, -1]
     assert met.generations.tolist() == [2, -1, 0, 1]
     assert met.agent_steps.tolist() == [500, -1, 900, 100]
-    assert met.results.tolist() == [[3, 2, 0, 1], [1, 0, 4, 0]]
+    # Two that learned beside it, of two generations of one policy, and one that is in no pool.
+    for name, wins in (("player/p002#3", 5), ("player/p002#4", 6), ("player/p009#0", 7)):
+        league.play(0, name, wins, 1)
+    met = league.update(league.met, 0)
+    assert met.ghost_codes.tolist()[4:] == [-1] * 3
+    assert met.policy_codes.tolist()[4:] == [2, 2, -1]
+    assert met.generations.tolist()[4:] == [3, 4, 0]
+    assert met.agent_steps.tolist()[4:] == [LATEST] * 3
+    assert met.results.tolist() == [[3, 2, 0, 1, 5, 6, 7], [1, 0, 4, 0, 1, 1, 1]]
+    met = league.update(Met(), 0)
+    assert met.policy_codes.tolist() == [1, -1, 2, -1, 2, 2, -1], "made anew"
     codes, results = met.among_ghosts()
     assert codes.tolist() == [0, 2]
     assert results.tolist() == [[0, 2], [4, 0]]

@@ -11,8 +11,8 @@ from populations.records.rows import AssignmentRow, PolicyRow
 from tests.populations.controller.simulated import DUEL, TAG, World, make_world, tag_spec
 
 
-def expected(world: World, *, population: str | None) -> PolicyRow | None:
-    """The rule, over all policies."""
+def expected(world: World, *, population: str | None, of: str | None = None) -> PolicyRow | None:
+    """The rule, over all policies; or over those of one population that have a checkpoint."""
     tables, limit = world.state.tables, world.state.config.stop.agent_steps_per_policy
     leased = leases(world)
     starting = any(
@@ -25,7 +25,8 @@ def expected(world: World, *, population: str | None) -> PolicyRow | None:
         if row.state == "active"
         and row.policy not in leased
         and not row.pending
-        and (row.checkpoint is None or not starting)
+        and (row.checkpoint is None or not starting or of is not None)
+        and (of is None or (row.population == of and row.checkpoint is not None))
         and (limit is None or row.agent_steps < limit)
         and (row.checkpoint is None or population in (None, row.population))
     ]
@@ -51,6 +52,7 @@ def test_the_next_policy_is_that_of_the_rule_after_every_event(is_tag: bool) -> 
         world.join(populations=(name,))
     kept = TrainingQueue()
     seen = set()
+    limit = world.state.config.stop.agent_steps_per_policy
     for _ in range(60):
         before = len(world.committed)
         world.step()
@@ -61,11 +63,14 @@ def test_the_next_policy_is_that_of_the_rule_after_every_event(is_tag: bool) -> 
             found = kept.next(
                 world.state.tables,
                 held_up=set(),
-                limit=world.state.config.stop.agent_steps_per_policy,
+                limit=limit,
                 may_train=lambda name, wanted=population: wanted in (None, name),  # type: ignore[misc]
             )
             assert found == expected(world, population=population)
             seen.add(found and found.policy)
+            if population is not None:
+                after = kept.next_of(population, world.state.tables, held_up=set(), limit=limit)
+                assert after == expected(world, population=population, of=population)
         for learner in world.state.learners.values():
             learner.last_heard_s = world.now_s
     assert len(seen) > 3
