@@ -209,6 +209,14 @@ class CheckpointsConfig(Model):
     """Agent steps of a policy from one export to the next; null or 0: none."""
 
 
+class JournalConfig(Model):
+    """Care of the journal's file."""
+
+    backup_every_s: float = Field(600.0, ge=1.0, le=10**7)
+    """Least pause between two backups. It is longer where backups would write more than twice as
+    much as the run records."""
+
+
 class MetricsConfig(Model):
     """Destinations of figures about learning."""
 
