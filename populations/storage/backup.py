@@ -29,6 +29,9 @@ logger = logging.getLogger(__name__)
 PAGE_BYTES = 4096
 """Size of SQLite's pages."""
 
+CACHE_KIB = 65_536
+"""Most memory for pages of the backup while it is made."""
+
 
 def back_up(journal: Path, backup: Path) -> int:
     """Bring the backup to the last committed state: completely or not at all.
@@ -71,6 +74,8 @@ def _follow(journal: Path, backup: Path) -> int | None:
         # A single file at rest; FULL: a commit is on disk when it returns.
         connection.execute("PRAGMA journal_mode = DELETE")
         connection.execute("PRAGMA synchronous = FULL")
+        # Changed pages wait there: what does not fit is written several times.
+        connection.execute(f"PRAGMA main.cache_size = {-CACHE_KIB}")
         connection.execute("ATTACH ? AS journal", (database_uri(journal, mode="ro"),))
         # Closing without COMMIT undoes all of it.
         connection.execute("BEGIN IMMEDIATE")
