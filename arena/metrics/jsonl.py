@@ -10,6 +10,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from arena.metrics.rotation import WHOLE, Rotation
+
 # A line is far shorter, so that the first block usually has a newline.
 _TAIL_BYTES = 65536
 
@@ -21,14 +23,15 @@ class JsonlSink:
 
     Args:
         path: File that it appends to.
-        max_bytes: Size from which on the file is set aside, under the next free number before its
-            suffix (``metrics.0001.jsonl``), and a new one begun. None: never.
+        rotation: Size from which on the file is set aside, under the next free number before its
+            suffix (``metrics.0001.jsonl``), and a new one begun; and size of those that stay.
     """
 
-    def __init__(self, path: Path, *, max_bytes: int | None = None) -> None:
+    def __init__(self, path: Path, *, rotation: Rotation = WHOLE) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         _cut_torn_line(path)
-        self._path, self._max_bytes = path, max_bytes
+        self._path, self._rotation = path, rotation
+        rotation.remove_oldest(_set_aside(path).values())
         # After the cut. Line-buffered: every line is handed to the system at once.
         self._file = path.open("a", encoding="utf-8", buffering=1)
 
@@ -40,7 +43,7 @@ class JsonlSink:
         """
         line = {"policy": policy, "agent_steps": agent_steps} | dict(metrics)
         text = json.dumps(line, allow_nan=False)
-        if self._max_bytes is not None and os.fstat(self._file.fileno()).st_size >= self._max_bytes:
+        if self._rotation.is_due(os.fstat(self._file.fileno()).st_size):
             self._rotate()
         self._file.write(text + "\n")
 
@@ -54,6 +57,7 @@ class JsonlSink:
         file = path.open("a", encoding="utf-8", buffering=1)
         self._file.close()
         self._file = file
+        self._rotation.remove_oldest(_set_aside(path).values())
 
     def flush(self) -> None:
         """Hand all lines to the operating system."""
@@ -64,11 +68,16 @@ class JsonlSink:
         self._file.close()
 
 
+def _set_aside(path: Path) -> dict[int, Path]:
+    """Return the files that were set aside, by their numbers, in order."""
+    names = path.parent.glob(f"{path.stem}.*{path.suffix}")
+    numbers = {name.stem.removeprefix(f"{path.stem}."): name for name in names}
+    return dict(sorted((int(n), name) for n, name in numbers.items() if n.isdecimal()))
+
+
 def _next_name(path: Path) -> Path:
     """Return the first name after all that were set aside: numbers go on after gaps."""
-    names = path.parent.glob(f"{path.stem}.*{path.suffix}")
-    numbers = [name.stem.rpartition(".")[2] for name in names]
-    last = max((int(number) for number in numbers if number.isdecimal()), default=0)
+    last = max(_set_aside(path), default=0)
     return path.with_name(f"{path.stem}.{last + 1:04}{path.suffix}")
 
 

@@ -13,6 +13,7 @@ from typing import Protocol, cast
 
 from arena.errors import ConfigError
 from arena.metrics.jsonl import JsonlSink
+from arena.metrics.rotation import Rotation
 from arena.metrics.tensorboard import TensorboardSink
 from arena.resolve import resolve
 
@@ -50,6 +51,7 @@ def find_sinks(
     run_dir: Path,
     *,
     rotate_mb: int | None = None,
+    keep_mb: int | None = None,
     launch_directory: str = "",
 ) -> dict[str, Callable[[], Sink]]:
     """Find the sinks that ``metrics.sinks`` names, without opening any.
@@ -57,7 +59,9 @@ def find_sinks(
     Args:
         names: ``jsonl``, ``tensorboard`` or ``package.module:Name``.
         run_dir: Directory that they write to.
-        rotate_mb: Size at which ``jsonl`` begins a new file, in 10^6 bytes; None: one file.
+        rotate_mb: Size at which ``jsonl`` and ``tensorboard`` begin new files, in 10^6 bytes;
+            None: never.
+        keep_mb: Size of the older files that stay, of each of the two; None: all stay.
         launch_directory: Directory searched first for user code; empty: the working directory.
 
     Returns:
@@ -66,17 +70,21 @@ def find_sinks(
     Raises:
         ConfigError: If a name is unknown or cannot be imported.
     """
-    max_bytes = None if rotate_mb is None else rotate_mb * BYTES_PER_MB
-    return {name: _find_sink(name, run_dir, max_bytes, launch_directory) for name in names}
+    rotation = Rotation(file_bytes=_bytes(rotate_mb), keep_bytes=_bytes(keep_mb))
+    return {name: _find_sink(name, run_dir, rotation, launch_directory) for name in names}
+
+
+def _bytes(megabytes: int | None) -> int | None:
+    return None if megabytes is None else megabytes * BYTES_PER_MB
 
 
 def _find_sink(
-    name: str, run_dir: Path, max_bytes: int | None, launch_directory: str
+    name: str, run_dir: Path, rotation: Rotation, launch_directory: str
 ) -> Callable[[], Sink]:
     if name == "jsonl":
-        return lambda: JsonlSink(run_dir / "metrics.jsonl", max_bytes=max_bytes)
+        return lambda: JsonlSink(run_dir / "metrics.jsonl", rotation=rotation)
     if name == "tensorboard":
-        return lambda: TensorboardSink(run_dir / "tensorboard")
+        return lambda: TensorboardSink(run_dir / "tensorboard", rotation=rotation)
     if ":" not in name:
         raise ConfigError(
             f"metrics.sinks takes jsonl, tensorboard or package.module:Name, got {name!r}"

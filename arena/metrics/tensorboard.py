@@ -18,9 +18,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from arena.metrics.event_records import scalars_record, version_record
+from arena.metrics.rotation import WHOLE, Rotation
 
 # Each open file takes a descriptor, and a run may have thousands of policies.
 MAX_OPEN_FILES = 64
+
+PREFIX = "events.out.tfevents."
+"""Begin of a file's name, by which TensorBoard finds it."""
 
 
 class TensorboardSink:
@@ -28,16 +32,31 @@ class TensorboardSink:
 
     Only the most recently used files stay open. A policy may have several files in its directory,
     which TensorBoard shows as one curve.
+
+    Args:
+        directory: Directory of all curves.
+        rotation: Size of all policies' files together from which on each policy begins a new one,
+            and size of the older files that stay, those of earlier processes included.
+        max_open_files: Most files that are open at a time.
     """
 
-    def __init__(self, directory: Path, *, max_open_files: int = MAX_OPEN_FILES) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        rotation: Rotation = WHOLE,
+        max_open_files: int = MAX_OPEN_FILES,
+    ) -> None:
         if max_open_files < 1:
             raise ValueError(f"max_open_files must be at least 1, got {max_open_files}")
         self._directory = directory
         self._max_open_files = max_open_files
+        self._rotation = rotation
+        self._written_bytes = 0
         self._num_opened = 0
         self._files: OrderedDict[str, _EventFile] = OrderedDict()
         self._paths: dict[str, Path] = {}
+        self._remove_oldest()
 
     def write(self, policy: str, agent_steps: int, metrics: Mapping[str, float]) -> None:
         """Add one point to each curve of the policy.
@@ -45,9 +64,14 @@ class TensorboardSink:
         Raises:
             OSError: If the disk refuses.
         """
+        if self._rotation.is_due(self._written_bytes):
+            self.close()
+            self._paths.clear()
+            self._written_bytes = 0
+            self._remove_oldest()
         file = self._file(policy)
         try:
-            file.write(agent_steps, metrics)
+            self._written_bytes += file.write(agent_steps, metrics)
         except OSError:
             # TensorBoard reads nothing behind a torn record, so the policy continues in another
             # file.
@@ -62,6 +86,13 @@ class TensorboardSink:
         """Close every file."""
         while self._files:
             self._files.popitem()[1].close()
+
+    def _remove_oldest(self) -> None:
+        """Remove the oldest files; nothing is open."""
+        files = [path for path in self._directory.rglob(f"{PREFIX}*") if path.is_file()]
+        # By the time of the last point: a policy's curve loses its beginning when others do.
+        files.sort(key=lambda path: (path.stat().st_mtime_ns, path.name))
+        self._rotation.remove_oldest(files)
 
     def _file(self, policy: str) -> _EventFile:
         if policy in self._files:
@@ -87,7 +118,7 @@ class TensorboardSink:
         directory.mkdir(parents=True, exist_ok=True)
         # Files are named by the second; a suffix separates two of the same second.
         when = f"{int(time.time()):010d}.{socket.gethostname()}"
-        return directory / f"events.out.tfevents.{when}.{os.getpid()}.{self._num_opened}"
+        return directory / f"{PREFIX}{when}.{os.getpid()}.{self._num_opened}"
 
 
 class _EventFile:
@@ -103,8 +134,11 @@ class _EventFile:
             self._file.close()
             raise
 
-    def write(self, step: int, metrics: Mapping[str, float]) -> None:
-        self._append(scalars_record(step, metrics, wall_time_s=time.time()))
+    def write(self, step: int, metrics: Mapping[str, float]) -> int:
+        """Append a record, and return its size in bytes."""
+        record = scalars_record(step, metrics, wall_time_s=time.time())
+        self._append(record)
+        return len(record)
 
     def close(self) -> None:
         self._file.close()

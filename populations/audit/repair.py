@@ -28,6 +28,7 @@ from populations.config.run_file import RUN_FILE, RunFile
 from populations.errors import JournalCorrupt, JournalForeign, StorageError
 from populations.records.rows import EventRow, Json, Row
 from populations.records.tables import Tables
+from populations.storage.backup import roll_back
 from populations.storage.database import (
     BACKUP,
     JOURNAL,
@@ -178,8 +179,9 @@ def _copy_of_backup(run_dir: Path, target: Path, run_file: RunFile, *, damage: s
     try:
         if not backup.exists():
             raise JournalCorrupt(f"there is no {backup}")
+        roll_back(backup)
         with storage_errors(backup):
-            # A backup is one file without a WAL (`database.copy_durably`).
+            # At rest a backup is one file without a WAL.
             shutil.copyfile(backup, target)
         Journal.open(target).close()
         tables = _read_all(target)

@@ -14,6 +14,7 @@ MAY_CHANGE = (
     "remote_learners",
     "device",
     "evaluation",
+    "journal",
     "metrics",
     "alerts",
     "hooks",

@@ -29,6 +29,7 @@ from populations.config.sections import (
     CheckpointsConfig,
     EvaluationConfig,
     GhostsConfig,
+    JournalConfig,
     MetricsConfig,
     PayoffsConfig,
     PopulationConfig,
@@ -97,9 +98,14 @@ class RunConfig(Model):
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """Precision of the products in training; ``auto``: bfloat16 where the hardware has it."""
 
+    journal: JournalConfig = JournalConfig()
+    """Care of the journal's file."""
+
     metrics: MetricsConfig = MetricsConfig()
-    alerts: AlertsConfig = AlertsConfig()
     """Destinations of figures about learning."""
+
+    alerts: AlertsConfig = AlertsConfig()
+    """Consequences of alerts."""
 
     hooks: Annotated[HooksConfig, BeforeValidator(without_list)] = HooksConfig()
     """Functions and commands that are called after events."""

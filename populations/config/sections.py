@@ -209,6 +209,14 @@ class CheckpointsConfig(Model):
     """Agent steps of a policy from one export to the next; null or 0: none."""
 
 
+class JournalConfig(Model):
+    """Care of the journal's file."""
+
+    backup_every_s: float = Field(600.0, ge=1.0, le=10**7)
+    """Least pause between two backups. It is longer where backups would write more than twice as
+    much as the run records."""
+
+
 class MetricsConfig(Model):
     """Destinations of figures about learning."""
 
@@ -218,8 +226,11 @@ class MetricsConfig(Model):
     every_agent_steps: int | None = Field(None, ge=0, le=10**15)
     """Agent steps of a policy for which a curve has one point; null or 0: one per assignment."""
 
-    rotate_mb: int | None = Field(None, ge=1, le=10**6)
-    """Size at which ``jsonl`` begins a new file, in 10^6 bytes; null: one file for all."""
+    rotate_mb: int | None = Field(100, ge=1, le=10**6)
+    """Size at which ``jsonl`` and ``tensorboard`` begin new files, in 10^6 bytes; null: never."""
+
+    keep_mb: int | None = Field(4000, ge=0, le=10**9)
+    """Size of the older files that stay, of each of the two, in 10^6 bytes; null: all stay."""
 
     @field_validator("sinks")
     @classmethod

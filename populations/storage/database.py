@@ -19,7 +19,7 @@ from populations.errors import JournalCorrupt, JournalForeign, StorageError, Sto
 
 JOURNAL = "journal.db"
 BACKUP = "journal.backup.db"
-"""File of the copies of `Journal.backup`."""
+"""File that `Journal.backup` keeps up to date."""
 
 APPLICATION_ID = 0x4152454E
 """``AREN``: marks the file as a journal in its header."""
@@ -41,11 +41,17 @@ _PASSING = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
 _PASSING_CODES = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE})
 
 
+def database_uri(path: Path, *, mode: str) -> str:
+    """Return a file's name as SQLite takes it, with its ``mode`` (``ro``, ``rw``, ``rwc``)."""
+    return f"{path.absolute().as_uri()}?mode={mode}"
+
+
 def connect(path: Path, *, mode: str) -> sqlite3.Connection:
-    """Open a file in SQLite's ``mode`` (``ro``, ``rw``, ``rwc``); transactions are explicit."""
-    uri = f"{path.absolute().as_uri()}?mode={mode}"
+    """Open a file in SQLite's ``mode``; transactions are explicit."""
     # isolation_level=None: Python opens no transaction of its own (see `transaction`).
-    connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=5.0)
+    connection = sqlite3.connect(
+        database_uri(path, mode=mode), uri=True, isolation_level=None, timeout=5.0
+    )
     connection.execute("PRAGMA busy_timeout = 5000")
     connection.execute("PRAGMA foreign_keys = ON")
     return connection
@@ -60,8 +66,8 @@ def connect_reader(path: Path) -> sqlite3.Connection:
     except sqlite3.OperationalError:
         connection.close()
         # Without a WAL there is no writer, so SQLite need not create the files that coordinate with
-        # one.
-        if path.with_name(path.name + "-wal").exists():
+        # one. What is beside it has to be read, too.
+        if any(path.with_name(path.name + suffix).exists() for suffix in ("-wal", "-journal")):
             raise
         return connect(path, mode="ro&immutable=1")
     except BaseException:
@@ -170,6 +176,9 @@ def copy_durably(source: Path, target: Path) -> None:
             copy.execute("PRAGMA journal_mode = DELETE")
         # Both connections are closed by now, so the copy is one file without a WAL.
         with storage_errors(target):
+            # Those of a damaged target: SQLite would bring its pages into the copy.
+            for suffix in SIDE_FILES:
+                target.with_name(target.name + suffix).unlink(missing_ok=True)
             rename_durably(temporary, target)
     finally:
         for suffix in ("", *SIDE_FILES):

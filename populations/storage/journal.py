@@ -47,13 +47,13 @@ from populations.records.tables import (
     added_columns,
     encode_row,
 )
+from populations.storage.backup import back_up
 from populations.storage.database import (
     APPLICATION_ID,
     SCHEMA_VERSION,
     SIDE_FILES,
     connect,
     connect_reader,
-    copy_durably,
     rename_durably,
     require_readable,
     require_schema,
@@ -77,9 +77,13 @@ class Journal:
         with Journal.open(path) as journal:
             tables = journal.load()
             journal.commit([replace(tables.run, state="running")])
+
+    Attributes:
+        committed_bytes: Size of all rows that were committed through this writer.
     """
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+        self.committed_bytes = 0
         self._path = path
         self._connection = connection
         # SQLite would silently go on writing to a deleted file; `require_place` compares.
@@ -167,6 +171,11 @@ class Journal:
             with transaction(self._connection):
                 for sql, values in statements:
                     self._connection.execute(sql, values)
+        self.committed_bytes += sum(
+            len(value) if isinstance(value, str | bytes) else 8
+            for _, values in statements
+            for value in values
+        )
 
     def require_place(self) -> None:
         """Check that the journal was not moved or deleted with its directory.
@@ -187,16 +196,19 @@ class Journal:
         with storage_errors(self._path):
             return load_tables(self._connection, self._path)
 
-    def backup(self, path: Path) -> None:
-        """Write a copy of the last committed state to ``path``, complete or not at all.
+    def backup(self, path: Path) -> int:
+        """Bring a copy at ``path`` to the last committed state, completely or not at all.
 
         Reads through a separate connection, so it may be called from another thread.
 
+        Returns:
+            Bytes that were written.
+
         Raises:
-            StorageError: If the disk refuses.
+            StorageError: If the disk refuses; an older copy stays.
             JournalCorrupt: If the journal is damaged; an older copy stays.
         """
-        copy_durably(self._path, path)
+        return back_up(self._path, path)
 
     def close(self) -> None:
         """Move the WAL into the journal and close. Repeating it does nothing.

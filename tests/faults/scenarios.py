@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,6 +30,7 @@ from populations.controller.server.run_directory import (
 )
 from populations.controller.state.events import Now
 from populations.records.rows import AssignmentRow, EventRow, Json, RunRow
+from populations.storage.backup import roll_back
 from populations.storage.database import BACKUP, JOURNAL
 from populations.storage.journal import Journal, JournalReader
 from populations.storage.recovery import recover
@@ -256,8 +258,15 @@ def make_backed_up_run(run_dir: Path) -> None:
         run.train(P0)
 
 
+def make_old_backup(run_dir: Path) -> None:
+    """A run whose backup is of a release with another table."""
+    make_backed_up_run(run_dir)
+    with closing(sqlite3.connect(run_dir / BACKUP)) as connection:
+        connection.execute("ALTER TABLE policies DROP COLUMN speed")
+
+
 def back_up(run_dir: Path) -> None:
-    """Replace the backup."""
+    """Bring the backup up to date."""
     with reopened(run_dir) as run:
         run.journal.backup(run_dir / BACKUP)
 
@@ -265,6 +274,8 @@ def back_up(run_dir: Path) -> None:
 def backed_up(run_dir: Path) -> str:
     """What the backup holds; the run itself is as it was."""
     recovered(run_dir)
+    # As a repair does.
+    roll_back(run_dir / BACKUP)
     with JournalReader(run_dir / BACKUP) as reader:
         reader.integrity_check()
         return repr(reader.load())
@@ -337,6 +348,7 @@ SCENARIOS: dict[str, Scenario] = {
     "lesson": Scenario(seed=make_taught_run, act=begin_lesson, settle=taught),
     "recovery": Scenario(seed=make_crashed_run, act=recover_run, settle=recovered),
     "backup": Scenario(seed=make_backed_up_run, act=back_up, settle=backed_up),
+    "backup_anew": Scenario(seed=make_old_backup, act=back_up, settle=backed_up),
     "creation": Scenario(seed=make_failed_launch, act=create, settle=created),
     "repair": Scenario(seed=make_damaged_run, act=repair, settle=repaired),
     "migration": Scenario(seed=make_older_run, act=migrate, settle=settled),

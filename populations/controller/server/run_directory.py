@@ -229,6 +229,7 @@ class OpenRun:
                         self.run_file.config.metrics.sinks if with_sinks else (),
                         run_dir,
                         rotate_mb=self.run_file.config.metrics.rotate_mb,
+                        keep_mb=self.run_file.config.metrics.keep_mb,
                         launch_directory=self.setup.launch_directory,
                     )
                 )

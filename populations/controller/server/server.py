@@ -32,6 +32,7 @@ from populations.controller.rating_fit import Snapshot, fit_input, fit_ratings
 from populations.controller.server.checkpoint_tasks import link, read_back, remove, verify
 from populations.controller.server.commit_retry import check_commands, commit_patiently
 from populations.controller.server.inbox import Inbox, Lease
+from populations.controller.server.journal_upkeep import JournalUpkeep
 from populations.controller.server.live_status import STORAGE_ADVICE, LiveFigures
 from populations.controller.state.commands import (
     Command,
@@ -68,7 +69,7 @@ from populations.errors import StorageError
 from populations.hooks.supervisor import HookProcess
 from populations.league.scheduling import import_slow_modules
 from populations.records.rows import Json, Row
-from populations.storage.database import BACKUP, storage_errors
+from populations.storage.database import storage_errors
 from populations.storage.journal import Journal
 from populations.storage.recovery import sweep
 from populations.storage.status import write_status
@@ -86,7 +87,6 @@ MAX_COMMIT_S = 0.02
 """Time after which what was done is committed and answered."""
 
 STATUS_S = 1.0
-BACKUP_S = 600.0
 
 
 def utc_now() -> str:
@@ -95,7 +95,7 @@ def utc_now() -> str:
 
 
 class Server:
-    """Loop of a controller until its run ends; all but two worker threads is in ``run``'s thread.
+    """Loop of a controller until its run ends; all but three worker threads is in ``run``'s thread.
 
     Owns the journal's only writing connection, the transport, the launcher, the sinks and the hooks
     while it runs; closes none of them but launcher and hooks.
@@ -132,10 +132,11 @@ class Server:
         self._utc = utc
         self._wait = wait
         self._host = socket.gethostname()
-        # One thread: fits, explorations and backups come one after the other.
+        # One thread: fits and explorations come one after the other.
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="controller-worker")
         # Results do not wait for a fit of ratings, which may take seconds.
         self._reader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="controller-reader")
+        self._upkeep = JournalUpkeep(run_dir, journal, state.config.journal, clock=clock)
         self._inbox = Inbox()
         """Events that wait: of learners, and answers of the worker threads."""
         self._stop_reasons: list[str] = []
@@ -143,7 +144,7 @@ class Server:
         self._status: Mapping[str, Json] = {}
         self._ended = False
         # Long ago: due at the first turn.
-        self._status_at_s = self._backup_at_s = self._ticked_at_s = -1e9
+        self._status_at_s = self._ticked_at_s = -1e9
         self._all_heard_s = -1e9
         """Time when no message was waiting any more."""
 
@@ -158,7 +159,6 @@ class Server:
             StorageError: If a commit fails, for some time where that may pass, or the run's
                 directory is gone; what was not committed was not acknowledged: nothing is lost.
         """
-        self._backup_at_s = self._clock()
         # While learners start; else the first evaluation would wait for it.
         self._worker.submit(import_slow_modules)
         try:
@@ -169,7 +169,7 @@ class Server:
             # `sweep` may run only when no learner is alive and no backup is being made.
             self._launcher.close()
             failpoint("controller.before_backup")
-            self._worker.submit(self._back_up)
+            self._upkeep.finish()
             self._worker.shutdown(wait=True)
             self._reader.shutdown(wait=True)
             failpoint("controller.before_sweep")
@@ -180,6 +180,7 @@ class Server:
         finally:
             for hooks in self._hooks:
                 hooks.close()
+            self._upkeep.abandon()
             self._worker.shutdown(wait=False, cancel_futures=True)
             self._reader.shutdown(wait=False, cancel_futures=True)
 
@@ -204,9 +205,7 @@ class Server:
         now_s = self._clock()
         if now_s - self._status_at_s >= STATUS_S:
             self._write_status()
-        if now_s - self._backup_at_s >= BACKUP_S:
-            self._backup_at_s = now_s
-            self._worker.submit(self._back_up)
+        self._upkeep.turn()
 
     def _hear(self) -> None:
         """Take in what has arrived, or what there is time for.
@@ -420,13 +419,6 @@ class Server:
         # Other messages are repeated on demand: learners repeat what they want answered.
         if is_assignment and not sent:
             self._inbox.expect(_done(LearnerUnreachable(learner=command.learner)))
-
-    def _back_up(self) -> None:
-        try:
-            self._journal.backup(self._run_dir / BACKUP)
-        except StorageError as error:
-            # The journal itself is whole; the next backup is tried in `BACKUP_S`.
-            logger.error("the journal's backup failed: %s", error)
 
 
 def _fit(known: Snapshot) -> Event:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from tensorboardX.record_writer import masked_crc32c
 from arena.errors import ConfigError
 from arena.metrics.event_records import scalars_record, version_record
 from arena.metrics.jsonl import JsonlSink
+from arena.metrics.rotation import Rotation
 from arena.metrics.sink import find_sinks
 from arena.metrics.tensorboard import TensorboardSink
 
@@ -93,7 +95,7 @@ def test_jsonl_begins_a_new_file_at_its_size_and_loses_no_line(tmp_path: Path) -
     path = tmp_path / "metrics.jsonl"
     (tmp_path / "metrics.kept.jsonl").write_text("of the user\n")
     # A line has 34 bytes with its newline: 70 are reached by the third one.
-    sink = JsonlSink(path, max_bytes=70)
+    sink = JsonlSink(path, rotation=Rotation(file_bytes=70))
     for step in range(1, 6):
         sink.write("p", step, {})
     sink.close()
@@ -104,7 +106,7 @@ def test_jsonl_begins_a_new_file_at_its_size_and_loses_no_line(tmp_path: Path) -
     ]
     # A run that is resumed goes on with the size and with the numbers, gaps too.
     (tmp_path / "metrics.0001.jsonl").rename(tmp_path / "metrics.0007.jsonl")
-    again = JsonlSink(path, max_bytes=70)
+    again = JsonlSink(path, rotation=Rotation(file_bytes=70))
     for step in range(6, 8):
         again.write("p", step, {})
     again.close()
@@ -117,7 +119,7 @@ def test_jsonl_goes_on_in_the_old_file_where_no_new_one_can_be_opened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "metrics.jsonl"
-    sink = JsonlSink(path, max_bytes=1)
+    sink = JsonlSink(path, rotation=Rotation(file_bytes=1))
     sink.write("p", 1, {})
     with monkeypatch.context() as patched:
 
@@ -134,7 +136,7 @@ def test_jsonl_goes_on_in_the_old_file_where_no_new_one_can_be_opened(
     assert steps_in(path) == [4]
 
 
-def test_jsonl_is_one_file_by_default(tmp_path: Path) -> None:
+def test_jsonl_is_one_file_unless_it_is_told_a_size(tmp_path: Path) -> None:
     (make,) = find_sinks(["jsonl"], tmp_path).values()
     sink = make()
     for step in range(200):
@@ -171,6 +173,70 @@ def test_tensorboard_loses_nothing_when_files_are_closed_and_opened_again(tmp_pa
     assert len(list(tmp_path.rglob("events.out.tfevents.*"))) == 2
     assert sorted(scalars(tmp_path / "player/p001")) == [("a/b", step, 1.0) for step in range(3)]
     assert sorted(scalars(tmp_path / "player/p002")) == [("a/b", step, 2.0) for step in range(3)]
+
+
+def test_jsonl_keeps_the_newest_of_the_files_that_were_set_aside(tmp_path: Path) -> None:
+    """Each file has one line of 34 bytes; 70 are those of two."""
+    path = tmp_path / "metrics.jsonl"
+    (tmp_path / "metrics.kept.jsonl").write_text(
+        "of the user, and longer than all that is kept\n" * 2
+    )
+    sink = JsonlSink(path, rotation=Rotation(file_bytes=1, keep_bytes=70))
+    for step in range(1, 8):
+        sink.write("p", step, {})
+    sink.close()
+    assert sorted(file.name for file in tmp_path.iterdir()) == [
+        "metrics.0005.jsonl", "metrics.0006.jsonl", "metrics.jsonl", "metrics.kept.jsonl",
+    ]  # fmt: skip
+    assert [steps_in(tmp_path / f"metrics.000{n}.jsonl") for n in (5, 6)] == [[5], [6]]
+    assert steps_in(path) == [7]
+    # A resume with a smaller bound.
+    JsonlSink(path, rotation=Rotation(file_bytes=10**6, keep_bytes=40)).close()
+    assert not (tmp_path / "metrics.0005.jsonl").exists()
+    assert steps_in(tmp_path / "metrics.0006.jsonl") == [6]
+
+
+def test_tensorboard_begins_new_files_of_all_policies_and_loses_no_point(tmp_path: Path) -> None:
+    sink = TensorboardSink(tmp_path, rotation=Rotation(file_bytes=200), max_open_files=1)
+    expected = []
+    for step in range(20):
+        for policy in ("player/p000", "player/p001"):
+            sink.write(policy, step, {"a/b": 1.0})
+        expected.append(("a/b", step, 1.0))
+    sink.close()
+    for policy in ("player/p000", "player/p001"):
+        files = list((tmp_path / policy).iterdir())
+        # A record has 12 + 4 bytes around some 30, and both policies' count.
+        assert 5 <= len(files) <= 15
+        assert all(file.stat().st_size < 400 for file in files)
+        assert sorted(scalars(tmp_path / policy)) == expected
+
+
+def test_tensorboard_keeps_the_newest_files_of_all_processes(tmp_path: Path) -> None:
+    for process in range(6):
+        sink = TensorboardSink(tmp_path)
+        for policy in ("player/p000", "player/p001"):
+            sink.write(policy, process, {"a/b": 1.0})
+        sink.close()
+        for path in tmp_path.rglob(f"events.*.{os.getpid()}.*"):
+            # As another process would have named it, an hour later.
+            named = path.with_name(path.name.replace(f".{os.getpid()}.", f".p{process}."))
+            path.rename(named)
+            os.utime(named, ns=(0, 3600 * 10**9 * (process + 1)))
+    other = tmp_path / "player/p000/notes.txt"
+    other.write_text("of the user" * 1000)
+    size = max(path.stat().st_size for path in tmp_path.rglob("events.*"))
+    TensorboardSink(tmp_path, rotation=Rotation(keep_bytes=5 * size)).close()
+    left = sorted(step for p in ("p000", "p001") for _, step, _ in scalars(tmp_path / "player" / p))
+    assert left in ([3, 4, 4, 5, 5], [3, 3, 4, 4, 5, 5])
+    assert other.exists()
+    # While a run goes on: what is written at present is none of the older files.
+    sink = TensorboardSink(tmp_path, rotation=Rotation(file_bytes=1, keep_bytes=0))
+    assert not list(tmp_path.rglob("events.*"))
+    for step in (6, 7):
+        sink.write("player/p000", step, {"a/b": 1.0})
+    sink.close()
+    assert [step for _, step, _ in scalars(tmp_path / "player/p000")] == [7]
 
 
 def test_find_sinks_opens_what_is_named(tmp_path: Path) -> None:

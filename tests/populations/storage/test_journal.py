@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
+from arena.failpoints import armed
 from arena.types import Entrant, PolicyId
-from populations.errors import JournalCorrupt, StorageError
+from populations.errors import JournalCorrupt, StorageError, StorageUnavailable
 from populations.records.rows import EventRow, GenerationRow, PolicyRow, RatingsRow, Row, RunRow
 from populations.storage.database import SCHEMA_VERSION
 from populations.storage.journal import Journal, JournalReader
@@ -281,8 +282,13 @@ def test_a_backup_that_fails_leaves_the_old_one(path: Path) -> None:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(os, "fsync", _refuse)
             with pytest.raises(StorageError):
+                journal.backup(path.with_name("another.db"))
+        assert not path.with_name("another.db").exists()
+        journal.commit([policy(1)])
+        for point in ("backup.following", "backup.followed"):
+            with armed(f"{point}=raise:ENOSPC"), pytest.raises(StorageUnavailable):
                 journal.backup(copy)
-        assert copy.read_bytes() == before
+            assert copy.read_bytes() == before
         assert not list(path.parent.glob(".tmp-*"))
 
 

@@ -52,8 +52,9 @@ class RecordingJournal(Journal):
     def require_place(self) -> None:
         return
 
-    def backup(self, path: Path) -> None:
+    def backup(self, path: Path) -> int:
         del path
+        return 0
 
 
 class ScriptedTransport:
