@@ -33,7 +33,7 @@ def snapshot(state: ControllerState, tx: Transaction, team: Sequence[PolicyRow])
         team: Policies that learned together, at the checkpoints that this has led to. If it is time
             for one of them, each leaves a ghost: they are opponents, or rated, only together.
     """
-    reasons = (_why(state, tx, policy) for policy in team)
+    reasons = (_why(state, policy) for policy in team)
     why = next((reason for reason in reasons if reason is not None), None)
     for policy in team if why is not None else ():
         assert policy.checkpoint is not None, "it has just published one"
@@ -88,7 +88,7 @@ def steps_to_next(state: ControllerState, policy: PolicyRow) -> int:
     return rule.next_mark(policy.agent_steps - policy.ghost_at)
 
 
-def _why(state: ControllerState, tx: Transaction, policy: PolicyRow) -> dict[str, Json] | None:
+def _why(state: ControllerState, policy: PolicyRow) -> dict[str, Json] | None:
     """Say why it is time for a ghost, with the numbers; None if it is not."""
     if policy.ghost_at < 0:
         return {"reason": "its first checkpoint"}
@@ -98,7 +98,7 @@ def _why(state: ControllerState, tx: Transaction, policy: PolicyRow) -> dict[str
     rule = _rule(state, policy.population)
     if rule is None:
         return {"reason": f"{agent_steps} agent steps since the last one"}
-    win_rates = _win_rates(state, tx, policy)
+    win_rates = _win_rates(state, policy)
     reason = rule.why(policy.role, agent_steps=agent_steps, win_rates=win_rates)
     if reason is None:
         return None
@@ -123,7 +123,7 @@ def _rule(state: ControllerState, population: str) -> SnapshotRule | None:
     )
 
 
-def _win_rates(state: ControllerState, tx: Transaction, policy: PolicyRow) -> FloatArray:
+def _win_rates(state: ControllerState, policy: PolicyRow) -> FloatArray:
     """Return win rates in training against the met ones of those it has to beat. float64 [N].
 
     That is the latest main agents for a main exploiter, all ghosts for the others. Results alone
