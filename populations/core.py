@@ -3,6 +3,7 @@
     Matchmaker    decides against whom a policy trains      populations.matchmaking
     Exploit       decides which policy copies which one     populations.pbt.exploit
     Explore       changes hyperparameters                   populations.pbt.explore
+    Thinning      decides which ghosts of a full pool go    populations.thinning
     Launcher      starts and ends learner processes         populations.launchers
 
 All but the Launcher are pure: no file, socket, clock or global random; a `numpy.random.Generator`
@@ -45,6 +46,35 @@ SearchSpace = Mapping[str, Mapping[str, object]]
 """Search space by hyperparameter: ``{low, high, log, step, complement, factors}`` or
 ``{choices}``, as in YAML.
 """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThinningRequest:
+    """Input of a rule that thins the ghosts of one population, in order of coming.
+
+    Attributes:
+        policies: Number of each ghost's policy. int64 [N].
+        agent_steps: Policy's agent steps. int64 [N].
+        ratings: Elo, NaN if unrated. float64 [N].
+        lows: Lower ends of the 95% intervals by which players are compared, Elo; -inf if unrated.
+            float64 [N].
+        is_needed: Ghosts that must stay. bool [N].
+        num_to_go: Number of ghosts that are to go; fewer where too many must stay.
+    """
+
+    policies: npt.NDArray[np.int64]
+    agent_steps: npt.NDArray[np.int64]
+    ratings: FloatArray
+    lows: FloatArray
+    is_needed: npt.NDArray[np.bool_]
+    num_to_go: int
+
+
+class Thinning(Protocol):
+    """Rule that thins a full pool of ghosts."""
+
+    def choose(self, request: ThinningRequest) -> tuple[int, ...]:
+        """Return the places of those that go, none of them needed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

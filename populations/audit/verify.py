@@ -274,7 +274,7 @@ def _check_ghosts(run_dir: Path, tables: Tables) -> Iterator[str]:
             yield f"{row.player}: its checkpoint {row.checkpoint} was never recorded"
         elif source.weights_digest != row.weights_digest:
             yield f"{row.player}: its weights are not those of {row.checkpoint}"
-        if row.linked and not row.corrupt:
+        if row.linked and row.is_present:
             yield from _compare(run_dir, row, without=frozenset({OPTIMIZER}))
 
 
@@ -303,6 +303,7 @@ def _expected(tables: Tables) -> list[str]:
     """Return notes on work that the next resume repeats, and on known damage."""
     notes = [f"{row.player}: not linked yet" for row in tables.ghosts.values() if not row.linked]
     notes += [f"{row.player}: corrupt" for row in tables.ghosts.values() if row.corrupt]
+    notes += [f"{row.player}: doomed" for row in tables.ghosts.values() if row.doomed]
     for row in tables.checkpoints.values():
         if row.state in ("doomed", "corrupt"):
             notes.append(f"{row.key}: {row.state}")

@@ -17,6 +17,8 @@ from populations.fields import IMPORT_PATH, Count, Seconds, canonical, check_kin
 from populations.hyperparameter_schedules import ScheduledValues, start_values
 from populations.matchmaking.window import WindowSettings
 from populations.pbt.settings import PbtConfig
+from populations.thinning.kinds import THINNINGS
+from populations.thinning.spread import SpreadSettings
 
 SearchRange = dict[str, object]
 """``{low, high, log, complement}`` or ``{choices}``; `search_space` checks it."""
@@ -44,11 +46,26 @@ class PayoffsConfig(Model):
     """After so many matches of a pair, an older result counts half."""
 
 
-class GhostsConfig(WindowSettings):
+class GhostsConfig(WindowSettings, SpreadSettings):
     """Frozen copies of policies, kept as opponents."""
 
     every_agent_steps: Count = 100_000
     """Agent steps of a policy from one ghost to the next."""
+
+    keep: int | None = Field(512, ge=16, le=10**6)
+    """Most ghosts of a population; null: all stay. When there are more, a sixteenth goes, but none
+    that something needs."""
+
+    thinning: str = "spread"
+    """Rule that says which ones go: ``spread`` keeps the newest, the strongest and an even spread
+    through history and strength; ``oldest`` keeps the newest."""
+
+    @field_validator("thinning")
+    @classmethod
+    def _is_known(cls, value: str) -> str:
+        if value not in THINNINGS:
+            raise ValueError(f"must be one of {', '.join(THINNINGS)}, got {value!r}")
+        return value
 
 
 SINK_KINDS = ("tensorboard", "jsonl")

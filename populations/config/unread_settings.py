@@ -18,6 +18,7 @@ from populations.pbt.kinds import EXPLOITS, EXPLORES
 from populations.pbt.settings import PbtConfig
 from populations.roles import has_exploiters
 from populations.rule_kinds import Kinds, unread_settings
+from populations.thinning.kinds import THINNINGS
 
 Rules = list[tuple[str, Kinds, str]]
 
@@ -43,7 +44,11 @@ def find_unread_settings(
     also_read = frozenset(AlphastarSettings.model_fields) if has_roles else frozenset[str]()
     faults = [
         *unread_settings(matchmaking, prefix="matchmaking", rules=rules, also_read=also_read),
-        *unread_settings(ghosts, prefix="ghosts", rules=rules),
+        *unread_settings(
+            ghosts,
+            prefix="ghosts",
+            rules=[*rules, ("ghosts.thinning", THINNINGS, ghosts.thinning)],
+        ),
         # Without populations the environment makes them, with the general rules.
         *_unread_of_pbt(pbt, populations or {"": PopulationConfig()}),
     ]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from populations.controller import phases
+from populations.controller import ghost_thinning, phases
 from populations.controller.assignments import learner_lifecycle, results, scheduler
 from populations.controller.evolution import curriculum, exploration, pbt
 from populations.controller.indexes.raised_alerts import Finding
@@ -62,6 +62,8 @@ def handle(state: ControllerState, event: Event, now: Now) -> Transaction:
         # Before `fill`, which gives out the one assignment of a try.
         storage_pause.retry(state, tx)
         scheduler.fill(state, tx)
+    if state.phase == "training":
+        ghost_thinning.thin(state, tx)
     # After all decisions, whose rows it reads.
     curves.follow(state, tx)
     # Time alone is worth no commit.
@@ -100,8 +102,10 @@ def _decide(state: ControllerState, event: Event, tx: Transaction) -> None:
                 tx.put(replace(state.tables.ghosts[player], linked=True))
             storage_pause.take_links(state, tx, event)
         case CheckpointsRemoved():
+            ghost_thinning.forget(state, tx, event.keys)
             for key in event.keys:
-                tx.put(replace(state.tables.checkpoints[key], state="deleted"))
+                if key in state.tables.checkpoints:
+                    tx.put(replace(state.tables.checkpoints[key], state="deleted"))
         case HookTold():
             finding = Finding(event.alert, event.subject, event.subject, event.problem)
             alerts.record(state, tx, finding)
@@ -125,12 +129,14 @@ def _start(state: ControllerState, tx: Transaction) -> None:
     tx.put(replace(run, state="running", reason="", epoch=run.epoch + 1))
     tx.add_event("controller_started", epoch=run.epoch + 1, resumed=run.epoch > 0)
     # Disk work that the epoch before has committed is repeated, for it may not have been done.
-    unlinked = tuple(ghost for ghost in state.tables.ghosts.values() if not ghost.linked)
+    ghosts = state.tables.ghosts.values()
+    unlinked = tuple(ghost for ghost in ghosts if not ghost.linked)
     if unlinked:
         tx.commands.append(LinkGhosts(ghosts=unlinked))
-    doomed = tuple(row.key for row in state.tables.checkpoints.values() if row.state == "doomed")
+    doomed = [row.key for row in state.tables.checkpoints.values() if row.state == "doomed"]
+    doomed += [ghost.key for ghost in ghosts if ghost.doomed]
     if doomed:
-        tx.commands.append(RemoveCheckpoints(keys=doomed))
+        tx.commands.append(RemoveCheckpoints(keys=tuple(doomed)))
     state.waiting = exploration.pending_policies(state)
     state.exploring.clear()
     # One fit makes the rows of all populations.

@@ -314,7 +314,9 @@ def checkpoints_view(run: Inspection, population: str | None) -> Document:
         if population in (None, row.policy.split("/")[0])
     ]
     ghosts: list[Json] = [
-        asdict(row) for row in run.tables.ghosts.values() if population in (None, row.population)
+        asdict(row)
+        for row in run.tables.ghosts.values()
+        if population in (None, row.population) and not row.doomed
     ]
     return {"run": run.tables.run.run, "checkpoints": checkpoints, "ghosts": ghosts}
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from arena.matches.pair_scores import num_scored, points
 from arena.matches.seating import HOME, result_weights, rival_seats, seat_teams
 from arena.matches.teammates import between_rivals, seats_per_agent
-from arena.types import Digest, Entrant, PolicyId, Seat, Tally, is_bot
+from arena.types import Digest, Entrant, PlayerId, PolicyId, Seat, Tally, is_bot
 from populations.gc_pause import collector_paused
 from populations.league.payoff import Payoff, added, pair_rows
 from populations.ratings.result_table import ResultTable
@@ -63,7 +63,7 @@ class League:
         last_evaluation_sequence: Sequence of the last evaluation tally.
         recent: Newest evaluated weights of each policy, in order of first evaluation.
         evaluated_bots: Bots in order of first evaluation.
-        evaluated_ghosts: Evaluated weights of ghosts; it only grows.
+        evaluated_ghosts: Evaluated weights of ghosts; it grows, and is another list once one goes.
     """
 
     def __init__(
@@ -92,7 +92,8 @@ class League:
         self.recent: dict[PolicyId, deque[Rated]] = {}
         self.evaluated_bots: list[Rated] = []
         self.evaluated_ghosts: list[Rated] = []
-        self._ghosts: set[Rated] = set()
+        self._ghosts: dict[Rated, set[PlayerId]] = {}
+        """Present ghosts by their weights."""
         self._evaluation_pairs: dict[PairKey, PairRow] = {}
         self._generation_matches: dict[tuple[str, int], int] = {}
         self._first: dict[tuple[str, int], CheckpointRow] = {}
@@ -120,7 +121,7 @@ class League:
         for checkpoint in tables.checkpoints.values():
             league.add_checkpoint(checkpoint)
         for ghost in tables.ghosts.values():
-            league.add_ghost(ghost)
+            league.put_ghost(ghost)
         for record in tables.records.values():
             league._put_record(record)
         for pair in tables.pairs.values():
@@ -142,14 +143,22 @@ class League:
         if known is None:
             self._forget_standing(row.weights_digest)
 
-    def add_ghost(self, row: GhostRow) -> None:
-        """Add a ghost; repeating it changes nothing."""
+    def put_ghost(self, row: GhostRow) -> None:
+        """Take in what a ghost is now; repeating it changes nothing."""
         key = (row.population, Entrant(row.weights_digest))
-        if key not in self._ghosts:
-            self._ghosts.add(key)
-            # Evaluated before it became a ghost; otherwise `_note_evaluated` adds it later.
-            if key in self.records:
+        # Corrupt ones stay rated.
+        if not row.doomed:
+            if key not in self._ghosts and key in self.records:
+                # Evaluated before it became a ghost; otherwise `_note_evaluated` adds it later.
                 self.evaluated_ghosts.append(key)
+            self._ghosts.setdefault(key, set()).add(row.player)
+        elif key in self._ghosts:
+            self._ghosts[key].discard(row.player)
+            # Another ghost may have the same weights.
+            if not self._ghosts[key]:
+                del self._ghosts[key]
+                # A fit may still read the old list.
+                self.evaluated_ghosts = [one for one in self.evaluated_ghosts if one != key]
 
     def add_tally(self, row: TallyRow) -> list[RecordRow | PairRow]:
         """Add a committed tally.

@@ -165,7 +165,7 @@ def _standings(tables: Tables, league: League, population: str) -> list[Standing
     lines += [
         _ghost_standing(tables, league, ratings, row)
         for row in tables.ghosts.values()
-        if row.population == population and not row.corrupt
+        if row.population == population and row.is_present
     ]
     lines += [
         _bot_standing(league, ratings, population, entrant)

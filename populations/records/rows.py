@@ -193,7 +193,7 @@ class CheckpointRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GhostRow:
-    """Frozen snapshot, kept as an opponent for ever.
+    """Frozen snapshot, kept as an opponent until it is thinned (`populations.thinning`).
 
     Attributes:
         player: Ghost's id.
@@ -206,6 +206,8 @@ class GhostRow:
         checkpoint: Key of the checkpoint it was linked from.
         linked: Whether its directory is known to exist (a resume links it again if not).
         corrupt: Whether its bytes no longer match; it is no opponent any more.
+        doomed: Whether it was thinned: it is no opponent any more. Its row goes once its directory
+            is removed (a resume removes it again if not).
         role: The policy's.
         quality: Number that a stateful rule of matchmaking keeps about it
             (`populations.matchmaking.drawing.GhostMemory`).
@@ -223,8 +225,14 @@ class GhostRow:
     # The row is committed before the directory is made; a crash in between shows here.
     linked: bool = False
     corrupt: bool = False
+    doomed: bool = False
     role: str = "main"
     quality: float = 0.0
+
+    @property
+    def is_present(self) -> bool:
+        """Return whether it can be played."""
+        return not self.corrupt and not self.doomed
 
     @property
     def weights(self) -> WeightsRef:
@@ -410,6 +418,17 @@ class EventRow:
     data: Mapping[str, Json]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deletion:
+    """Removal of a row from its table.
+
+    Attributes:
+        row: The row as it was last.
+    """
+
+    row: GhostRow
+
+
 Row = (
     RunRow
     | PolicyRow
@@ -422,4 +441,5 @@ Row = (
     | PairRow
     | RatingsRow
     | EventRow
+    | Deletion
 )

@@ -21,6 +21,7 @@ from populations.records.columns import Column, Value, column_of, default_of, wi
 from populations.records.rows import (
     AssignmentRow,
     CheckpointRow,
+    Deletion,
     EventRow,
     GenerationRow,
     GhostRow,
@@ -129,6 +130,9 @@ class Table(typing.Generic[RowT]):
         if not keys:
             # A constant key, so that the second row of a table without one replaces the first.
             keys, listed, places = ("singleton",), f"{listed}, singleton", f"{places}, 1"
+        self._key_columns = [column for column in self._columns if column.name in keys]
+        conditions = " AND ".join(f'"{column.name}" = ?' for column in self._key_columns)
+        self.delete = f"DELETE FROM {name} WHERE {conditions}"
         # An upsert keeps the rowid, and so the order of first writing; REPLACE would not.
         self.upsert = (
             f"INSERT INTO {name} ({listed}) VALUES ({places}) ON CONFLICT ({_listed(keys)}) "
@@ -182,6 +186,10 @@ class Table(typing.Generic[RowT]):
             ValueError: If a number is not finite or does not fit 64 bits.
         """
         return tuple(column.encode(getattr(row, column.name)) for column in self._columns)
+
+    def encode_key(self, row: RowT) -> tuple[Value, ...]:
+        """Return the values of a row's key in the order of ``delete``."""
+        return tuple(column.encode(getattr(row, column.name)) for column in self._key_columns)
 
     def decode(self, values: Sequence[Value]) -> RowT:
         """Return the row of values in the order of ``select_from``.
@@ -246,10 +254,13 @@ def added_columns(connection: sqlite3.Connection) -> list[str]:
 
 
 def encode_row(row: Row) -> tuple[str, tuple[Value, ...]]:
-    """Return the SQL statement that writes a row, and its values.
+    """Return the SQL statement that writes or deletes a row, and its values.
 
     Raises:
         ValueError: If a number is not finite or does not fit 64 bits.
     """
+    if isinstance(row, Deletion):
+        table = _BY_TYPE[type(row.row)]
+        return table.delete, table.encode_key(row.row)
     table = _BY_TYPE[type(row)]
     return table.upsert, table.encode(row)

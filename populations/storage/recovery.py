@@ -24,6 +24,7 @@ from populations.errors import StorageError
 from populations.records.rows import (
     AssignmentRow,
     CheckpointRow,
+    Deletion,
     EventRow,
     GhostRow,
     Json,
@@ -217,14 +218,18 @@ def _event_rows(
 
 
 def _redo_links(root: Path, tables: Tables) -> list[GhostRow]:
-    unlinked = [row for row in tables.ghosts.values() if not row.linked and not row.corrupt]
+    unlinked = [row for row in tables.ghosts.values() if not row.linked and row.is_present]
     return [replace(tables.ghosts[player], linked=True) for player in link_ghosts(root, unlinked)]
 
 
-def _redo_removals(root: Path, tables: Tables) -> list[CheckpointRow]:
+def _redo_removals(root: Path, tables: Tables) -> list[CheckpointRow | Deletion]:
     doomed = [row.key for row in tables.checkpoints.values() if row.state == "doomed"]
+    thinned = {row.key: row for row in tables.ghosts.values() if row.doomed}
     return [
-        replace(tables.checkpoints[key], state="deleted") for key in remove_doomed(root, doomed)
+        Deletion(row=thinned[key])
+        if key in thinned
+        else replace(tables.checkpoints[key], state="deleted")
+        for key in remove_doomed(root, [*doomed, *thinned])
     ]
 
 
@@ -250,7 +255,7 @@ def _damaged_ghosts(root: Path, tables: Tables) -> dict[PlayerId, str]:
     damaged = {}
     for row in tables.ghosts.values():
         # Unlinked ghosts are `_redo_links`' work, which has just been tried.
-        if row.linked and not row.corrupt:
+        if row.linked and row.is_present:
             reason = _ghost_damage(root, row)
             if reason is not None and not _is_made_again(root, row, tables):
                 damaged[row.player] = reason

@@ -93,8 +93,6 @@ class Retention:
 
     def apply(self, row: RetentionRow) -> None:
         """Take in a row that was put."""
-        if self._keep is None:
-            return
         match row:
             case CheckpointRow():
                 self._place(row)
@@ -109,19 +107,25 @@ class Retention:
             case RecordRow():
                 self._evaluated = True
 
+    def release(self, row: GhostRow) -> None:
+        """Take in that a ghost's row was deleted."""
+        self._hold(("ghost", row.player), ())
+
+    def needs(self, key: str) -> bool:
+        """Return whether a row, or a learner's episodes in flight, need a directory."""
+        return key in self._needed
+
     def pin(self, policy: PolicyId, keys: Iterable[str]) -> None:
         """Pin the checkpoints that a policy's episodes in flight are played with, replacing earlier
         pins.
         """
-        if self._keep is not None:
-            self._hold(("episodes", policy), tuple(sorted(set(keys))))
+        self._hold(("episodes", policy), tuple(sorted(set(keys))))
 
     def pin_rated(self, policy: PolicyId, keys: Iterable[str]) -> None:
         """Pin a policy's best-rated checkpoint and those that may become it, replacing earlier
         pins.
         """
-        if self._keep is not None:
-            self._hold(("rated", policy), tuple(sorted(set(keys))))
+        self._hold(("rated", policy), tuple(sorted(set(keys))))
 
     def unneeded(self, tables: Tables, *, standing: Standing) -> list[str]:
         """Return the keys that need not be retained, if each is marked as doomed every time.

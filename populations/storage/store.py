@@ -37,11 +37,16 @@ def named_by(row: PolicyRow | GhostRow | AssignmentRow) -> Iterator[str]:
         case PolicyRow():
             if row.checkpoint is not None:
                 yield row.checkpoint
+            elif row.initial_weights:
+                # A ghost's that it was reset to, until it has a checkpoint of its own.
+                yield row.initial_weights
             if row.pending.get("checkpoint"):
                 # The donor's checkpoint is needed until the decision is carried out.
                 yield str(row.pending["checkpoint"])
         case GhostRow():
             # An exploiter may restart from its first checkpoint for ever.
+            if row.doomed:
+                return
             if not row.linked or (row.role != MAIN and row.agent_steps == 0):
                 yield row.checkpoint
         case AssignmentRow():

@@ -228,7 +228,7 @@ def _mates(inspection: Inspection, policy: PolicyWeights) -> dict[str, PolicyWei
         if row.assignment_id == origin.assignment_id and row.policy != origin.policy
     }
     kept = {row.policy: row.weights for row in made.values() if row.state == "present"}
-    ghosts = (ghost for ghost in tables.ghosts.values() if not ghost.corrupt)
+    ghosts = (ghost for ghost in tables.ghosts.values() if ghost.is_present)
     # Ghosts after checkpoints: their directories are never removed.
     kept.update((ghost.policy, ghost.weights) for ghost in ghosts if ghost.checkpoint in made)
     return {

@@ -59,7 +59,7 @@ def find_in_run(inspection: Inspection, player: str) -> WeightsRef:
     if at is not None:
         policy, agent_steps = at
         ghost = tables.ghosts.get(ghost_id(policy, agent_steps=agent_steps))
-        if ghost is not None and not ghost.corrupt:
+        if ghost is not None and ghost.is_present:
             return ghost.weights
         kept = kept_checkpoint(tables, policy, agent_steps=agent_steps)
         if kept is None:
@@ -94,7 +94,7 @@ def find_directory(inspection: Inspection, key: str) -> tuple[str, WeightsRef]:
     if row is not None and row.state == "present":
         return ghost_id(row.policy, agent_steps=row.agent_steps), row.weights
     for ghost in tables.ghosts.values():
-        if ghost.key == key and not ghost.corrupt:
+        if ghost.key == key and ghost.is_present:
             return ghost.player, ghost.weights
     raise ConfigError(f"{inspection.run_dir} has recorded no checkpoint or ghost at {key}")
 

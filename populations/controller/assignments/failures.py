@@ -193,7 +193,7 @@ def set_aside(state: ControllerState, tx: Transaction, key: str, *, reason: str)
     # The key may name an imported player, a ghost, weights to start from, or a checkpoint.
     drop_external_player(state, tx, key, reason=reason)
     for ghost in list(state.tables.ghosts.values()):
-        if ghost.key == key and not ghost.corrupt:
+        if ghost.key == key and ghost.is_present:
             tx.put(replace(ghost, corrupt=True))
             tx.add_event("ghost_corrupt", ghost.player, key=key, reason=reason)
     without_weights(state, tx, key, reason=reason)

@@ -140,7 +140,7 @@ def _origin(state: ControllerState, policy: PolicyRow) -> Origin:
             return Origin(player=rule, initial_weights=key, parent=Entrant(rule))
     # The rule is the name of a player of this run: a ghost, or a policy as it is now.
     ghost = state.tables.ghosts.get(PlayerId(rule))
-    if ghost is not None and not ghost.corrupt:
+    if ghost is not None and ghost.is_present:
         return _of_ghost(ghost)
     row = state.tables.policies.get(PolicyId(rule))
     if row is not None and row.checkpoint is not None and row.state == "active":
@@ -183,7 +183,7 @@ def _nearest_even(state: ControllerState, policy: PolicyRow) -> Origin:
     ghosts = {
         ghost.player: ghost
         for ghost in state.tables.ghosts.values()
-        if ghost.population == policy.population and ghost.role == policy.role and not ghost.corrupt
+        if ghost.population == policy.population and ghost.role == policy.role and ghost.is_present
     }
     win_rates = win_rates_against_mains(state, list(ghosts.values()))
     player = nearest_even(win_rates)

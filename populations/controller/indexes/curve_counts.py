@@ -42,9 +42,12 @@ class Curves:
         """Count a ghost or a copy; a row may come more than once."""
         if isinstance(row, GhostRow):
             # The row of a ghost comes again when it is linked, changed or found corrupt.
-            if row.player not in self._counted:
+            if row.player not in self._counted and not row.doomed:
                 self._counted.add(row.player)
                 self.ghosts[row.policy] += 1
+            elif row.player in self._counted and row.doomed:
+                self._counted.remove(row.player)
+                self.ghosts[row.policy] -= 1
         elif row.cause == "exploit" and row.entrant not in self._counted:
             self._counted.add(row.entrant)
             self.copies[row.policy] += 1

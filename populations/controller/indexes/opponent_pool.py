@@ -22,7 +22,7 @@ from populations.candidates import (
 )
 from populations.controller.indexes.opponents_met import Met
 from populations.records.rows import CheckpointRow, GhostRow, PolicyRow, RatingsRow
-from populations.records.tables import Tables, put_after
+from populations.records.tables import Tables
 
 ScoresKey = tuple[int, int, bytes]
 """Sequences of the last evaluation and of the last fit, and the codes of the entrants."""
@@ -49,6 +49,7 @@ class Pool:
     is_active: BoolArray = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
     scores: dict[ScoresKey, FloatArray] = field(default_factory=dict)
     met: dict[PolicyId, Met] = field(default_factory=dict)
+    _leaving: set[PlayerId] = field(default_factory=set)
     _rated: RatingsRow | None = None
     _known: dict[str, float] = field(default_factory=dict)
     _ratings: FloatArray = field(default_factory=lambda: np.zeros(0))
@@ -164,6 +165,34 @@ class Pool:
         else:
             self.ghosts.set(position, candidate)
 
+    def leave(self, player: PlayerId) -> None:
+        """Take a ghost out at the next question."""
+        if player in self.ghost_positions:
+            self._leaving.add(player)
+
+    def settle(self) -> None:
+        """Take out the ghosts that left; the others keep their order."""
+        if not self._leaving:
+            return
+        former = self.ghosts
+        old_codes, self.ghosts = former.codes.entrants, CandidateColumns()
+        self.ghost_positions = {}
+        for candidate in (former.candidates[index] for index in range(len(former.candidates))):
+            if candidate.player not in self._leaving:
+                self.ghost_positions[candidate.player] = len(self.ghost_positions)
+                self.ghosts.append(candidate)
+        self._leaving.clear()
+        codes = self.ghosts.codes.entrants
+        # One entry more: of those that are no ghosts, -1 stays -1.
+        renumbered = np.array([codes.get(entrant, -1) for entrant in old_codes] + [-1])
+        for met in self.met.values():
+            met.renumber(renumbered, num_ghosts=len(codes))
+        # Ratings and parents follow from the codes.
+        self.scores.clear()
+        self._rated, self._known = None, {}
+        self._ratings, self._parents = np.zeros(0), np.zeros(0, dtype=np.int64)
+        self._expected = np.zeros(0)
+
 
 def inherited(ratings: FloatArray, parents: IntArray) -> FloatArray:
     """Fill the ratings of the unrated with those of their nearest rated ancestors.
@@ -191,7 +220,6 @@ class OpponentPools:
 
     def __init__(self) -> None:
         self._pools: dict[str, Pool] = {}
-        self._num_ghosts = 0
 
     def pool(self, population: str, tables: Tables) -> Pool:
         """Return the candidates of a population, as the tables have them."""
@@ -199,29 +227,29 @@ class OpponentPools:
         if not self._pools:
             for policy in tables.policies.values():
                 self._place_policy(policy, tables)
-        if self._num_ghosts < len(tables.ghosts):
-            # Tables keep the order in which ghosts came, so new ones are at the end.
-            for ghost in put_after(tables.ghosts, self._num_ghosts):
-                if not ghost.corrupt:
-                    self._pools[ghost.population].set_ghost(ghost)
-            self._num_ghosts = len(tables.ghosts)
-        return self._pools[population]
+            for ghost in tables.ghosts.values():
+                self._place_ghost(ghost)
+        pool = self._pools[population]
+        pool.settle()
+        return pool
 
     def apply(self, row: PolicyRow | GhostRow, tables: Tables) -> None:
-        """Take in a row that was put into the tables; new ghosts are found there when needed."""
+        """Take in a row that was put into the tables."""
         if not self._pools:
             return
         if isinstance(row, PolicyRow):
             self._place_policy(row, tables)
-            return
-        pool = self._pools[row.population]
-        if row.player not in pool.ghost_positions:
-            return
-        if row.corrupt:
+        elif row.corrupt:
             # Rare: everything is made anew without it.
-            self._pools, self._num_ghosts = {}, 0
+            self._pools = {}
         else:
-            pool.set_ghost(row)
+            self._place_ghost(row)
+
+    def _place_ghost(self, row: GhostRow) -> None:
+        if row.is_present:
+            self._pools[row.population].set_ghost(row)
+        elif row.doomed:
+            self._pools[row.population].leave(row.player)
 
     def _place_policy(self, row: PolicyRow, tables: Tables) -> None:
         checkpoint = tables.checkpoints[row.checkpoint] if row.checkpoint is not None else None

@@ -137,6 +137,18 @@ class Met:
             column = (ghost, policies.get(policy, -1), generation, LATEST)
         self._columns[:, place] = column
 
+    def renumber(self, codes: IntArray, *, num_ghosts: int) -> None:
+        """Take in that ghosts have other codes.
+
+        Args:
+            codes: New code of each old one, -1 for ghosts that are gone; a -1 at the end. int64
+                [ghosts + 1].
+            num_ghosts: Number of codes of ghosts.
+        """
+        width = len(self._places)
+        self._columns[0, :width] = codes[self._columns[0, :width]]
+        self._num_ghosts = num_ghosts
+
     def among_ghosts(self) -> tuple[IntArray, FloatArray]:
         """Return codes of ghosts that were met, ascending [K], and the results [2, K]."""
         codes = self.ghost_codes

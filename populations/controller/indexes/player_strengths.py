@@ -18,7 +18,7 @@ from populations.league.league import League
 from populations.league.standings import Z95, Ratings
 from populations.ratings.bradley_terry import BradleyTerry
 from populations.records.rows import GhostRow, PolicyRow
-from populations.records.tables import Tables, put_after
+from populations.records.tables import Tables
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -91,7 +91,8 @@ class StrengthIndex:
         self._kept: dict[str, _Kept] = {}
         self._ghosts: dict[str, list[GhostRow]] = {}
         """Those that can be played, in order of coming."""
-        self._num_ghosts = 0
+        self._known: set[PlayerId] = set()
+        """All of these; empty: to be made from the tables."""
 
     def apply(
         self, row: PolicyRow | GhostRow, *, teams: Mapping[PolicyId, tuple[PolicyId, ...]]
@@ -107,9 +108,11 @@ class StrengthIndex:
                 # A policy is seated with its mates, so it changes with them.
                 mates = teams.get(row.policy, (row.policy,))
                 kept.changed.update((mate, None) for mate in mates if mate in kept.names)
-        elif row.corrupt:
+        elif not row.is_present:
             # Rare: everything is made anew without it.
-            self._kept, self._ghosts, self._num_ghosts = {}, {}, 0
+            self._kept, self._ghosts, self._known = {}, {}, set()
+        elif self._known and row.player not in self._known:
+            self._add_ghost(row)
 
     def policies(
         self,
@@ -191,12 +194,16 @@ class StrengthIndex:
         return kept
 
     def _present_ghosts(self, population: str, tables: Tables) -> list[GhostRow]:
-        """Return the ghosts that can be played; new ones are at the end of their table."""
-        for ghost in put_after(tables.ghosts, self._num_ghosts):
-            if not ghost.corrupt:
-                self._ghosts.setdefault(ghost.population, []).append(ghost)
-        self._num_ghosts = len(tables.ghosts)
+        """Return the ghosts that can be played, in order of coming."""
+        if not self._known:
+            for ghost in tables.ghosts.values():
+                if ghost.is_present:
+                    self._add_ghost(ghost)
         return self._ghosts.get(population, [])
+
+    def _add_ghost(self, row: GhostRow) -> None:
+        self._known.add(row.player)
+        self._ghosts.setdefault(row.population, []).append(row)
 
 
 def _policy(

@@ -70,7 +70,7 @@ def _player_of(state: ControllerState, population: str, entrant: Entrant) -> str
     ghosts = [
         row
         for row in state.tables.ghosts.values()
-        if row.population == population and row.weights_digest == weights and not row.corrupt
+        if row.population == population and row.weights_digest == weights and row.is_present
     ]
     return str(max(ghosts, key=lambda row: row.agent_steps).player)
 
@@ -87,7 +87,7 @@ def leading_entrant(state: ControllerState, row: RatingsRow) -> Entrant | None:
 
 def _eligible(state: ControllerState, population: str) -> Iterator[str]:
     for ghost in state.tables.ghosts.values():
-        if ghost.population == population and not ghost.corrupt:
+        if ghost.population == population and ghost.is_present:
             yield ghost.weights_digest
     for policy in state.tables.policies.values():
         if policy.population == population and policy.state == "active":

@@ -84,7 +84,7 @@ class LinkGhosts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoveCheckpoints:
-    """Remove directories; the answer is `CheckpointsRemoved`. Idempotent."""
+    """Remove directories, ghosts' too; the answer is `CheckpointsRemoved`. Idempotent."""
 
     keys: tuple[str, ...]
 

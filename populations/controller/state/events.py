@@ -168,7 +168,7 @@ class GhostsLinked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointsRemoved:
-    """The directories of doomed checkpoints are gone."""
+    """The directories of doomed checkpoints and ghosts are gone."""
 
     keys: tuple[str, ...]
 

@@ -223,7 +223,7 @@ class ControllerState:
                 self.league.add_checkpoint(row)
                 self.retention.apply(row)
             case rows.GhostRow():
-                self.league.add_ghost(row)
+                self.league.put_ghost(row)
                 self.opponent_pools.apply(row, self.tables)
                 self.strengths.apply(row, teams=self.teams)
                 self.retention.apply(row)
@@ -243,6 +243,8 @@ class ControllerState:
                 self.goals.add_tally(row, self.league.checkpoints)
             case rows.EventRow():
                 self.pbt_decisions.apply(row)
+            case rows.Deletion():
+                self.retention.release(row.row)
             case _:
                 pass  # the league makes pairs; ratings come with spreads that no row has
 

@@ -78,7 +78,7 @@ def ghosts_by_origin(state: ControllerState) -> GhostsByOrigin:
         (ghost.policy, origin): ghost
         for ghost in state.tables.ghosts.values()
         # After a repair it may not be known who learned beside whom.
-        if not ghost.corrupt and (origin := checkpoints[ghost.checkpoint].assignment_id)
+        if ghost.is_present and (origin := checkpoints[ghost.checkpoint].assignment_id)
     }
 
 

@@ -12,6 +12,7 @@ from populations.records.aggregates import PairRow, RecordRow
 from populations.records.rows import (
     AssignmentRow,
     CheckpointRow,
+    Deletion,
     EventRow,
     GenerationRow,
     GhostRow,
@@ -83,6 +84,11 @@ class Transaction:
             case RatingsRow():
                 self.tables.ratings[row.population] = row
         self._append(row)
+
+    def delete(self, row: GhostRow) -> None:
+        """Remove a row from its table."""
+        del self.tables.ghosts[row.player]
+        self._append(Deletion(row=row))
 
     def put_assignment(self, row: AssignmentRow) -> None:
         """Add or replace an assignment; only open ones stay in memory."""

@@ -20,6 +20,7 @@ from populations.records.aggregates import PairRow, RecordRow
 from populations.records.rows import (
     AssignmentRow,
     CheckpointRow,
+    Deletion,
     EventRow,
     GenerationRow,
     GhostRow,
@@ -126,6 +127,7 @@ ROWS: st.SearchStrategy[Row] = st.one_of(
         state=st.sampled_from(["present", "doomed", "deleted", "corrupt"]),
     ),
     build(GhostRow),
+    build(GhostRow).map(lambda row: Deletion(row=row)),
     build(
         GenerationRow,
         cause=st.sampled_from(["start", "exploit", "explore", "reset", "immigrate", "replay"]),
@@ -165,7 +167,10 @@ class Model:
 
     def commit(self, rows: Sequence[Row]) -> None:
         for row in rows:
-            self.rows[type(row), self._key(row)] = row
+            if isinstance(row, Deletion):
+                self.rows.pop((type(row.row), self._key(row.row)), None)
+            else:
+                self.rows[type(row), self._key(row)] = row
 
     @staticmethod
     def _key(row: Row) -> object:
@@ -188,6 +193,8 @@ class Model:
                 return row.population
             case TallyRow() | EventRow():
                 return row.sequence
+            case Deletion():
+                raise AssertionError("it is no row of a table")
 
     def of(self, kind: type[T]) -> dict[Any, T]:
         return {key: row for (_, key), row in self.rows.items() if isinstance(row, kind)}

@@ -37,6 +37,7 @@ from populations.controller.indexes.curve_counts import Curves
 from populations.controller.indexes.opponent_pool import OpponentPools
 from populations.controller.indexes.pbt_decisions import KINDS, PbtDecisions
 from populations.controller.indexes.rated_pins import RatedPins
+from populations.controller.opponents.statistics import OpponentStatistics
 from populations.controller.state.events import Now
 from populations.controller.state.state import ControllerState, make_state
 from populations.controller.state.transaction import Transaction
@@ -74,6 +75,9 @@ EAGER: dict[str, object] = {
     "checkpoints": {"keep": 1},
     "stop": {"agent_steps_per_policy": 20_000},
 }
+
+
+FEW = {"every_agent_steps": 500, "keep": 16}
 
 
 def assert_indexes_follow_the_tables(world: World) -> None:
@@ -132,6 +136,12 @@ def assert_same_opponents(kept: ControllerState) -> None:
         for without in tables.policies:
             first, second = (pool.latest(without=without) for pool in pools)
             assert listed(first) == listed(second)
+        for policy in tables.policies.values():
+            records = [
+                OpponentStatistics(kept, pool, policy, population).record(pool.ghosts.candidates)
+                for pool in pools
+            ]
+            np.testing.assert_equal(records[0], records[1])
         row = tables.ratings.get(population)
         rated, expected = (
             [
@@ -196,10 +206,15 @@ def assert_same_league(kept: ControllerState) -> None:
     [
         (EAGER, None),
         ({**EAGER, "matchmaking": {"kind": "quality"}}, None),
+        ({**EAGER, "ghosts": FEW}, None),
+        (
+            {**EAGER, **{key: DUET[key] for key in ("environment", "populations")}, "ghosts": FEW},
+            duet_spec(),
+        ),
         ({**EAGER, **{key: TAG[key] for key in ("environment", "populations")}}, tag_spec()),
         ({**EAGER, **{key: DUET[key] for key in ("environment", "populations")}}, duet_spec()),
     ],
-    ids=["duel", "quality", "two populations", "teams"],
+    ids=["duel", "quality", "few ghosts", "few ghosts of teams", "two populations", "teams"],
 )
 @pytest.mark.slow
 def test_indexes_follow_the_rows_of_the_rules(
@@ -216,6 +231,7 @@ def test_indexes_follow_the_rows_of_the_rules(
             assert_indexes_follow_the_tables(world)
     assert world.events("exploited")
     assert world.state.tables.ghosts
+    assert bool(world.events("ghosts_thinned")) == (document.get("ghosts") == FEW)
 
 
 GONE: tuple[Literal["doomed", "deleted", "corrupt"], ...] = ("doomed", "deleted", "corrupt")
@@ -235,6 +251,7 @@ class RandomRows:
         tx = self.world.state.begin(Now(monotonic_s=self.world.now_s, utc=""))
         changes = [
             self.policy, self.checkpoint, self.remove, self.ghost, self.change_ghost,
+            self.forget_ghost,
             self.generation, self.train, self.evaluate, self.end, self.tally, self.event,
         ]  # fmt: skip
         self.data.draw(st.sampled_from(changes))(tx)
@@ -309,9 +326,15 @@ class RandomRows:
             changes: list[dict[str, object]] = [
                 {"linked": True},
                 {"corrupt": True},
+                {"doomed": True},
                 {"quality": row.quality - 1.0},
             ]
             tx.put(replace(row, **self.data.draw(st.sampled_from(changes))))  # type: ignore[arg-type]
+
+    def forget_ghost(self, tx: Transaction) -> None:
+        doomed = [row for row in tx.tables.ghosts.values() if row.doomed]
+        if doomed:
+            tx.delete(self.data.draw(st.sampled_from(doomed)))
 
     def generation(self, tx: Transaction) -> None:
         row = self.some_policy()

@@ -21,6 +21,7 @@ from populations.records.aggregates import PairRow, RecordRow
 from populations.records.rows import (
     AssignmentRow,
     CheckpointRow,
+    Deletion,
     GenerationRow,
     GhostRow,
     PolicyRow,
@@ -72,6 +73,8 @@ def fold(rows: list[Row]) -> Tables:
                 tables.records[row.key] = row
             case PairRow():
                 tables.pairs[row.key] = row
+            case Deletion():
+                del tables.ghosts[row.row.player]
             case _:
                 tables.num_events += 1
     return tables

@@ -1,0 +1,128 @@
+"""Thinning of a full pool: which ghosts may go, and what follows from that.
+
+What something needs stays: ghosts that are not linked yet, whose weights an open assignment or
+episodes in flight are played with, the champion's weights, and those that exploiters restart from.
+A ghost that goes is doomed first; its directory is removed after the commit, and its row then. So a
+crash at any moment leaves a ghost or none.
+
+Tests: `tests/populations/controller/test_ghost_thinning.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+import numpy as np
+
+from arena.types import Digest
+from populations.controller.monitoring.champions import leading_entrant
+from populations.controller.state.commands import RemoveCheckpoints
+from populations.controller.state.state import ControllerState
+from populations.controller.state.teams import GhostsByOrigin, ghosts_by_origin
+from populations.controller.state.transaction import Transaction
+from populations.core import ThinningRequest
+from populations.records.rows import GhostRow, Json
+from populations.roles import MAIN
+from populations.thinning.kinds import THINNINGS
+
+SLACK = 16
+"""A full pool is thinned to one part in so many below its size, so that it is done seldom."""
+
+
+def thin(state: ControllerState, tx: Transaction) -> None:
+    """Thin the pools that are too large."""
+    keep = state.config.ghosts.keep
+    # Most often nothing is to be done, and nothing is looked at.
+    if keep is None or len(state.tables.ghosts) <= keep:
+        return
+    doomed: list[GhostRow] = []
+    # In cooperation a team's ghosts go together, as its leader's do.
+    for population in state.ranked_populations:
+        present = [
+            ghost
+            for ghost in state.tables.ghosts.values()
+            if ghost.population == population and ghost.is_present
+        ]
+        if len(present) > keep:
+            num_to_go = len(present) - (keep - keep // SLACK)
+            doomed += _thinned(state, tx, population, present, num_to_go=num_to_go)
+    for ghost in doomed:
+        tx.put(replace(ghost, doomed=True))
+    if doomed:
+        tx.commands.append(RemoveCheckpoints(keys=tuple(ghost.key for ghost in doomed)))
+
+
+def forget(state: ControllerState, tx: Transaction, keys: Collection[str]) -> None:
+    """Delete the rows of doomed ghosts whose directories are gone."""
+    gone = set(keys)
+    for ghost in [one for one in state.tables.ghosts.values() if one.doomed and one.key in gone]:
+        tx.delete(ghost)
+
+
+def _thinned(
+    state: ControllerState,
+    tx: Transaction,
+    population: str,
+    present: list[GhostRow],
+    *,
+    num_to_go: int,
+) -> list[GhostRow]:
+    """Choose the ghosts of a population that go, those of teams with their mates; explain it."""
+    config, ratings = state.config.ghosts, state.ratings(population)
+    mates = ghosts_by_origin(state)
+    teams = [_team(state, ghost, mates) for ghost in present]
+    champions = _champions(state)
+    numbers = {policy: number for number, policy in enumerate(state.tables.policies)}
+    lows = [ratings.low(ghost.weights_digest) for ghost in present]
+    request = ThinningRequest(
+        # A policy that was retired is none of the present ones.
+        policies=np.array([numbers.get(ghost.policy, -1) for ghost in present]),
+        agent_steps=np.array([ghost.agent_steps for ghost in present]),
+        ratings=np.array(
+            [ratings.rating(ghost.weights_digest) for ghost in present], dtype=np.float64
+        ),
+        lows=np.array([-np.inf if low is None else low for low in lows]),
+        is_needed=np.array(
+            [any(_is_needed(state, ghost, champions) for ghost in team) for team in teams]
+        ),
+        num_to_go=num_to_go,
+    )
+    going = THINNINGS[config.thinning].from_sections(config).choose(request)
+    if going:
+        players: list[Json] = [present[place].player for place in going]
+        tx.add_event(
+            "ghosts_thinned",
+            population,
+            rule=config.thinning,
+            keep=config.keep,
+            before=len(present),
+            needed=int(request.is_needed.sum()),
+            ghosts=players,
+        )
+    return [ghost for place in going for ghost in teams[place]]
+
+
+def _team(state: ControllerState, ghost: GhostRow, known: GhostsByOrigin) -> tuple[GhostRow, ...]:
+    """Return a ghost and those that its mates left with it."""
+    mates = state.teams.get(ghost.policy, ())
+    origin = state.tables.checkpoints[ghost.checkpoint].assignment_id
+    found = (known.get((mate, origin)) for mate in mates if mate != ghost.policy)
+    return (ghost, *(mate for mate in found if mate is not None))
+
+
+def _champions(state: ControllerState) -> set[Digest]:
+    """Return the weights of each population's champion."""
+    leading = (leading_entrant(state, row) for row in state.tables.ratings.values())
+    return {Digest(entrant) for entrant in leading if entrant is not None}
+
+
+def _is_needed(state: ControllerState, ghost: GhostRow, champions: Collection[Digest]) -> bool:
+    return (
+        not ghost.linked
+        or ghost.weights_digest in champions
+        or state.retention.needs(ghost.key)
+        # Exploiters may restart from their first ghost, or from one that the configuration names.
+        or (ghost.role != MAIN and ghost.agent_steps == 0)
+        or ghost.player == state.config.roles.reset
+    )

@@ -1,0 +1,1 @@
+"""Rules that say which ghosts of a full pool go."""

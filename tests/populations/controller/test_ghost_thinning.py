@@ -1,0 +1,153 @@
+"""A full pool of ghosts is thinned: never too large, and what is needed stays."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from arena.types import PlayerId
+from populations.controller.ghost_thinning import SLACK, thin
+from populations.controller.machine import handle
+from populations.controller.monitoring.champions import leading_entrant
+from populations.controller.state.commands import RemoveCheckpoints
+from populations.controller.state.events import CheckpointsRemoved, ControllerStarted, Now
+from populations.controller.state.state import make_state
+from populations.records.rows import Deletion, GhostRow
+from tests.populations.controller.simulated import DUEL, World, make_world
+from tests.populations.controller.state.test_state import fold
+
+KEEP = 16
+FEW: dict[str, object] = {
+    **DUEL,
+    "ghosts": {"every_agent_steps": 500, "keep": KEEP},
+    "stop": {"agent_steps_per_policy": 8000},
+}
+
+
+def present(world: World) -> list[GhostRow]:
+    return [ghost for ghost in world.state.tables.ghosts.values() if ghost.is_present]
+
+
+def check(world: World) -> None:
+    """No pool is too large, and all that something names is there."""
+    tables = world.state.tables
+    assert len(present(world)) <= KEEP
+    for assignment in tables.assignments.values():
+        message = assignment.message
+        seatings = getattr(message, "opponents", ()) or ()
+        for seating in (*seatings, *getattr(message, "carried", ())):
+            for player in seating.players:
+                if "@" in player.player:
+                    assert tables.ghosts[player.player].is_present
+
+
+@pytest.fixture(scope="module")
+def thinned() -> World:
+    world = make_world(FEW)
+    world.join()
+    world.join()
+    while not world.over and world.now_s < 1e6:
+        for learner in world.state.learners.values():
+            learner.last_heard_s = world.now_s
+        world.step()
+        check(world)
+        if world.state.phase != "training":
+            break
+    return world
+
+
+def test_a_pool_is_never_too_large_and_what_is_needed_stays(thinned: World) -> None:
+    events = thinned.events("ghosts_thinned")
+    assert len(events) > 4
+    created = {event.subject for event in thinned.events("ghost_created")}
+    gone = [player for event in events for player in event.data["ghosts"]]  # type: ignore[union-attr]
+    assert len(created) > 2 * KEEP
+    assert len(gone) == len(set(gone))
+    assert {ghost.player for ghost in present(thinned)} == created - set(gone)
+    for event in events:
+        assert event.data["rule"] == "spread"
+        assert event.data["before"] == KEEP + 1
+        assert len(event.data["ghosts"]) == 1 + KEEP // SLACK  # type: ignore[arg-type]
+
+
+def test_the_journal_has_what_memory_has(thinned: World) -> None:
+    assert any(isinstance(row, Deletion) for row in thinned.committed)
+    assert fold(thinned.committed) == thinned.state.tables
+
+
+def test_history_keeps_its_beginning(thinned: World) -> None:
+    assert min(ghost.agent_steps for ghost in present(thinned)) == 0
+
+
+def world_with_many(keep: int | None) -> World:
+    """A world whose ghosts were left under no bound."""
+    world = make_world({**FEW, "ghosts": {"every_agent_steps": 500, "keep": None}})
+    world.join()
+    for _ in range(40):
+        for learner in world.state.learners.values():
+            learner.last_heard_s = world.now_s
+        world.step()
+    assert len(present(world)) > KEEP + 4
+    config = world.state.config
+    ghosts = config.ghosts.model_copy(update={"keep": keep})
+    world.state = make_state(
+        config.model_copy(update={"ghosts": ghosts}), world.setup, world.state.tables
+    )
+    return world
+
+
+def test_a_run_of_before_is_thinned_at_once() -> None:
+    world = world_with_many(KEEP)
+    world.handle(ControllerStarted())
+    assert len(present(world)) == KEEP - KEEP // SLACK
+
+
+def test_without_a_bound_all_stay() -> None:
+    world = world_with_many(None)
+    before = present(world)
+    world.handle(ControllerStarted())
+    assert present(world) == before
+
+
+def test_what_was_not_removed_is_removed_by_the_next_epoch() -> None:
+    world = world_with_many(KEEP)
+    tx = world.state.begin(Now(monotonic_s=0.0, utc=""))
+    thin(world.state, tx)
+    doomed = [ghost for ghost in world.state.tables.ghosts.values() if ghost.doomed]
+    (command,) = [one for one in tx.commands if isinstance(one, RemoveCheckpoints)]
+    assert set(command.keys) == {ghost.key for ghost in doomed}
+    # A crash here: the next epoch asks again, and forgets them when they are gone.
+    world.state = make_state(world.state.config, world.setup, world.state.tables)
+    now = Now(monotonic_s=0.0, utc="")
+    commands = handle(world.state, ControllerStarted(), now).commands
+    (again,) = [one for one in commands if isinstance(one, RemoveCheckpoints)]
+    assert set(command.keys) <= set(again.keys)
+    assert all(world.state.tables.ghosts[ghost.player].doomed for ghost in doomed)
+    handle(world.state, CheckpointsRemoved(keys=again.keys), now)
+    assert not any(ghost.player in world.state.tables.ghosts for ghost in doomed)
+
+
+@pytest.mark.parametrize("reason", ["unlinked", "champion", "exploiter", "named"])
+def test_what_something_needs_stays(reason: str) -> None:
+    world = world_with_many(KEEP)
+    tables, state = world.state.tables, world.state
+    # The second ghost of a policy would go first by age alone.
+    ghosts = [ghost for ghost in present(world) if 0 < ghost.agent_steps < 2000]
+    for ghost in ghosts:
+        if reason == "unlinked":
+            tables.ghosts[ghost.player] = replace(ghost, linked=False)
+        elif reason == "exploiter":
+            tables.ghosts[ghost.player] = replace(ghost, role="main_exploiter", agent_steps=0)
+    if reason == "named":
+        ghosts = ghosts[:1]
+        roles = state.config.roles.model_copy(update={"reset": ghosts[0].player})
+        state.config = state.config.model_copy(update={"roles": roles})
+    if reason == "champion":
+        (row,) = tables.ratings.values()
+        best = leading_entrant(state, row)
+        ghosts = [ghost for ghost in present(world) if str(ghost.weights_digest) == best]
+        assert ghosts or best is None
+    thin(state, state.begin(Now(monotonic_s=0.0, utc="")))
+    for ghost in ghosts[: KEEP - 1]:
+        assert tables.ghosts[PlayerId(ghost.player)].is_present
