@@ -20,6 +20,7 @@ DECISIONS = (
     "explored",
     "fell_back",
     "ghost_created",
+    "ghosts_thinned",
     "immigrated",
     "kept",
     "learning_rate_halved",

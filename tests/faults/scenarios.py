@@ -29,7 +29,7 @@ from populations.controller.server.run_directory import (
     make_run_directory,
 )
 from populations.controller.state.events import Now
-from populations.records.rows import AssignmentRow, EventRow, Json, RunRow
+from populations.records.rows import AssignmentRow, Deletion, EventRow, Json, RunRow
 from populations.storage.backup import roll_back
 from populations.storage.database import BACKUP, JOURNAL
 from populations.storage.journal import Journal, JournalReader
@@ -229,6 +229,16 @@ def retain(run_dir: Path) -> None:
             run.put(replace(tables.checkpoints[key], state="deleted"))
 
 
+def thin(run_dir: Path) -> None:
+    """Decide that a ghost goes, remove it, forget it."""
+    with reopened(run_dir) as run:
+        (ghost,) = run.tables.ghosts.values()
+        ghost = replace(ghost, doomed=True)
+        run.put(ghost)
+        for _ in remove_doomed(run_dir, [ghost.key]):
+            run.put(Deletion(row=ghost))
+
+
 def make_crashed_run(run_dir: Path) -> None:
     """A run with a piece of everything that a crash can leave behind."""
     make_small_run(run_dir)
@@ -341,6 +351,7 @@ SCENARIOS: dict[str, Scenario] = {
     "ghost": Scenario(seed=make_small_run, act=snapshot, settle=recovered),
     "exploitation": Scenario(seed=make_small_run, act=exploit, settle=recovered),
     "retention": Scenario(seed=make_small_run, act=retain, settle=recovered),
+    "thinning": Scenario(seed=make_small_run, act=thin, settle=recovered),
     "rewinding": Scenario(seed=make_recorded_run, act=rewind, settle=recovered),
     "reconfiguration": Scenario(
         seed=make_recorded_run, act=change_configuration, settle=reconfigured

@@ -23,18 +23,13 @@ from arena.wire.messages import Evaluate
 from populations.controller.indexes.player_strengths import PlayerStrength, entrant_of
 from populations.league.scheduling import FloatArray, noise_of
 from populations.ratings.results import Rated
-from populations.records.rows import AssignmentRow
+from populations.records.rows import AssignmentRow, CheckpointRow
 
 Estimate = Callable[[Rated], tuple[float, float]]
 """Rating and variance of an entrant after the last fit, in Elo and its square."""
 
-Parent = Callable[[Digest], Digest | None]
-
 MAX_ANCESTORS = 32
 """Checkpoints of a policy that are looked at for matches which its current weights profit from."""
-
-MAX_LINES = 4096
-"""Weights whose ancestors are remembered."""
 
 
 @dataclass(slots=True)
@@ -55,21 +50,25 @@ class _Evaluation:
 class PendingMatches:
     """Variances that are left after matches which ratings do not cover. Owned by one thread."""
 
-    def __init__(self, *, seats: tuple[Seat, ...], ranked: Collection[str], parent: Parent) -> None:
+    def __init__(
+        self,
+        *,
+        seats: tuple[Seat, ...],
+        ranked: Collection[str],
+        origins: Mapping[Digest, CheckpointRow],
+    ) -> None:
         """Begin with none.
 
         Args:
             seats: Seats of the environment.
             ranked: Populations whose policies are compared.
-            parent: Lookup of the weights that weights were trained from.
+            origins: Checkpoints by their weights, kept up to date.
         """
         self._seats = seats
-        self._parent = parent
+        self._origins = origins
         self._ranked = ranked
         self._evaluations: dict[AssignmentId, _Evaluation] = {}
         self._remaining: defaultdict[str, dict[str, float]] = defaultdict(dict)
-        self._lines: dict[Digest, tuple[Digest, ...]] = {}
-        """Of weights that were asked for lately: each evaluation asks for most of them again."""
 
     def apply(self, row: AssignmentRow, *, num_tallies: int, estimate: Estimate) -> None:
         """Take in an assignment that was put, once or more often; evaluations matter.
@@ -141,23 +140,18 @@ class PendingMatches:
         shares = self._remaining[population]
         if not shares:
             return 1.0
-        line = self._line(Digest(entrant))
-        # Most lines meet nobody, and of them nothing is looked at in Python.
-        if shares.keys().isdisjoint(line):
-            return 1.0
-        return next(shares[digest] for digest in line if digest in shares)
-
-    def _line(self, digest: Digest) -> tuple[Digest, ...]:
-        """Return some weights and those that they were trained from, nearest first."""
-        known = self._lines.get(digest)
-        if known is None:
-            if len(self._lines) == MAX_LINES:
-                self._lines.clear()
-            line = [digest]
-            while len(line) <= MAX_ANCESTORS and (parent := self._parent(line[-1])) is not None:
-                line.append(parent)
-            known = self._lines[digest] = tuple(line)
-        return known
+        digest = Digest(entrant)
+        # Weights trained since have no entry of their own; their parents' matches tell about them,
+        # too. This is asked for each player of each evaluation, hence a loop without calls.
+        for _ in range(MAX_ANCESTORS + 1):
+            share = shares.get(digest)
+            if share is not None:
+                return share
+            made = self._origins.get(digest)
+            if made is None or made.parent is None:
+                break
+            digest = made.parent
+        return 1.0
 
     def remaining(self, players: Iterable[PlayerStrength]) -> FloatArray:
         """Return the share that is left for each player. float64 [N]."""

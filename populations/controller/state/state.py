@@ -196,7 +196,7 @@ class ControllerState:
         self.pending_matches = PendingMatches(
             seats=self.setup.seats,
             ranked=self.ranked_populations,
-            parent=self.league.parent,
+            origins=self.league.checkpoints,
         )
         # Evaluations that the epoch before has left open.
         for row in self.tables.assignments.values():

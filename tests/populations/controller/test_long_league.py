@@ -6,11 +6,13 @@ of its tables that are passed one by one. `experiments.planted_league.week` has 
 
 from __future__ import annotations
 
+import collections
 import statistics
 import sys
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import chain, pairwise
+from itertools import pairwise
 from types import FrameType
 from typing import Any
 
@@ -28,6 +30,7 @@ from populations.controller.state.transaction import Transaction
 from populations.core import Score
 from populations.pbt.statistics import on_common_opponents
 from populations.ratings.result_table import ResultTable
+from populations.records.rows import AssignmentRow
 from populations.simulation.world import World, start
 from tests.populations.controller.simulated import DUEL, TAG, make_world, tag_spec
 
@@ -111,10 +114,15 @@ def watched(world: World, counter: Counter) -> None:
     league.records, league.checkpoints = counted(league.records), counted(league.checkpoints)
 
 
-def mean_count(world: World, *, num_events: int) -> float:
-    """Count for the mean event: ends of training and of evaluation, so many of each at least."""
+def counts_by_decision(world: World, *, num_events: int) -> dict[str, float]:
+    """Return the median count of ends of assignments, by what ended and what was decided then.
+
+    Both kinds end so many times at least. Evaluation looks at more than training, so a mean over
+    all would say how often each was decided.
+    """
     counter = Counter()
-    found: dict[str, list[int]] = {"trained": [], "evaluated": []}
+    found: defaultdict[str, list[int]] = defaultdict(list)
+    ended: collections.Counter[str] = collections.Counter()
 
     def counted(state: ControllerState, event: Event, now: Now) -> Transaction:
         if not isinstance(event, AssignmentFinished):
@@ -125,7 +133,10 @@ def mean_count(world: World, *, num_events: int) -> float:
             tx = handle(state, event, now)
         finally:
             sys.settrace(None)
-        found["trained" if event.manifests else "evaluated"].append(counter.count)
+        kind = "train" if event.manifests else "evaluate"
+        ended[kind] += 1
+        decided = [row.kind for row in tx.rows if isinstance(row, AssignmentRow) and is_new(row)]
+        found[f"{kind} -> {' '.join(decided)}"].append(counter.count)
         return tx
 
     start(world)
@@ -134,9 +145,14 @@ def mean_count(world: World, *, num_events: int) -> float:
     watched(world, counter)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("populations.simulation.world.handle", counted)
-        while min(map(len, found.values())) < num_events:
+        while min(ended["train"], ended["evaluate"]) < num_events:
             assert world.advance()
-    return statistics.mean(chain(*found.values()))
+    return {decision: statistics.median(counts) for decision, counts in found.items()}
+
+
+def is_new(row: AssignmentRow) -> bool:
+    """Return whether it was decided in this transaction."""
+    return row.status == "queued" and row.attempt == 1
 
 
 @pytest.mark.slow
@@ -147,13 +163,17 @@ def test_decisions_do_not_grow_with_what_was_played() -> None:
     """
     changes = ("pbt.ready_agent_steps=40000", "pbt.exploit=welch")
     small, large = (
-        mean_count(
+        counts_by_decision(
             make_long_league(replace(SMALL, checkpoints=size), num_policies=4, changes=changes),
-            num_events=5,
+            num_events=12,
         )
         for size in (160, 1280)
     )
-    assert large < 1.15 * small
+    compared = small.keys() & large.keys()
+    assert "train -> train" in compared
+    assert any("evaluate" in decision.partition("->")[2] for decision in compared)
+    for decision in compared:
+        assert large[decision] < 1.15 * small[decision], decision
 
 
 def test_a_fits_snapshot_looks_at_policies_alone() -> None:

@@ -7,13 +7,23 @@ from dataclasses import replace
 
 import pytest
 
-from arena.types import AssignmentId, Digest, Entrant, Player, PlayerId, Seat, Seating, WeightsRef
+from arena.types import (
+    AssignmentId,
+    Digest,
+    Entrant,
+    Player,
+    PlayerId,
+    PolicyId,
+    Seat,
+    Seating,
+    WeightsRef,
+)
 from arena.wire.messages import Evaluate, Pairing
 from populations.controller.indexes.pending_evaluations import PendingMatches
 from populations.league.scheduling import noise_of
 from populations.ratings.bradley_terry import ELO_PER_UNIT
 from populations.ratings.results import Rated
-from populations.records.rows import AssignmentRow
+from populations.records.rows import AssignmentRow, CheckpointRow
 from tests.populations.controller.simulated import DUEL, World, make_world
 
 SEATS = (
@@ -88,13 +98,25 @@ def test_what_matches_will_have_told_by_hand() -> None:
     def belief(rated: Rated) -> tuple[float, float]:
         return 0.0, variances[rated[1]]
 
-    def parent(weights: Digest) -> Digest | None:
-        return {"c": Digest("a"), "d": Digest("e"), "e": Digest("d")}.get(weights)
+    origins = {
+        Digest(child): CheckpointRow(
+            key=child,
+            digest=Digest(child),
+            weights_digest=Digest(child),
+            policy=PolicyId("player/p000"),
+            generation=0,
+            agent_steps=0,
+            learner_updates=0,
+            parent=Digest(parent),
+            assignment_id=AssignmentId(1),
+        )
+        for child, parent in {"c": "a", "d": "e", "e": "d"}.items()
+    }
 
     def left(matches: PendingMatches, entrant: str) -> float:
         return matches.share_of(("player", Entrant(entrant)))
 
-    unfitted = PendingMatches(seats=SEATS, ranked=("player",), parent=parent)
+    unfitted = PendingMatches(seats=SEATS, ranked=("player",), origins=origins)
     asked = [
         evaluation(number, first, second, matches=16)
         for number, (first, second) in enumerate([("a", "b"), ("bot:x", "a"), ("b", "b")], start=1)
