@@ -128,21 +128,19 @@ def test_frozen_rivals_are_as_ever() -> None:
         assert teams(world, name) == [name]
 
 
-@pytest.mark.parametrize("is_rival_free", [True, False])
-def test_a_learner_goes_on_with_the_pair_that_it_holds_if_both_are_free(
-    is_rival_free: bool,
-) -> None:
+@pytest.mark.parametrize("rival", ["free", "leased", "far ahead"])
+def test_a_learner_goes_on_with_the_pair_that_it_holds_if_both_are_free(rival: str) -> None:
     world = begun()
     state = world.state
     own, first = ("predator/p000", "prey/p000"), ("predator/p001", "prey/p001")
-    for name in own:
-        put(world, name, agent_steps=1200)
+    put(world, own[0], agent_steps=1200)
+    put(world, own[1], agent_steps=1701 if rival == "far ahead" else 1700)
     put(world, "prey/p002", state="quarantined")
     # The pair that is first in the queue is held by another learner.
     state.phase = "stopping"
     here, elsewhere = world.join(), world.join()
     state.phase = "training"
-    row = lease(world, "predator/p002", *(() if is_rival_free else ("prey/p000",)))
+    row = lease(world, "predator/p002", *(("prey/p000",) if rival == "leased" else ()))
     # On a third learner.
     state.holders[row.assignment_id] = LearnerId("third")
     for learner, names in ((here, own), (elsewhere, first)):
@@ -165,9 +163,9 @@ def test_a_learner_goes_on_with_the_pair_that_it_holds_if_both_are_free(
         ]
         for learner, queue in world.given.items()
     }
-    if is_rival_free:
-        assert own in given[here]
-        assert first in given[elsewhere]
+    assert (own in given[here]) == (rival == "free")
+    assert own not in given[elsewhere]
+    assert first in [*given[here], *given[elsewhere]]
     trained_now = Counter(
         trainee.policy
         for row in state.tables.assignments.values()
