@@ -11,21 +11,21 @@ from arena.types import AssignmentId, LearnerId, WeightsRef
 from arena.wire.messages import Evaluate, Pairing, Train, Trainee
 from populations.config.message_sizes import fitted
 from populations.controller.assignments import carried_episodes
-from populations.controller.assignments.budgets import budget, team_budget, usual_budget
+from populations.controller.assignments.budgets import team_budget
 from populations.controller.assignments.learner_faults import is_left_to_others, serves
-from populations.controller.assignments.turns import population_in_turn
+from populations.controller.assignments.next_team import next_team
 from populations.controller.evaluation import share
 from populations.controller.evaluation.finals import final_pairings
 from populations.controller.evaluation.pairings import draw_pairings, is_worth_it
 from populations.controller.evaluation.share import at_most, full_size
-from populations.controller.opponents import learning_rivals
+from populations.controller.opponents.learning_rivals import team_seatings
 from populations.controller.opponents.seatings import knowledge
 from populations.controller.state.commands import SendMessage
 from populations.controller.state.episode_lengths import expected_length
 from populations.controller.state.leases import Held, Learner
 from populations.controller.state.state import ControllerState, is_for_now
 from populations.controller.state.storage_pause import may_give
-from populations.controller.state.teams import Team, held_up
+from populations.controller.state.teams import Team
 from populations.controller.state.transaction import Transaction
 from populations.records.rows import AssignmentRow, PolicyRow
 
@@ -199,72 +199,12 @@ def _decide(
     row = None if evaluates else _evaluate_if_due(state, tx)
     if row is not None:
         return row
-    team = _due_team(state, tx, learner_id, content)
-    if team:
+    team = next_team(state, tx, learner_id)
+    if team is None:
+        content.add(learner_id)
+    elif team:
         return _train(state, tx, learner_id, team)
     return _evaluate_if_due(state, tx) if evaluates else None
-
-
-def _due_team(
-    state: ControllerState, tx: Transaction, learner_id: LearnerId, content: set[LearnerId]
-) -> Team:
-    """Choose the policy that has trained least, of those free to train on this learner.
-
-    One whose episodes another learner holds is left to that one, unless it falls behind. A policy
-    with a pending decision of PBT is not free, nor is one whose mate is not.
-
-    Returns:
-        The policy and all that learn with it; empty: there is nothing to train.
-    """
-    limit = state.config.stop.agent_steps_per_policy
-    learner = state.learners[learner_id]
-    blocked = held_up(state)
-
-    turn = population_in_turn(state)
-
-    def may_train(population: str) -> bool:
-        if turn is not None and population != turn:
-            return False
-        # A team has a policy of every population.
-        return all(map(learner.may_train, state.setup.populations if state.teams else [population]))
-
-    # Initial checkpoints come first, so that each population always has a frozen player.
-    first = state.training_queue.next(
-        state.tables, held_up=blocked, limit=limit, may_train=may_train
-    )
-    if first is None:
-        return ()
-    # Whole episodes have no bound in steps; a rival is then no further ahead than a ghost is old.
-    rival_lead = min(usual_budget(state, first), state.config.ghosts.every_agent_steps)
-
-    def team_with(policy: PolicyRow) -> Team:
-        return learning_rivals.team_with(
-            state, policy, held_up=blocked, max_lead=rival_lead, may_train=may_train
-        )
-
-    team = team_with(first)
-    if not team:
-        return ()
-    names = dict.fromkeys(episodes.team for episodes in learner.episodes.values())
-    held = (tuple(state.tables.policies[policy] for policy in policies) for policies in names)
-    own = [
-        known
-        for known in held
-        if turn in (None, known[0].population)
-        and state.training_queue.is_free(known[0], held_up=blocked, limit=limit)
-        # Beside another rival its episodes would not go on.
-        and team_with(known[0]) == known
-    ]
-    chosen = carried_episodes.choose(
-        state,
-        learner_id,
-        team,
-        own=own,
-        max_lead=carried_episodes.MAX_LEAD_ASSIGNMENTS * budget(state, tx, first),
-    )
-    if chosen is None:
-        content.add(learner_id)
-    return chosen or ()
 
 
 def assignment_seed(state: ControllerState, assignment_id: int) -> int:
@@ -301,7 +241,7 @@ def _train(
         assignment_id=assignment_id,
         attempt=0,
         trainees=tuple(_trainee(state, row) for row in starting or team),
-        opponents=() if starting else learning_rivals.seatings(state, tx, team),
+        opponents=() if starting else team_seatings(state, tx, team),
         carried=() if starting else carried_episodes.carried(state, learner_id, team),
         agent_steps=0 if starting else team_budget(state, tx, team),
         episodes=state.config.assignment.episodes,

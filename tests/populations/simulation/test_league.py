@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypedDict, Unpack
 
 import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
+from arena.types import Player, PlayerId
+from arena.wire.messages import Train
 from populations.config.run_config import load_config
-from populations.simulation.environment import NUM_LEARNERS, simulated_config
+from populations.simulation.environment import NUM_LEARNERS, simulated_config, simulated_run
 from populations.simulation.league import (
     Outcome,
     default_model,
@@ -17,6 +21,8 @@ from populations.simulation.league import (
     spearman,
     total_agent_steps,
 )
+from populations.simulation.planted import PlantedModel, Weights
+from populations.simulation.world import make_world, start
 
 SHORT = ("stop.agent_steps_per_policy=600000", "pbt.warm_up_agent_steps=200000")
 
@@ -89,6 +95,58 @@ def test_every_kind_of_preset_can_be_simulated(preset: str) -> None:
     assert outcome.num_policies == 2 * len(config.populations)
     assert outcome.num_matches > 0
     assert total_agent_steps(short) == 300_000 * outcome.num_policies
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recording(PlantedModel):
+    """A truth that remembers the opponents that weights were trained against."""
+
+    seen: list[Sequence[Weights]] = field(default_factory=list)
+
+    def trained(self, weights: Weights, **words: Unpack[TrainedWords]) -> Weights:
+        self.seen.append(words["opponents"])
+        return PlantedModel.trained(self, weights, **words)
+
+
+class TrainedWords(TypedDict):
+    """Arguments of `PlantedModel.trained`."""
+
+    agent_steps: int
+    speed: float
+    opponents: Sequence[Weights]
+    rng: np.random.Generator
+
+
+def test_rivals_that_learn_at_once_are_trained_by_their_own_seatings() -> None:
+    overrides = ("matchmaking.rivals=learning", "stop.agent_steps_per_policy=300000")
+    config = simulated_config(load_config("simple_tag", overrides))
+    model = Recording(ceiling=default_model(config).ceiling)
+    world = make_world(simulated_run(config), model)
+    start(world)
+    compared = 0
+    while world.advance():
+        for queue in world.given.values():
+            for message in queue:
+                if not isinstance(message, Train) or len(message.trainees) < 2:
+                    continue
+                before: dict[str, Weights] = {
+                    trainee.policy: replace(model.bot("x"), skill=float(1000 + index))
+                    for index, trainee in enumerate(message.trainees)
+                }
+                for index, trainee in enumerate(message.trainees):
+                    model.seen.clear()
+                    rng = np.random.default_rng(1)
+                    world.learner.improved(message, trainee, before, rng)
+                    # The first seat is the first population's.
+                    others = [
+                        seating.players[1 - index]
+                        for seating in message.opponents
+                        if seating.players[index] == Player(player=PlayerId(trainee.policy))
+                    ]
+                    assert model.seen == [[world.learner._weights(p, before) for p in others]]
+                    compared += 1
+    assert compared > 20
+    assert world.state.tables.run.state == "finished"
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -247,6 +247,7 @@ def test_rivals_go_on_together_and_only_with_the_same_rival(num_learners: int) -
         for policy, episodes in known.episodes.items():
             assert policy in episodes.team
             assert state.episode_holders[policy] == learner
+            assert all(known.episodes[mate] is episodes for mate in episodes.team)
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Two rivals that learn in one assignment: pairs, seatings, results, blame, resume."""
+"""Two rivals that learn in one assignment: seatings, results, blame, configurations, resume."""
 
 from __future__ import annotations
 
@@ -12,10 +12,8 @@ import pytest
 
 from arena.errors import ConfigError
 from arena.types import (
-    AssignmentId,
     Digest,
     LearnerId,
-    PolicyId,
     Seating,
     is_bot,
     population_of,
@@ -27,14 +25,15 @@ from populations.audit.tally_checks import refold
 from populations.config.resolve import resolve_config
 from populations.config.run_config import validate_config
 from populations.config.run_file import check_resume, new_run_file
-from populations.controller.opponents.learning_rivals import seatings, team_with
+from populations.controller.opponents.learning_rivals import team_seatings
 from populations.controller.opponents.seatings import knowledge, make_request
-from populations.controller.state.events import AssignmentFailed, LearnerLeft
+from populations.controller.state.events import AssignmentFailed
 from populations.controller.state.state import make_state
 from populations.controller.state.teams import Team
 from populations.matchmaking.kinds import KINDS
 from populations.records.rows import AssignmentRow, PolicyRow, TallyRow
 from tests.populations.controller.eager import kill_with_everything_pending, transaction
+from tests.populations.controller.rivals import ENVIRONMENT, RIVALS, rivals_world, trained
 from tests.populations.controller.simulated import (
     DUEL,
     DUET,
@@ -47,21 +46,6 @@ from tests.populations.controller.simulated import (
     tag_spec,
 )
 
-ENVIRONMENT: dict[str, object] = {**cast("dict[str, object]", TAG["environment"]), "num_envs": 32}
-RIVALS: dict[str, object] = {
-    **TAG,
-    "environment": ENVIRONMENT,
-    "matchmaking": {"rivals": "learning", "kind": "uniform", "latest_ratio": 0.25},
-    "learners": 2,
-}
-
-
-def rivals_world(num_learners: int = 2, **sections: object) -> World:
-    world = make_world({**RIVALS, "learners": num_learners, **sections}, tag_spec())
-    for _ in range(num_learners):
-        world.join()
-    return world
-
 
 @pytest.fixture(scope="module")
 def rivals() -> World:
@@ -72,185 +56,8 @@ def rivals() -> World:
     return world
 
 
-def trained(world: World) -> list[Train]:
-    """Training that was finished, without the making of first weights."""
-    return [
-        row.message
-        for row in world.committed
-        if isinstance(row, AssignmentRow)
-        and row.status == "finished"
-        and isinstance(row.message, Train)
-        and row.message.agent_steps
-    ]
-
-
 def live_in(seating: Seating) -> list[str]:
     return [p.player for p in seating.players if p.weights is None and not is_bot(p.player)]
-
-
-def policy(world: World, name: str) -> PolicyRow:
-    return world.state.tables.policies[PolicyId(name)]
-
-
-# --- who learns with whom
-
-
-def begun() -> World:
-    """Six policies with a checkpoint each, and nobody who trains them."""
-    world = rivals_world(num_learners=1, evaluation={"share": 0.0})
-    while not trained(world):
-        world.step()
-    (learner,) = world.state.learners
-    world.handle(LearnerLeft(learner=learner, reason="signal"))
-    for left in list(world.state.tables.assignments.values()):
-        transaction(world).put_assignment(replace(left, status="failed"))
-    for row in list(world.state.tables.policies.values()):
-        transaction(world).put(replace(row, agent_steps=1000))
-    assert not world.state.tables.assignments
-    return world
-
-
-def teams(world: World, name: str, *, max_lead: int = 500, serves: str = "") -> list[str]:
-    team = team_with(
-        world.state,
-        policy(world, name),
-        held_up=set(),
-        max_lead=max_lead,
-        may_train=lambda population: serves in ("", population),
-    )
-    return [row.policy for row in team]
-
-
-def put(world: World, name: str, **changes: object) -> None:
-    transaction(world).put(replace(policy(world, name), **changes))  # type: ignore[arg-type]
-
-
-def lease(world: World, *names: str) -> AssignmentRow:
-    """Open an assignment of some policies, as if a learner had it."""
-    given = trained(world)[0]
-    trainees = tuple(
-        replace(given.trainees[0], policy=PolicyId(name), generation=0) for name in names
-    )
-    number = AssignmentId(world.state.tables.run.next_assignment)
-    tx = transaction(world)
-    tx.put(replace(world.state.tables.run, next_assignment=number + 1))
-    message = replace(given, assignment_id=number, trainees=trainees)
-    row = AssignmentRow(assignment_id=number, kind="train", message=message, metrics={})
-    tx.put_assignment(row)
-    return row
-
-
-def test_the_rival_is_the_free_policy_that_has_trained_least() -> None:
-    world = begun()
-    assert teams(world, "prey/p000") == ["predator/p000", "prey/p000"]
-    # In the order of the populations, whoever is first in the queue.
-    assert teams(world, "predator/p001") == ["predator/p001", "prey/p000"]
-    put(world, "predator/p000", agent_steps=1400)
-    put(world, "predator/p001", agent_steps=1300)
-    put(world, "predator/p002", agent_steps=1300)
-    assert teams(world, "prey/p000") == ["predator/p001", "prey/p000"]
-    lease(world, "predator/p001", "prey/p002")
-    assert teams(world, "prey/p000") == ["predator/p002", "prey/p000"]
-    put(world, "predator/p002", pending={"kind": "explore"})
-    assert teams(world, "prey/p000") == ["predator/p000", "prey/p000"]
-    put(world, "predator/p000", state="quarantined")
-    assert teams(world, "prey/p000") == ["prey/p000"]
-    # It has reached the limit of 6,000.
-    put(world, "predator/p000", state="active", agent_steps=6000)
-    put(world, "prey/p000", agent_steps=5900)
-    assert teams(world, "prey/p000") == ["prey/p000"]
-
-
-def test_a_rival_that_is_far_ahead_waits_until_the_other_one_has_caught_up() -> None:
-    world = begun()
-    for name in ("predator/p000", "predator/p001", "predator/p002"):
-        put(world, name, agent_steps=1500)
-    assert teams(world, "prey/p000", max_lead=500) == ["predator/p000", "prey/p000"]
-    assert teams(world, "prey/p000", max_lead=499) == ["prey/p000"]
-    for name in ("prey/p000", "prey/p001", "prey/p002"):
-        lease(world, name)
-    # They train alone, and will be there soon.
-    assert teams(world, "predator/p000", max_lead=499) == []
-    # So far ahead that it would not train with it: nothing to wait for.
-    for name in ("prey/p000", "prey/p001", "prey/p002"):
-        put(world, name, agent_steps=2000)
-    assert teams(world, "predator/p000", max_lead=500) == []
-    assert teams(world, "predator/p000", max_lead=499) == ["predator/p000"]
-
-
-def test_one_without_a_free_rival_trains_alone_unless_one_trains_alone_too() -> None:
-    world = begun()
-    for name in ("prey/p000", "prey/p001"):
-        lease(world, name.replace("prey", "predator"), name)
-    put(world, "prey/p002", state="quarantined")
-    assert teams(world, "predator/p002") == ["predator/p002"]
-    put(world, "prey/p002", state="active")
-    row = lease(world, "prey/p002")
-    assert teams(world, "predator/p002") == []
-    transaction(world).put_assignment(replace(row, status="failed"))
-    assert teams(world, "predator/p002") == ["predator/p002", "prey/p002"]
-
-
-def test_a_learner_of_one_population_and_first_weights_have_no_rival() -> None:
-    world = begun()
-    assert teams(world, "prey/p000", serves="prey") == ["prey/p000"]
-    assert teams(world, "predator/p000", serves="predator") == ["predator/p000"]
-    put(world, "prey/p000", checkpoint=None)
-    assert teams(world, "prey/p000") == ["prey/p000"]
-    assert teams(world, "predator/p000") == ["predator/p000", "prey/p001"]
-
-
-def test_frozen_rivals_are_as_ever() -> None:
-    world = make_world({**RIVALS, "matchmaking": {}}, tag_spec())
-    for name in ("prey/p000", "predator/p002"):
-        assert teams(world, name) == [name]
-
-
-@pytest.mark.parametrize("num_learners", [1, 2, 3, 5])
-def test_both_populations_learn_in_pairs_and_come_to_the_same_steps(num_learners: int) -> None:
-    world = rivals_world(num_learners, pbt={"exploit": "none", "explore": "none"})
-    for learner in list(world.state.learners):
-        world.beat(learner)
-    while not world.over:
-        for known in world.state.learners.values():
-            known.last_heard_s = world.now_s
-        world.step()
-        tables = world.state.tables
-        leases = Counter(
-            trainee.policy
-            for row in tables.assignments.values()
-            if isinstance(row.message, Train)
-            for trainee in row.message.trainees
-        )
-        assert set(leases.values()) <= {1}
-        least: dict[str, int] = {}
-        for row in tables.policies.values():
-            least[row.population] = min(row.agent_steps, least.get(row.population, 6000))
-        # An assignment has 500 of one alone, and 750 of a pair.
-        assert abs(least["predator"] - least["prey"]) <= 1500
-    for message in trained(world):
-        names = [population_of(trainee.policy) for trainee in message.trainees]
-        assert names in (["predator", "prey"], ["predator"], ["prey"])
-    # Two predators decide for each prey, so half of a prey's steps are made alone.
-    sizes = Counter(len(message.trainees) for message in trained(world))
-    assert sizes[2] > sizes[1] > 0
-    assert {row.agent_steps for row in world.state.tables.policies.values()} == {6000}
-    assert {len(message.trainees) for message in trained(world)[:3]} == {2}, "nobody is ahead yet"
-
-
-def test_rivals_of_equal_sides_hardly_ever_train_alone() -> None:
-    populations = {
-        "white": {"agents": ["player_0"], "size": 2},
-        "black": {"agents": ["player_1"], "size": 2},
-    }
-    world = make_world(
-        {**DUEL, "populations": populations, "matchmaking": {"rivals": "learning"}, "learners": 1}
-    )
-    world.join()
-    world.run()
-    sizes = Counter(len(message.trainees) for message in trained(world))
-    # But for the moments in which PBT has not yet decided about one of them.
-    assert sizes[2] > 8 * sizes[1]
 
 
 # --- against whom they play
@@ -266,7 +73,7 @@ def test_both_have_their_opponents_and_meet_in_the_share_of_the_latest_by_hand(
     rivals: World,
 ) -> None:
     first, second = pair_of(rivals)
-    drawn = seatings(rivals.state, transaction(rivals), (first, second))
+    drawn = team_seatings(rivals.state, transaction(rivals), (first, second))
     # Of 8 opponents 2 are the latest, which is the rival: 2 seatings of both, and 6 of each.
     assert Counter(tuple(live_in(seating)) for seating in drawn) == {
         (first.policy, second.policy): 2,
@@ -300,7 +107,9 @@ def test_where_shares_are_no_whole_numbers_neither_has_too_few() -> None:
     pair = pair_of(world)
     num_met = Counter[int]()
     for _ in range(300):
-        drawn = [live_in(seating) for seating in seatings(world.state, transaction(world), pair)]
+        drawn = [
+            live_in(seating) for seating in team_seatings(world.state, transaction(world), pair)
+        ]
         num_met[sum(len(live) == 2 for live in drawn)] += 1
         for row in pair:
             assert sum(row.policy in live for live in drawn) in (4, 5)
@@ -315,7 +124,7 @@ def test_without_ghosts_and_by_plain_self_play_they_only_meet() -> None:
         for _ in range(30):
             world.step()
         first, second = pair_of(world)
-        drawn = seatings(world.state, transaction(world), (first, second))
+        drawn = team_seatings(world.state, transaction(world), (first, second))
         assert [live_in(seating) for seating in drawn] == [[first.policy, second.policy]] * 8
 
 
@@ -324,7 +133,7 @@ def test_they_never_meet_where_no_opponent_is_the_latest() -> None:
     for _ in range(30):
         world.step()
     first, second = pair_of(world)
-    drawn = seatings(world.state, transaction(world), (first, second))
+    drawn = team_seatings(world.state, transaction(world), (first, second))
     expected = {(first.policy,): 8, (second.policy,): 8}
     assert Counter(tuple(live_in(seating)) for seating in drawn) == expected
 
@@ -336,10 +145,10 @@ def test_each_seating_has_an_environment() -> None:
     for _ in range(30):
         world.step()
     first, second = pair_of(world)
-    drawn = seatings(world.state, transaction(world), (first, second))
+    drawn = team_seatings(world.state, transaction(world), (first, second))
     assert Counter(live_in(seating)[0] for seating in drawn) == {first.policy: 2, second.policy: 2}
     # One alone has as many as ever, of which the learner draws five.
-    assert len(seatings(world.state, transaction(world), (second,))) == 8
+    assert len(team_seatings(world.state, transaction(world), (second,))) == 8
 
 
 def test_bots_keep_their_share_and_never_learn() -> None:
@@ -354,7 +163,7 @@ def test_bots_keep_their_share_and_never_learn() -> None:
     for _ in range(40):
         world.step()
     first, second = pair_of(world)
-    drawn = seatings(world.state, transaction(world), (first, second))
+    drawn = team_seatings(world.state, transaction(world), (first, second))
     # Of 4 opponents 2 are bots, and of the 2 others one is the rival.
     assert Counter(
         (len(live_in(seating)), any(is_bot(player.player) for player in seating.players))
@@ -369,17 +178,17 @@ def test_every_kind_pairs_rivals_and_a_resumed_run_draws_the_same(kind: str) -> 
         world.step()
     resumed = make_state(world.state.config, world.setup, world.state.tables)
     pair = pair_of(world)
-    first = seatings(world.state, transaction(world), pair)
+    first = team_seatings(world.state, transaction(world), pair)
     run = world.state.tables.run
     world.state.tables.run = replace(run, decisions=run.decisions - 2)
-    assert seatings(resumed, transaction(world), pair) == first
+    assert team_seatings(resumed, transaction(world), pair) == first
     assert any(len(live_in(seating)) == 2 for seating in first)
 
 
 def test_the_event_tells_what_each_thinks_of_its_own_opponents(rivals: World) -> None:
     state = rivals.state
     pair = pair_of(rivals)
-    drawn = seatings(state, transaction(rivals), pair)
+    drawn = team_seatings(state, transaction(rivals), pair)
     given = next(m for m in reversed(trained(rivals)) if len(m.trainees) == 2)
     found = cast("dict[str, float]", knowledge(state, replace(given, opponents=drawn))["win_rates"])
     expected: dict[str, float] = {}

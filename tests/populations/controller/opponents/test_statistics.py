@@ -299,6 +299,39 @@ def test_against_the_latest_recent_checkpoints_of_the_same_generation_count() ->
     assert set(found.values()) == {(0.0, 0.0)}
 
 
+def test_results_of_rivals_that_learned_beside_are_summed_in_one_order() -> None:
+    """A resumed run has met them in the order of its rows."""
+    found = []
+    for order in (range(3, 9), range(8, 2, -1), (5, 3, 8, 6, 4, 7)):
+        world = played({**SHORT, "payoffs": {"half_life_matches": 7}})
+        state = world.state
+        trainee, rival = list(state.tables.policies.values())[:2]
+        row = next(iter(state.tables.generations.values()))
+        line = {n: trainee_entrant(rival.policy, generation=n) for n in range(3, 9)}
+        for number, entrant in line.items():
+            state.tables.generations[entrant] = replace(
+                row,
+                entrant=entrant,
+                policy=rival.policy,
+                generation=number,
+                cause="exploit" if number == 3 else "explore",
+                parent=line.get(number - 1),
+            )
+        state.tables.policies[rival.policy] = replace(rival, generation=8)
+        own = trainee_entrant(trainee.policy, generation=9)
+        for number in order:
+            # Several times, so that earlier results have faded to fractions.
+            for wins in (number**2, number, 2):
+                tally = training_tally(own, line[number], wins=wins, losses=number)
+                state.league.payoff.add(tally)
+        request = make_request(state, replace(trainee, generation=9), "player")
+        wins_of, losses_of = request.record(request.latest)
+        at = list(request.latest.policies).index(rival.policy)
+        found.append((float(wins_of[at]), float(losses_of[at])))
+    assert len(set(found)) == 1
+    assert found[0][0] > 12.0, "of all six"
+
+
 @pytest.mark.slow
 def test_ratings_and_scores_are_those_of_the_last_fit_and_the_evaluations() -> None:
     world = played(DUEL, steps=120)
