@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from populations.config.sections import JournalConfig
 from populations.controller.server.journal_upkeep import JournalUpkeep
 from populations.errors import StorageUnavailable
 from populations.records.rows import EventRow, RunRow
+from populations.records.tables import Tables
 from populations.storage.database import BACKUP
 from populations.storage.journal import Journal, JournalReader
 
@@ -58,8 +60,13 @@ def upkeep(tmp_path: Path, journal: Journal, clock: Clock) -> Iterator[JournalUp
     upkeep.abandon()
 
 
-def turn(upkeep: JournalUpkeep) -> None:
-    upkeep.turn()
+def tables_of(journal: Journal, *, elapsed_s: float = 0.0) -> Tables:
+    tables = journal.load()
+    return replace(tables, run=replace(tables.run, elapsed_s=elapsed_s))
+
+
+def turn(upkeep: JournalUpkeep, journal: Journal) -> None:
+    upkeep.turn(tables_of(journal))
     upkeep.wait()
 
 
@@ -68,8 +75,8 @@ def test_a_pause_lies_between_backups(
 ) -> None:
     for seconds, num_backups in ((59.0, 0), (1.0, 1), (59.0, 1), (1.0, 2), (600.0, 3)):
         clock.now_s += seconds
-        turn(upkeep)
-        turn(upkeep)
+        turn(upkeep, journal)
+        turn(upkeep, journal)
         assert journal.num_backups == num_backups
 
 
@@ -82,7 +89,7 @@ def test_backups_write_twice_what_is_recorded_at_most(
     for step in range(31):
         journal.committed_bytes = 100 * step
         clock.now_s += PAUSE_S
-        turn(upkeep)
+        turn(upkeep, journal)
         counts.append(journal.num_backups)
         # Only the first one was not foreseen.
         assert upkeep.written_bytes <= max(1000, 2 * journal.committed_bytes)
@@ -104,16 +111,16 @@ def test_nothing_waits_for_a_backup(
 
     monkeypatch.setattr(journal, "backup", slow)
     clock.now_s += PAUSE_S
-    upkeep.turn()
+    upkeep.turn(tables_of(journal))
     assert begun.wait(30.0)
     # While it lasts no other one begins, and the controller goes on.
     clock.now_s += 10 * PAUSE_S
-    upkeep.turn()
+    upkeep.turn(tables_of(journal))
     assert journal.num_backups == 0
     may_end.set()
     upkeep.wait()
     assert journal.num_backups == 1
-    upkeep.turn()
+    upkeep.turn(tables_of(journal))
     upkeep.wait()
     assert journal.num_backups == 1, "the pause begins when it ended"
 
@@ -128,10 +135,10 @@ def test_a_backup_that_fails_is_tried_again(tmp_path: Path, clock: Clock) -> Non
 
             patch.setattr(journal, "backup", full)
             clock.now_s += 1.0
-            turn(upkeep)
+            turn(upkeep, journal)
         assert not (tmp_path / BACKUP).exists()
         clock.now_s += 1.0
-        turn(upkeep)
+        turn(upkeep, journal)
         assert (tmp_path / BACKUP).exists()
         journal.commit([EventRow(sequence=1, time="", kind="k", subject="", data={})])
         upkeep.finish()
