@@ -435,6 +435,10 @@ class ArchiveRow:
     recalled: tuple[EventRow, ...] = ()
 
 
+BEGINNING = ArchiveRow(number=0, elapsed_s=0.0, tallies=0, evaluated=0, assignments=0, events=0)
+"""Stands for the range before the first one."""
+
+
 Row = (
     RunRow
     | PolicyRow

@@ -70,9 +70,7 @@ def write_archive(journal: Path, row: ArchiveRow, *, recall: Recall) -> ArchiveR
         failpoint("archive.begin")
         _make_directory(directory)
         connection.execute("BEGIN")
-        before = last_archive(connection, journal) or ArchiveRow(
-            number=0, elapsed_s=0.0, tallies=0, evaluated=0, assignments=0, events=0
-        )
+        before = last_archive(connection, journal)
         (first_open,) = connection.execute(
             "SELECT min(assignment_id) FROM assignments WHERE status = 'queued'"
         ).fetchone()
@@ -166,8 +164,7 @@ def select_rows(
         limit: Most rows to return.
         newest: Whether to return the last ``limit`` rows instead of the first.
     """
-    last = last_archive(connection, path)
-    behind: int = 0 if last is None else getattr(last, table.name)
+    behind: int = getattr(last_archive(connection, path), table.name)
     if newest:
         found = _in_journal(connection, path, table, max(after, behind), filters, limit, newest)
         if after < behind and (limit is None or len(found) < limit):

@@ -221,8 +221,6 @@ class Journal:
         removed = 0
         with storage_errors(self._path):
             last = last_archive(self._connection, self._path)
-            if last is None:
-                return 0
             failpoint("archive.remove")
             with transaction(self._connection):
                 for table in ARCHIVED:
@@ -257,8 +255,8 @@ class Journal:
             if mode != INCREMENTAL or free <= FREE_SHARE * total:
                 return False
             failpoint("journal.shrink")
-            # Each step of the statement moves one page.
-            self._connection.execute(f"PRAGMA incremental_vacuum({pages})").fetchall()
+            # Each step of the statement moves one page, and `execute` would make the first alone.
+            self._connection.executescript(f"PRAGMA incremental_vacuum({pages})")
             return True
 
     def backup(self, path: Path) -> int:
@@ -395,21 +393,20 @@ class JournalReader:
         """Return tallies in order of commit."""
         return self._select(TALLIES, after, {}, limit=limit, newest=False)
 
-    def all_tallies(self) -> Iterator[TallyRow]:
+    def all_tallies(self, *, after: int = 0) -> Iterator[TallyRow]:
         """Yield every tally in order of commit, without holding all in memory."""
-        return self._all(TALLIES)
+        return self._all(TALLIES, after)
 
-    def all_assignments(self) -> Iterator[AssignmentRow]:
+    def all_assignments(self, *, after: int = 0) -> Iterator[AssignmentRow]:
         """Yield every assignment by id, without holding all in memory."""
-        return self._all(ASSIGNMENTS)
+        return self._all(ASSIGNMENTS, after)
 
-    def all_events(self) -> Iterator[EventRow]:
+    def all_events(self, *, after: int = 0) -> Iterator[EventRow]:
         """Yield every event in order of commit, without holding all in memory."""
-        return self._all(EVENTS)
+        return self._all(EVENTS, after)
 
-    def _all(self, table: Table[RowT]) -> Iterator[RowT]:
-        after = 0
-        for row in archived_rows(self._connection, self._path, table):
+    def _all(self, table: Table[RowT], after: int) -> Iterator[RowT]:
+        for row in archived_rows(self._connection, self._path, table, after=after):
             yield row
             after = getattr(row, table.key)
         # Rows are only added at the end, so pages by key fit together without a snapshot.
@@ -424,8 +421,6 @@ class JournalReader:
         """
         with storage_errors(self._path):
             last = last_archive(self._connection, self._path)
-        if last is None:
-            return self.events(kinds=kinds)
         kept = [event for event in last.recalled if event.kind in kinds]
         return kept + self.events(after=last.events, kinds=kinds)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from populations.errors import JournalCorrupt
 from populations.gc_pause import collector_paused
 from populations.records.columns import Value
-from populations.records.rows import ArchiveRow
+from populations.records.rows import BEGINNING, ArchiveRow
 from populations.records.tables import (
     ARCHIVES,
     ASSIGNMENTS,
@@ -74,11 +74,9 @@ def load_tables(connection: sqlite3.Connection, path: Path, *, pairs: bool = Tru
         pairs={row.key: row for row in rows(PAIRS)} if pairs else {},
         ratings={row.population: row for row in rows(RATINGS)},
         # All details may have left the journal.
-        num_events=max(last("events"), 0 if archive is None else archive.events),
-        num_tallies=max(last("tallies"), 0 if archive is None else archive.tallies),
-        last_evaluation_sequence=max(
-            last("tallies", "WHERE kind = 'evaluate'"), 0 if archive is None else archive.evaluated
-        ),
+        num_events=max(last("events"), archive.events),
+        num_tallies=max(last("tallies"), archive.tallies),
+        last_evaluation_sequence=max(last("tallies", "WHERE kind = 'evaluate'"), archive.evaluated),
     )
 
 
@@ -106,10 +104,10 @@ def read_rows(
         ) from error
 
 
-def last_archive(connection: sqlite3.Connection, path: Path) -> ArchiveRow | None:
-    """Return the last range of details that has left the journal."""
+def last_archive(connection: sqlite3.Connection, path: Path) -> ArchiveRow:
+    """Return the last range of details that has left the journal; `BEGINNING` if none has."""
     suffix = "WHERE file != '' ORDER BY number DESC LIMIT 1"
-    return next(iter(read_rows(connection, path, ARCHIVES, suffix)), None)
+    return next(iter(read_rows(connection, path, ARCHIVES, suffix)), BEGINNING)
 
 
 def load_archives(connection: sqlite3.Connection, path: Path) -> list[ArchiveRow]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from populations.config.sections import JournalConfig
 from populations.controller.server.recalled_events import recall
 from populations.errors import StorageError, StorageUnavailable
-from populations.records.rows import ArchiveRow
+from populations.records.rows import BEGINNING, ArchiveRow
 from populations.records.tables import Tables
 from populations.storage.archive import remove_unnamed, write_archive
 from populations.storage.database import BACKUP, JOURNAL
@@ -38,8 +38,6 @@ ROWS_A_STEP = 500
 PAGES_A_STEP = 200
 RETRY_S = 60.0
 """Pause after a disk has refused."""
-
-_BEGIN = ArchiveRow(number=0, elapsed_s=0.0, tallies=0, evaluated=0, assignments=0, events=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +73,7 @@ class JournalUpkeep:
         remove_unnamed(run_dir, archives)
         self._ranges = [row for row in archives if not row.file]
         """Ranges that are in the journal, in order."""
-        self._last_range = archives[-1] if archives else _BEGIN
+        self._last_range = archives[-1] if archives else BEGINNING
         # A process that was killed may have left some rows.
         self._has_archived_rows = True
         self.written_bytes = self._last_bytes = 0

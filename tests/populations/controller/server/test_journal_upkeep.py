@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from arena.failpoints import armed
 from populations.config.sections import JournalConfig
 from populations.controller.server.journal_upkeep import JournalUpkeep
-from populations.errors import StorageUnavailable
+from populations.errors import StorageError, StorageUnavailable
 from populations.records.rows import EventRow, RunRow
 from populations.records.tables import Tables
 from populations.storage.database import BACKUP
@@ -152,3 +153,119 @@ def test_committed_bytes_are_those_of_rows(tmp_path: Path) -> None:
         assert journal.committed_bytes == 0
         journal.commit([EventRow(sequence=1, time="now", kind="found", subject="s", data={})])
         assert journal.committed_bytes == 3 + 5 + 1 + 2 + 8
+
+
+HOUR_S = 3600.0
+
+
+def grow(journal: Journal, hour: int) -> Tables:
+    """An event for each hour of the run."""
+    event = EventRow(sequence=hour, time="", kind="k", subject="", data={"hour": hour})
+    journal.commit([event, RunRow(run="r", elapsed_s=hour * HOUR_S)])
+    return journal.load()
+
+
+def in_journal(journal: Journal) -> list[int]:
+    """Events that the journal itself has."""
+    rows = journal._connection.execute("SELECT sequence FROM events ORDER BY sequence")
+    return [sequence for (sequence,) in rows]
+
+
+@pytest.fixture
+def kept_for_a_day(
+    tmp_path: Path, journal: CountingJournal, clock: Clock
+) -> Iterator[JournalUpkeep]:
+    config = JournalConfig(keep_detail_hours=24.0, backup_every_s=10**7)
+    upkeep = JournalUpkeep(tmp_path, journal, config, clock=clock)
+    yield upkeep
+    upkeep.abandon()
+
+
+def test_details_leave_the_journal_after_their_time(
+    journal: CountingJournal, kept_for_a_day: JournalUpkeep, clock: Clock
+) -> None:
+    upkeep = kept_for_a_day
+    for hour in range(1, 41):
+        tables = grow(journal, hour)
+        for _ in range(3):
+            # Naming a file and removing its rows are two steps.
+            clock.now_s += 60.0
+            upkeep.turn(tables)
+            upkeep.wait()
+        rows = journal.archives()
+        # A range ends each hour, and leaves when its end is a day old.
+        assert [row.events for row in rows] == list(range(1, hour + 1))
+        assert [row.number for row in rows if row.file] == list(range(1, hour - 23))
+        assert in_journal(journal) == list(range(max(hour - 23, 1), hour + 1))
+        assert journal.load() == tables
+    with JournalReader(journal._path) as reader:
+        assert [row.data["hour"] for row in reader.events()] == list(range(1, 41))
+
+
+def test_a_resumed_run_knows_the_age_of_its_details(
+    tmp_path: Path, journal: CountingJournal, kept_for_a_day: JournalUpkeep, clock: Clock
+) -> None:
+    for hour in range(1, 12):
+        tables = grow(journal, hour)
+        clock.now_s += 60.0
+        kept_for_a_day.turn(tables)
+        kept_for_a_day.wait()
+    # Killed after the file, before the journal named it; a resume keeps two hours.
+    (tmp_path / "archive").mkdir()
+    (tmp_path / "archive" / "000001.jsonl.zst").write_bytes(b"half of")
+    config = JournalConfig(keep_detail_hours=2.0, backup_every_s=10**7)
+    resumed = JournalUpkeep(tmp_path, journal, config, clock=clock)
+    assert not list((tmp_path / "archive").iterdir())
+    for _ in range(30):
+        clock.now_s += 60.0
+        resumed.turn(tables)
+        resumed.wait()
+    resumed.abandon()
+    assert [row.number for row in journal.archives() if row.file] == list(range(1, 10))
+    assert in_journal(journal) == [10, 11]
+    # And another one keeps all.
+    kept = JournalUpkeep(tmp_path, journal, JournalConfig(keep_detail_hours=None), clock=clock)
+    tables = grow(journal, 12)
+    clock.now_s += 60.0
+    kept.turn(replace(tables, run=replace(tables.run, elapsed_s=1e6 * HOUR_S)))
+    kept.wait()
+    kept.abandon()
+    assert in_journal(journal) == [10, 11, 12]
+    with JournalReader(journal._path) as reader:
+        assert len(reader.events()) == 12
+
+
+@pytest.mark.parametrize("point", ["archive.begin", "rename.renamed", "journal.begun"])
+def test_a_full_disk_is_waited_for(
+    journal: CountingJournal, kept_for_a_day: JournalUpkeep, clock: Clock, point: str
+) -> None:
+    """Whether it refuses the file, or the journal's own rows."""
+    upkeep = kept_for_a_day
+    upkeep.turn(grow(journal, 1))
+    tables = grow(journal, 25)
+    assert [row.file for row in journal.archives()] == [""]
+    clock.now_s += 60.0
+    with armed(f"{point}=raise:ENOSPC"):
+        for _ in range(3):
+            upkeep.turn(tables)
+            upkeep.wait()
+    assert not [row for row in journal.archives() if row.file]
+    assert in_journal(journal) == [1, 25]
+    # Not at once: a disk that is full is not asked ten times a second.
+    clock.now_s += 1.0
+    upkeep.turn(tables)
+    upkeep.wait()
+    assert not [row for row in journal.archives() if row.file]
+    for _ in range(3):
+        clock.now_s += 60.0
+        upkeep.turn(tables)
+        upkeep.wait()
+    assert [row.number for row in journal.archives() if row.file] == [1]
+    assert in_journal(journal) == [25]
+
+
+def test_a_disk_that_fails_ends_the_run(
+    journal: CountingJournal, kept_for_a_day: JournalUpkeep
+) -> None:
+    with armed("journal.begun=raise:EIO"), pytest.raises(StorageError):
+        kept_for_a_day.turn(tables_of(journal, elapsed_s=HOUR_S))
