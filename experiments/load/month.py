@@ -22,12 +22,13 @@ from pathlib import Path
 
 import numpy as np
 
-from arena.types import PolicyId
+from arena.types import AssignmentId, Entrant, PolicyId, Tally
 from experiments.load.big_journal import BigLeague, Size, big_run_file
 from populations.config.run_file import learner_setup
 from populations.controller.server.journal_upkeep import JournalUpkeep
 from populations.league.league import League
 from populations.records.rows import PolicyRow, Row, RunRow
+from populations.records.tables import Tables
 from populations.storage.database import BACKUP, JOURNAL
 from populations.storage.journal import Journal
 
@@ -71,6 +72,10 @@ class Commits(BigLeague):
                     evaluations -= 1.0
                     self._evaluate(policy)
                     yield elapsed_s, self._rows_with(policy)
+
+    def _play(self, entrants: tuple[Entrant, ...], gap: float) -> Tally:
+        # Skills grow without end, and chances are powers of ten.
+        return super()._play(entrants, min(max(gap, -2000.0), 2000.0))
 
     def _rows_with(self, policy: PolicyId) -> list[Row]:
         newest = self.latest[policy][0]
@@ -136,7 +141,7 @@ def measure(directory: Path, *, hours: float, say_every_h: float) -> None:
             journal.commit(rows)
             figures.own += written_bytes() - before
             before, began_s, counted = written_bytes(), time.process_time(), upkeep.written_bytes
-            upkeep.turn()
+            upkeep.turn(tables_at(elapsed_s, commits))
             upkeep.wait()
             if upkeep.written_bytes > counted:
                 figures.count_backup(
@@ -151,6 +156,25 @@ def measure(directory: Path, *, hours: float, say_every_h: float) -> None:
                 say_at_s += say_every_h * HOUR_S
                 print_state(elapsed_s, path, figures, journal.committed_bytes)
         upkeep.finish()
+
+
+def tables_at(elapsed_s: float, commits: Commits) -> Tables:
+    """Return what upkeep reads of the tables."""
+    run = RunRow(
+        run="month", elapsed_s=elapsed_s, next_assignment=AssignmentId(commits.num_assignments + 1)
+    )
+    return Tables(
+        run=run,
+        policies={},
+        checkpoints={},
+        ghosts={},
+        generations={},
+        assignments={},
+        ratings={},
+        num_events=commits.num_events,
+        num_tallies=commits.num_tallies,
+        last_evaluation_sequence=commits.num_tallies,
+    )
 
 
 def print_state(elapsed_s: float, path: Path, figures: Figures, committed: int) -> None:

@@ -40,7 +40,7 @@ def mend(
 
     Args:
         tables: Rows of the journal; not changed.
-        assignments: All assignments, ended ones included.
+        assignments: Assignments of the journal, ended ones included.
         verifies: Check of a checkpoint's or ghost's bytes.
         utc: Time of the events.
 

@@ -26,7 +26,7 @@ from populations.audit.adoption import RESTORED, Note, Survey, adopt, survey
 from populations.audit.mending import mend
 from populations.config.run_file import RUN_FILE, RunFile
 from populations.errors import JournalCorrupt, JournalForeign, StorageError
-from populations.records.rows import EventRow, Json, Row
+from populations.records.rows import BEGINNING, ArchiveRow, EventRow, Json, Row
 from populations.records.tables import Tables
 from populations.storage.backup import roll_back
 from populations.storage.database import (
@@ -120,11 +120,20 @@ def _damage(path: Path) -> str | None:
 def _read_all(path: Path) -> Tables:
     with JournalReader(path) as reader:
         reader.integrity_check()
-        reader.assignments()
-        reader.events()
-        for _ in reader.all_tallies():
+        # What has left the journal is none of its rows, and a lost file no reason to replace it.
+        left = _left(reader)
+        for _ in reader.all_assignments(after=left.assignments):
+            continue
+        for _ in reader.all_events(after=left.events):
+            continue
+        for _ in reader.all_tallies(after=left.tallies):
             continue
         return reader.load()
+
+
+def _left(reader: JournalReader) -> ArchiveRow:
+    """Return the last range of details that has left the journal."""
+    return next((row for row in reversed(reader.archives()) if row.file), BEGINNING)
 
 
 def _restore(run_dir: Path, run_file: RunFile, *, damage: str, utc: str) -> Repair:
@@ -247,7 +256,7 @@ def _event_rows(notes: Sequence[Note], tables: Tables, *, utc: str) -> list[Even
 
 def _recover(run_dir: Path, journal: Journal, *, path: Path, utc: str) -> None:
     with JournalReader(path) as reader:
-        assignments = reader.assignments()
+        assignments = list(reader.all_assignments(after=_left(reader).assignments))
     mended = mend(
         journal.load(), assignments, verifies=lambda row: is_intact(run_dir, row), utc=utc
     )

@@ -6,7 +6,7 @@ Tests: `tests/populations/audit/test_verify.py`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TypeVar
@@ -16,10 +16,7 @@ from arena.types import AssignmentId, Seat, Tally
 from populations.config.run_file import RunFile, learner_setup
 from populations.league.league import League
 from populations.records.aggregates import PairKey, PairRow, RecordKey, RecordRow
-from populations.records.rows import (
-    AssignmentRow,
-    TallyRow,
-)
+from populations.records.rows import TallyRow
 from populations.records.tables import Tables
 
 
@@ -66,7 +63,7 @@ def check_tallies(
     tallies: Iterable[TallyRow],
     *,
     tables: Tables,
-    assignments: Sequence[AssignmentRow],
+    matches_of: Mapping[AssignmentId, int],
     run_file: RunFile | None,
 ) -> list[str]:
     """Return faults of tallies, of the assignments' matches, and of aggregates.
@@ -74,7 +71,7 @@ def check_tallies(
     Args:
         tallies: All tallies, in order of commit.
         tables: Rows at the same moment.
-        assignments: All assignments.
+        matches_of: Matches of each assignment.
         run_file: Run file with seats and half-life. None: aggregates are not checked.
     """
     setup = None if run_file is None else learner_setup(run_file, root=Path())
@@ -97,23 +94,20 @@ def check_tallies(
         for _ in sound:
             continue
     # Only now: `checks` filled itself while the tallies were read.
-    return [*checks.faults, *_check_assignments(checks.played, assignments), *found]
+    return [*checks.faults, *_check_assignments(checks.played, matches_of), *found]
 
 
 def _check_assignments(
-    played: Counter[AssignmentId], assignments: Sequence[AssignmentRow]
+    played: Counter[AssignmentId], matches_of: Mapping[AssignmentId, int]
 ) -> Iterator[str]:
-    known = set()
-    for assignment in assignments:
-        known.add(assignment.assignment_id)
-        matches = played[assignment.assignment_id]
-        if matches != assignment.matches:
+    for assignment_id, matches in matches_of.items():
+        if played[assignment_id] != matches:
             yield (
-                f"assignment {assignment.assignment_id}: {assignment.matches} matches, but its "
-                f"tallies have {matches}"
+                f"assignment {assignment_id}: {matches} matches, but its tallies have "
+                f"{played[assignment_id]}"
             )
     for assignment_id in played:
-        if assignment_id not in known:
+        if assignment_id not in matches_of:
             yield f"assignment {assignment_id}: has tallies, but was never decided"
 
 

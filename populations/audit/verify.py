@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from arena.checkpoints.files import (
@@ -21,15 +22,21 @@ from arena.checkpoints.files import (
 )
 from arena.checkpoints.manifest import OPTIMIZER
 from arena.errors import CheckpointError, ConfigError
-from arena.types import PolicyId, ghost_id
+from arena.types import ghost_id
 from arena.wire.messages import Train
-from populations.audit.adoption import ADOPTED
+from populations.audit.detail_sums import (
+    AssignmentSums,
+    EventSums,
+    add_assignments,
+    add_events,
+)
 from populations.audit.evolution_checks import begins_anew, check_evolution
 from populations.audit.tally_checks import check_tallies
 from populations.config.run_file import RUN_FILE, RunFile
 from populations.errors import StorageError
-from populations.records.rows import AssignmentRow, CheckpointRow, EventRow, GhostRow, PolicyRow
-from populations.records.tables import Tables
+from populations.records.rows import ArchiveRow, CheckpointRow, GhostRow, PolicyRow
+from populations.records.tables import ARCHIVED, Tables
+from populations.storage.archive import check_archive
 from populations.storage.database import JOURNAL
 from populations.storage.journal import JournalReader
 from populations.storage.lock import lock_holder
@@ -51,12 +58,21 @@ class Report:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Records:
-    """One committed state of a journal."""
+    """One committed state of a journal, with sums over its details.
+
+    Attributes:
+        tables: Rows of the controller's state.
+        work: Sums over assignments.
+        told: Sums over events.
+        tally_faults: Faults of tallies and their aggregates.
+        archives: Ranges of details that have left the journal.
+    """
 
     tables: Tables
-    assignments: list[AssignmentRow]
-    events: list[EventRow]
+    work: AssignmentSums
+    told: EventSums
     tally_faults: list[str]
+    archives: list[ArchiveRow]
 
 
 def verify_run(run_dir: Path) -> Report:
@@ -93,6 +109,8 @@ def _verify_once(run_dir: Path) -> Report:
     faults += _check_rows(records)
     faults += _check_checkpoints(run_dir, tables)
     faults += _check_ghosts(run_dir, tables)
+    archived = [check_archive(run_dir, row) for row in records.archives if row.file]
+    faults += [problem for problem in archived if problem is not None]
     notes = [*_expected(tables), *_unknown_ghosts(run_dir, tables)]
     leftovers = _leftovers(run_dir, tables)
     # A running or killed controller may leave temporary directories, which the next start removes;
@@ -105,14 +123,16 @@ def _verify_once(run_dir: Path) -> Report:
 
 
 def _read(reader: JournalReader, run_file: RunFile | None) -> _Records:
-    tables, assignments = reader.load(), reader.assignments()
+    tables = reader.load()
+    work = add_assignments(reader.all_assignments(), tables.checkpoints)
     return _Records(
         tables=tables,
-        assignments=assignments,
-        events=reader.events(),
+        work=work,
+        told=add_events(reader.all_events()),
         tally_faults=check_tallies(
-            reader.all_tallies(), tables=tables, assignments=assignments, run_file=run_file
+            reader.all_tallies(), tables=tables, matches_of=work.matches_of, run_file=run_file
         ),
+        archives=reader.archives(),
     )
 
 
@@ -124,15 +144,17 @@ def _check_rows(records: _Records) -> Iterator[str]:
     yield from check_evolution(tables)
     yield from records.tally_faults
     yield from _check_ratings(tables)
-    yield from _check_sequence("events", [event.sequence for event in records.events])
-    for event in records.events:
-        if event.kind == "exploited" and event.data.get("donor") not in tables.policies:
-            yield f"event {event.sequence}: donor {event.data.get('donor')!r} is no policy"
+    if records.told.has_gap:
+        yield "events: sequence numbers have gaps"
+    for sequence, donor in records.told.donors.items():
+        if donor not in tables.policies:
+            yield f"event {sequence}: donor {donor!r} is no policy"
+    yield from _check_ranges(records.archives)
 
 
 def _check_policies(records: _Records) -> Iterator[str]:
     tables = records.tables
-    trained = _trained(records)
+    trained = records.work.trained + records.told.adopted
     for policy in tables.policies.values():
         for name, value in policy.hyperparameters.items():
             if not math.isfinite(value):
@@ -166,65 +188,35 @@ def _problem_of_current(policy: PolicyRow, tables: Tables) -> str | None:
     return None
 
 
-def _trained(records: _Records) -> Counter[PolicyId]:
-    """Return the agent steps of each policy in finished assignments and in those that a repair
-    found.
-    """
-    # An assignment with several trainees stores only the sum of their steps, so the steps of each
-    # are the difference between its checkpoint and its counter at the start.
-    made = {
-        (row.assignment_id, row.policy): row.agent_steps
-        for row in records.tables.checkpoints.values()
-    }
-    trained = adopted_steps(records.events)
-    for assignment in records.assignments:
-        if assignment.status != "finished" or not isinstance(assignment.message, Train):
-            continue
-        trainees = assignment.message.trainees
-        for trainee in trainees:
-            after = made.get((assignment.assignment_id, trainee.policy), trainee.agent_steps)
-            alone = len(trainees) == 1
-            trained[trainee.policy] += (
-                assignment.agent_steps if alone else after - trainee.agent_steps
-            )
-    return trained
-
-
-def adopted_steps(events: Iterable[EventRow]) -> Counter[PolicyId]:
-    """Return the agent steps of each policy in assignments of which only a checkpoint is left."""
-    steps: Counter[PolicyId] = Counter()
-    for event in events:
-        before, after = event.data.get("agent_steps_before"), event.data.get("agent_steps")
-        if event.kind == ADOPTED and isinstance(before, int) and isinstance(after, int):
-            steps[PolicyId(event.subject)] += after - before
-    return steps
-
-
 def _check_run(records: _Records) -> Iterator[str]:
-    run = records.tables.run
-    finished = [row for row in records.assignments if row.status == "finished"]
-    training = [row for row in finished if row.kind == "train"]
-    evaluation = [row for row in finished if row.kind == "evaluate"]
-    adopted = adopted_steps(records.events).total()
+    run, work, told = records.tables.run, records.work, records.told
     counters = {
-        "agent_steps": (run.agent_steps, adopted + sum(row.agent_steps for row in finished)),
-        "matches": (run.matches, sum(row.matches for row in finished)),
-        "assignments_finished": (run.assignments_finished, len(finished)),
-        "evaluation_assignments": (run.evaluation_assignments, len(evaluation)),
-        # Assignments that only published an initial checkpoint are not counted.
-        "training_assignments": (
-            run.training_assignments,
-            sum(row.agent_steps > 0 for row in training),
-        ),
-        "exploits": (run.exploits, sum(event.kind == "exploited" for event in records.events)),
+        "agent_steps": (run.agent_steps, told.adopted.total() + work.agent_steps),
+        "matches": (run.matches, work.matches),
+        "assignments_finished": (run.assignments_finished, work.finished),
+        "evaluation_assignments": (run.evaluation_assignments, work.evaluation),
+        "training_assignments": (run.training_assignments, work.training),
+        "exploits": (run.exploits, len(told.donors)),
     }
     for name, (counted, added_up) in counters.items():
         if counted != added_up:
             yield f"run: {name} is {counted}, but what was committed adds up to {added_up}"
     # A number given out twice would let a late result fit another assignment.
-    last = max((row.assignment_id for row in records.assignments), default=0)
-    if run.next_assignment <= last:
-        yield f"run: next_assignment is {run.next_assignment}, but {last} was given out"
+    if run.next_assignment <= work.last:
+        yield f"run: next_assignment is {run.next_assignment}, but {work.last} was given out"
+
+
+def _check_ranges(archives: list[ArchiveRow]) -> Iterator[str]:
+    if [row.number for row in archives] != list(range(1, len(archives) + 1)):
+        yield "archive: numbers of ranges have gaps"
+    # A range leaves the journal only after those before it.
+    if any(late.file and not early.file for early, late in pairwise(archives)):
+        yield "archive: a range has left the journal before an older one"
+    left = [row for row in archives if row.file]
+    for early, late in pairwise(left):
+        for name in (table.name for table in ARCHIVED):
+            if getattr(late, name) < getattr(early, name):
+                yield f"archive: {name} of range {late.number} end before those of the last one"
 
 
 def _check_open(tables: Tables) -> Iterator[str]:
@@ -247,11 +239,6 @@ def _check_ratings(tables: Tables) -> Iterator[str]:
             yield f"ratings of {row.population}: sizes do not fit {size} entrants"
         if row.num_tallies > tables.num_tallies:
             yield f"ratings of {row.population}: cover {row.num_tallies} tallies that are not there"
-
-
-def _check_sequence(name: str, sequences: list[int]) -> Iterator[str]:
-    if sequences != list(range(1, len(sequences) + 1)):
-        yield f"{name}: sequence numbers have gaps"
 
 
 def _check_checkpoints(run_dir: Path, tables: Tables) -> Iterator[str]:

@@ -229,6 +229,10 @@ class CheckpointsConfig(Model):
 class JournalConfig(Model):
     """Care of the journal's file."""
 
+    keep_detail_hours: float | None = Field(24.0, ge=0.001, le=10**6)
+    """Hours of the run after which tallies, ended assignments and events leave the journal for
+    files of its archive; null: they stay."""
+
     backup_every_s: float = Field(600.0, ge=1.0, le=10**7)
     """Least pause between two backups. It is longer where backups would write more than twice as
     much as the run records."""

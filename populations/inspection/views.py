@@ -414,7 +414,7 @@ def _evaluation(run: Inspection) -> Document:
 
 def _pbt(run: Inspection) -> Document:
     """Count decisions of PBT that were due and made, with reasons for those that wait."""
-    decisions = PbtDecisions.from_events(run.reader.events(kinds=KINDS))
+    decisions = PbtDecisions.from_events(run.reader.recalled_events(kinds=KINDS))
     config = run.run_file.config
     settings = {name: one.pbt or config.pbt for name, one in config.populations.items()}
     return decisions.document(run.tables, pbt=settings)
@@ -424,7 +424,7 @@ def _alerts(run: Inspection, live: Mapping[str, Json], *, is_running: bool) -> l
     """Return the alerts: by the live figures, else by the events."""
     if alerts := live.get("alerts"):
         return list(cast("list[Json]", alerts))
-    alerts = resumed(run.reader.events(kinds=[RAISED, CLEARED])).documents()
+    alerts = resumed(run.reader.recalled_events(kinds=[RAISED, CLEARED])).documents()
     # A full disk may have refused the live figures, too, so its alert is derived from events. The
     # last one of these decides: after the others it has recovered.
     kinds = [STORAGE, "storage_recovered", "controller_started"]

@@ -429,6 +429,40 @@ class Deletion:
     row: GhostRow
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveRow:
+    """Range of the run's details: of tallies, ended assignments and events.
+
+    It begins behind that of the row before. Rows of a range that has a file are those of the file:
+    what the journal still has of them is removed step by step, and not read any more.
+
+    Attributes:
+        number: Number of the range, from 1 without gaps.
+        elapsed_s: The run's time at its end.
+        tallies: Sequence of its last tally.
+        evaluated: Sequence of the last evaluation tally until its end.
+        assignments: Id of its last assignment.
+        events: Sequence of its last event.
+        file: Name of its file in the run's ``archive``; empty: its rows are in the journal.
+        digest: sha256 of the file.
+        recalled: Events until its end that a resumed controller needs.
+    """
+
+    number: int
+    elapsed_s: float
+    tallies: int
+    evaluated: int
+    assignments: int
+    events: int
+    file: str = ""
+    digest: str = ""
+    recalled: tuple[EventRow, ...] = ()
+
+
+BEGINNING = ArchiveRow(number=0, elapsed_s=0.0, tallies=0, evaluated=0, assignments=0, events=0)
+"""Stands for the range before the first one."""
+
+
 Row = (
     RunRow
     | PolicyRow
@@ -442,4 +476,5 @@ Row = (
     | RatingsRow
     | EventRow
     | Deletion
+    | ArchiveRow
 )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import sqlite3
 import typing
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, TypeVar
@@ -19,6 +19,7 @@ from arena.types import AssignmentId, Entrant, PlayerId, PolicyId
 from populations.records.aggregates import PairKey, PairRow, RecordKey, RecordRow
 from populations.records.columns import Column, Value, column_of, default_of, with_default
 from populations.records.rows import (
+    ArchiveRow,
     AssignmentRow,
     CheckpointRow,
     Deletion,
@@ -88,7 +89,12 @@ class Table(typing.Generic[RowT]):
     """One kind of rows and its SQL. Immutable."""
 
     def __init__(
-        self, name: str, row_type: type[RowT], *, key: str | tuple[str, ...] | None
+        self,
+        name: str,
+        row_type: type[RowT],
+        *,
+        key: str | tuple[str, ...] | None,
+        is_later: bool = False,
     ) -> None:
         """Derive the SQL of a row type.
 
@@ -96,16 +102,26 @@ class Table(typing.Generic[RowT]):
             name: Name of the SQL table.
             row_type: Row type, whose fields are the columns.
             key: Columns of the primary key; None for a table of at most one row.
+            is_later: Whether journals of older releases lack the table: it is empty there.
         """
         self.name = name
         self.row_type = row_type
+        self.key = key if isinstance(key, str) else ""
+        """Column of the primary key, if it is one."""
+        self._is_later = is_later
         # Annotations of dataclasses are texts here; hints are the types.
         hints = typing.get_type_hints(row_type)
         self._columns = tuple(
             with_default(column_of(field.name, hints[field.name]), default_of(field))
             for field in dataclasses.fields(row_type)
         )
-        self._names = tuple(column.name for column in self._columns)
+        self.names = tuple(column.name for column in self._columns)
+        self._defaults: dict[str, Value] = {
+            own.name: None if default is dataclasses.MISSING else column.encode(default)
+            for column, own in zip(self._columns, dataclasses.fields(row_type), strict=True)
+            if column.default is not None
+            for default in [default_of(own)]
+        }
         # Most columns need no decoding, and there are many rows.
         self._decoded = [
             (index, column.decode)
@@ -113,18 +129,18 @@ class Table(typing.Generic[RowT]):
             if column.decode is not None
         ]
         self._tagged = [
-            (index, column.decode_tagged, self._names.index("kind"))
+            (index, column.decode_tagged, self.names.index("kind"))
             for index, column in enumerate(self._columns)
             if column.decode_tagged is not None
         ]
         # A frozen row refuses setattr; the descriptors of its slots do not.
-        self._setters = [row_type.__dict__[name].__set__ for name in self._names]
+        self._setters = [row_type.__dict__[name].__set__ for name in self.names]
         keys = (key,) if isinstance(key, str) else key or ()
         changes = ", ".join(
-            f'"{name}" = excluded."{name}"' for name in self._names if name not in keys
+            f'"{name}" = excluded."{name}"' for name in self.names if name not in keys
         )
-        listed = ", ".join(f'"{name}"' for name in self._names)
-        places = ", ".join("?" * len(self._names))
+        listed = ", ".join(f'"{name}"' for name in self.names)
+        places = ", ".join("?" * len(self.names))
         # STRICT: SQLite refuses values of other types, so native columns are not checked again.
         self.create = f"CREATE TABLE {name} ({self._declarations(keys)}) STRICT"
         if not keys:
@@ -139,6 +155,10 @@ class Table(typing.Generic[RowT]):
             f"DO UPDATE SET {changes}"
         )
 
+    def is_absent(self, connection: sqlite3.Connection) -> bool:
+        """Return whether a journal is of a release before the table."""
+        return self._is_later and not self._present_columns(connection)
+
     def select_from(self, connection: sqlite3.Connection) -> str:
         """Return the SELECT of all columns, without a condition.
 
@@ -146,12 +166,14 @@ class Table(typing.Generic[RowT]):
         """
         absent = {column.name: column.default for column in self._later_columns(connection)}
         listed = ", ".join(
-            f'{absent[name]} AS "{name}"' if name in absent else f'"{name}"' for name in self._names
+            f'{absent[name]} AS "{name}"' if name in absent else f'"{name}"' for name in self.names
         )
         return f"SELECT {listed} FROM {self.name}"
 
     def added_columns(self, connection: sqlite3.Connection) -> list[str]:
-        """Return the statements that add the columns which a journal lacks."""
+        """Return the statements that add the columns which a journal lacks, or the table."""
+        if self.is_absent(connection):
+            return [self.create]
         return [
             f'ALTER TABLE {self.name} ADD COLUMN "{column.name}" {column.declaration} '
             f"DEFAULT {column.default}"
@@ -159,12 +181,15 @@ class Table(typing.Generic[RowT]):
         ]
 
     def _later_columns(self, connection: sqlite3.Connection) -> list[Column]:
-        present = {row[1] for row in connection.execute(f"PRAGMA table_info({self.name})")}
+        present = self._present_columns(connection)
         return [
             column
             for column in self._columns
             if column.default is not None and column.name not in present
         ]
+
+    def _present_columns(self, connection: sqlite3.Connection) -> set[str]:
+        return {row[1] for row in connection.execute(f"PRAGMA table_info({self.name})")}
 
     def _declarations(self, keys: tuple[str, ...]) -> str:
         only = keys[0] if len(keys) == 1 else None  # an integer one is SQLite's rowid
@@ -190,6 +215,18 @@ class Table(typing.Generic[RowT]):
     def encode_key(self, row: RowT) -> tuple[Value, ...]:
         """Return the values of a row's key in the order of ``delete``."""
         return tuple(column.encode(getattr(row, column.name)) for column in self._key_columns)
+
+    def values_of(self, stored: Mapping[str, Value]) -> tuple[Value, ...]:
+        """Return a row's values in the order of ``select_from``; later columns have defaults.
+
+        Raises:
+            ValueError: If a column is missing that every release has.
+        """
+        values = {**self._defaults, **stored}
+        missing = [name for name in self.names if name not in values]
+        if missing:
+            raise ValueError(f"{', '.join(missing)} missing")
+        return tuple(values[name] for name in self.names)
 
     def decode(self, values: Sequence[Value]) -> RowT:
         """Return the row of values in the order of ``select_from``.
@@ -221,6 +258,7 @@ RECORDS = Table("records", RecordRow, key=("population", "entrant"))
 PAIRS = Table("pairs", PairRow, key=("kind", "first", "second", "first_seat", "second_seat"))
 RATINGS = Table("ratings", RatingsRow, key="population")
 EVENTS = Table("events", EventRow, key="sequence")
+ARCHIVES = Table("archives", ArchiveRow, key="number", is_later=True)
 
 _BY_TYPE: dict[type, Table[Any]] = {
     table.row_type: table
@@ -236,10 +274,18 @@ _BY_TYPE: dict[type, Table[Any]] = {
         PAIRS,
         RATINGS,
         EVENTS,
+        ARCHIVES,
     )
 }
 
 TABLES: tuple[Table[Any], ...] = tuple(_BY_TYPE.values())
+
+ARCHIVED: tuple[Table[EventRow] | Table[AssignmentRow] | Table[TallyRow], ...] = (
+    EVENTS,
+    ASSIGNMENTS,
+    TALLIES,
+)
+"""Details, which leave the journal when they are old; `ArchiveRow` has fields of these names."""
 
 SCHEMA = (
     *(table.create for table in TABLES),
@@ -249,7 +295,7 @@ SCHEMA = (
 
 
 def added_columns(connection: sqlite3.Connection) -> list[str]:
-    """Return the statements that add the columns which a journal of an older release lacks."""
+    """Return the statements that add columns and tables to an older release's journal."""
     return [sql for table in _BY_TYPE.values() for sql in table.added_columns(connection)]
 
 

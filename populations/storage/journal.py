@@ -27,8 +27,8 @@ from typing import Literal, Self
 from arena.failpoints import failpoint
 from populations.errors import StorageError
 from populations.records.aggregates import PairRow
-from populations.records.columns import Value
 from populations.records.rows import (
+    ArchiveRow,
     AssignmentRow,
     AssignmentStatus,
     EventRow,
@@ -36,6 +36,7 @@ from populations.records.rows import (
     TallyRow,
 )
 from populations.records.tables import (
+    ARCHIVED,
     ASSIGNMENTS,
     EVENTS,
     PAIRS,
@@ -47,6 +48,7 @@ from populations.records.tables import (
     added_columns,
     encode_row,
 )
+from populations.storage.archive import Filters, archived_rows, select_rows
 from populations.storage.backup import back_up
 from populations.storage.database import (
     APPLICATION_ID,
@@ -61,10 +63,16 @@ from populations.storage.database import (
     storage_errors,
     transaction,
 )
-from populations.storage.loading import load_tables, read_rows
+from populations.storage.loading import last_archive, load_archives, load_tables, read_rows
 from populations.storage.migrations import migrate
 
-TALLIES_AT_ONCE = 10_000
+ROWS_AT_ONCE = 10_000
+
+INCREMENTAL = 2
+"""SQLite's mode in which pages without rows are given back on demand."""
+
+FREE_SHARE = 0.25
+"""Share of pages without rows that a journal keeps for new ones."""
 
 _LEFTOVER = re.compile(r"\.tmp-[0-9a-f]{32}(-wal|-shm|-journal)?")
 
@@ -109,6 +117,8 @@ class Journal:
                     path.with_name(path.name + suffix).unlink(missing_ok=True)
                 with contextlib.closing(connect(temporary, mode="rwc")) as connection:
                     connection.execute("PRAGMA synchronous = FULL")
+                    # Before the first table; see `shrink`.
+                    connection.execute(f"PRAGMA auto_vacuum = {INCREMENTAL}")
                     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
                     connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
                     with transaction(connection):
@@ -195,6 +205,59 @@ class Journal:
         """
         with storage_errors(self._path):
             return load_tables(self._connection, self._path)
+
+    def archives(self) -> list[ArchiveRow]:
+        """Return the ranges of details, in order; those with a file have left the journal."""
+        with storage_errors(self._path):
+            return load_archives(self._connection, self._path)
+
+    def remove_archived(self, *, limit: int) -> int:
+        """Remove some rows that are in files of the archive, and return how many.
+
+        Raises:
+            StorageUnavailable: If the disk is full or read-only.
+            StorageError: If it refuses otherwise.
+        """
+        removed = 0
+        with storage_errors(self._path):
+            last = last_archive(self._connection, self._path)
+            failpoint("archive.remove")
+            with transaction(self._connection):
+                for table in ARCHIVED:
+                    cursor = self._connection.execute(
+                        f"DELETE FROM {table.name} WHERE {table.key} IN (SELECT {table.key} "
+                        f"FROM {table.name} WHERE {table.key} <= ? ORDER BY {table.key} LIMIT ?)",
+                        (getattr(last, table.name), limit - removed),
+                    )
+                    removed += cursor.rowcount
+        return removed
+
+    def shrink(self, *, pages: int) -> bool:
+        """Give some pages without rows back to the disk, where they are many.
+
+        A journal that was made by an older release keeps its size, and fills its pages again.
+
+        Args:
+            pages: Most pages to give back.
+
+        Returns:
+            Whether there are more.
+
+        Raises:
+            StorageUnavailable: If the disk is full or read-only.
+            StorageError: If it refuses otherwise.
+        """
+        with storage_errors(self._path):
+            mode, free, total = (
+                int(self._connection.execute(f"PRAGMA {name}").fetchone()[0])
+                for name in ("auto_vacuum", "freelist_count", "page_count")
+            )
+            if mode != INCREMENTAL or free <= FREE_SHARE * total:
+                return False
+            failpoint("journal.shrink")
+            # Each step of the statement moves one page, and `execute` would make the first alone.
+            self._connection.executescript(f"PRAGMA incremental_vacuum({pages})")
+            return True
 
     def backup(self, path: Path) -> int:
         """Bring a copy at ``path`` to the last committed state, completely or not at all.
@@ -304,11 +367,11 @@ class JournalReader:
             limit: Most events to return.
             newest: Whether to return the last ``limit`` events instead of the first.
         """
-        filters: dict[str, Sequence[Value] | None] = {
+        filters: Filters = {
             "kind": kinds,
             "subject": None if subject is None else [subject],
         }
-        return self._select(EVENTS, "sequence", after, filters, limit=limit, newest=newest)
+        return self._select(EVENTS, after, filters, limit=limit, newest=newest)
 
     def assignments(
         self,
@@ -320,25 +383,51 @@ class JournalReader:
         newest: bool = False,
     ) -> list[AssignmentRow]:
         """Return assignments with their metrics, by id; the arguments are those of `events`."""
-        filters: dict[str, Sequence[Value] | None] = {
+        filters: Filters = {
             "status": statuses,
             "kind": None if kind is None else [kind],
         }
-        return self._select(
-            ASSIGNMENTS, "assignment_id", after, filters, limit=limit, newest=newest
-        )
+        return self._select(ASSIGNMENTS, after, filters, limit=limit, newest=newest)
 
     def tallies(self, *, after: int = 0, limit: int | None = None) -> list[TallyRow]:
         """Return tallies in order of commit."""
-        return self._select(TALLIES, "sequence", after, {}, limit=limit, newest=False)
+        return self._select(TALLIES, after, {}, limit=limit, newest=False)
 
-    def all_tallies(self) -> Iterator[TallyRow]:
+    def all_tallies(self, *, after: int = 0) -> Iterator[TallyRow]:
         """Yield every tally in order of commit, without holding all in memory."""
-        after = 0
-        # Tallies are only appended, so pages by sequence fit together without a snapshot.
-        while rows := self.tallies(after=after, limit=TALLIES_AT_ONCE):
+        return self._all(TALLIES, after)
+
+    def all_assignments(self, *, after: int = 0) -> Iterator[AssignmentRow]:
+        """Yield every assignment by id, without holding all in memory."""
+        return self._all(ASSIGNMENTS, after)
+
+    def all_events(self, *, after: int = 0) -> Iterator[EventRow]:
+        """Yield every event in order of commit, without holding all in memory."""
+        return self._all(EVENTS, after)
+
+    def _all(self, table: Table[RowT], after: int) -> Iterator[RowT]:
+        for row in archived_rows(self._connection, self._path, table, after=after):
+            yield row
+            after = getattr(row, table.key)
+        # Rows are only added at the end, so pages by key fit together without a snapshot.
+        while rows := self._select(table, after, {}, limit=ROWS_AT_ONCE, newest=False):
             yield from rows
-            after = rows[-1].sequence
+            after = getattr(rows[-1], table.key)
+
+    def recalled_events(self, *, kinds: Sequence[str]) -> list[EventRow]:
+        """Return the events of some kinds that a resumed controller needs, in order.
+
+        Those that have left the journal are what `ArchiveRow.recalled` has kept of them.
+        """
+        with storage_errors(self._path):
+            last = last_archive(self._connection, self._path)
+        kept = [event for event in last.recalled if event.kind in kinds]
+        return kept + self.events(after=last.events, kinds=kinds)
+
+    def archives(self) -> list[ArchiveRow]:
+        """Return the ranges of details, in order; those with a file have left the journal."""
+        with storage_errors(self._path):
+            return load_archives(self._connection, self._path)
 
     def pairs(self, *, kind: Literal["train", "evaluate"]) -> list[PairRow]:
         """Return the results of all pairs of entrants, in order of their first match."""
@@ -368,25 +457,23 @@ class JournalReader:
     def _select(
         self,
         table: Table[RowT],
-        order: str,
         after: int,
-        filters: dict[str, Sequence[Value] | None],
+        filters: Filters,
         *,
         limit: int | None,
         newest: bool,
     ) -> list[RowT]:
-        where, values = f"{order} > ?", [after]
-        parameters: list[Value] = list(values)
-        # Names of columns come from this class alone; values of callers are bound.
-        for column, allowed in filters.items():
-            if allowed is not None:
-                where += f" AND {column} IN ({', '.join('?' * len(allowed))})"
-                parameters.extend(allowed)
-        direction = "DESC" if newest else "ASC"
-        suffix = f"WHERE {where} ORDER BY {order} {direction} LIMIT ?"
-        # A negative LIMIT is none. The newest are read from the end and returned in order of
-        # commit.
-        parameters.append(-1 if limit is None else limit)
-        with storage_errors(self._path):
-            rows = read_rows(self._connection, self._path, table, suffix, parameters)
-        return rows[::-1] if newest else rows
+        with contextlib.ExitStack() as stack:
+            # One state: rows may leave the journal between two looks.
+            if not self._connection.in_transaction:
+                stack.enter_context(self.snapshot())
+            with storage_errors(self._path):
+                return select_rows(
+                    self._connection,
+                    self._path,
+                    table,
+                    after=after,
+                    filters=filters,
+                    limit=limit,
+                    newest=newest,
+                )

@@ -12,7 +12,9 @@ from pathlib import Path
 from populations.errors import JournalCorrupt
 from populations.gc_pause import collector_paused
 from populations.records.columns import Value
+from populations.records.rows import BEGINNING, ArchiveRow
 from populations.records.tables import (
+    ARCHIVES,
     ASSIGNMENTS,
     CHECKPOINTS,
     GENERATIONS,
@@ -57,6 +59,7 @@ def load_tables(connection: sqlite3.Connection, path: Path, *, pairs: bool = Tru
         raise JournalCorrupt(
             f"{path}: {len(runs)} rows for the run instead of 1{repair_hint(path)}"
         )
+    archive = last_archive(connection, path)
     return Tables(
         run=runs[0],
         policies={row.policy: row for row in rows(POLICIES)},
@@ -70,9 +73,10 @@ def load_tables(connection: sqlite3.Connection, path: Path, *, pairs: bool = Tru
         records={row.key: row for row in rows(RECORDS)},
         pairs={row.key: row for row in rows(PAIRS)} if pairs else {},
         ratings={row.population: row for row in rows(RATINGS)},
-        num_events=last("events"),
-        num_tallies=last("tallies"),
-        last_evaluation_sequence=last("tallies", "WHERE kind = 'evaluate'"),
+        # All details may have left the journal.
+        num_events=max(last("events"), archive.events),
+        num_tallies=max(last("tallies"), archive.tallies),
+        last_evaluation_sequence=max(last("tallies", "WHERE kind = 'evaluate'"), archive.evaluated),
     )
 
 
@@ -88,6 +92,8 @@ def read_rows(
     Raises:
         JournalCorrupt: If a row is damaged.
     """
+    if table.is_absent(connection):
+        return []
     cursor = connection.execute(f"{table.select_from(connection)} {suffix}", parameters)
     try:
         return [table.decode(values) for values in cursor]
@@ -96,3 +102,14 @@ def read_rows(
         raise JournalCorrupt(
             f"{path}: a row of {table.name} is damaged: {error}{repair_hint(path)}"
         ) from error
+
+
+def last_archive(connection: sqlite3.Connection, path: Path) -> ArchiveRow:
+    """Return the last range of details that has left the journal; `BEGINNING` if none has."""
+    suffix = "WHERE file != '' ORDER BY number DESC LIMIT 1"
+    return next(iter(read_rows(connection, path, ARCHIVES, suffix)), BEGINNING)
+
+
+def load_archives(connection: sqlite3.Connection, path: Path) -> list[ArchiveRow]:
+    """Return the ranges of details, in order; those with a file have left the journal."""
+    return read_rows(connection, path, ARCHIVES, "ORDER BY number")

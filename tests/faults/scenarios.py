@@ -30,6 +30,7 @@ from populations.controller.server.run_directory import (
 )
 from populations.controller.state.events import Now
 from populations.records.rows import AssignmentRow, Deletion, EventRow, Json, RunRow
+from populations.storage.archive import ARCHIVE, remove_unnamed
 from populations.storage.backup import roll_back
 from populations.storage.database import BACKUP, JOURNAL
 from populations.storage.journal import Journal, JournalReader
@@ -291,6 +292,51 @@ def backed_up(run_dir: Path) -> str:
         return repr(reader.load())
 
 
+def make_eventful_run(run_dir: Path) -> None:
+    """A small run with events and an open assignment, of which nothing has left the journal."""
+    make_small_run(run_dir)
+    with reopened(run_dir) as run:
+        run.note("champion", P0, population="player")
+        run.opened(P0)
+
+
+def archive(run_dir: Path) -> None:
+    """Let details leave the journal."""
+    with reopened(run_dir) as run:
+        run.archive()
+
+
+def archived(run_dir: Path) -> str:
+    """How many files the journal names; what a reader finds is the same in any case."""
+    with reopened(run_dir) as run:
+        archives = run.journal.archives()
+        remove_unnamed(run_dir, archives)
+    state = recovered(run_dir)
+    files = [path.name for path in (run_dir / ARCHIVE).glob("*")]
+    assert sorted(files) == [row.file for row in archives]
+    with JournalReader(run_dir / JOURNAL) as reader:
+        assert [row.kind for row in reader.recalled_events(kinds=["champion"])] == ["champion"]
+        details = reader.events(), reader.assignments(), reader.tallies()
+    assert [len(rows) for rows in details] == [1, 7, 6]
+    return repr((len(archives), state, details))
+
+
+def make_sparse_run(run_dir: Path) -> None:
+    """A small run whose journal is mostly of pages without rows."""
+    make_small_run(run_dir)
+    with reopened(run_dir) as run:
+        for _ in range(20):
+            run.note("quarantined", P0, reason="x" * 3000)
+        run.archive()
+
+
+def shrink(run_dir: Path) -> None:
+    """Give the pages back."""
+    with reopened(run_dir) as run:
+        while run.journal.shrink(pages=3):
+            continue
+
+
 def make_failed_launch(run_dir: Path) -> None:
     """A launch that was cut off before its run.yaml."""
     Journal.create(run_dir / JOURNAL, [RunRow(run="r")]).close()
@@ -360,6 +406,8 @@ SCENARIOS: dict[str, Scenario] = {
     "recovery": Scenario(seed=make_crashed_run, act=recover_run, settle=recovered),
     "backup": Scenario(seed=make_backed_up_run, act=back_up, settle=backed_up),
     "backup_anew": Scenario(seed=make_old_backup, act=back_up, settle=backed_up),
+    "archiving": Scenario(seed=make_eventful_run, act=archive, settle=archived),
+    "shrinking": Scenario(seed=make_sparse_run, act=shrink, settle=recovered),
     "creation": Scenario(seed=make_failed_launch, act=create, settle=created),
     "repair": Scenario(seed=make_damaged_run, act=repair, settle=repaired),
     "migration": Scenario(seed=make_older_run, act=migrate, settle=settled),

@@ -243,6 +243,41 @@ def test_the_last_good_copy_does_not_give_way_to_a_damaged_one(run: SmallRun) ->
     journal._connection.close()
 
 
+def test_a_lost_archive_is_no_reason_to_replace_the_journal(run: SmallRun) -> None:
+    written = run.archive()
+    run.train(P0)
+    before = run.tables
+    run.journal.close()
+    (run.run_dir / "archive" / written.file).unlink()
+    assert not repair_run(run.run_dir).restored
+    assert tables_of(run.run_dir) == before
+
+
+def test_a_backup_from_before_details_left_has_them_still(run: SmallRun) -> None:
+    """The file is of no use then, and the next start makes it again."""
+    expected = run.tallies()
+    run.journal.backup(run.run_dir / BACKUP)
+    run.archive()
+    damaged(run)
+    assert repair_run(run.run_dir).restored
+    with JournalReader(run.run_dir / JOURNAL) as reader:
+        assert reader.tallies() == expected
+        assert reader.archives() == []
+    assert is_clean(run.run_dir)
+
+
+def test_a_backup_from_after_details_left_names_their_files(run: SmallRun) -> None:
+    expected = run.tallies()
+    written = run.archive()
+    run.journal.backup(run.run_dir / BACKUP)
+    damaged(run)
+    assert repair_run(run.run_dir).restored
+    with JournalReader(run.run_dir / JOURNAL) as reader:
+        assert reader.tallies() == expected
+        assert reader.archives() == [written]
+    assert is_clean(run.run_dir)
+
+
 def test_a_run_in_use_is_left_alone(run: SmallRun) -> None:
     damaged(run)
     with RunLock(run.run_dir), pytest.raises(RunInUse):

@@ -28,8 +28,10 @@ from arena.types import (
 from arena.wire.messages import Evaluate, Pairing, Train, Trainee
 from populations.config.run_config import validate_config
 from populations.config.run_file import RunFile, learner_setup, new_run_file
+from populations.controller.server.recalled_events import recall
 from populations.league.league import League
 from populations.records.rows import (
+    ArchiveRow,
     AssignmentRow,
     CheckpointRow,
     EventRow,
@@ -40,6 +42,7 @@ from populations.records.rows import (
     TallyRow,
 )
 from populations.records.tables import Tables
+from populations.storage.archive import write_archive
 from populations.storage.journal import Journal, JournalReader
 
 
@@ -272,3 +275,20 @@ class SmallRun:
             link_ghost(self.run_dir, checkpoint_key=ghost.checkpoint, ghost_key=ghost.key)
         self.put(ghost)
         return ghost
+
+    def archive(self) -> ArchiveRow:
+        """Let all details leave the journal."""
+        tables = self.tables
+        row = ArchiveRow(
+            number=len(self.journal.archives()) + 1,
+            elapsed_s=tables.run.elapsed_s,
+            tallies=tables.num_tallies,
+            evaluated=tables.last_evaluation_sequence,
+            assignments=tables.run.next_assignment - 1,
+            events=tables.num_events,
+        )
+        written = write_archive(self.run_dir / "journal.db", row, recall=recall)
+        self.put(written)
+        while self.journal.remove_archived(limit=10):
+            pass
+        return written

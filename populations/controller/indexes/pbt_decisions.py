@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import cast
 
 from arena.types import PolicyId
 from populations.pbt.scheduler import num_marks
@@ -17,7 +18,10 @@ from populations.records.tables import Tables
 POSTPONED = "decision_postponed"
 MADE = ("exploited", "explored", "immigrated", "kept")
 NOT_MADE = ("exploit_abandoned", "exploit_failed")
-KINDS = (POSTPONED, *MADE, *NOT_MADE)
+COUNTED = "decisions_counted"
+"""Kind of an event that stands for all decisions before it, in the archive of a journal alone."""
+
+KINDS = (POSTPONED, *MADE, *NOT_MADE, COUNTED)
 
 MARKS = "marks"
 """Key of an event's data: marks of the policy's clock that a decision answers. All but one of them
@@ -45,6 +49,7 @@ class PbtDecisions:
     made: int = 0
     waiting: dict[PolicyId, str] = field(default_factory=dict)
     _answered: int = 0
+    _postponed: dict[PolicyId, EventRow] = field(default_factory=dict)
 
     @classmethod
     def from_events(cls, events: Iterable[EventRow]) -> PbtDecisions:
@@ -59,12 +64,24 @@ class PbtDecisions:
         policy, marks = PolicyId(row.subject), row.data.get(MARKS)
         if row.kind == POSTPONED:
             self.waiting[policy] = str(row.data["reason"])
+            self._postponed[policy] = row
+        elif row.kind == COUNTED:
+            self.made += cast(int, row.data["made"])
+            self._answered += cast(int, marks)
         elif row.kind in KINDS and isinstance(marks, int):
             # A rescue from quarantine is a copy that no clock has asked for.
             self.waiting.pop(policy, None)
+            self._postponed.pop(policy, None)
             # One decision answers all marks that have passed while it waited.
             self._answered += marks
             self.made += row.kind in MADE
+
+    def recalled(self) -> list[EventRow]:
+        """Return events that count to the same."""
+        data: dict[str, Json] = {"made": self.made, MARKS: self._answered}
+        counted = EventRow(sequence=0, time="", kind=COUNTED, subject="", data=data)
+        # In the order of `waiting`.
+        return [counted, *self._postponed.values()]
 
     def due(self, tables: Tables, *, pbt: Mapping[str, PbtConfig]) -> int:
         """Return marks of clocks so far, those for which decisions wait included.

@@ -1,4 +1,7 @@
-"""Work on the journal's file beside the run: backups, on a thread that nothing else waits for.
+"""Work on the journal's file beside the run: backups, and details that leave it.
+
+What takes long has a thread that nothing else waits for. What only the journal's writer can do is
+done in steps of milliseconds.
 
 Tests: `tests/populations/controller/server/test_journal_upkeep.py`.
 """
@@ -8,11 +11,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 from populations.config.sections import JournalConfig
-from populations.errors import StorageError
-from populations.storage.database import BACKUP
+from populations.controller.server.recalled_events import recall
+from populations.errors import StorageError, StorageUnavailable
+from populations.records.rows import BEGINNING, ArchiveRow
+from populations.records.tables import Tables
+from populations.storage.archive import remove_unnamed, write_archive
+from populations.storage.database import BACKUP, JOURNAL
 from populations.storage.journal import Journal
 
 logger = logging.getLogger(__name__)
@@ -20,9 +28,27 @@ logger = logging.getLogger(__name__)
 MAX_WRITTEN = 2
 """Most bytes that backups write while a run goes on, for each byte of committed rows."""
 
+RANGES = 24
+"""Files of the archive that are written in the time for which details stay in the journal."""
+
+STEP_S = 1.0
+"""Pause between two steps of the writer's own work."""
+
+ROWS_A_STEP = 500
+PAGES_A_STEP = 200
+RETRY_S = 60.0
+"""Pause after a disk has refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Backed:
+    """Result of a backup: the bytes that it has written."""
+
+    written_bytes: int
+
 
 class JournalUpkeep:
-    """Backups of a run's journal at their times. Owned by the controller's thread.
+    """Care of a run's journal. Owned by the controller's thread.
 
     Args:
         run_dir: Run directory.
@@ -37,53 +63,135 @@ class JournalUpkeep:
     def __init__(
         self, run_dir: Path, journal: Journal, config: JournalConfig, *, clock: Callable[[], float]
     ) -> None:
-        self._backup = run_dir / BACKUP
+        self._run_dir = run_dir
         self._journal = journal
         self._config = config
         self._clock = clock
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="controller-journal")
-        self._running: Future[int] | None = None
-        self._backup_at_s = clock()
+        self._running: Future[_Backed | ArchiveRow | None] | None = None
+        archives = journal.archives()
+        remove_unnamed(run_dir, archives)
+        self._ranges = [row for row in archives if not row.file]
+        """Ranges that are in the journal, in order."""
+        self._last_range = archives[-1] if archives else BEGINNING
+        # A process that was killed may have left some rows.
+        self._has_archived_rows = True
         self.written_bytes = self._last_bytes = 0
+        self._backup_at_s = clock()
+        self._step_at_s = self._retry_at_s = -1e9
 
-    def turn(self) -> None:
-        """Begin what is due, without waiting for it."""
-        if self._running is not None:
-            if self._running.done():
-                self.wait()
-            return
+    def turn(self, tables: Tables) -> None:
+        """Begin what is due, without waiting for it.
+
+        Raises:
+            StorageError: If the disk refuses for good.
+        """
+        if self._running is not None and self._running.done():
+            self.wait()
         now_s = self._clock()
-        if now_s - self._backup_at_s >= self._config.backup_every_s and self._has_budget():
-            self._running = self._thread.submit(self._back_up)
+        if now_s < self._retry_at_s:
+            return
+        if now_s - self._step_at_s >= STEP_S:
+            self._step_at_s = now_s
+            self._patiently(lambda: self._step(tables))
+        if self._running is None:
+            self._begin(tables, now_s)
 
     def wait(self) -> None:
-        """Wait for what was begun."""
+        """Wait for what was begun, and take its result in."""
         if self._running is None:
             return
-        self._last_bytes = self._running.result()
-        self.written_bytes += self._last_bytes
+        result = self._running.result()
         self._running = None
-        # The pause begins when a backup ends: a slow disk is not kept busy by backups alone.
-        self._backup_at_s = self._clock()
+        match result:
+            case _Backed():
+                self._last_bytes = result.written_bytes
+                self.written_bytes += result.written_bytes
+                # The pause begins now: a slow disk is not kept busy by backups alone.
+                self._backup_at_s = self._clock()
+            case ArchiveRow():
+                self._patiently(lambda: self._name(result))
+            case None:
+                self._retry_at_s = self._clock() + RETRY_S
 
     def finish(self) -> None:
         """Make the last backup, and wait for it."""
-        self._thread.submit(self._back_up)
+        self.wait()
+        self._running = self._thread.submit(self._back_up)
         self._thread.shutdown(wait=True)
 
     def abandon(self) -> None:
         """Begin nothing more."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
+    def _patiently(self, work: Callable[[], None]) -> None:
+        """Do what can as well be done later, if the disk refuses for now."""
+        try:
+            work()
+        except StorageUnavailable as error:
+            logger.warning("the journal's upkeep waits for room: %s", error)
+            self._retry_at_s = self._clock() + RETRY_S
+
+    def _step(self, tables: Tables) -> None:
+        self._mark(tables)
+        if self._has_archived_rows:
+            self._has_archived_rows = self._journal.remove_archived(limit=ROWS_A_STEP) > 0
+        else:
+            self._journal.shrink(pages=PAGES_A_STEP)
+
+    def _mark(self, tables: Tables) -> None:
+        """End a range of details, so that their age is known later."""
+        last, run = self._last_range, tables.run
+        if self._keep_s is None or run.elapsed_s - last.elapsed_s < self._keep_s / RANGES:
+            return
+        row = ArchiveRow(
+            number=last.number + 1,
+            elapsed_s=run.elapsed_s,
+            tallies=tables.num_tallies,
+            evaluated=tables.last_evaluation_sequence,
+            assignments=run.next_assignment - 1,
+            events=tables.num_events,
+        )
+        self._journal.commit([row])
+        self._ranges.append(row)
+        self._last_range = row
+
+    def _name(self, row: ArchiveRow) -> None:
+        """Let the journal name a file: from now on its rows are read from there."""
+        self._journal.commit([row])
+        self._ranges.pop(0)
+        self._has_archived_rows = True
+
+    def _begin(self, tables: Tables, now_s: float) -> None:
+        oldest = self._ranges[0] if self._ranges else None
+        age_s = 0.0 if oldest is None else tables.run.elapsed_s - oldest.elapsed_s
+        if oldest is not None and self._keep_s is not None and age_s >= self._keep_s:
+            self._running = self._thread.submit(self._archive, oldest)
+        elif now_s - self._backup_at_s >= self._config.backup_every_s and self._has_budget():
+            self._running = self._thread.submit(self._back_up)
+
+    @property
+    def _keep_s(self) -> float | None:
+        hours = self._config.keep_detail_hours
+        return None if hours is None else 3600.0 * hours
+
     def _has_budget(self) -> bool:
         # The next one is taken to be as large as the last one.
         planned_bytes = self.written_bytes + self._last_bytes
         return planned_bytes <= MAX_WRITTEN * self._journal.committed_bytes
 
-    def _back_up(self) -> int:
+    def _archive(self, row: ArchiveRow) -> ArchiveRow | None:
         try:
-            return self._journal.backup(self._backup)
+            return write_archive(self._run_dir / JOURNAL, row, recall=recall)
+        except StorageError as error:
+            # Nothing has left the journal; it is tried again later.
+            logger.error("details could not leave the journal: %s", error)
+            return None
+
+    def _back_up(self) -> _Backed:
+        try:
+            return _Backed(self._journal.backup(self._run_dir / BACKUP))
         except StorageError as error:
             # The journal itself is whole; the next backup is tried in its time.
             logger.error("the journal's backup failed: %s", error)
-            return 0
+            return _Backed(0)

@@ -253,11 +253,11 @@ class OpenRun:
 
     def _alerts(self) -> Alerts:
         with JournalReader(self.run_dir / JOURNAL) as reader:
-            return resumed(reader.events(kinds=[RAISED, CLEARED]))
+            return resumed(reader.recalled_events(kinds=[RAISED, CLEARED]))
 
     def _pbt_decisions(self) -> PbtDecisions:
         with JournalReader(self.run_dir / JOURNAL) as reader:
-            return PbtDecisions.from_events(reader.events(kinds=KINDS))
+            return PbtDecisions.from_events(reader.recalled_events(kinds=KINDS))
 
     def _goals(self) -> StopGoals:
         """Return what was measured for goals of stops and lessons; only what one asks for."""
@@ -270,15 +270,13 @@ class OpenRun:
             return StopGoals.fold(
                 stop.player,
                 tallies=() if stop.evaluation is None else reader.all_tallies(),
-                assignments=reader.assignments(statuses=["finished"], kind="train")
-                if reads_assignments
-                else (),
+                assignments=reader.all_assignments() if reads_assignments else (),
                 origins=self.state.league.checkpoints,
             )
 
     def _champions(self) -> dict[str, str]:
         with JournalReader(self.run_dir / JOURNAL) as reader:
-            changes = reader.events(kinds=[CHAMPION])
+            changes = reader.recalled_events(kinds=[CHAMPION])
         # The last one of each population.
         return {str(row.data["population"]): row.subject for row in changes}
 

@@ -205,7 +205,7 @@ class Server:
         now_s = self._clock()
         if now_s - self._status_at_s >= STATUS_S:
             self._write_status()
-        self._upkeep.turn()
+        self._upkeep.turn(self._state.tables)
 
     def _hear(self) -> None:
         """Take in what has arrived, or what there is time for.

@@ -11,6 +11,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
+import zstandard
 
 from arena.checkpoints.manifest import OPTIMIZER, WEIGHTS
 from arena.types import AssignmentId, Entrant, PairScore, PlayerId, PolicyId
@@ -178,6 +179,66 @@ def test_a_broken_invariant_is_found(small_run: SmallRun, what: str) -> None:
     break_it(small_run)
     faults = "\n".join(verify_run(small_run.run_dir).faults)
     assert re.search(text, faults)
+
+
+def test_details_that_have_left_the_journal_add_up(small_run: SmallRun) -> None:
+    small_run.note("quarantined", P0)
+    small_run.archive()
+    small_run.train(P0)
+    small_run.note("explored", P0)
+    assert verify_run(small_run.run_dir).faults == []
+    small_run.archive()
+    assert small_run.tables.num_events == 2
+    assert small_run.journal._connection.execute("SELECT count(*) FROM tallies").fetchone() == (0,)
+    assert verify_run(small_run.run_dir).faults == []
+
+
+def lost_file(path: Path) -> None:
+    path.unlink()
+
+
+def cut_file(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-8])
+
+
+def other_file(path: Path) -> None:
+    """Sound, with what the journal expects, but not the bytes that were written."""
+    text = zstandard.ZstdDecompressor().stream_reader(path.read_bytes()).read()
+    path.write_bytes(zstandard.ZstdCompressor(level=1).compress(text + b" "))
+
+
+@pytest.mark.parametrize(
+    ("damage", "expected"),
+    [(lost_file, "No such file"), (cut_file, "cut off"), (other_file, "sha256")],
+)
+def test_a_damaged_archive_is_a_fault(
+    small_run: SmallRun, damage: Callable[[Path], None], expected: str
+) -> None:
+    small_run.archive()
+    damage(small_run.run_dir / "archive" / "000001.jsonl.zst")
+    (fault,) = verify_run(small_run.run_dir).faults
+    assert "000001.jsonl.zst" in fault
+    assert expected in fault
+
+
+def ranges_with_a_gap(small_run: SmallRun) -> None:
+    small_run.put(replace(small_run.archive(), number=3))
+
+
+def ranges_out_of_order(small_run: SmallRun) -> None:
+    row = small_run.archive()
+    small_run.put(replace(row, file="", digest=""), replace(row, number=2))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "expected"),
+    [(ranges_with_a_gap, "have gaps"), (ranges_out_of_order, "before an older one")],
+)
+def test_ranges_of_details_are_in_order(
+    small_run: SmallRun, spoil: Callable[[SmallRun], None], expected: str
+) -> None:
+    spoil(small_run)
+    assert any(expected in fault for fault in verify_run(small_run.run_dir).faults)
 
 
 def test_a_damaged_journal_is_one_fault(small_run: SmallRun) -> None:

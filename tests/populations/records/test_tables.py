@@ -18,6 +18,7 @@ from arena.types import CheckpointRef, Entrant, PairScore, Player, Seating, Tall
 from arena.wire.messages import Evaluate, Pairing, Train, Trainee
 from populations.records.aggregates import PairRow, RecordRow
 from populations.records.rows import (
+    ArchiveRow,
     AssignmentRow,
     CheckpointRow,
     Deletion,
@@ -195,6 +196,8 @@ class Model:
                 return row.sequence
             case Deletion():
                 raise AssertionError("it is no row of a table")
+            case ArchiveRow():
+                return row.number
 
     def of(self, kind: type[T]) -> dict[Any, T]:
         return {key: row for (_, key), row in self.rows.items() if isinstance(row, kind)}

@@ -272,6 +272,66 @@ def test_a_backup_is_the_committed_state_in_one_file(path: Path) -> None:
         assert restored.load() == state
 
 
+def test_a_journal_gives_pages_back_step_by_step(path: Path) -> None:
+    def free(journal: Journal) -> tuple[int, int]:
+        query = journal._connection.execute
+        return (
+            query("PRAGMA freelist_count").fetchone()[0],
+            query("PRAGMA page_count").fetchone()[0],
+        )
+
+    with Journal.open(path) as journal:
+        rows = [
+            EventRow(sequence=number, time="", kind="k", subject="x" * 3000, data={})
+            for number in range(1, 501)
+        ]
+        journal.commit(rows)
+        assert not journal.shrink(pages=10), "there is nothing to give back"
+        journal._connection.execute("DELETE FROM events WHERE sequence <= 400")
+        before = journal.load()
+        before_free, before_total = free(journal)
+        assert before_free >= 390
+        assert journal.shrink(pages=10)
+        assert free(journal) == (before_free - 10, before_total - 10)
+        num_steps = 1
+        while journal.shrink(pages=10):
+            num_steps += 1
+        left, total = free(journal)
+        # A quarter stays for rows to come.
+        assert total * 0.25 - 10 <= left <= total * 0.25
+        assert num_steps == (before_free - left) // 10
+        assert journal.load() == before
+    assert path.stat().st_size == 4096 * total
+    with JournalReader(path) as reader:
+        reader.integrity_check()
+        assert reader.events() == rows[400:]
+
+
+def test_a_journal_of_an_older_release_keeps_its_size(tmp_path: Path, path: Path) -> None:
+    old = tmp_path / "old.db"
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA journal_mode = DELETE")
+        connection.execute("PRAGMA auto_vacuum = 0")
+        connection.execute("DROP TABLE archives")
+        connection.execute("VACUUM INTO ?", (str(old),))
+    with contextlib.closing(sqlite3.connect(old)) as connection:
+        assert connection.execute("PRAGMA auto_vacuum").fetchone() == (0,)
+        assert connection.execute("PRAGMA user_version").fetchone() == (SCHEMA_VERSION,)
+    with JournalReader(old) as reader:
+        assert not any([reader.archives(), reader.events(), list(reader.all_tallies())])
+    with Journal.open(old) as journal:
+        assert journal.archives() == []
+        journal.commit(
+            [
+                EventRow(sequence=number, time="", kind="k", subject="x" * 3000, data={})
+                for number in range(1, 501)
+            ]
+        )
+        journal._connection.execute("DELETE FROM events WHERE sequence <= 400")
+        assert not journal.shrink(pages=10)
+        assert journal.load().num_events == 500
+
+
 def test_a_backup_that_fails_leaves_the_old_one(path: Path) -> None:
     copy = path.with_name("copy.db")
     with Journal.open(path) as journal:

@@ -2,14 +2,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from arena.failpoints import armed
 from populations.config.sections import JournalConfig
 from populations.controller.server.journal_upkeep import JournalUpkeep
-from populations.errors import StorageUnavailable
+from populations.errors import StorageError, StorageUnavailable
 from populations.records.rows import EventRow, RunRow
+from populations.records.tables import Tables
 from populations.storage.database import BACKUP
 from populations.storage.journal import Journal, JournalReader
 
@@ -58,8 +61,13 @@ def upkeep(tmp_path: Path, journal: Journal, clock: Clock) -> Iterator[JournalUp
     upkeep.abandon()
 
 
-def turn(upkeep: JournalUpkeep) -> None:
-    upkeep.turn()
+def tables_of(journal: Journal, *, elapsed_s: float = 0.0) -> Tables:
+    tables = journal.load()
+    return replace(tables, run=replace(tables.run, elapsed_s=elapsed_s))
+
+
+def turn(upkeep: JournalUpkeep, journal: Journal) -> None:
+    upkeep.turn(tables_of(journal))
     upkeep.wait()
 
 
@@ -68,8 +76,8 @@ def test_a_pause_lies_between_backups(
 ) -> None:
     for seconds, num_backups in ((59.0, 0), (1.0, 1), (59.0, 1), (1.0, 2), (600.0, 3)):
         clock.now_s += seconds
-        turn(upkeep)
-        turn(upkeep)
+        turn(upkeep, journal)
+        turn(upkeep, journal)
         assert journal.num_backups == num_backups
 
 
@@ -82,7 +90,7 @@ def test_backups_write_twice_what_is_recorded_at_most(
     for step in range(31):
         journal.committed_bytes = 100 * step
         clock.now_s += PAUSE_S
-        turn(upkeep)
+        turn(upkeep, journal)
         counts.append(journal.num_backups)
         # Only the first one was not foreseen.
         assert upkeep.written_bytes <= max(1000, 2 * journal.committed_bytes)
@@ -104,16 +112,16 @@ def test_nothing_waits_for_a_backup(
 
     monkeypatch.setattr(journal, "backup", slow)
     clock.now_s += PAUSE_S
-    upkeep.turn()
+    upkeep.turn(tables_of(journal))
     assert begun.wait(30.0)
     # While it lasts no other one begins, and the controller goes on.
     clock.now_s += 10 * PAUSE_S
-    upkeep.turn()
+    upkeep.turn(tables_of(journal))
     assert journal.num_backups == 0
     may_end.set()
     upkeep.wait()
     assert journal.num_backups == 1
-    upkeep.turn()
+    upkeep.turn(tables_of(journal))
     upkeep.wait()
     assert journal.num_backups == 1, "the pause begins when it ended"
 
@@ -128,10 +136,10 @@ def test_a_backup_that_fails_is_tried_again(tmp_path: Path, clock: Clock) -> Non
 
             patch.setattr(journal, "backup", full)
             clock.now_s += 1.0
-            turn(upkeep)
+            turn(upkeep, journal)
         assert not (tmp_path / BACKUP).exists()
         clock.now_s += 1.0
-        turn(upkeep)
+        turn(upkeep, journal)
         assert (tmp_path / BACKUP).exists()
         journal.commit([EventRow(sequence=1, time="", kind="k", subject="", data={})])
         upkeep.finish()
@@ -145,3 +153,119 @@ def test_committed_bytes_are_those_of_rows(tmp_path: Path) -> None:
         assert journal.committed_bytes == 0
         journal.commit([EventRow(sequence=1, time="now", kind="found", subject="s", data={})])
         assert journal.committed_bytes == 3 + 5 + 1 + 2 + 8
+
+
+HOUR_S = 3600.0
+
+
+def grow(journal: Journal, hour: int) -> Tables:
+    """An event for each hour of the run."""
+    event = EventRow(sequence=hour, time="", kind="k", subject="", data={"hour": hour})
+    journal.commit([event, RunRow(run="r", elapsed_s=hour * HOUR_S)])
+    return journal.load()
+
+
+def in_journal(journal: Journal) -> list[int]:
+    """Events that the journal itself has."""
+    rows = journal._connection.execute("SELECT sequence FROM events ORDER BY sequence")
+    return [sequence for (sequence,) in rows]
+
+
+@pytest.fixture
+def kept_for_a_day(
+    tmp_path: Path, journal: CountingJournal, clock: Clock
+) -> Iterator[JournalUpkeep]:
+    config = JournalConfig(keep_detail_hours=24.0, backup_every_s=10**7)
+    upkeep = JournalUpkeep(tmp_path, journal, config, clock=clock)
+    yield upkeep
+    upkeep.abandon()
+
+
+def test_details_leave_the_journal_after_their_time(
+    journal: CountingJournal, kept_for_a_day: JournalUpkeep, clock: Clock
+) -> None:
+    upkeep = kept_for_a_day
+    for hour in range(1, 41):
+        tables = grow(journal, hour)
+        for _ in range(3):
+            # Naming a file and removing its rows are two steps.
+            clock.now_s += 60.0
+            upkeep.turn(tables)
+            upkeep.wait()
+        rows = journal.archives()
+        # A range ends each hour, and leaves when its end is a day old.
+        assert [row.events for row in rows] == list(range(1, hour + 1))
+        assert [row.number for row in rows if row.file] == list(range(1, hour - 23))
+        assert in_journal(journal) == list(range(max(hour - 23, 1), hour + 1))
+        assert journal.load() == tables
+    with JournalReader(journal._path) as reader:
+        assert [row.data["hour"] for row in reader.events()] == list(range(1, 41))
+
+
+def test_a_resumed_run_knows_the_age_of_its_details(
+    tmp_path: Path, journal: CountingJournal, kept_for_a_day: JournalUpkeep, clock: Clock
+) -> None:
+    for hour in range(1, 12):
+        tables = grow(journal, hour)
+        clock.now_s += 60.0
+        kept_for_a_day.turn(tables)
+        kept_for_a_day.wait()
+    # Killed after the file, before the journal named it; a resume keeps two hours.
+    (tmp_path / "archive").mkdir()
+    (tmp_path / "archive" / "000001.jsonl.zst").write_bytes(b"half of")
+    config = JournalConfig(keep_detail_hours=2.0, backup_every_s=10**7)
+    resumed = JournalUpkeep(tmp_path, journal, config, clock=clock)
+    assert not list((tmp_path / "archive").iterdir())
+    for _ in range(30):
+        clock.now_s += 60.0
+        resumed.turn(tables)
+        resumed.wait()
+    resumed.abandon()
+    assert [row.number for row in journal.archives() if row.file] == list(range(1, 10))
+    assert in_journal(journal) == [10, 11]
+    # And another one keeps all.
+    kept = JournalUpkeep(tmp_path, journal, JournalConfig(keep_detail_hours=None), clock=clock)
+    tables = grow(journal, 12)
+    clock.now_s += 60.0
+    kept.turn(replace(tables, run=replace(tables.run, elapsed_s=1e6 * HOUR_S)))
+    kept.wait()
+    kept.abandon()
+    assert in_journal(journal) == [10, 11, 12]
+    with JournalReader(journal._path) as reader:
+        assert len(reader.events()) == 12
+
+
+@pytest.mark.parametrize("point", ["archive.begin", "rename.renamed", "journal.begun"])
+def test_a_full_disk_is_waited_for(
+    journal: CountingJournal, kept_for_a_day: JournalUpkeep, clock: Clock, point: str
+) -> None:
+    """Whether it refuses the file, or the journal's own rows."""
+    upkeep = kept_for_a_day
+    upkeep.turn(grow(journal, 1))
+    tables = grow(journal, 25)
+    assert [row.file for row in journal.archives()] == [""]
+    clock.now_s += 60.0
+    with armed(f"{point}=raise:ENOSPC"):
+        for _ in range(3):
+            upkeep.turn(tables)
+            upkeep.wait()
+    assert not [row for row in journal.archives() if row.file]
+    assert in_journal(journal) == [1, 25]
+    # Not at once: a disk that is full is not asked ten times a second.
+    clock.now_s += 1.0
+    upkeep.turn(tables)
+    upkeep.wait()
+    assert not [row for row in journal.archives() if row.file]
+    for _ in range(3):
+        clock.now_s += 60.0
+        upkeep.turn(tables)
+        upkeep.wait()
+    assert [row.number for row in journal.archives() if row.file] == [1]
+    assert in_journal(journal) == [25]
+
+
+def test_a_disk_that_fails_ends_the_run(
+    journal: CountingJournal, kept_for_a_day: JournalUpkeep
+) -> None:
+    with armed("journal.begun=raise:EIO"), pytest.raises(StorageError):
+        kept_for_a_day.turn(tables_of(journal, elapsed_s=HOUR_S))

@@ -30,7 +30,7 @@ from populations.controller.state.events import Event, LearnerJoined, Now
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
 from populations.errors import StorageError
-from populations.records.rows import AssignmentRow, EventRow, Row
+from populations.records.rows import ArchiveRow, AssignmentRow, EventRow, Row
 from populations.storage.journal import Journal
 from tests.populations.controller.simulated import World, make_world
 
@@ -55,6 +55,17 @@ class RecordingJournal(Journal):
     def backup(self, path: Path) -> int:
         del path
         return 0
+
+    def archives(self) -> list[ArchiveRow]:
+        return []
+
+    def remove_archived(self, *, limit: int) -> int:
+        del limit
+        return 0
+
+    def shrink(self, *, pages: int) -> bool:
+        del pages
+        return False
 
 
 class ScriptedTransport:

@@ -1,0 +1,29 @@
+"""Events that a resumed controller needs of those that have left the journal. Pure.
+
+Tests: `tests/populations/controller/server/test_recalled_events.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from populations.controller.indexes.pbt_decisions import KINDS, PbtDecisions
+from populations.controller.indexes.raised_alerts import raised_by
+from populations.controller.monitoring.champions import CHAMPION
+from populations.records.rows import EventRow
+
+
+def recall(events: Sequence[EventRow]) -> list[EventRow]:
+    """Return few events from which all that follows from many events follows, too.
+
+    Args:
+        events: Events from the run's first one to some point, or what was recalled of the older
+            ones, and all since.
+
+    Returns:
+        Alerts that hold, each population's champion, and decisions of PBT: their counts, and those
+        that wait.
+    """
+    champions = {event.data["population"]: event for event in events if event.kind == CHAMPION}
+    decisions = PbtDecisions.from_events(event for event in events if event.kind in KINDS)
+    return [*raised_by(events).values(), *champions.values(), *decisions.recalled()]

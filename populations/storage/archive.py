@@ -1,0 +1,280 @@
+"""Details that have left the journal: files beside it, of JSON lines, compressed with zstd.
+
+A file has the events, ended assignments and tallies of one range (`ArchiveRow`), in this order; a
+line is a row, its fields as the journal's columns have them. It is written under another name,
+synced and renamed before the journal names it; from that commit on its rows are read from the file.
+Files that the journal does not name are of a process that was killed, and are made again.
+
+Tests: `tests/populations/storage/test_archive.py`, `tests/faults/test_nth_fault.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import logging
+import os
+import sqlite3
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import zstandard
+
+from arena.checkpoints.files import sha256_file
+from arena.failpoints import failpoint
+from populations.errors import StorageError
+from populations.records.columns import Value
+from populations.records.rows import ArchiveRow, EventRow
+from populations.records.tables import ARCHIVED, EVENTS, RowT, Table
+from populations.storage.database import connect_reader, rename_durably, storage_errors
+from populations.storage.loading import last_archive, load_archives, read_rows
+
+logger = logging.getLogger(__name__)
+
+ARCHIVE = "archive"
+"""Directory of the files, in the run's directory."""
+
+LEVEL = 6
+"""Level of compression: half the size of level 1 costs a second for each day of the demo."""
+
+Filters = Mapping[str, Sequence[Value] | None]
+"""Allowed values of columns; None: any."""
+
+Recall = Callable[[Sequence[EventRow]], Sequence[EventRow]]
+"""Function that returns the events which a resumed controller needs, of all until some point."""
+
+_END = "end"
+
+
+def write_archive(journal: Path, row: ArchiveRow, *, recall: Recall) -> ArchiveRow:
+    """Write the file of the range after the last one that has a file. May run in any thread.
+
+    Args:
+        journal: The journal.
+        row: Row of the range, the first one without a file.
+        recall: Choice of the events that the row keeps.
+
+    Returns:
+        The row to commit, with the file. The range ends before the first assignment that is open.
+
+    Raises:
+        StorageError: If the disk refuses or the journal cannot be read.
+    """
+    directory = journal.parent / ARCHIVE
+    with storage_errors(directory), contextlib.closing(connect_reader(journal)) as connection:
+        failpoint("archive.begin")
+        _make_directory(directory)
+        connection.execute("BEGIN")
+        before = last_archive(connection, journal)
+        (first_open,) = connection.execute(
+            "SELECT min(assignment_id) FROM assignments WHERE status = 'queued'"
+        ).fetchone()
+        if first_open is not None:
+            end = max(before.assignments, min(row.assignments, first_open - 1))
+            row = replace(row, assignments=end)
+        target = directory / f"{row.number:06d}.jsonl.zst"
+        temporary = directory / f".tmp-{uuid.uuid4().hex}"
+        try:
+            _write(connection, temporary, before, row)
+            failpoint("archive.written")
+            digest = sha256_file(temporary)
+            rename_durably(temporary, target)
+        finally:
+            temporary.unlink(missing_ok=True)
+        events = read_rows(
+            connection,
+            journal,
+            EVENTS,
+            "WHERE sequence > ? AND sequence <= ? ORDER BY sequence",
+            [before.events, row.events],
+        )
+    recalled = tuple(recall([*before.recalled, *events]))
+    return replace(row, file=target.name, digest=digest, recalled=recalled)
+
+
+def _make_directory(directory: Path) -> None:
+    if directory.is_dir():
+        return
+    directory.mkdir()
+    # Its name is an entry of the run's directory.
+    descriptor = os.open(directory.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _write(connection: sqlite3.Connection, path: Path, before: ArchiveRow, row: ArchiveRow) -> None:
+    # The checksum tells a damaged file from one that can be read.
+    compressor = zstandard.ZstdCompressor(level=LEVEL, write_checksum=True)
+    with path.open("xb") as file, compressor.stream_writer(file, closefd=False) as stream:
+        for table in ARCHIVED:
+            cursor = connection.execute(
+                f"{table.select_from(connection)} WHERE {table.key} > ? AND {table.key} <= ? "
+                f"ORDER BY {table.key}",
+                (getattr(before, table.name), getattr(row, table.name)),
+            )
+            for values in cursor:
+                stream.write(_line(table.name, dict(zip(table.names, values, strict=True))))
+        # A file without it was cut off.
+        stream.write(_line(_END, {}))
+
+
+def _line(table: str, values: Mapping[str, Value]) -> bytes:
+    return json.dumps({"table": table, **values}, separators=(",", ":")).encode() + b"\n"
+
+
+def remove_unnamed(run_dir: Path, archives: Sequence[ArchiveRow]) -> None:
+    """Remove files that a killed process has left. The caller has the run's lock.
+
+    Raises:
+        StorageError: If the disk refuses.
+    """
+    named = {row.file for row in archives}
+    with storage_errors(run_dir / ARCHIVE):
+        for path in (run_dir / ARCHIVE).glob("*"):
+            if path.name not in named and path.is_file():
+                path.unlink()
+                logger.info("removed %s: written, but never recorded", path)
+
+
+def select_rows(
+    connection: sqlite3.Connection,
+    path: Path,
+    table: Table[RowT],
+    *,
+    after: int,
+    filters: Filters,
+    limit: int | None,
+    newest: bool,
+) -> list[RowT]:
+    """Return rows of details in order, from the journal and its archive, in one transaction.
+
+    Args:
+        connection: Connection to the journal, with a transaction.
+        path: Path of the journal.
+        table: One of `ARCHIVED`.
+        after: Lower limit of the key, exclusive.
+        filters: Allowed values of columns.
+        limit: Most rows to return.
+        newest: Whether to return the last ``limit`` rows instead of the first.
+    """
+    behind: int = getattr(last_archive(connection, path), table.name)
+    if newest:
+        found = _in_journal(connection, path, table, max(after, behind), filters, limit, newest)
+        if after < behind and (limit is None or len(found) < limit):
+            wanted = None if limit is None else limit - len(found)
+            older = archived_rows(
+                connection, path, table, after=after, filters=filters, newest=True
+            )
+            found += islice(older, wanted)
+        return found[::-1]
+    found = []
+    if after < behind:
+        rows = archived_rows(connection, path, table, after=after, filters=filters)
+        found += islice(rows, limit)
+    rest = None if limit is None else limit - len(found)
+    found += _in_journal(connection, path, table, max(after, behind), filters, rest, newest)
+    return found
+
+
+def _in_journal(
+    connection: sqlite3.Connection,
+    path: Path,
+    table: Table[RowT],
+    after: int,
+    filters: Filters,
+    limit: int | None,
+    newest: bool,
+) -> list[RowT]:
+    where, parameters = f"{table.key} > ?", list[Value]([after])
+    # Names of columns are those of the caller's code; values are bound.
+    for column, allowed in filters.items():
+        if allowed is not None:
+            where += f" AND {column} IN ({', '.join('?' * len(allowed))})"
+            parameters.extend(allowed)
+    direction = "DESC" if newest else "ASC"
+    suffix = f"WHERE {where} ORDER BY {table.key} {direction} LIMIT ?"
+    # A negative LIMIT is none.
+    parameters.append(-1 if limit is None else limit)
+    return read_rows(connection, path, table, suffix, parameters)
+
+
+def archived_rows(
+    connection: sqlite3.Connection,
+    path: Path,
+    table: Table[RowT],
+    *,
+    after: int = 0,
+    filters: Filters | None = None,
+    newest: bool = False,
+) -> Iterator[RowT]:
+    """Yield rows that have left the journal, the newest first if so asked.
+
+    Raises:
+        StorageError: If a file is gone or damaged.
+    """
+    archives = [row for row in load_archives(connection, path) if row.file]
+    behind = [row for row in archives if getattr(row, table.name) > after]
+    for row in reversed(behind) if newest else behind:
+        stored = _stored_rows(path.parent / ARCHIVE / row.file, table.name, filters or {})
+        rows = (one for one in stored if int(one[table.key]) > after)
+        decoded = _decoded(rows, path.parent / ARCHIVE / row.file, table)
+        yield from reversed(list(decoded)) if newest else decoded
+
+
+def _decoded(rows: Iterator[dict[str, Any]], path: Path, table: Table[RowT]) -> Iterator[RowT]:
+    for row in rows:
+        try:
+            yield table.decode(table.values_of(row))
+        except (ValueError, TypeError, RecursionError) as error:
+            raise StorageError(f"{path}: a row of {table.name} is damaged: {error}") from error
+
+
+def _stored_rows(path: Path, table: str, filters: Filters) -> Iterator[dict[str, Any]]:
+    """Yield the rows of one table as the journal had them."""
+    begin = f'{{"table":"{table}"'
+    wanted = {
+        column: frozenset(allowed) for column, allowed in filters.items() if allowed is not None
+    }
+    # Most lines are told apart without parsing them.
+    texts = [[json.dumps(value) for value in allowed] for allowed in wanted.values()]
+    has_begun = False
+    with _archive_errors(path), path.open("rb") as file:
+        stream = zstandard.ZstdDecompressor().stream_reader(file)
+        for line in io.TextIOWrapper(stream, encoding="utf-8"):
+            if not line.startswith(begin):
+                if has_begun or line.startswith(f'{{"table":"{_END}"'):
+                    return
+                continue
+            has_begun = True
+            if all(any(text in line for text in one) for one in texts):
+                row: dict[str, Any] = json.loads(line)
+                if all(row[column] in allowed for column, allowed in wanted.items()):
+                    yield row
+    raise StorageError(f"{path}: it was cut off")
+
+
+@contextlib.contextmanager
+def _archive_errors(path: Path) -> Iterator[None]:
+    with storage_errors(path):
+        try:
+            yield
+        except (zstandard.ZstdError, ValueError, KeyError) as error:
+            raise StorageError(f"{path}: damaged ({error})") from error
+
+
+def check_archive(run_dir: Path, row: ArchiveRow) -> str | None:
+    """Return what is wrong with a file; None: every byte is as it was written."""
+    path = run_dir / ARCHIVE / row.file
+    try:
+        with storage_errors(path):
+            digest = sha256_file(path)
+    except StorageError as error:
+        return str(error)
+    return None if digest == row.digest else f"{path}: sha256 {digest} instead of {row.digest}"

@@ -1,0 +1,253 @@
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zstandard
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from arena.failpoints import armed
+from arena.types import AssignmentId, Entrant, PairScore, Tally
+from arena.wire.messages import Evaluate
+from populations.errors import StorageError, StorageUnavailable
+from populations.records.rows import (
+    ArchiveRow,
+    AssignmentRow,
+    EventRow,
+    Json,
+    Row,
+    RunRow,
+    TallyRow,
+)
+from populations.storage.archive import ARCHIVE, check_archive, remove_unnamed, write_archive
+from populations.storage.journal import Journal, JournalReader
+
+NUM = 12
+"""Events, assignments and tallies of the run; the ninth assignment is open."""
+
+OPEN = 9
+
+
+def event(number: int) -> EventRow:
+    data: dict[str, Json] = {"number": number, "share": number / 3, "text": 'line\n"quoted" \u00e9'}
+    return EventRow(
+        sequence=number, time="now", kind=f"k{number % 3}", subject=f"s{number % 2}", data=data
+    )
+
+
+def assignment(number: int) -> AssignmentRow:
+    name = AssignmentId(number)
+    return AssignmentRow(
+        assignment_id=name,
+        attempt=1,
+        kind="evaluate",
+        status="queued" if number == OPEN else "finished" if number % 4 else "failed",
+        message=Evaluate(assignment_id=name, attempt=1, pairings=(), seed=2**60 + number),
+        learner=None if number == OPEN else "learner-1",
+        metrics={"time/play_s": 0.1 * number},
+    )
+
+
+def tally(number: int) -> TallyRow:
+    return TallyRow(
+        sequence=number,
+        assignment_id=AssignmentId(number),
+        kind="evaluate" if number % 5 else "train",
+        tally=Tally(
+            entrants=(Entrant("a"), Entrant("b")),
+            matches=2,
+            pairs=(PairScore(first=0, second=1, wins=1, draws=0, losses=1),),
+            return_sum=(0.1 + 0.2, -1 / 3),
+            return_sum_of_squares=(1e-300, 1e300),
+            length_sum=7,
+        ),
+    )
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Iterator[Journal]:
+    rows: list[Row] = [RunRow(run="r", next_assignment=NUM + 1)]
+    for number in range(1, NUM + 1):
+        rows += [event(number), assignment(number), tally(number)]
+    with Journal.create(tmp_path / "journal.db", rows) as journal:
+        yield journal
+
+
+def mark(number: int, upto: int, **changes: Any) -> ArchiveRow:
+    """A range until the events, assignments and tallies of a number."""
+    row = ArchiveRow(
+        number=number, elapsed_s=1.0, tallies=upto, evaluated=upto, assignments=upto, events=upto
+    )
+    return replace(row, **changes)
+
+
+def archive(journal: Journal, row: ArchiveRow) -> ArchiveRow:
+    """Let details leave the journal, and remove what it still has of them."""
+    written = write_archive(journal._path, row, recall=lambda events: events[-1:])
+    journal.commit([written])
+    while journal.remove_archived(limit=5):
+        pass
+    return written
+
+
+def answers(path: Path) -> list[object]:
+    """All that a reader can be asked about details."""
+    found: list[object] = []
+    with JournalReader(path) as reader:
+        found += [list(reader.all_tallies()), list(reader.all_events())]
+        found += [repr(list(reader.all_assignments()))]
+        for after, limit, newest in itertools.product(
+            (0, 1, 4, NUM), (None, 0, 1, 3, 100), (False, True)
+        ):
+            for kinds, subject in itertools.product((None, ["k1"], ["k0", "k2"]), (None, "s1")):
+                found.append(
+                    reader.events(
+                        after=after, limit=limit, newest=newest, kinds=kinds, subject=subject
+                    )
+                )
+            for statuses in (None, ["finished"], ["queued", "failed"]):
+                found.append(
+                    reader.assignments(after=after, limit=limit, newest=newest, statuses=statuses)  # type: ignore[arg-type]
+                )
+            found.append(reader.tallies(after=after, limit=limit))
+        found.append(reader.load())
+    return found
+
+
+@settings(
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    ends=st.lists(st.integers(0, NUM), min_size=1, max_size=4).map(sorted),
+    num_removed=st.integers(0, 10),
+)
+def test_whatever_has_left_the_journal_is_read_as_before(
+    tmp_path_factory: pytest.TempPathFactory, ends: list[int], num_removed: int
+) -> None:
+    directory = tmp_path_factory.mktemp("run")
+    rows: list[Row] = [RunRow(run="r", next_assignment=NUM + 1)]
+    for number in range(1, NUM + 1):
+        rows += [event(number), assignment(number), tally(number)]
+    with Journal.create(directory / "journal.db", rows) as journal:
+        expected = answers(journal._path)
+        for number, end in enumerate(ends, start=1):
+            evaluated = max((n for n in range(1, end + 1) if n % 5), default=0)
+            row = mark(number, end, evaluated=evaluated)
+            journal.commit([row])
+            assert answers(journal._path) == expected
+            written = write_archive(journal._path, row, recall=lambda events: events)
+            assert answers(journal._path) == expected
+            journal.commit([written])
+            assert answers(journal._path) == expected
+            for _ in range(num_removed):
+                journal.remove_archived(limit=3)
+            assert answers(journal._path) == expected
+            assert journal.load() == expected[-1]
+
+
+def test_rows_are_removed_in_steps_and_open_assignments_stay(journal: Journal) -> None:
+    written = archive(journal, mark(1, NUM))
+    assert (written.events, written.tallies, written.assignments) == (NUM, NUM, OPEN - 1)
+    counts = [
+        journal._connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
+        for table in ("events", "tallies", "assignments")
+    ]
+    assert counts == [0, 0, NUM - OPEN + 1]
+    assert journal.remove_archived(limit=5) == 0
+    # What ends later leaves with the next range.
+    journal.commit([replace(assignment(OPEN), status="finished")])
+    assert archive(journal, mark(2, NUM)).assignments == NUM
+    with JournalReader(journal._path) as reader:
+        assert [row.assignment_id for row in reader.assignments()] == list(range(1, NUM + 1))
+
+
+def test_a_file_has_a_line_for_each_row(journal: Journal, tmp_path: Path) -> None:
+    written = archive(journal, mark(1, 3))
+    assert written.file == "000001.jsonl.zst"
+    data = (tmp_path / ARCHIVE / written.file).read_bytes()
+    text = zstandard.ZstdDecompressor().stream_reader(data).read().decode()
+    lines = [json.loads(line) for line in text.splitlines()]
+    tables = [line["table"] for line in lines]
+    assert tables == ["events"] * 3 + ["assignments"] * 3 + ["tallies"] * 3 + ["end"]
+    assert lines[0]["subject"] == "s1"
+    assert json.loads(lines[6]["tally"])["return_sum"] == [0.1 + 0.2, -1 / 3]
+
+
+def test_a_damaged_file_is_no_silent_loss(journal: Journal, tmp_path: Path) -> None:
+    written = archive(journal, mark(1, 8))
+    path = tmp_path / ARCHIVE / written.file
+    whole = path.read_bytes()
+    assert check_archive(tmp_path, written) is None
+    flipped = bytearray(whole)
+    flipped[len(flipped) // 2] ^= 1
+    for data in (whole[:-10], whole[: len(whole) // 2], bytes(flipped), b""):
+        path.write_bytes(data)
+        with JournalReader(journal._path) as reader, pytest.raises(StorageError):
+            list(reader.all_tallies())
+        assert "sha256" in str(check_archive(tmp_path, written))
+    path.unlink()
+    with JournalReader(journal._path) as reader:
+        with pytest.raises(StorageError, match="No such file"):
+            reader.events()
+        # What the journal has needs no file.
+        assert [row.sequence for row in reader.events(after=8)] == [9, 10, 11, 12]
+        assert [row.sequence for row in reader.events(limit=2, newest=True)] == [11, 12]
+    assert "No such file" in str(check_archive(tmp_path, written))
+
+
+def test_a_disk_that_refuses_leaves_the_journal_as_it_was(journal: Journal, tmp_path: Path) -> None:
+    expected = answers(journal._path)
+    for point in ("archive.begin", "archive.written", "rename.synced", "rename.renamed"):
+        with armed(f"{point}=raise:ENOSPC"), pytest.raises(StorageUnavailable):
+            write_archive(journal._path, mark(1, 5), recall=lambda events: events)
+        assert not list((tmp_path / ARCHIVE).glob(".tmp-*"))
+        assert answers(journal._path) == expected
+    archive(journal, mark(1, 5))
+    assert answers(journal._path) == expected
+
+
+def test_files_that_the_journal_does_not_name_are_removed(journal: Journal, tmp_path: Path) -> None:
+    written = archive(journal, mark(1, 3))
+    write_archive(journal._path, mark(2, 5), recall=lambda events: events)
+    (tmp_path / ARCHIVE / f".tmp-{'0' * 32}").write_bytes(b"half of")
+    remove_unnamed(tmp_path, journal.archives())
+    assert [path.name for path in (tmp_path / ARCHIVE).iterdir()] == [written.file]
+
+
+def test_events_that_a_resume_needs_are_chosen_from_all(journal: Journal) -> None:
+    archive(journal, mark(1, 4))
+    archive(journal, mark(2, 7))
+    with JournalReader(journal._path) as reader:
+        # The choice of this test is the last event; 4 was among those it chose from.
+        assert reader.archives()[1].recalled == (event(7),)
+        kinds = ["k0", "k1"]
+        assert reader.recalled_events(kinds=kinds) == [
+            event(number) for number in (7, *range(8, NUM + 1)) if f"k{number % 3}" in kinds
+        ]
+
+
+def test_a_line_of_an_older_release_lacks_later_columns(journal: Journal, tmp_path: Path) -> None:
+    written = archive(journal, mark(1, 1))
+    path = tmp_path / ARCHIVE / written.file
+    text = zstandard.ZstdDecompressor().stream_reader(path.read_bytes()).read().decode()
+    lines = [json.loads(line) for line in text.splitlines()]
+    assert lines[1].pop("duration_s") == 0.0
+    assert lines[1].pop("learner") == "learner-1"
+    old = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
+    path.write_bytes(zstandard.ZstdCompressor().compress(old.encode()))
+    with JournalReader(journal._path) as reader:
+        assert reader.assignments()[0] == replace(assignment(1), learner=None)
+    del lines[1]["message"]
+    old = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
+    path.write_bytes(zstandard.ZstdCompressor().compress(old.encode()))
+    with (
+        JournalReader(journal._path) as reader,
+        pytest.raises(StorageError, match="message missing"),
+    ):
+        reader.assignments()
