@@ -91,8 +91,8 @@ def test_the_search_for_torch_finds_it() -> None:
 MAX_MODULES = 15
 
 ROOMS = (
-    *("server", "machine", "phases", "assignments", "evaluation", "evolution", "opponents"),
-    *("monitoring", "state", "rating_fit", "best_rated", "indexes"),
+    *("server", "machine", "phases", "ghost_thinning", "assignments", "evaluation", "evolution"),
+    *("opponents", "monitoring", "state", "rating_fit", "best_rated", "indexes"),
 )
 """Of the controller, each above those that it may import."""
 
