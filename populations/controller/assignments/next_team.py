@@ -1,4 +1,4 @@
-"""Who trains next on a learner: a policy alone, its team, or the policy and its rival.
+"""Choice of the team that a learner trains next: a policy alone, its mates too, or its rival.
 
 Tests: `tests/populations/controller/assignments/test_next_team.py`,
 `tests/populations/controller/assignments/test_carried_episodes.py`.
