@@ -446,7 +446,7 @@ class RandomRows:
     def event(self, tx: Transaction) -> None:
         row = self.some_policy()
         kind = self.data.draw(st.sampled_from([*KINDS, "train_assigned"]))
-        tx.add_event(kind, row.policy, reason="unrated", marks=1)
+        tx.add_event(kind, row.policy, reason="unrated", marks=1, made=1)
 
 
 @cache
