@@ -59,10 +59,27 @@ def stop_reason(state: ControllerState, tx: Transaction) -> str | None:
     if all(row.state != "active" and not row.pending for row in state.tables.policies.values()):
         state.fail(tx, reason="no active policy is left: all are quarantined")
         return None
+    if (population := _empty_population(state)) is not None:
+        reason = f"{population} has no active policy and no ghost: the others have nobody to meet"
+        state.fail(tx, reason=reason)
+        return None
     if (fault := goals.unreported(state)) is not None:
         state.fail(tx, reason=fault)
         return None
     return limit_reached(state, elapsed_s=state.elapsed_s(tx.now))
+
+
+def _empty_population(state: ControllerState) -> str | None:
+    """Return a population of which nobody can be seated; None: there is none.
+
+    All of its policies failed before their first checkpoints.
+    """
+    policies, ghosts = state.tables.policies.values(), state.tables.ghosts.values()
+    there = {row.population for row in policies if row.state == "active"}
+    # Rarely is there one without an active policy, and then ghosts are looked at.
+    missing = [name for name in state.setup.populations if name not in there]
+    there |= {ghost.population for ghost in ghosts if ghost.is_present} if missing else set()
+    return next((name for name in missing if name not in there), None)
 
 
 def limit_reached(state: ControllerState, *, elapsed_s: float) -> str | None:

@@ -7,12 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from arena.types import Entrant
+from arena.types import Entrant, population_of
+from arena.wire.messages import Failed, Train
 from populations.controller.phases import limit_reached
+from populations.controller.state.events import AssignmentFailed
 from populations.controller.state.goals import bound_at_any_time
 from populations.controller.state.state import ControllerState
 from populations.records.rows import PolicyRow
-from tests.populations.controller.simulated import DUEL, make_world
+from tests.populations.controller.simulated import DUEL, TAG, make_world, tag_spec
 
 
 def lower_bound(state: ControllerState, policy: PolicyRow) -> float | None:
@@ -96,3 +98,31 @@ def test_a_bound_at_any_time_by_hand() -> None:
     bound = bound_at_any_time(state, policy)
     assert bound == pytest.approx(500.0 - 10.0 - 40.0 * math.sqrt(1.04 * (5.991465 + 3.258097)))
     assert lower_bound(state, policy) == pytest.approx(500.0 - 1.959964 * 40.0)
+
+
+def test_a_population_that_nobody_is_left_of_ends_the_run() -> None:
+    """All of its policies failed before their first checkpoints: the other one has no opponent."""
+    sides = {"predator": ["adversary_*"], "prey": ["agent_*"]}
+    populations = {name: {"agents": agents, "size": 2} for name, agents in sides.items()}
+    document = {**DUEL, "environment": TAG["environment"], "populations": populations}
+    world = make_world(document, tag_spec())
+    world.join()
+    (learner,) = world.state.learners
+    lost: list[str] = []
+    while len(lost) < 2:
+        message = world.given[learner].pop(0)
+        assert isinstance(message, Train)
+        lost += [trainee.policy for trainee in message.trainees]
+        failed = Failed(
+            assignment_id=message.assignment_id,
+            attempt=message.attempt,
+            kind="non_finite",
+            reason="loss is not finite",
+            policy=message.trainees[0].policy,
+        )
+        world.handle(AssignmentFailed(learner=learner, failed=failed))
+    (population,) = {population_of(policy) for policy in lost}
+    assert world.state.phase != "training"
+    assert world.state.reason == (
+        f"{population} has no active policy and no ghost: the others have nobody to meet"
+    )
