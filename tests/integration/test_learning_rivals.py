@@ -70,7 +70,7 @@ DETERMINISTIC: dict[str, Any] = {
     "launcher": "inline",
     "learners": 1,
     "evaluation": {"share": 0.1},
-    "stop": {"agent_steps_per_policy": 2500},
+    "stop": {"agent_steps_per_policy": 1600},
 }
 
 
