@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from arena.types import PlayerId
+from populations.controller import ghost_thinning
 from populations.controller.ghost_thinning import SLACK, thin
 from populations.controller.machine import handle
-from populations.controller.monitoring.champions import leading_entrant
 from populations.controller.state.commands import RemoveCheckpoints
 from populations.controller.state.events import CheckpointsRemoved, ControllerStarted, Now
 from populations.controller.state.state import make_state
@@ -128,7 +128,7 @@ def test_what_was_not_removed_is_removed_by_the_next_epoch() -> None:
     assert not any(ghost.player in world.state.tables.ghosts for ghost in doomed)
 
 
-@pytest.mark.parametrize("reason", ["unlinked", "champion", "exploiter", "named"])
+@pytest.mark.parametrize("reason", ["unlinked", "exploiter", "named"])
 def test_what_something_needs_stays(reason: str) -> None:
     world = world_with_many(KEEP)
     tables, state = world.state.tables, world.state
@@ -143,11 +143,16 @@ def test_what_something_needs_stays(reason: str) -> None:
         ghosts = ghosts[:1]
         roles = state.config.roles.model_copy(update={"reset": ghosts[0].player})
         state.config = state.config.model_copy(update={"roles": roles})
-    if reason == "champion":
-        (row,) = tables.ratings.values()
-        best = leading_entrant(state, row)
-        ghosts = [ghost for ghost in present(world) if str(ghost.weights_digest) == best]
-        assert ghosts or best is None
     thin(state, state.begin(Now(monotonic_s=0.0, utc="")))
     for ghost in ghosts[: KEEP - 1]:
         assert tables.ghosts[PlayerId(ghost.player)].is_present
+
+
+def test_the_champion_stays_though_it_tells_least(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = world_with_many(KEEP), world_with_many(KEEP)
+    thin(first.state, first.state.begin(Now(monotonic_s=0.0, utc="")))
+    gone = next(ghost for ghost in first.state.tables.ghosts.values() if ghost.doomed)
+    monkeypatch.setattr(ghost_thinning, "leading_entrant", lambda *_: gone.weights_digest)
+    thin(second.state, second.state.begin(Now(monotonic_s=0.0, utc="")))
+    assert second.state.tables.ghosts[gone.player].is_present
+    assert any(ghost.doomed for ghost in second.state.tables.ghosts.values())
