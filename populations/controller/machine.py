@@ -42,6 +42,7 @@ from populations.controller.state.events import (
 )
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
+from populations.records.rows import GhostRow
 
 
 def handle(state: ControllerState, event: Event, now: Now) -> Transaction:
@@ -62,7 +63,11 @@ def handle(state: ControllerState, event: Event, now: Now) -> Transaction:
         # Before `fill`, which gives out the one assignment of a try.
         storage_pause.retry(state, tx)
         scheduler.fill(state, tx)
-    if state.phase == "training":
+    # Only new ghosts make a pool too large, or a start under another bound.
+    is_larger = isinstance(event, ControllerStarted) or any(
+        isinstance(row, GhostRow) for row in tx.rows
+    )
+    if is_larger and state.phase == "training":
         ghost_thinning.thin(state, tx)
     # After all decisions, whose rows it reads.
     curves.follow(state, tx)
