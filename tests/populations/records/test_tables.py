@@ -151,6 +151,7 @@ ROWS: st.SearchStrategy[Row] = st.one_of(
         ratings=several(FLOATS),
         deviations=several(FLOATS),
         advantages=several(FLOATS),
+        anchor_errors=several(FLOATS),
         best=several(NAMES),
         best_ratings=several(FLOATS),
         best_deviations=several(FLOATS),
