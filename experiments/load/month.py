@@ -25,10 +25,12 @@ import numpy as np
 from arena.types import AssignmentId, Entrant, PolicyId, Tally
 from experiments.load.big_journal import BigLeague, Size, big_run_file
 from populations.config.run_file import learner_setup
+from populations.config.sections import JournalConfig
 from populations.controller.server.journal_upkeep import JournalUpkeep
 from populations.league.league import League
 from populations.records.rows import PolicyRow, Row, RunRow
 from populations.records.tables import Tables
+from populations.storage.archive import ARCHIVE
 from populations.storage.database import BACKUP, JOURNAL
 from populations.storage.journal import Journal
 
@@ -105,6 +107,9 @@ class Figures:
         backup: Bytes that they have written, by the kernel's count.
         copies: Bytes that copies of the whole journal every ten minutes would have written.
         processor_s: Processor time of the last backup.
+        longest_commit_s: Longest time of a commit of an assignment's rows.
+        longest_turn_s: Longest time that the controller's thread spent on the file's upkeep.
+        turns_s: All of that time.
         at_s: Run's times of the last backups.
     """
 
@@ -113,6 +118,9 @@ class Figures:
     backup: int = 0
     copies: int = 0
     processor_s: float = 0.0
+    longest_commit_s: float = 0.0
+    longest_turn_s: float = 0.0
+    turns_s: float = 0.0
     at_s: list[float] = field(default_factory=lambda: [0.0])
 
     def count_backup(self, elapsed_s: float, *, written: int, processor_s: float) -> None:
@@ -123,7 +131,9 @@ class Figures:
         self.at_s = [*self.at_s[-4:], elapsed_s]
 
 
-def measure(directory: Path, *, hours: float, say_every_h: float) -> None:
+def measure(
+    directory: Path, *, hours: float, say_every_h: float, keep_detail_hours: float | None
+) -> None:
     """Grow a run and print the figures."""
     run_file = big_run_file()
     league = League(
@@ -135,13 +145,20 @@ def measure(directory: Path, *, hours: float, say_every_h: float) -> None:
     say_at_s, copy_at_s, elapsed_s = say_every_h * HOUR_S, COPY_EVERY_S, 0.0
     with Journal.create(path, [RunRow(run="month")]) as journal:
         journal.backup(directory / BACKUP)
-        upkeep = JournalUpkeep(directory, journal, run_file.config.journal, clock=lambda: elapsed_s)
+        config = JournalConfig(keep_detail_hours=keep_detail_hours)
+        upkeep = JournalUpkeep(directory, journal, config, clock=lambda: elapsed_s)
         for elapsed_s, rows in commits.commits(hours / 24):
-            before = written_bytes()
+            before, turn_s = written_bytes(), time.perf_counter()
             journal.commit(rows)
+            figures.longest_commit_s = max(figures.longest_commit_s, time.perf_counter() - turn_s)
             figures.own += written_bytes() - before
             before, began_s, counted = written_bytes(), time.process_time(), upkeep.written_bytes
-            upkeep.turn(tables_at(elapsed_s, commits))
+            tables = tables_at(elapsed_s, commits)
+            turn_s = time.perf_counter()
+            upkeep.turn(tables)
+            turn_s = time.perf_counter() - turn_s
+            figures.longest_turn_s = max(figures.longest_turn_s, turn_s)
+            figures.turns_s += turn_s
             upkeep.wait()
             if upkeep.written_bytes > counted:
                 figures.count_backup(
@@ -179,13 +196,17 @@ def tables_at(elapsed_s: float, commits: Commits) -> Tables:
 
 def print_state(elapsed_s: float, path: Path, figures: Figures, committed: int) -> None:
     """Print sizes and bytes written so far."""
+    files = list((path.parent / ARCHIVE).glob("*"))
+    archive = sum(file.stat().st_size for file in files)
     pauses = [(b - a) / HOUR_S for a, b in itertools.pairwise(figures.at_s)]
     sys.stdout.write(
         f"{elapsed_s / HOUR_S:6.1f} h: journal {path.stat().st_size / MIB:.0f} MiB, rows "
         f"{committed / MIB:.0f} MiB, written by the journal {figures.own / MIB:.0f} MiB, by "
         f"{figures.backups} backups {figures.backup / MIB:.0f} MiB (whole copies every 10 minutes: "
         f"{figures.copies / MIB:.0f} MiB), last pauses {[round(one, 1) for one in pauses]} h, "
-        f"processor {figures.processor_s:.2f} s\n"
+        f"processor {figures.processor_s:.2f} s; archive {archive / MIB:.0f} MiB in {len(files)} "
+        f"files; upkeep on the controller's thread at most {1e3 * figures.longest_turn_s:.1f} ms, "
+        f"in all {figures.turns_s:.1f} s (a commit: {1e3 * figures.longest_commit_s:.1f} ms)\n"
     )
     sys.stdout.flush()
 
@@ -197,9 +218,17 @@ def main() -> None:
     )
     parser.add_argument("--hours", type=float, default=24.0, help="Run's time to grow for")
     parser.add_argument("--say-every-h", type=float, default=6.0, help="Hours between lines")
+    parser.add_argument(
+        "--keep-detail-hours", type=float, help="Hours until details are archived; default: never"
+    )
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
-        measure(Path(directory), hours=arguments.hours, say_every_h=arguments.say_every_h)
+        measure(
+            Path(directory),
+            hours=arguments.hours,
+            say_every_h=arguments.say_every_h,
+            keep_detail_hours=arguments.keep_detail_hours,
+        )
 
 
 if __name__ == "__main__":

@@ -82,25 +82,26 @@ def _follow(journal: Path, backup: Path) -> int | None:
         failpoint("backup.following")
         if _layout(connection, "main") != _layout(connection, "journal"):
             return None
-        num_pages = _num_pages(connection)
-        for (table,) in connection.execute(
+        num_pages = _count(connection, "page_count")
+        tables = connection.execute(
             "SELECT name FROM journal.sqlite_schema WHERE type = 'table'"
-        ).fetchall():
-            _copy_changes(connection, table)
+        ).fetchall()
+        num_filled = sum(_copy_changes(connection, table) for (table,) in tables)
         # Of both: rows of a damaged journal must not replace good ones.
         require_sound(connection, journal, check="quick_check")
-        # What a changed page was is written there first; a new page is written once.
+        # What a changed page was is written there first; a new or an empty page is written once.
         undo = backup.with_name(f"{backup.name}-journal")
         undo_bytes = undo.stat().st_size if undo.exists() else 0
-        written_bytes = 2 * undo_bytes + PAGE_BYTES * max(_num_pages(connection) - num_pages, 0)
+        num_filled += max(_count(connection, "page_count") - num_pages, 0)
+        written_bytes = 2 * undo_bytes + PAGE_BYTES * num_filled
         failpoint("backup.followed")
         connection.execute("COMMIT")
         failpoint("backup.committed")
     return written_bytes
 
 
-def _num_pages(connection: sqlite3.Connection) -> int:
-    return int(connection.execute("PRAGMA main.page_count").fetchone()[0])
+def _count(connection: sqlite3.Connection, pages: str) -> int:
+    return int(connection.execute(f"PRAGMA main.{pages}").fetchone()[0])
 
 
 def _layout(connection: sqlite3.Connection, schema: str) -> tuple[object, ...]:
@@ -113,8 +114,12 @@ def _layout(connection: sqlite3.Connection, schema: str) -> tuple[object, ...]:
     return (*statements.fetchall(), *versions)
 
 
-def _copy_changes(connection: sqlite3.Connection, table: str) -> None:
-    """Make one table equal, rowids included: they are the order in which rows are loaded."""
+def _copy_changes(connection: sqlite3.Connection, table: str) -> int:
+    """Make one table equal, rowids included: they are the order in which rows are loaded.
+
+    Returns:
+        Number of empty pages that were filled.
+    """
     described = connection.execute(f"PRAGMA journal.table_info({table})").fetchall()
     columns = [f'"{name}"' for _, name, *_ in described]
     keys = [kind for _, _, kind, _, _, place in described if place]
@@ -125,6 +130,7 @@ def _copy_changes(connection: sqlite3.Connection, table: str) -> None:
     connection.execute(
         f"DELETE FROM main.{table} WHERE rowid NOT IN (SELECT rowid FROM journal.{table})"
     )
+    num_free = _count(connection, "freelist_count")
     (last,) = connection.execute(f"SELECT max(rowid) FROM main.{table}").fetchone()
     # OR REPLACE: a key may have moved to another rowid.
     connection.execute(
@@ -139,3 +145,4 @@ def _copy_changes(connection: sqlite3.Connection, table: str) -> None:
         "WHERE j.rowid > ? ORDER BY j.rowid",
         (-1 if last is None else last,),
     )
+    return max(num_free - _count(connection, "freelist_count"), 0)

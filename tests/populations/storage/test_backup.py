@@ -130,6 +130,31 @@ def test_a_damaged_journal_replaces_nothing(path: Path) -> None:
     assert dump(backup) == before
 
 
+def flip_index(path: Path) -> None:
+    """Damage an index that no reading of rows looks at."""
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        (page,) = connection.execute(
+            "SELECT rootpage FROM sqlite_schema WHERE name = 'assignments_status'"
+        ).fetchone()
+    flip_page(path, page)
+
+
+def test_damage_beside_the_rows_is_found_in_both_files(path: Path) -> None:
+    backup = path.with_name("backup.db")
+    back_up(path, backup)
+    flip_index(backup)
+    back_up(path, backup)
+    with JournalReader(backup) as reader:
+        reader.integrity_check()
+    before = dump(backup)
+    with Journal.open(path) as journal:
+        journal.commit([policy(0, speed=9.0)])
+    flip_index(path)
+    with pytest.raises(JournalCorrupt):
+        back_up(path, backup)
+    assert dump(backup) == before
+
+
 def test_a_transaction_that_a_kill_cut_off_is_undone(path: Path) -> None:
     """Where many rows have changed, pages are written before the commit."""
     backup = path.with_name("backup.db")
@@ -161,3 +186,30 @@ def test_a_backup_of_an_unchanged_journal_writes_no_page(path: Path) -> None:
     back_up(path, backup)
     # Bytes 24 to 27 and 92 to 95 of the header count transactions.
     assert before[100:] == backup.read_bytes()[100:]
+
+
+def written_by_this_thread() -> int:
+    """Bytes of write calls, by the kernel's count."""
+    lines = Path("/proc/thread-self/io").read_text(encoding="ascii").splitlines()
+    return int(dict(line.split(": ") for line in lines)["wchar"])
+
+
+@pytest.mark.skipif(not Path("/proc/thread-self/io").exists(), reason="Linux counts it")
+def test_it_says_how_much_it_has_written(path: Path) -> None:
+    """New rows; changed ones; rows in place of others that are gone, whose pages are filled."""
+    backup = path.with_name("backup.db")
+    with Journal.open(path) as journal:
+        journal.commit([event(number, "x" * 500) for number in range(2, 2000)])
+        for step in range(4):
+            if step == 1:
+                journal.commit([event(number, "y" * 500) for number in range(2000, 3000)])
+            elif step == 2:
+                journal.commit([event(number, "z" * 499) for number in range(2, 3000, 9)])
+            elif step == 3:
+                journal._connection.execute("DELETE FROM events WHERE sequence < 1500")
+                journal.commit([event(number, "x" * 500) for number in range(3000, 5000)])
+            before = written_by_this_thread()
+            told = journal.backup(backup)
+            written = written_by_this_thread() - before
+            assert 0.8 * written < told < 1.2 * written
+            assert told > 50 * 4096
