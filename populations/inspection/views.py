@@ -15,7 +15,7 @@ from arena.matches.seating import num_episodes
 from arena.types import Digest, ghost_id, is_bot
 from populations.choices import with_names
 from populations.config.run_file import RUN_FILE, RunFile, learner_setup
-from populations.controller.indexes.pbt_decisions import KINDS, PbtDecisions
+from populations.controller.indexes.pbt_decisions import RECALLED, PbtDecisions
 from populations.controller.indexes.raised_alerts import CLEARED, RAISED, document, resumed
 from populations.controller.server.live_status import STORAGE, STORAGE_ADVICE
 from populations.core import SearchSpace
@@ -414,7 +414,7 @@ def _evaluation(run: Inspection) -> Document:
 
 def _pbt(run: Inspection) -> Document:
     """Count decisions of PBT that were due and made, with reasons for those that wait."""
-    decisions = PbtDecisions.from_events(run.reader.recalled_events(kinds=KINDS))
+    decisions = PbtDecisions.from_events(run.reader.recalled_events(kinds=RECALLED))
     config = run.run_file.config
     settings = {name: one.pbt or config.pbt for name, one in config.populations.items()}
     return decisions.document(run.tables, pbt=settings)

@@ -19,9 +19,10 @@ POSTPONED = "decision_postponed"
 MADE = ("exploited", "explored", "immigrated", "kept")
 NOT_MADE = ("exploit_abandoned", "exploit_failed")
 COUNTED = "decisions_counted"
-"""Kind of an event that stands for all decisions before it, in the archive of a journal alone."""
+"""Kind of an event that stands for all decisions before it (`ArchiveRow.recalled`)."""
 
-KINDS = (POSTPONED, *MADE, *NOT_MADE, COUNTED)
+KINDS = (POSTPONED, *MADE, *NOT_MADE)
+RECALLED = (*KINDS, COUNTED)
 
 MARKS = "marks"
 """Key of an event's data: marks of the policy's clock that a decision answers. All but one of them

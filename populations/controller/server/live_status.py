@@ -22,7 +22,10 @@ SAMPLE_S = 0.5
 STRAGGLER_SHARE = 0.25
 
 STORAGE = "storage_full"
-STORAGE_ADVICE = "Make room, or the disk writable: the run goes on by itself."
+STORAGE_ADVICE = (
+    "Make room, or the disk writable: the run goes on by itself. A resume with less "
+    "journal.keep_detail_hours, metrics.keep_mb and checkpoints.keep needs less."
+)
 
 
 def stragglers(learners: Mapping[LearnerId, Learner]) -> frozenset[LearnerId]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from populations.controller.indexes.pbt_decisions import KINDS, PbtDecisions
+from populations.controller.indexes.pbt_decisions import RECALLED, PbtDecisions
 from populations.controller.indexes.raised_alerts import raised_by
 from populations.controller.monitoring.champions import CHAMPION
 from populations.records.rows import EventRow
@@ -25,5 +25,5 @@ def recall(events: Sequence[EventRow]) -> list[EventRow]:
         that wait.
     """
     champions = {event.data["population"]: event for event in events if event.kind == CHAMPION}
-    decisions = PbtDecisions.from_events(event for event in events if event.kind in KINDS)
+    decisions = PbtDecisions.from_events(event for event in events if event.kind in RECALLED)
     return [*raised_by(events).values(), *champions.values(), *decisions.recalled()]

@@ -23,7 +23,7 @@ from populations.controller.evolution.immigration import immigrant_key
 from populations.controller.evolution.initial_policies import initial_policies
 from populations.controller.evolution.reconfigure import reconfigure
 from populations.controller.evolution.resets import reset_key
-from populations.controller.indexes.pbt_decisions import KINDS, PbtDecisions
+from populations.controller.indexes.pbt_decisions import RECALLED, PbtDecisions
 from populations.controller.indexes.raised_alerts import CLEARED, RAISED, Alerts, resumed
 from populations.controller.indexes.stop_goals import StopGoals
 from populations.controller.monitoring.champions import CHAMPION
@@ -257,7 +257,7 @@ class OpenRun:
 
     def _pbt_decisions(self) -> PbtDecisions:
         with JournalReader(self.run_dir / JOURNAL) as reader:
-            return PbtDecisions.from_events(reader.recalled_events(kinds=KINDS))
+            return PbtDecisions.from_events(reader.recalled_events(kinds=RECALLED))
 
     def _goals(self) -> StopGoals:
         """Return what was measured for goals of stops and lessons; only what one asks for."""

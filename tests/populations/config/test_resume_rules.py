@@ -26,6 +26,8 @@ def test_a_pattern_names_a_key_and_all_below(key: str, pattern: str, expected: b
 def test_each_refused_key_has_a_reason() -> None:
     assert why_not("stop.duration_s", 1, 2, bots={}) is None
     assert why_not("hooks.on_ghost", 1, 2, bots={}) is None
+    assert why_not("journal.keep_detail_hours", 24.0, None, bots={}) is None
+    assert why_not("metrics.keep_mb", None, 100, bots={}) is None
     assert why_not("populations.prey.hyperparameters.reward_weights.win", 1, 2, bots={}) is None
     assert why_not("populations.prey.size", 1, 2, bots={}) == (
         "the members of a population were made with the run"
