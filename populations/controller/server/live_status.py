@@ -24,7 +24,7 @@ STRAGGLER_SHARE = 0.25
 STORAGE = "storage_full"
 STORAGE_ADVICE = (
     "Make room, or the disk writable: the run goes on by itself. A resume with less "
-    "journal.keep_detail_hours, metrics.keep_mb and checkpoints.keep needs less."
+    "journal.keep_detail_hours, metrics.keep_mb, checkpoints.keep and ghosts.keep needs less."
 )
 
 
