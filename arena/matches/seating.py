@@ -253,10 +253,12 @@ def pair_seatings(home: Player, away: Player, *, seats: tuple[Seat, ...]) -> tup
         populations = dict.fromkeys(seat.population for seat in seats)
         teams = (dict.fromkeys(populations, home), dict.fromkeys(populations, away))
         return (team_seating(*teams, seats=seats),)
-    seatings = [
+    # With two sides home alone on one is away alone on the other.
+    roles = ((home, away),) if len(sides) == 2 else ((home, away), (away, home))
+    seatings = (
         Seating(players=tuple(single if seat.side == side else rest for seat in seats))
-        for single, rest in ((home, away), (away, home))
+        for single, rest in roles
         for side in sides
-    ]
-    # With two sides each order came twice: home alone on one is away alone on the other.
-    return tuple(dict.fromkeys(seatings))
+    )
+    # Only a player against itself is the same in all of them.
+    return tuple(seatings) if home != away else tuple(dict.fromkeys(seatings))

@@ -65,6 +65,8 @@ class Size:
         generations_every: So many checkpoints a generation has; 0: it is the first one still.
         pairs: Results of each evaluated checkpoint.
         met: Ghosts that each checkpoint was trained against.
+        keep: Ghosts of all policies that thinning has left, spread evenly through history; None:
+            all of them.
     """
 
     checkpoints: int
@@ -73,6 +75,7 @@ class Size:
     generations_every: int = 0
     pairs: int = 16
     met: int = 8
+    keep: int | None = None
 
 
 DAY = Size(checkpoints=7_000)
@@ -119,6 +122,7 @@ def _add_line(world: World, tables: Tables, policy: PolicyId, size: Size) -> Non
     """Add a policy's checkpoints, ghosts and generations, and put it at the end of them."""
     row = tables.policies[policy]
     per_generation = size.generations_every or size.checkpoints
+    kept = _kept(size, num_policies=len(tables.policies))
     for number in range(size.checkpoints):
         weights, steps, generation = (
             digest(policy, number),
@@ -144,7 +148,7 @@ def _add_line(world: World, tables: Tables, policy: PolicyId, size: Size) -> Non
         world.learner.weights[weights] = Weights(skill=skill, potential=0.0, kind=0)
         if number % per_generation == 0:
             _add_generation(tables, row, generation, steps, per_generation * STEPS)
-        if number % size.ghosts_every == 0:
+        if number in kept:
             _add_ghost(tables, made)
     last = size.checkpoints - 1
     tables.policies[policy] = replace(
@@ -160,6 +164,16 @@ def _add_line(world: World, tables: Tables, policy: PolicyId, size: Size) -> Non
         speed=100_000.0,
         episode_length=20.0,
     )
+
+
+def _kept(size: Size, *, num_policies: int) -> set[int]:
+    """Return the checkpoints of a policy whose ghosts are there."""
+    ghosts = range(0, size.checkpoints, size.ghosts_every)
+    num_kept = len(ghosts) if size.keep is None else size.keep // num_policies
+    if num_kept >= len(ghosts):
+        return set(ghosts)
+    places = np.linspace(0, len(ghosts) - 1, num_kept).round().astype(int)
+    return {ghosts[place] for place in places}
 
 
 def _add_generation(
@@ -251,6 +265,7 @@ def make_long_league(size: Size, *, num_policies: int = 8, changes: Sequence[str
     document = [
         f"stop.agent_steps_per_policy={limit * 2}",
         f"ghosts.every_agent_steps={size.ghosts_every * STEPS}",
+        f"ghosts.keep={'null' if size.keep is None else size.keep}",
         f"assignment.agent_steps={STEPS}",
         "evaluation.share=0.3",
         "environment.num_envs=128",
@@ -305,9 +320,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--days", default="0.01,1,3", help="Days played, separated by commas")
     parser.add_argument("--events", type=int, default=300, help="Events timed for each")
+    parser.add_argument("--keep", type=int, default=512, help="Ghosts that thinning left; 0: all")
     options = parser.parse_args(arguments)
     for days in map(float, options.days.split(",")):
-        size = replace(DAY, checkpoints=max(int(DAY.checkpoints * days), 20))
+        num_checkpoints = max(int(DAY.checkpoints * days), 20)
+        size = replace(DAY, checkpoints=num_checkpoints, keep=options.keep or None)
         world = make_long_league(size)
         tables = world.state.tables
         rows = {

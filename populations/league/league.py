@@ -63,7 +63,6 @@ class League:
         last_evaluation_sequence: Sequence of the last evaluation tally.
         recent: Newest evaluated weights of each policy, in order of first evaluation.
         evaluated_bots: Bots in order of first evaluation.
-        evaluated_ghosts: Evaluated weights of ghosts; it grows, and is another list once one goes.
     """
 
     def __init__(
@@ -91,7 +90,8 @@ class League:
         self.last_evaluation_sequence = 0
         self.recent: dict[PolicyId, deque[Rated]] = {}
         self.evaluated_bots: list[Rated] = []
-        self.evaluated_ghosts: list[Rated] = []
+        self._evaluated_ghosts: list[Rated] = []
+        self._some_left = False
         self._ghosts: dict[Rated, set[PlayerId]] = {}
         """Present ghosts by their weights."""
         self._evaluation_pairs: dict[PairKey, PairRow] = {}
@@ -150,15 +150,23 @@ class League:
         if not row.doomed:
             if key not in self._ghosts and key in self.records:
                 # Evaluated before it became a ghost; otherwise `_note_evaluated` adds it later.
-                self.evaluated_ghosts.append(key)
+                self._evaluated_ghosts.append(key)
             self._ghosts.setdefault(key, set()).add(row.player)
         elif key in self._ghosts:
             self._ghosts[key].discard(row.player)
             # Another ghost may have the same weights.
             if not self._ghosts[key]:
                 del self._ghosts[key]
-                # A fit may still read the old list.
-                self.evaluated_ghosts = [one for one in self.evaluated_ghosts if one != key]
+                self._some_left = True
+
+    @property
+    def evaluated_ghosts(self) -> list[Rated]:
+        """Return evaluated weights of ghosts; it grows, and is another list once some left."""
+        # At the next question, for many may leave at once; a fit may still read the old list.
+        if self._some_left:
+            self._some_left = False
+            self._evaluated_ghosts = [key for key in self._evaluated_ghosts if key in self._ghosts]
+        return self._evaluated_ghosts
 
     def add_tally(self, row: TallyRow) -> list[RecordRow | PairRow]:
         """Add a committed tally.
@@ -239,7 +247,7 @@ class League:
         if is_bot(key[1]):
             self.evaluated_bots.append(key)
         if key in self._ghosts:
-            self.evaluated_ghosts.append(key)
+            self._evaluated_ghosts.append(key)
         if origin is not None:
             # maxlen drops the oldest, so that fits of long runs do not grow.
             recent = self.recent.setdefault(origin.policy, deque(maxlen=RECENT_PER_POLICY))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
-from weakref import WeakValueDictionary
+from weakref import WeakSet
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,7 @@ JEFFREYS = 0.5
 
 Seats = tuple[int, int]
 FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +78,7 @@ class PairRecord:
         )
 
 
-@dataclass(slots=True, weakref_slot=True)
+@dataclass(slots=True, weakref_slot=True, eq=False)
 class MetOpponents:
     """Opponents that one entrant has met, in order of first meeting, with the results.
 
@@ -110,12 +111,21 @@ class MetOpponents:
         if place == len(self.others):
             self.others.append(other)
             if place == self._results.shape[1]:
-                self._results = np.concatenate(
-                    [self._results, np.zeros_like(self._results)], axis=1
-                )
+                more = np.zeros((2, max(place, 16)))
+                self._results = np.concatenate([self._results, more], axis=1)
         won = points(total)
         lost = num_scored(total) - won
         self._results[:, place] = (won, lost) if is_first else (lost, won)
+
+    def keep(self, places: IntArray) -> None:
+        """Drop all opponents but some, until they are met again.
+
+        Args:
+            places: Their indices, ascending. int64 [K].
+        """
+        self._results = self._results[:, places]
+        self.others = [self.others[place] for place in places.tolist()]
+        self._places = {other: place for place, other in enumerate(self.others)}
 
 
 class Payoff:
@@ -144,7 +154,7 @@ class Payoff:
         self._met: dict[Entrant, dict[Entrant, tuple[PairRow, ...]]] = {}
         """Rows of the seats, in order, by both entrants in either order."""
         # Weak: columns that no decision holds any more are dropped and not kept up to date.
-        self._followed: WeakValueDictionary[Entrant, MetOpponents] = WeakValueDictionary()
+        self._followed: dict[Entrant, WeakSet[MetOpponents]] = {}
 
     @property
     def records(self) -> Mapping[tuple[Entrant, Entrant], PairRecord]:
@@ -229,14 +239,15 @@ class Payoff:
     def follow(self, entrant: Entrant) -> MetOpponents:
         """Return the opponents of an entrant as columns, kept up to date while they are referenced.
 
-        A decision that reads them does not scan all results again.
+        A decision that reads them does not scan all results again. Each caller has columns of its
+        own, of which it may drop some.
         """
-        followed = self._followed.get(entrant)
-        if followed is None:
-            followed = MetOpponents()
-            for other, rows in self._met.get(entrant, {}).items():
-                followed.put(other, _total(rows), is_first=entrant < other)
-            self._followed[entrant] = followed
+        followed = MetOpponents()
+        for other, rows in self._met.get(entrant, {}).items():
+            followed.put(other, _total(rows), is_first=entrant < other)
+        # Those of former generations are forgotten once nobody holds them.
+        self._followed = {one: held for one, held in self._followed.items() if held}
+        self._followed.setdefault(entrant, WeakSet()).add(followed)
         return followed
 
     def _rows(self, first: Entrant, second: Entrant) -> tuple[PairRow, ...]:
@@ -250,8 +261,7 @@ class Payoff:
         self._met.setdefault(second, {})[first] = rows
         # After the rows are set, so that columns never run ahead of them.
         for one, other in ((first, second), (second, first)):
-            followed = self._followed.get(one)
-            if followed is not None:
+            for followed in self._followed.get(one, ()):
                 followed.put(other, _total(rows), is_first=one == first)
 
 

@@ -13,8 +13,10 @@ Shapes: N ghosts.
 
 from __future__ import annotations
 
+import heapq
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from pydantic import Field
@@ -63,72 +65,65 @@ class Spread:
         # -inf where unrated: they are the last.
         best = np.argsort(-request.lows, kind="stable")[: int(self.strongest_ratio * num_staying)]
         stays[best[np.isfinite(request.lows[best])]] = True
-        lines = _lines(request)
+        neighbours = _Neighbours(request)
+        # Smallest first. An area that has changed since has another entry, and this one is skipped.
+        areas = {place: neighbours.area(place) for place in np.flatnonzero(~stays).tolist()}
+        waiting = [(area, place) for place, area in areas.items()]
+        heapq.heapify(waiting)
         going: list[int] = []
-        while len(going) < request.num_to_go:
-            least = min(
-                (
-                    (_area(line, index), line.places[index], line)
-                    for line in lines
-                    for index in range(len(line.places))
-                    if not stays[line.places[index]]
-                ),
-                key=lambda entry: entry[:2],
-                default=None,
-            )
-            # All others are needed, among the newest or among the strongest.
-            if least is None:
-                break
-            _, place, line = least
+        # Where it gets empty, all others are needed, among the newest or among the strongest.
+        while waiting and len(going) < request.num_to_go:
+            area, place = heapq.heappop(waiting)
+            if areas.get(place) != area:
+                continue
             going.append(place)
-            line.remove(place)
+            del areas[place]
+            for neighbour in neighbours.remove(place):
+                if neighbour in areas:
+                    areas[neighbour] = neighbours.area(neighbour)
+                    heapq.heappush(waiting, (areas[neighbour], neighbour))
         return tuple(going)
 
 
-@dataclass(slots=True)
-class _Line:
-    """Ghosts of one policy that are left, oldest first.
+class _Neighbours:
+    """Ghosts that are left before and after each one of its policy, and the triangle with them."""
 
-    Attributes:
-        places: Their places in the request.
-        ages: Share of the policy's history, 0 to 1.
-        ratings: Elo; NaN: unrated.
-    """
+    def __init__(self, request: ThinningRequest) -> None:
+        num = len(request.policies)
+        self._ages = np.zeros(num)
+        # -1: an end, which has no triangle: history begins and ends with it.
+        self._before, self._after = [-1] * num, [-1] * num
+        self._ratings: list[float] = request.ratings.tolist()
+        for policy in np.unique(request.policies):
+            places = np.flatnonzero(request.policies == policy)
+            steps: FloatArray = request.agent_steps[places].astype(np.float64)
+            # Share of the policy's history.
+            self._ages[places] = (steps - steps[0]) / max(float(steps[-1] - steps[0]), 1.0)
+            for before, after in pairwise(places.tolist()):
+                self._after[before], self._before[after] = after, before
 
-    places: list[int]
-    ages: list[float]
-    ratings: list[float]
+    def remove(self, place: int) -> tuple[int, int]:
+        """Take a ghost out, and return its neighbours; -1: none."""
+        before, after = self._before[place], self._after[place]
+        if after >= 0:
+            self._before[after] = before
+        if before >= 0:
+            self._after[before] = after
+        return before, after
 
-    def remove(self, place: int) -> None:
-        """Take a ghost out."""
-        index = self.places.index(place)
-        del self.places[index], self.ages[index], self.ratings[index]
-
-
-def _lines(request: ThinningRequest) -> list[_Line]:
-    found = []
-    for policy in np.unique(request.policies):
-        places = np.flatnonzero(request.policies == policy)
-        steps: FloatArray = request.agent_steps[places].astype(np.float64)
-        ages = (steps - steps[0]) / max(float(steps[-1] - steps[0]), 1.0)
-        found.append(_Line(places.tolist(), ages.tolist(), request.ratings[places].tolist()))
-    return found
-
-
-def _area(line: _Line, index: int) -> float:
-    """Return the triangle of a ghost and its neighbours, in shares of history times 400 Elo."""
-    # The ends have no triangle: history begins and ends with them.
-    if not 0 < index < len(line.places) - 1:
-        return math.inf
-    before, here, after = index - 1, index, index + 1
-    width = line.ages[after] - line.ages[before]
-    low, own, high = (line.ratings[place] for place in (before, here, after))
-    off = LEAST_ELO
-    if width > 0.0 and not math.isnan(low + own + high):
-        share = (line.ages[here] - line.ages[before]) / width
-        off += abs(own - (low + share * (high - low)))
-    # Half of width times height.
-    return 0.5 * width * off / ELO_PER_SHARE
+    def area(self, place: int) -> float:
+        """Return the triangle of a ghost and its neighbours, in shares of history x 400 Elo."""
+        before, after = self._before[place], self._after[place]
+        if before < 0 or after < 0:
+            return math.inf
+        begin, age, end = (float(self._ages[one]) for one in (before, place, after))
+        low, own, high = (self._ratings[one] for one in (before, place, after))
+        off = LEAST_ELO
+        if end > begin and not math.isnan(low + own + high):
+            share = (age - begin) / (end - begin)
+            off += abs(own - (low + share * (high - low)))
+        # Half of width times height.
+        return 0.5 * (end - begin) * off / ELO_PER_SHARE
 
 
 KIND = RuleKind(

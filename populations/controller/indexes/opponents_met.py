@@ -1,12 +1,14 @@
 """Opponents of a trainee and its results against them since its weights were last replaced.
 
-Kept beside the candidates, so that a decision looks at new matches alone. Not durable: it follows
-from the journal's rows, and a resumed controller makes it anew. Shapes: M met entrants.
+Kept beside the candidates, so that a decision looks at new matches alone. Those that no question is
+about any more are dropped, so that a trainee of weeks has met no more than one of hours. Not
+durable: it follows from the journal's rows, and a resumed controller makes it anew. Shapes: M met
+entrants.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -21,6 +23,9 @@ LATEST = np.iinfo(np.int64).max
 """Agent steps of a rival that learned beside the trainee: in all of its generation's matches it
 was the latest.
 """
+
+ROOMY = 1024
+"""Met entrants of which none are dropped."""
 
 
 @dataclass(slots=True)
@@ -44,6 +49,8 @@ class Met:
     """Their places here."""
     _former: FloatArray = field(default_factory=lambda: np.zeros((2, 0)))
     """Results of the generations before that."""
+    _roomy: int = ROOMY
+    """Size above which it is looked for those who matter no more."""
 
     @property
     def ghost_codes(self) -> IntArray:
@@ -77,6 +84,7 @@ class Met:
         ghosts: dict[str, int],
         policies: dict[str, int],
         origins: Mapping[Digest, CheckpointRow],
+        oldest: Callable[[], IntArray],
     ) -> None:
         """Take in what has been played since the last time.
 
@@ -86,6 +94,8 @@ class Met:
             ghosts: Codes of entrants of ghosts; they only grow.
             policies: Codes of policies.
             origins: Checkpoints by their weights.
+            oldest: Agent steps from which on checkpoints that are no ghosts matter, by policy code;
+                it never falls. int64 [policies].
         """
         for entrant in islice(reversed(ghosts), len(ghosts) - self._num_ghosts):
             # Weights that were met as a latest checkpoint may have become a ghost since.
@@ -115,6 +125,28 @@ class Met:
             later = results[:, :num_former].sum(axis=0)
             results[:, :num_former] += self._former * 0.5 ** (later / payoff.half_life_matches)
             self.results = results
+        if len(self._places) > self._roomy:
+            self._drop(oldest())
+
+    def _drop(self, oldest: IntArray) -> None:
+        """Drop those who matter no more: checkpoints that are no ghosts and are too old."""
+        policies = self.policy_codes
+        # One entry more: the code -1 reads it. Bots and policies of other pools are no candidates.
+        begin = np.append(oldest, LATEST)[policies]
+        is_recent = (policies >= 0) & (self.agent_steps >= begin)
+        stays = (self.ghost_codes >= 0) | is_recent
+        places = np.flatnonzero(stays)
+        renumbered = np.where(stays, np.cumsum(stays) - 1, -1)
+        self._columns, self.results = self._columns[:, places], self.results[:, places]
+        former = np.flatnonzero(stays[: self._former.shape[1]])
+        self._former = self._former[:, former]
+        names = list(self._places)
+        self._places = {names[place]: new for new, place in enumerate(places.tolist())}
+        current = renumbered[self._current]
+        self._followed.keep(np.flatnonzero(current >= 0))
+        self._current = current[current >= 0]
+        # So that it costs little for each one met.
+        self._roomy = max(2 * len(places), ROOMY)
 
     def _add(
         self,
@@ -127,7 +159,8 @@ class Met:
         place = self._places[other] = len(self._places)
         # Doubled, so that a column is copied about once on average.
         if place == self._columns.shape[1]:
-            self._columns = np.concatenate([self._columns, np.zeros_like(self._columns)], axis=1)
+            more = np.zeros((4, max(place, 16)), dtype=np.int64)
+            self._columns = np.concatenate([self._columns, more], axis=1)
         made, ghost = origins.get(Digest(other)), ghosts.get(other, -1)
         column = (ghost, -1, -1, -1)
         if made is not None:
@@ -152,6 +185,6 @@ class Met:
     def among_ghosts(self) -> tuple[IntArray, FloatArray]:
         """Return codes of ghosts that were met, ascending [K], and the results [2, K]."""
         codes = self.ghost_codes
-        # -1 sorts first: those that are no ghosts are cut off.
-        places = np.argsort(codes)[np.count_nonzero(codes < 0) :]
+        places = np.flatnonzero(codes >= 0)
+        places = places[np.argsort(codes[places])]
         return codes[places], self.results[:, places]

@@ -31,6 +31,9 @@ Estimate = Callable[[Rated], tuple[float, float]]
 MAX_ANCESTORS = 32
 """Checkpoints of a policy that are looked at for matches which its current weights profit from."""
 
+MAX_LINES = 4096
+"""Weights whose lines are remembered: walking up one takes longer than all else about it."""
+
 
 @dataclass(slots=True)
 class _Evaluation:
@@ -69,6 +72,7 @@ class PendingMatches:
         self._ranked = ranked
         self._evaluations: dict[AssignmentId, _Evaluation] = {}
         self._remaining: defaultdict[str, dict[str, float]] = defaultdict(dict)
+        self._lines: dict[str, tuple[Digest, ...]] = {}
 
     def apply(self, row: AssignmentRow, *, num_tallies: int, estimate: Estimate) -> None:
         """Take in an assignment that was put, once or more often; evaluations matter.
@@ -140,18 +144,25 @@ class PendingMatches:
         shares = self._remaining[population]
         if not shares:
             return 1.0
-        digest = Digest(entrant)
         # Weights trained since have no entry of their own; their parents' matches tell about them,
-        # too. This is asked for each player of each evaluation, hence a loop without calls.
-        for _ in range(MAX_ANCESTORS + 1):
-            share = shares.get(digest)
-            if share is not None:
-                return share
-            made = self._origins.get(digest)
-            if made is None or made.parent is None:
-                break
-            digest = made.parent
-        return 1.0
+        # too. This is asked for each player of each evaluation.
+        line = self._lines.get(entrant) or self._line(Digest(entrant))
+        if shares.keys().isdisjoint(line):
+            return 1.0
+        return next(shares[digest] for digest in line if digest in shares)
+
+    def _line(self, digest: Digest) -> tuple[Digest, ...]:
+        """Return some weights and those that they were trained from, nearest first."""
+        line, made = [digest], self._origins.get(digest)
+        while made is not None and made.parent is not None and len(line) <= MAX_ANCESTORS:
+            line.append(made.parent)
+            made = self._origins.get(made.parent)
+        # What came from nowhere may still become known.
+        if made is not None:
+            if len(self._lines) >= MAX_LINES:
+                self._lines.clear()
+            self._lines[digest] = tuple(line)
+        return tuple(line)
 
     def remaining(self, players: Iterable[PlayerStrength]) -> FloatArray:
         """Return the share that is left for each player. float64 [N]."""

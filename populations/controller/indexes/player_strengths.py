@@ -213,7 +213,7 @@ def _policy(
     checkpoint = tables.checkpoints[row.checkpoint]
     return player_strength(
         ratings,
-        Player(player=PlayerId(row.policy), weights=checkpoint.weights),
+        team[row.population],
         team=team,
         entrant=Entrant(checkpoint.weights_digest),
         population=row.population,
@@ -233,7 +233,7 @@ def _ghost(
         position = nearest_rated(ratings, league, current)
     return player_strength(
         ratings,
-        Player(player=row.player, weights=row.weights),
+        team[row.population],
         team=team,
         entrant=Entrant(row.weights_digest),
         population=row.population,

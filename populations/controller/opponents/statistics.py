@@ -11,7 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-from arena.types import Entrant, trainee_entrant
+from arena.types import Entrant, PolicyId, trainee_entrant
 from populations.candidates import Candidates, FloatArray, IntArray
 from populations.controller.indexes.opponent_pool import Pool
 from populations.controller.indexes.opponents_met import Met
@@ -61,12 +61,11 @@ class OpponentStatistics:
         # One entry more: the code -1 of an unknown policy reads it, and is masked below.
         first = np.zeros(num_codes + 1, dtype=np.int64)
         oldest = np.zeros(num_codes + 1, dtype=np.int64)
-        recent = self._state.config.ghosts.every_agent_steps
         for code, policy in zip(candidates.policy_codes, candidates.policies, strict=True):
             row = self._state.tables.policies[policy]
             # The oldest generation of its line: since then its weights were not replaced.
             first[code] = row.generation + 1 - len(self._line(row))
-            oldest[code] = row.agent_steps - recent
+            oldest[code] = self._oldest(row)
         met = self._met
         codes = met.policy_codes
         counts = (codes >= 0) & (met.agent_steps >= oldest[codes])
@@ -98,8 +97,19 @@ class OpponentStatistics:
             ghosts=self._pool.ghosts.codes.entrants,
             policies=self._pool.policies.codes.policies,
             origins=self._state.league.checkpoints,
+            oldest=self._oldest_by_code,
         )
         return met
+
+    def _oldest_by_code(self) -> IntArray:
+        """Return agent steps that a latest checkpoint has at least, by policy code. int64 [N]."""
+        policies = self._state.tables.policies
+        rows = (policies[PolicyId(policy)] for policy in self._pool.policies.codes.policies)
+        return np.array([self._oldest(row) for row in rows], dtype=np.int64)
+
+    def _oldest(self, policy: PolicyRow) -> int:
+        """Return agent steps from which on a checkpoint is about as old as the newest ghost."""
+        return policy.agent_steps - self._state.config.ghosts.every_agent_steps
 
     def _line(self, policy: PolicyRow) -> list[Entrant]:
         entrant = trainee_entrant(policy.policy, generation=policy.generation)

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -107,7 +109,6 @@ def test_who_is_followed_has_what_all_rows_say() -> None:
     others = [Entrant(f"{number:064d}") for number in range(40)]
     payoff.add(two(A, others[0], 3, 1, 0))
     followed, turned = payoff.follow(A), payoff.follow(others[0])
-    assert payoff.follow(A) is followed
     for number, other in enumerate(others):
         payoff.add(two(A, other, number, 2, 1))
         payoff.add(two(other, A, 1, 0, 4))
@@ -120,6 +121,28 @@ def test_who_is_followed_has_what_all_rows_say() -> None:
     before = followed.results.tolist()
     del followed, kept
     assert payoff.follow(A).results.tolist() == before
+
+
+def test_columns_that_drop_opponents_have_them_again_once_they_are_met() -> None:
+    payoff = Payoff(half_life_matches=math.inf)
+    others = [Entrant(f"{number:064d}") for number in range(40)]
+    for number, other in enumerate(others):
+        payoff.add(two(A, other, number, 0, 1))
+    whole, some = payoff.follow(A), payoff.follow(A)
+    some.keep(np.array([3, 5, 39]))
+    assert some.others == [others[3], others[5], others[39]]
+    assert some.results.tolist() == [[3.0, 5.0, 39.0], [1.0, 1.0, 1.0]]
+    payoff.add(two(A, others[5], 2, 0, 0))
+    payoff.add(two(A, others[7], 0, 0, 3))
+    # What was dropped counts in full, and comes last.
+    assert some.others == [others[3], others[5], others[39], others[7]]
+    assert some.results.tolist() == [[3.0, 7.0, 39.0, 7.0], [1.0, 1.0, 1.0, 4.0]]
+    some.keep(np.zeros(0, dtype=np.int64))
+    payoff.add(two(A, others[0], 1, 0, 0))
+    assert (some.others, some.results.tolist()) == ([others[0]], [[1.0], [1.0]])
+    # Others' columns are their own.
+    assert whole.others == others
+    assert whole.results[:, 7].tolist() == [7.0, 4.0]
 
 
 def test_margins_that_are_followed_are_scores_and_not_wins() -> None:

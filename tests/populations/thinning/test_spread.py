@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from populations.core import ThinningRequest
 from populations.thinning.kinds import THINNINGS
 from populations.thinning.oldest import Oldest
-from populations.thinning.spread import Spread, SpreadSettings
+from populations.thinning.spread import ELO_PER_SHARE, LEAST_ELO, Spread, SpreadSettings
 
 NONE = Spread(newest_ratio=0.0, strongest_ratio=0.0)
 
@@ -107,3 +107,47 @@ def test_a_pool_that_is_thinned_again_and_again_keeps_its_beginning_and_an_even_
     # The newest quarter, and the widest gap before: 1/32 of history would be even.
     assert max(np.diff(steps)) < 2000 / 10
     assert max(np.diff(ratings)) < 100.0
+
+
+def _one_by_one(asked: ThinningRequest) -> tuple[int, ...]:
+    """Look at all triangles before each removal, as the paper says it."""
+    left = list(range(len(asked.policies)))
+    going: list[int] = []
+    while len(going) < asked.num_to_go:
+        areas = []
+        for policy in set(asked.policies.tolist()):
+            line = [place for place in left if asked.policies[place] == policy]
+            everyone = np.flatnonzero(asked.policies == policy)
+            begin, end = asked.agent_steps[everyone[[0, -1]]].tolist()
+            ages = {one: (asked.agent_steps[one] - begin) / max(end - begin, 1) for one in line}
+            for index, place in enumerate(line):
+                area = float("inf")
+                if 0 < index < len(line) - 1:
+                    low, high = line[index - 1], line[index + 1]
+                    width, off = ages[high] - ages[low], LEAST_ELO
+                    elo = asked.ratings
+                    if width > 0.0 and not np.isnan(elo[[low, place, high]]).any():
+                        share = (ages[place] - ages[low]) / width
+                        off += abs(elo[place] - (elo[low] + share * (elo[high] - elo[low])))
+                    area = 0.5 * width * off / ELO_PER_SHARE
+                if not asked.is_needed[place]:
+                    areas.append((float(area), place))
+        if not areas:
+            break
+        going.append(min(areas)[1])
+        left.remove(going[-1])
+    return tuple(going)
+
+
+@given(data=st.data())
+def test_the_order_is_that_of_looking_at_all_triangles_each_time(data: st.DataObject) -> None:
+    num = data.draw(st.integers(2, 24))
+    elo = st.integers(-8, 8).map(lambda k: 40.0 * k) | st.just(float("nan"))
+    asked = request(
+        data.draw(st.lists(elo, min_size=num, max_size=num)),
+        num_to_go=data.draw(st.integers(0, num)),
+        steps=sorted(data.draw(st.lists(st.integers(0, 64), min_size=num, max_size=num))),
+        policies=data.draw(st.lists(st.integers(0, 2), min_size=num, max_size=num)),
+        needed=tuple(data.draw(st.sets(st.integers(0, num - 1)))),
+    )
+    assert NONE.choose(asked) == _one_by_one(asked)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -48,6 +49,8 @@ class League:
     def __init__(self, *, half_life: float = NEVER) -> None:
         self.payoff = Payoff(half_life_matches=half_life)
         self.ghosts: dict[str, int] = {}
+        self.oldest = [0, 0]
+        """Of p001 and p002: agent steps from which on their checkpoints matter."""
         self.met = Met()
 
     def play(self, generation: int, other: str, wins: int, losses: int) -> None:
@@ -61,6 +64,7 @@ class League:
             ghosts=self.ghosts,
             policies=POLICIES,
             origins=ORIGINS,
+            oldest=lambda: np.array([0, *self.oldest]),
         )
         return met
 
@@ -182,6 +186,57 @@ def test_kept_results_are_those_of_one_made_anew(
         assert sorted(kept.results.T.tolist()) == [
             pytest.approx(total) for total in sorted(totals.values())
         ]
+
+
+PLAYED = st.tuples(
+    st.sampled_from(["a", "b", "c", "bot:random", "player/p002#4"]),
+    st.integers(0, 9),
+    st.integers(0, 9),
+)
+AGED = st.sampled_from(["explore", "ghost", "age a", "age b", "look"])
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.lists(PLAYED | AGED, max_size=40), st.sampled_from([5.0, NEVER]))
+def test_one_that_drops_those_who_are_too_old_answers_like_one_that_keeps_all(
+    steps: list[tuple[str, int, int] | str], half_life: float
+) -> None:
+    league = League(half_life=half_life)
+    # It drops at every look.
+    league.met = Met(_roomy=0)
+    generation = 0
+    for step in steps:
+        if step == "explore":
+            generation = min(generation + 1, len(LINE) - 1)
+        elif step == "ghost" and league.oldest[0] <= 500:
+            league.ghosts.setdefault("a", len(league.ghosts))
+        elif step == "age a":
+            league.oldest[0] = 501
+        elif step == "age b":
+            league.oldest[1] = 901
+        elif not isinstance(step, str):
+            other, wins, losses = step
+            league.play(generation, other, wins, losses)
+        league.update(league.met, generation)
+        league.met._roomy = 0
+    kept, fresh = league.met, league.update(Met(_roomy=1000), generation)
+    assert _that_matter(kept, [0, *league.oldest]) == _that_matter(fresh, [0, *league.oldest])
+    assert [part.tolist() for part in kept.among_ghosts()] == [
+        part.tolist() for part in fresh.among_ghosts()
+    ]
+    # Bots, c, whose policy is in no pool, and the old ones are gone.
+    matter = (kept.policy_codes > 0) & (
+        kept.agent_steps >= np.array([0, *league.oldest])[kept.policy_codes]
+    )
+    assert ((kept.ghost_codes >= 0) | matter).all()
+
+
+def _that_matter(met: Met, oldest: list[int]) -> list[tuple[float, ...]]:
+    """Return policy, generation, steps and results of latest checkpoints that are recent enough."""
+    rows = zip(met.policy_codes, met.generations, met.agent_steps, *met.results, strict=True)
+    return sorted(
+        tuple(map(float, row)) for row in rows if row[0] >= 0 and row[2] >= oldest[row[0]]
+    )
 
 
 def _columns(met: Met) -> list[list[list[float]]]:
