@@ -6,7 +6,7 @@ Inspection never talks to the controller: it reads the journal through a read-on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import cast
@@ -433,17 +433,3 @@ def _alerts(run: Inspection, live: Mapping[str, Json], *, is_running: bool) -> l
         reason = str(last[0].data["reason"])
         alerts.append(document(STORAGE, "", reason, advice=STORAGE_ADVICE))
     return alerts
-
-
-VIEWS: dict[str, Callable[[Inspection, str | None], Document]] = {
-    "standings": standings_view,
-    "payoff": payoff_view,
-    "cross-play": cross_play_view,
-    "calibration": calibration_view,
-    "lineage": lineage_view,
-    "hyperparameters": hyperparameters_view,
-    "matches": matches_view,
-    "checkpoints": checkpoints_view,
-    "events": events_view,
-    "status": status_view,
-}

@@ -95,14 +95,14 @@ def _document(
     run: Path, view: ViewName, population: str | None, *, by_seats: bool = False
 ) -> dict[str, object]:
     from populations.gc_pause import collector_paused
-    from populations.inspection.views import VIEWS as DOCUMENTS
-    from populations.inspection.views import payoff_view
+    from populations.inspection import views
 
     # Opened anew each time, because an inspection is one moment of the run.
     with collector_paused(), _inspection(run, population) as inspection:
         if by_seats:
-            return cast("dict[str, object]", payoff_view(inspection, population, by_seats=True))
-        return cast("dict[str, object]", DOCUMENTS[view](inspection, population))
+            return dict(views.payoff_view(inspection, population, by_seats=True))
+        make = getattr(views, VIEWS[view].document)
+        return cast("dict[str, object]", make(inspection, population))
 
 
 def _measure(run: Path, population: str | None) -> None:

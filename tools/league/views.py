@@ -1,6 +1,6 @@
 """Views of a league, one entry each: their rows, their columns, and how people read them.
 
-A new view is an entry in `VIEWS` here, and its document in `populations.inspection.views`.
+A new view is an entry in `VIEWS`, which names the function that makes its document.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ class View:
     """Shape of one view as tables.
 
     Attributes:
+        document: Function of `populations.inspection.views` that makes the view's document from an
+            inspection and a population (None: all). By name, for its module takes long to import.
         rows: Function that takes the flat rows out of the view's document.
         columns: Columns of the table; empty: every key of the rows.
         shown: Function that makes a row readable.
@@ -34,6 +36,7 @@ class View:
         drops_missing: Columns that no row has are left out.
     """
 
+    document: str
     rows: Callable[[Document], list[Row]]
     columns: tuple[str, ...] = ()
     shown: Callable[[Row], Row] = dict
@@ -101,6 +104,7 @@ def _shown_event(row: Row) -> Row:
 
 VIEWS: dict[str, View] = {
     "standings": View(
+        document="standings_view",
         rows=_standings_rows,
         columns=(
             *("player", "role", "rating", "95%", "matches", "wins", "draws", "losses"),
@@ -111,6 +115,7 @@ VIEWS: dict[str, View] = {
         warns=True,
     ),
     "payoff": View(
+        document="payoff_view",
         rows=_listed("payoff"),
         columns=(
             *("player", "seat", "opponent", "opponent_seat", "matches", "wins", "draws"),
@@ -120,17 +125,20 @@ VIEWS: dict[str, View] = {
         drops_missing=True,
     ),
     "cross-play": View(
+        document="cross_play_view",
         rows=_listed("cross_play"),
         columns=("player", "partner", "matches", "score", "mean_return"),
     ),
     "calibration": View(
+        document="calibration_view",
         rows=_listed("calibration"),
         columns=("player", "opponent", "matches", "score", "predicted", "deviations"),
         warns=True,
     ),
-    "lineage": View(rows=_listed("policies")),
-    "hyperparameters": View(rows=_hyperparameter_rows),
+    "lineage": View(document="lineage_view", rows=_listed("policies")),
+    "hyperparameters": View(document="hyperparameters_view", rows=_hyperparameter_rows),
     "matches": View(
+        document="matches_view",
         rows=_listed("tallies"),
         columns=(
             *("sequence", "assignment", "kind", "seats", "matches", "distinct"),
@@ -138,14 +146,16 @@ VIEWS: dict[str, View] = {
         ),
     ),
     "checkpoints": View(
+        document="checkpoints_view",
         rows=_listed("checkpoints"),
         columns=("policy", "agent_steps", "generation", "learner_updates", "state", "pins", "key"),
         shown=_shown_checkpoint,
     ),
     "events": View(
+        document="events_view",
         rows=_listed("events"),
         columns=("sequence", "time", "kind", "subject", "why"),
         shown=_shown_event,
     ),
-    "status": View(rows=_status_rows),
+    "status": View(document="status_view", rows=_status_rows),
 }
