@@ -15,6 +15,7 @@ from arena.matches.pair_scores import adds_up
 from arena.types import AssignmentId, Seat, Tally
 from populations.config.run_file import RunFile, learner_setup
 from populations.league.league import League
+from populations.league.merging import MERGED, Merge
 from populations.records.aggregates import PairKey, PairRow, RecordKey, RecordRow
 from populations.records.rows import TallyRow
 from populations.records.tables import Tables
@@ -65,6 +66,7 @@ def check_tallies(
     tables: Tables,
     matches_of: Mapping[AssignmentId, int],
     run_file: RunFile | None,
+    merges: Iterable[Merge] = (),
 ) -> list[str]:
     """Return faults of tallies, of the assignments' matches, and of aggregates.
 
@@ -73,6 +75,7 @@ def check_tallies(
         tables: Rows at the same moment.
         matches_of: Matches of each assignment.
         run_file: Run file with seats and half-life. None: aggregates are not checked.
+        merges: All merges, in order of commit.
     """
     setup = None if run_file is None else learner_setup(run_file, root=Path())
     checks = TallyChecks(
@@ -83,16 +86,20 @@ def check_tallies(
     found: list[str] = []
     sound = checks.pass_sound(tallies)
     if run_file is not None and setup is not None:
-        folded = refold(
-            sound,
-            seats=setup.seats,
-            half_life_matches=run_file.config.payoffs.half_life_matches,
-            mixes_teammates=bool(setup.agent_seats),
-        )
-        found += differences(tables, folded)
-    else:
-        for _ in sound:
-            continue
+        try:
+            folded = refold(
+                sound,
+                seats=setup.seats,
+                half_life_matches=run_file.config.payoffs.half_life_matches,
+                mixes_teammates=bool(setup.agent_seats),
+                merges=merges,
+            )
+            found += differences(tables, folded)
+        except ValueError as error:
+            found.append(f"event {MERGED}: {error}")
+    # What no fold has read.
+    for _ in sound:
+        continue
     # Only now: `checks` filled itself while the tallies were read.
     return [*checks.faults, *_check_assignments(checks.played, matches_of), *found]
 
@@ -135,11 +142,25 @@ KeyT = TypeVar("KeyT", bound=tuple[object, ...])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Folded:
+class Aggregates:
     """Aggregates of tallies, each row in the order of its first tally."""
 
     records: dict[RecordKey, RecordRow] = field(default_factory=dict)
     pairs: dict[PairKey, PairRow] = field(default_factory=dict)
+
+    def put(self, row: RecordRow | PairRow) -> None:
+        """Add or replace a row."""
+        if isinstance(row, RecordRow):
+            self.records[row.key] = row
+        else:
+            self.pairs[row.key] = row
+
+    def delete(self, row: RecordRow | PairRow) -> None:
+        """Remove a row."""
+        if isinstance(row, RecordRow):
+            del self.records[row.key]
+        else:
+            del self.pairs[row.key]
 
 
 def refold(
@@ -148,23 +169,49 @@ def refold(
     seats: tuple[Seat, ...],
     half_life_matches: float,
     mixes_teammates: bool = False,
-) -> Folded:
-    """Fold tallies, in order of commit, from nothing."""
+    merges: Iterable[Merge] = (),
+) -> Aggregates:
+    """Fold tallies, in order of commit, from nothing.
+
+    Args:
+        tallies: All tallies.
+        seats: Seats of the environment.
+        half_life_matches: As `Payoff` has it.
+        mixes_teammates: As `League` has it.
+        merges: Merges between them, in order of commit.
+
+    Raises:
+        ValueError: If a merge is about players without results.
+    """
     league = League(
         seats=seats, half_life_matches=half_life_matches, mixes_teammates=mixes_teammates
     )
-    folded = Folded()
+    folded = Aggregates()
+    # Not all in memory: a month has many.
+    waiting = iter(merges)
+    merge = next(waiting, None)
     for tally in tallies:
+        while merge is not None and merge.num_tallies < tally.sequence:
+            _merge(league, merge, folded)
+            merge = next(waiting, None)
         # Each row is the sum so far, so the last one of a key is the fold of all its tallies.
         for row in league.add_tally(tally):
-            if isinstance(row, RecordRow):
-                folded.records[row.key] = row
-            else:
-                folded.pairs[row.key] = row
+            folded.put(row)
+    while merge is not None:
+        _merge(league, merge, folded)
+        merge = next(waiting, None)
     return folded
 
 
-def differences(tables: Tables, folded: Folded) -> Iterator[str]:
+def _merge(league: League, merge: Merge, folded: Aggregates) -> None:
+    changed = league.merge(merge)
+    for row in changed.gone:
+        folded.delete(row)
+    for row in changed.kept:
+        folded.put(row)
+
+
+def differences(tables: Tables, folded: Aggregates) -> Iterator[str]:
     """Describe how each kept row differs from the fold of its tallies."""
     yield from _differences("record", tables.records, folded.records)
     yield from _differences("pair", tables.pairs, folded.pairs)

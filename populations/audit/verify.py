@@ -34,6 +34,7 @@ from populations.audit.evolution_checks import begins_anew, check_evolution
 from populations.audit.tally_checks import check_tallies
 from populations.config.run_file import RUN_FILE, RunFile
 from populations.errors import StorageError
+from populations.league.merging import merges
 from populations.records.rows import ArchiveRow, CheckpointRow, GhostRow, PolicyRow
 from populations.records.tables import ARCHIVED, Tables
 from populations.storage.archive import check_archive
@@ -130,7 +131,11 @@ def _read(reader: JournalReader, run_file: RunFile | None) -> _Records:
         work=work,
         told=add_events(reader.all_events()),
         tally_faults=check_tallies(
-            reader.all_tallies(), tables=tables, matches_of=work.matches_of, run_file=run_file
+            reader.all_tallies(),
+            tables=tables,
+            matches_of=work.matches_of,
+            run_file=run_file,
+            merges=merges(reader.all_events()),
         ),
         archives=reader.archives(),
     )

@@ -56,6 +56,12 @@ class GhostsConfig(WindowSettings, SpreadSettings):
     """Most ghosts of a population; null: all stay. When there are more, a sixteenth goes, but none
     that something needs."""
 
+    @property
+    def thinned_to(self) -> int | None:
+        """Return the size to which a full pool is thinned; None: it never is."""
+        # A batch at once, so that it is done seldom.
+        return None if self.keep is None else self.keep - self.keep // 16
+
     thinning: str = "spread"
     """Rule that says which ones go: ``spread`` keeps the newest, the strongest and an even spread
     through history and strength; ``oldest`` keeps the newest."""

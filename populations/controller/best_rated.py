@@ -41,7 +41,9 @@ def find_contenders(
 ) -> dict[PolicyId, tuple[Rated, ...]]:
     """Return the evaluated weights of each policy whose checkpoints are kept."""
     lines: dict[PolicyId, dict[Rated, None]] = {}
-    for rated in chain(former_best, *league.recent.values()):
+    # In the order of the tables, which a resumed run has too.
+    recent = (league.recent.get(policy, ()) for policy in tables.policies)
+    for rated in chain(former_best, *recent):
         origin = league.checkpoints.get(Digest(rated[1]))
         if origin is not None and tables.checkpoints[origin.key].state == "present":
             lines.setdefault(origin.policy, {})[rated] = None

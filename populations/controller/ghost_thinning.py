@@ -26,15 +26,12 @@ from populations.records.rows import GhostRow, Json
 from populations.roles import MAIN
 from populations.thinning.kinds import THINNINGS
 
-SLACK = 16
-"""A full pool is thinned to one part in so many below its size, so that it is done seldom."""
-
 
 def thin(state: ControllerState, tx: Transaction) -> None:
     """Thin the pools that are too large."""
-    keep = state.config.ghosts.keep
+    keep, thinned_to = state.config.ghosts.keep, state.config.ghosts.thinned_to
     # Most often nothing is to be done, and nothing is looked at.
-    if keep is None or len(state.tables.ghosts) <= keep:
+    if keep is None or thinned_to is None or len(state.tables.ghosts) <= keep:
         return
     doomed: list[GhostRow] = []
     # In cooperation a team's ghosts go together, as its leader's do.
@@ -45,7 +42,7 @@ def thin(state: ControllerState, tx: Transaction) -> None:
             if ghost.population == population and ghost.is_present
         ]
         if len(present) > keep:
-            num_to_go = len(present) - (keep - keep // SLACK)
+            num_to_go = len(present) - thinned_to
             doomed += _thinned(state, tx, population, present, num_to_go=num_to_go)
     for ghost in doomed:
         tx.put(replace(ghost, doomed=True))

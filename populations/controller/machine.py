@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from populations.controller import ghost_thinning, phases
+from populations.controller import ghost_thinning, phases, result_merging
 from populations.controller.assignments import learner_lifecycle, results, scheduler
 from populations.controller.evolution import curriculum, exploration, pbt
 from populations.controller.indexes.raised_alerts import Finding
@@ -166,4 +166,5 @@ def _take_ratings(state: ControllerState, tx: Transaction, event: RatingsFitted)
         champions.announce(state, tx)
     # By the ratings that were put above.
     state.pending_matches.cover(state.fitted, estimate=state.estimate)
+    result_merging.merge(state, tx)
     state.refit(tx)

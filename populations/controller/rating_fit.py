@@ -143,7 +143,10 @@ def snapshot(
     return Snapshot(
         standing=tuple(standing),
         beginnings=tuple(beginnings),
-        recent=tuple(tuple(line) for line in league.recent.values()),
+        # In an order that a resume has too, whose first record of a policy may be another one.
+        recent=tuple(
+            tuple(league.recent[policy]) for policy in tables.policies if policy in league.recent
+        ),
         bots=tuple(league.evaluated_bots),
         ghosts=league.evaluated_ghosts,
         num_ghosts=len(league.evaluated_ghosts),
@@ -175,20 +178,28 @@ def wanted_entrants(known: Snapshot) -> list[Rated]:
     return list(wanted)
 
 
-def fit_input(known: Snapshot) -> FitInput:
-    """Choose the entrants of a fit: the wanted ones and each policy's recently evaluated ones."""
-    wanted = wanted_entrants(known)
-    # Only wanted entrants are stored, so ``newest`` is found before others are added.
-    chosen = dict.fromkeys(wanted)
-    newest = [
-        next((rated for rated in reversed(line) if rated in chosen), None) for line in known.recent
-    ]
+def chosen_entrants(known: Snapshot) -> dict[Rated, None]:
+    """Return the entrants of a fit: the wanted ones and each policy's recently evaluated ones."""
+    chosen = dict.fromkeys(wanted_entrants(known))
     # Older weights would make every fit of a long run larger than the one before. They say little
     # about the present, and lineage skips over them.
     for line in known.recent:
         chosen.update(dict.fromkeys(line))
     # Only ratings of one fit can be compared.
     chosen.update(dict.fromkeys(_rated_again(known)))
+    return chosen
+
+
+def fit_input(known: Snapshot) -> FitInput:
+    """Take out of a snapshot what a fit needs."""
+    wanted = wanted_entrants(known)
+    # Only wanted entrants are stored, so ``newest`` is found before others are added.
+    is_wanted = set(wanted)
+    newest = [
+        next((rated for rated in reversed(line) if rated in is_wanted), None)
+        for line in known.recent
+    ]
+    chosen = chosen_entrants(known)
     return FitInput(
         results=known.results.select(chosen),
         parents=_parents(known.checkpoints, chosen),

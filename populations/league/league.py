@@ -9,7 +9,9 @@ ratings.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from itertools import combinations
 from typing import NamedTuple
 
 from arena.matches.pair_scores import num_scored, points
@@ -17,10 +19,11 @@ from arena.matches.seating import HOME, result_weights, rival_seats, seat_teams
 from arena.matches.teammates import between_rivals, seats_per_agent
 from arena.types import Digest, Entrant, PlayerId, PolicyId, Seat, Tally, is_bot
 from populations.gc_pause import collector_paused
+from populations.league.merging import Merge, Merged, merged_record
 from populations.league.payoff import Payoff, added, pair_rows
 from populations.ratings.result_table import ResultTable
 from populations.ratings.results import Counts, Rated
-from populations.records.aggregates import PairKey, PairRow, RecordRow
+from populations.records.aggregates import PairKey, PairRow, RecordKey, RecordRow
 from populations.records.rows import (
     CheckpointRow,
     GhostRow,
@@ -229,6 +232,81 @@ class League:
                 row = added(self._evaluation_pairs.get(played.key), played)
                 self._put_pair(row)
                 yield row
+
+    def merge(self, merge: Merge) -> Merged:
+        """Merge the results of players that are gone into those of players that stay.
+
+        Returns:
+            Changed rows, to be committed together.
+
+        Raises:
+            ValueError: If players that are gone have no results.
+        """
+        heirs, population = merge.heirs, merge.population
+        kept: dict[RecordKey | PairKey, RecordRow | PairRow] = {}
+        gone: list[RecordRow | PairRow] = []
+        for old, heir in heirs.items():
+            record = self.records.get((population, old))
+            if record is None:
+                raise ValueError(f"{old} of {population} has no results")
+            gone.append(record)
+            self._drop_record(record)
+            total = merged_record(self.record(population, heir), record)
+            self._put_record(total)
+            kept[total.key] = total
+            for row in self._pairs_of(population, old):
+                gone.append(row)
+                self._drop_pair(row)
+                moved = self._moved(row, population, heirs)
+                if moved is not None:
+                    both = added(self._evaluation_pairs.get(moved.key), moved)
+                    self._put_pair(both)
+                    kept[both.key] = both
+        gone += self.payoff.forget((*heirs, *merge.forgotten))
+        self.results = self.results.without_deleted()
+        # A standing that was found for other weights may have been about these.
+        self._standing.clear()
+        self._depending.clear()
+        return Merged(kept=tuple(kept.values()), gone=tuple(gone))
+
+    def _pairs_of(self, population: str, entrant: Entrant) -> list[PairRow]:
+        """Return the evaluation results of an entrant, in an order that each league has."""
+        own = (population, entrant)
+        rivals = {
+            second if first == own else first
+            for (first, second, _), _ in self.results.of_entrant(own)
+        }
+        keys: set[PairKey] = {
+            ("evaluate", *pair, low, high)
+            for _, rival in rivals
+            for low, high in combinations(range(len(self.seats)), 2)
+            for pair in ((entrant, rival), (rival, entrant))
+        }
+        rows = (self._evaluation_pairs.get(key) for key in sorted(keys))
+        return [row for row in rows if row is not None and own in self._result_key(row)[:2]]
+
+    def _moved(
+        self, row: PairRow, population: str, heirs: Mapping[Entrant, Entrant]
+    ) -> PairRow | None:
+        """Return a result as that of the heirs; None if they are one, which shows nothing."""
+        (home, first), (away, second), _ = self._result_key(row)
+        first = heirs.get(first, first) if home == population else first
+        second = heirs.get(second, second) if away == population else second
+        if (home, first) == (away, second):
+            return None
+        return replace(row, first=first, second=second)
+
+    def _drop_record(self, row: RecordRow) -> None:
+        del self.records[row.key]
+        origin = self.checkpoints.get(Digest(row.entrant))
+        if origin is not None:
+            self._generation_matches[origin.policy, origin.generation] -= row.matches
+
+    def _drop_pair(self, row: PairRow) -> None:
+        del self._evaluation_pairs[row.key]
+        # In cooperation several rows have one result.
+        if (key := self._result_key(row)) in self.results:
+            del self.results[key]
 
     def _put_record(self, row: RecordRow) -> None:
         old = self.records.get(row.key)

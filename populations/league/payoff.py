@@ -209,6 +209,20 @@ class Payoff:
             changed += rows
         return changed
 
+    def forget(self, entrants: Iterable[Entrant]) -> Iterator[PairRow]:
+        """Remove all results of some entrants, and yield the rows that are gone.
+
+        Columns that are followed keep them: they are to be made anew.
+        """
+        for entrant in entrants:
+            for other, rows in self._met.pop(entrant, {}).items():
+                del self._met[other][entrant]
+                yield from rows
+
+    def entrants(self) -> Iterator[Entrant]:
+        """Yield all who have results."""
+        return (entrant for entrant, met in self._met.items() if met)
+
     def record(self, first: Entrant, second: Entrant, *, seats: Seats | None = None) -> PairRecord:
         """Return the counts of a pair seen from ``first``; zeros if they never met.
 

@@ -1,10 +1,12 @@
 """Results of a whole run, kept so that a fit on another thread takes what it needs.
 
-Rows come at the end and stay where they are, so a snapshot shares them with the table.
+Rows come at the end and stay where they are, so a snapshot shares them with the table. A result
+that is deleted leaves a row that nobody is shown.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, ItemsView, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Generic
@@ -56,6 +58,8 @@ class ResultSnapshot(Generic[E]):
             # The owner may have filled more rows of the last chunk since.
             own = chunk.keys[: self.num_rows - index * CHUNK]
             rows = np.flatnonzero(is_chosen[own[:, 0]] & is_chosen[own[:, 1]])
+            # Without those that were deleted.
+            rows = rows[~np.isnan(chunk.counts[rows, 0])]
             keys.append(own[rows])
             counts.append(chunk.counts[rows])
         # Only names that are chosen, so that what is handed on does not grow with the run.
@@ -87,11 +91,14 @@ class _Chunk:
     links: IntArray = field(default_factory=lambda: np.full((CHUNK, 2), -1))
 
 
+DELETED = Counts(math.nan, math.nan, math.nan, math.nan, math.nan)
+
+
 class ResultTable(Mapping[ResultKey[E], Counts]):
     """`Counts` by pair and seats, kept as columns. Owned by one thread.
 
-    A mapping to read and to set. `snapshot` takes what a fit needs for another thread, and `of`
-    finds the results of one entrant, both without looking at all the others.
+    A mapping to read, to set and to delete from. `snapshot` takes what a fit needs for another
+    thread, and `of_entrant` finds the results of one entrant, both without looking at all others.
     """
 
     def __init__(self) -> None:
@@ -101,6 +108,8 @@ class ResultTable(Mapping[ResultKey[E], Counts]):
         """Link to the newest row of each name, as in `_Chunk`."""
         self._rows: dict[int, int] = {}
         """Rows by packed key."""
+        self._num_rows = 0
+        """Of these and of those that were deleted."""
         self._chunks: list[_Chunk] = []
         self._shared: set[int] = set()
         """Chunks that a snapshot has."""
@@ -119,10 +128,11 @@ class ResultTable(Mapping[ResultKey[E], Counts]):
         """Keys and counts, each once, in order of first setting."""
         names = self._names
         for index, chunk in enumerate(self._chunks):
-            size = len(self) - index * CHUNK
+            size = self._num_rows - index * CHUNK
             keys, counts = chunk.keys[:size].tolist(), chunk.counts[:size].tolist()
             for (first, second, a, b), numbers in zip(keys, counts, strict=True):
-                yield (names[first], names[second], (a, b)), Counts(*numbers)
+                if not math.isnan(numbers[0]):
+                    yield (names[first], names[second], (a, b)), Counts(*numbers)
 
     def of_entrant(self, entrant: E) -> Iterator[tuple[ResultKey[E], Counts]]:
         """Yield keys and counts of the results of one entrant, the newest pair first."""
@@ -132,7 +142,8 @@ class ResultTable(Mapping[ResultKey[E], Counts]):
             chunk, place = self._place(link // 2)
             first, second, a, b = chunk.keys[place].tolist()
             counts = Counts(*chunk.counts[place].tolist())
-            yield (self._names[first], self._names[second], (a, b)), counts
+            if not math.isnan(counts.wins):
+                yield (self._names[first], self._names[second], (a, b)), counts
             link = int(chunk.links[place, link % 2])
 
     def __getitem__(self, key: ResultKey[E]) -> Counts:
@@ -148,6 +159,23 @@ class ResultTable(Mapping[ResultKey[E], Counts]):
         row = self._rows.get(_packed(i, j, seats))
         if row is None:
             row = self._append(i, j, seats)
+        self._write(row, counts)
+
+    def __delitem__(self, key: ResultKey[E]) -> None:
+        first, second, seats = key
+        row = self._rows.pop(_packed(self._positions[first], self._positions[second], seats))
+        self._write(row, DELETED)
+
+    def without_deleted(self) -> ResultTable[E]:
+        """Return itself, or a table of the same results where most of this one's were deleted."""
+        if self._num_rows <= 2 * len(self) + CHUNK:
+            return self
+        found: ResultTable[E] = ResultTable()
+        for key, counts in self.rows():
+            found[key] = counts
+        return found
+
+    def _write(self, row: int, counts: Counts) -> None:
         index, place = divmod(row, CHUNK)
         if index in self._shared:
             # A snapshot has the counts; keys never change, nor does it look at links.
@@ -158,7 +186,8 @@ class ResultTable(Mapping[ResultKey[E], Counts]):
         self._chunks[index].counts[place] = counts
 
     def _append(self, first: int, second: int, seats: tuple[int, int]) -> int:
-        row = self._rows[_packed(first, second, seats)] = len(self._rows)
+        row = self._rows[_packed(first, second, seats)] = self._num_rows
+        self._num_rows += 1
         if row == len(self._chunks) * CHUNK:
             self._chunks.append(_Chunk())
         chunk, place = self._place(row)
@@ -188,7 +217,7 @@ class ResultTable(Mapping[ResultKey[E], Counts]):
             positions=self._positions,
             num_names=len(self._names),
             chunks=tuple(self._chunks),
-            num_rows=len(self),
+            num_rows=self._num_rows,
         )
 
 

@@ -34,6 +34,8 @@ class RecordRow:
         return_sum_of_squares: Sum of squared returns over its matches.
         score_sum: Sum of its scores over these pairs, where scores are margins. None: one for a win
             and half for a draw.
+        merged_matches: Matches of these that other weights of its line played, which are gone
+            (`populations.league.merging`).
     """
 
     population: str
@@ -46,6 +48,7 @@ class RecordRow:
     return_sum: float = 0.0
     return_sum_of_squares: float = 0.0
     score_sum: float | None = None
+    merged_matches: int = 0
 
     @property
     def key(self) -> RecordKey:

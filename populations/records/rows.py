@@ -426,7 +426,7 @@ class Deletion:
         row: The row as it was last.
     """
 
-    row: GhostRow
+    row: GhostRow | RecordRow | PairRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from arena.checkpoints.manifest import Manifest
 from arena.matches.seating import num_episodes
 from arena.types import AssignmentId, Digest, LearnerId, Tally
 from arena.wire.messages import Acknowledge, Evaluate, Failed, Train, Trainee
+from populations.controller import result_merging
 from populations.controller.assignments import carried_episodes, learner_lifecycle
 from populations.controller.assignments.failures import clear_environment, fail_row
 from populations.controller.assignments.validation import (
@@ -142,6 +143,7 @@ def _commit(
             evaluation_assignments=1,
         )
         # After the tallies: the fit's snapshot is to cover them.
+        result_merging.merge(state, tx)
         state.refit(tx)
 
 

@@ -33,7 +33,7 @@ class RatedPins:
 
     def refresh(self, retention: Retention, *, tables: Tables, league: League) -> None:
         """Pin what has to stay, if that may have changed since the last time."""
-        fits = tuple(row.num_tallies for row in tables.ratings.values())
+        fits = tuple((row.num_tallies, row.num_records) for row in tables.ratings.values())
         # Few numbers, because most assignments change no rating; contenders are a new mapping for
         # each fit.
         seen = (len(tables.records), fits)

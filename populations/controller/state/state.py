@@ -243,8 +243,8 @@ class ControllerState:
                 self.goals.add_tally(row, self.league.checkpoints)
             case rows.EventRow():
                 self.pbt_decisions.apply(row)
-            case rows.Deletion():
-                self.retention.release(row.row)
+            case rows.Deletion(row=rows.GhostRow() as ghost):
+                self.retention.release(ghost)
             case _:
                 pass  # the league makes pairs; ratings come with spreads that no row has
 

@@ -85,9 +85,15 @@ class Transaction:
                 self.tables.ratings[row.population] = row
         self._append(row)
 
-    def delete(self, row: GhostRow) -> None:
+    def delete(self, row: GhostRow | RecordRow | PairRow) -> None:
         """Remove a row from its table."""
-        del self.tables.ghosts[row.player]
+        match row:
+            case GhostRow():
+                del self.tables.ghosts[row.player]
+            case RecordRow():
+                del self.tables.records[row.key]
+            case PairRow():
+                del self.tables.pairs[row.key]
         self._append(Deletion(row=row))
 
     def put_assignment(self, row: AssignmentRow) -> None:

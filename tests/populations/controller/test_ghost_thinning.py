@@ -8,7 +8,7 @@ import pytest
 
 from arena.types import PlayerId
 from populations.controller import ghost_thinning
-from populations.controller.ghost_thinning import SLACK, thin
+from populations.controller.ghost_thinning import thin
 from populations.controller.machine import handle
 from populations.controller.state.commands import RemoveCheckpoints
 from populations.controller.state.events import CheckpointsRemoved, ControllerStarted, Now
@@ -68,7 +68,7 @@ def test_a_pool_is_never_too_large_and_what_is_needed_stays(thinned: World) -> N
     for event in events:
         assert event.data["rule"] == "spread"
         assert event.data["before"] == KEEP + 1
-        assert len(event.data["ghosts"]) == 1 + KEEP // SLACK  # type: ignore[arg-type]
+        assert len(event.data["ghosts"]) == 1 + KEEP // 16  # type: ignore[arg-type]
 
 
 def test_the_journal_has_what_memory_has(thinned: World) -> None:
@@ -100,7 +100,7 @@ def world_with_many(keep: int | None) -> World:
 def test_a_run_of_before_is_thinned_at_once() -> None:
     world = world_with_many(KEEP)
     world.handle(ControllerStarted())
-    assert len(present(world)) == KEEP - KEEP // SLACK
+    assert len(present(world)) == KEEP - KEEP // 16
 
 
 def test_without_a_bound_all_stay() -> None:

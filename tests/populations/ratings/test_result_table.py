@@ -17,8 +17,8 @@ Table = dict[ResultKey[int], Counts]
 KEYS = st.tuples(
     st.integers(0, 5), st.integers(0, 5), st.tuples(st.integers(0, 3), st.integers(0, 3))
 )
-STEPS = st.lists(st.one_of(st.none(), st.tuples(KEYS, st.integers(0, 9))), max_size=60)
-"""Keys and counts that are set; None: a snapshot is taken."""
+STEPS = st.lists(st.one_of(st.none(), st.tuples(KEYS, st.integers(0, 9) | st.none())), max_size=60)
+"""Keys and counts that are set (None: that are deleted); None: a snapshot is taken."""
 
 
 def counts_of(number: float) -> Counts:
@@ -47,7 +47,7 @@ def selected(snapshot: ResultSnapshot[int], names: set[int]) -> Table:
 @settings(deadline=None)
 @given(STEPS, st.sets(st.integers(0, 7)), st.integers(1, 4))
 def test_a_table_and_its_snapshots_are_dictionaries_and_copies_of_them(
-    steps: list[tuple[ResultKey[int], int] | None], names: set[int], chunk: int
+    steps: list[tuple[ResultKey[int], int | None] | None], names: set[int], chunk: int
 ) -> None:
     table: ResultTable[int] = ResultTable()
     expected: Table = {}
@@ -58,9 +58,16 @@ def test_a_table_and_its_snapshots_are_dictionaries_and_copies_of_them(
         for step in steps:
             if step is None:
                 snapshots.append((table.snapshot(), dict(expected)))
-            else:
-                key, number = step
+                continue
+            key, number = step
+            if number is not None:
                 table[key] = expected[key] = counts_of(number)
+            elif key in expected:
+                del table[key], expected[key]
+            else:
+                with pytest.raises(KeyError):
+                    del table[key]
+            assert len(table) == len(expected)
         assert list(table.items()) == list(expected.items())
         assert list(table.rows()) == list(expected.items())
         for name in range(6):
@@ -104,6 +111,29 @@ def test_a_key_that_was_never_set_is_not_there(key: ResultKey[str]) -> None:
         table[key]
     assert list(table) == [("a", "b", (0, 1))], "to ask for a name does not add it"
     assert len(table.snapshot().select({"a", "b", "c"}).entrants) == 2
+
+
+def test_a_table_most_of_which_was_deleted_is_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(result_table, "CHUNK", 2)
+    table: ResultTable[int] = ResultTable()
+    keys = [(number, number + 1, (0, 1)) for number in range(12)]
+    for number, key in enumerate(keys):
+        table[key] = counts_of(number)
+    for key in keys[:7]:
+        del table[key]
+    # Twelve rows, of which five are left, and two in a chunk.
+    assert table.without_deleted() is table
+    snapshot = table.snapshot()
+    del table[keys[7]]
+    small = table.without_deleted()
+    assert small is not table
+    assert (
+        list(small.items())
+        == list(table.items())
+        == [(key, counts_of(number)) for number, key in enumerate(keys) if number > 7]
+    )
+    assert selected(small.snapshot(), set(range(20))) == dict(small)
+    assert list(selected(snapshot, set(range(20)))) == keys[7:]
 
 
 def test_only_names_that_are_chosen_are_handed_on() -> None:

@@ -10,6 +10,7 @@ import pytest
 from arena.types import PolicyId, trainee_entrant
 from arena.wire.messages import Train
 from populations.audit.evolution_checks import check_evolution
+from populations.controller import result_merging
 from populations.controller.assignments.failures import set_aside
 from populations.controller.assignments.results import mark_unneeded
 from populations.controller.evolution.exploration import answer
@@ -184,14 +185,20 @@ def kill_at_random(world: World, rng: np.random.Generator, *, chance: float) -> 
 
 
 @pytest.mark.slow
-def test_a_deterministic_run_that_is_killed_anywhere_comes_to_the_same() -> None:
+@pytest.mark.parametrize("thins", [False, True])
+def test_a_deterministic_run_that_is_killed_anywhere_comes_to_the_same(
+    thins: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(result_merging, "BATCH", 1)
+    monkeypatch.setattr(result_merging, "MAX_APART", 1 / 2)
     document = {
         **EAGER,
+        "ghosts": {"every_agent_steps": 250, "keep": 16 if thins else None},
         "populations": {"player": {"size": 6}},
         "deterministic": True,
         # Evaluation is scarce, so that several decisions wait for one fit of ratings.
-        "evaluation": {"share": 0.1},
-        "stop": {"agent_steps_per_policy": 4000},
+        "evaluation": {"share": 0.3 if thins else 0.1},
+        "stop": {"agent_steps_per_policy": 8000 if thins else 4000},
         "pbt": {**PBT, "reference": False, "min_matches": 40, "explore": "pb2"},
     }
 
@@ -203,6 +210,8 @@ def test_a_deterministic_run_that_is_killed_anywhere_comes_to_the_same() -> None
 
     plain = started()
     plain.run()
+    for kind in ("ghosts_thinned", "results_merged"):
+        assert bool(plain.events(kind)) == thins
     for seed in range(3):
         killed = started()
         num_kills = kill_at_random(killed, np.random.default_rng(seed), chance=0.2)

@@ -73,8 +73,12 @@ def fold(rows: list[Row]) -> Tables:
                 tables.records[row.key] = row
             case PairRow():
                 tables.pairs[row.key] = row
-            case Deletion():
-                del tables.ghosts[row.row.player]
+            case Deletion(row=GhostRow() as ghost):
+                del tables.ghosts[ghost.player]
+            case Deletion(row=RecordRow() as record):
+                del tables.records[record.key]
+            case Deletion(row=PairRow() as pair):
+                del tables.pairs[pair.key]
             case _:
                 tables.num_events += 1
     return tables

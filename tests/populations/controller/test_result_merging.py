@@ -1,0 +1,164 @@
+"""Results of players that are gone: merged as the tallies say it, and the same after a resume."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from arena.types import Digest, Entrant, is_trainee, policy_of_trainee
+from populations.audit.tally_checks import differences, refold
+from populations.controller import result_merging
+from populations.controller.rating_fit import chosen_entrants, snapshot
+from populations.controller.state.state import make_state
+from populations.league.league import RECENT_PER_POLICY, League
+from populations.league.lineage import line_of
+from populations.league.merging import Merge, merges
+from populations.records.rows import EventRow, TallyRow
+from tests.populations.controller.simulated import DUEL, TAG, World, make_world, tag_spec
+from tests.populations.controller.state.test_state import fold
+
+KEEP = 16
+FEW: dict[str, object] = {
+    **DUEL,
+    "ghosts": {"every_agent_steps": 500, "keep": KEEP},
+    "evaluation": {"share": 0.3},
+    "stop": {"agent_steps_per_policy": 12_000},
+}
+
+
+def run(world: World) -> World:
+    """Go on until training ends; look at what is merged at each merge."""
+    while not world.over and world.now_s < 1e6 and world.state.phase == "training":
+        for learner in world.state.learners.values():
+            learner.last_heard_s = world.now_s
+        before = len(world.events("results_merged"))
+        world.step()
+        for event in world.events("results_merged")[before:]:
+            check(world, event)
+    return world
+
+
+def check(world: World, event: EventRow) -> None:
+    """Nobody is merged that a fit reads, into nobody but a near ghost of its own line."""
+    tables, league = world.state.tables, world.state.league
+    chosen = chosen_entrants(snapshot(league, tables))
+    (merge,) = merges([event])
+    ghosts = {Entrant(ghost.weights_digest) for ghost in tables.ghosts.values() if ghost.is_present}
+    for gone, heir in merge.heirs.items():
+        made, kept = (league.checkpoints[Digest(entrant)] for entrant in (gone, heir))
+        assert (merge.population, gone) not in chosen
+        assert made.state == "deleted"
+        assert heir in ghosts
+        assert gone not in ghosts
+        assert made.policy == kept.policy
+        apart = abs(made.agent_steps - kept.agent_steps)
+        assert apart <= tables.policies[made.policy].agent_steps / 4
+        lines = (
+            line_of(tables.generations, Entrant(f"{row.policy}#{row.generation}"))[0]
+            for row in (made, kept)
+        )
+        assert len(set(lines)) == 1
+    for entrant in merge.forgotten:
+        assert entrant not in ghosts
+        if is_trainee(entrant):
+            policy, generation = policy_of_trainee(entrant)
+            row = tables.policies[policy]
+            line = line_of(tables.generations, Entrant(f"{policy}#{row.generation}"))
+            assert f"{policy}#{generation}" not in line
+
+
+@pytest.fixture(scope="module", params=["duel", "tag"])
+def merged(request: pytest.FixtureRequest) -> Iterator[World]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(result_merging, "BATCH", 4)
+        # Fewer than there are, so that some wait for the next time.
+        patch.setattr(result_merging, "MAX_MERGED", 12)
+        # Sixteen ghosts of several policies are far apart.
+        patch.setattr(result_merging, "MAX_APART", 1 / 4)
+        if request.param == "duel":
+            world = make_world(FEW)
+        else:
+            world = make_world(
+                {
+                    **TAG,
+                    "ghosts": {"every_agent_steps": 500, "keep": KEEP},
+                    "evaluation": {"share": 0.3},
+                    "stop": {"agent_steps_per_policy": 12_000},
+                },
+                spec=tag_spec(),
+            )
+        world.join()
+        world.join()
+        yield run(world)
+
+
+def all_merges(world: World) -> list[Merge]:
+    return list(merges(row for row in world.committed if isinstance(row, EventRow)))
+
+
+def test_results_are_merged_and_forgotten(merged: World) -> None:
+    found = all_merges(merged)
+    assert sum(len(merge.heirs) for merge in found) > 2 * KEEP
+    assert sum(len(merge.forgotten) for merge in found) > KEEP
+    # What was merged once is never merged again.
+    for population in merged.state.setup.populations:
+        gone = Counter(g for m in found if m.population == population for g in m.heirs)
+        assert set(gone.values()) <= {1}
+
+
+def test_rows_are_what_tallies_and_merges_between_them_say(merged: World) -> None:
+    state, found = merged.state, all_merges(merged)
+    tallies = [row for row in merged.committed if isinstance(row, TallyRow)]
+    half_life = state.config.payoffs.half_life_matches
+    seats = state.setup.seats
+    folded = refold(tallies, seats=seats, half_life_matches=half_life, merges=found)
+    assert list(differences(state.tables, folded)) == []
+    assert fold(merged.committed) == state.tables
+    # Told otherwise, it is found out.
+    without = refold(tallies, seats=seats, half_life_matches=half_life, merges=found[:-1])
+    assert list(differences(state.tables, without)) != []
+    # Matches, wins and returns are what they would be without merges.
+    plain = refold(tallies, seats=seats, half_life_matches=half_life)
+    for name in ("matches", "wins", "draws", "losses"):
+        sums = [
+            sum(getattr(row, name) for row in records.values())
+            for records in (state.tables.records, plain.records)
+        ]
+        assert sums[0] == sums[1]
+        assert sums[0] > 0 or name == "draws"
+    assert len(state.tables.records) < len(plain.records)
+    assert len(state.tables.pairs) < 0.8 * len(plain.pairs)
+
+
+def test_a_resumed_league_has_the_same(merged: World) -> None:
+    state = merged.state
+    live = state.league
+    anew = make_state(state.config, state.setup, state.tables).league
+    assert dict(live.results) == dict(anew.results)
+    assert live.records == anew.records
+    assert dict(live.payoff.records) == dict(anew.payoff.records)
+    for policy in state.tables.policies.values():
+        assert live.matches_in_generation(policy) == anew.matches_in_generation(policy)
+        for method in (League.standing_weights, League.first_weights):
+            assert method(live, policy, state.tables) == method(anew, policy, state.tables)
+    assert live.recent == anew.recent
+    assert snapshot(live, state.tables).standing == snapshot(anew, state.tables).standing
+
+
+def test_records_grow_no_more_once_the_pool_is_full(merged: World) -> None:
+    tables, league = merged.state.tables, merged.state.league
+    ghosts = len(league.evaluated_ghosts)
+    others = sum(row.state == "present" for row in tables.checkpoints.values())
+    bound = ghosts + (RECENT_PER_POLICY + 2) * len(tables.policies) + others + 4 + 12
+    assert len(league.records) <= bound
+
+
+def test_without_a_bound_nothing_is_merged() -> None:
+    world = make_world({**FEW, "ghosts": {"every_agent_steps": 500, "keep": None}})
+    world.join()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(result_merging, "BATCH", 1)
+        run(world)
+    assert world.events("results_merged") == []
