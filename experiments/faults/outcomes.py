@@ -21,6 +21,7 @@ DECISIONS = (
     "fell_back",
     "ghost_created",
     "ghosts_thinned",
+    "results_merged",
     "immigrated",
     "kept",
     "learning_rate_halved",

@@ -59,6 +59,10 @@ class LeagueError:
         bias: Mean of rating minus skill of the final policies, Elo.
         width: Mean width of their intervals, Elo.
         difference_width: Mean width of the intervals of differences, Elo.
+        ghosts: Share of the rated ghosts whose interval holds their skill; nan: there are none.
+        ghost_bias: Mean of rating minus skill of these, Elo.
+        num_ghosts: Number of ghosts.
+        num_links: Number of pairs that players which are gone tie together.
         pair_deviation: Pair deviation of the last fit, Elo.
         misfit: Misfit of the last fit.
         cyclicity: Cyclicity of the last fit.
@@ -73,6 +77,10 @@ class LeagueError:
     bias: float
     width: float
     difference_width: float
+    ghosts: float
+    ghost_bias: float
+    num_ghosts: float
+    num_links: float
     pair_deviation: float
     misfit: float
     cyclicity: float
@@ -86,6 +94,7 @@ def league_error(
     share: float | None = None,
     plant: Callable[[PlantedModel], PlantedModel] = lambda model: model,
     preset: str = "connect_four",
+    overrides: Sequence[str] = (),
 ) -> LeagueError:
     """Run one league and compare its last ratings with the truth.
 
@@ -95,8 +104,9 @@ def league_error(
         share: ``evaluation.share``; None: the preset's.
         plant: Changes the truth.
         preset: Preset of the league's settings.
+        overrides: Further changes of these, KEY=VALUE.
     """
-    changes = [*CHANGES, f"seed={seed}"]
+    changes = [*CHANGES, f"seed={seed}", *overrides]
     if share is not None:
         changes.append(f"evaluation.share={share}")
     config = simulated_config(load_config(preset, changes), num_policies=num_policies)
@@ -123,6 +133,13 @@ def league_error(
         held.append(low <= skill[line.player] <= high)
         errors.append(rating - skill[line.player])
         widths.append(high - low)
+    ghosts = [line for line in lines if line.kind == "ghost" and line.rating is not None]
+    ghost_errors = [line.rating - skill[line.player] for line in ghosts if line.rating is not None]
+    ghosts_held = [
+        interval[1] <= skill[line.player] <= interval[2]
+        for line in ghosts
+        if (interval := known[line.player]) is not None
+    ]
     gaps_held, gap_widths = _differences(final, ratings, skill)
     row = world.state.tables.ratings[population]
     best = champion(lines, row=row)
@@ -140,6 +157,10 @@ def league_error(
         bias=float(np.mean(errors)),
         width=float(np.mean(widths)),
         difference_width=float(np.mean(gap_widths)),
+        ghosts=float(np.mean(ghosts_held)) if ghosts else np.nan,
+        ghost_bias=float(np.mean(ghost_errors)) if ghosts else np.nan,
+        num_ghosts=float(len(world.state.tables.ghosts)),
+        num_links=float(len(world.state.league.links)),
         pair_deviation=row.pair_deviation,
         misfit=row.misfit,
         cyclicity=row.cyclicity,
@@ -188,6 +209,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--seat-advantage", type=float, default=0.0, help="advantage of the first seat, Elo"
     )
+    parser.add_argument(
+        "--set", nargs="+", default=[], metavar="KEY=VALUE", help="changes of the configuration"
+    )
     parser.add_argument("--json", action="store_true", help="print a document per line")
     parser.add_argument("--out", type=Path, help="file of leagues that are over, a line each")
     options = parser.parse_args(argv)
@@ -196,10 +220,16 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     def league(size: int, seed: int) -> dict[str, float]:
         key = {"policies": size, "seed": seed, "share": options.share, **truth}
+        # Files of before have no such entry.
+        key |= {"set": options.set} if options.set else {}
         name = json.dumps(key)
         if name not in over:
             found = league_error(
-                size, seed=seed, share=options.share, plant=lambda model: replace(model, **truth)
+                size,
+                seed=seed,
+                share=options.share,
+                plant=lambda model: replace(model, **truth),
+                overrides=options.set,
             )
             over[name] = asdict(found)
             if options.out is not None:

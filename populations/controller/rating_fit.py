@@ -27,7 +27,7 @@ from populations.ratings.model import Z95, E
 from populations.ratings.model import Fit as BradleyTerryFit
 from populations.ratings.ranks import advantage_table, measured_cyclicity
 from populations.ratings.result_table import ResultSnapshot
-from populations.ratings.results import Rated, ResultColumns
+from populations.ratings.results import Rated, ResultColumns, joined
 from populations.records.rows import CheckpointRow, GenerationRow, RatingsRow
 from populations.records.tables import Tables
 
@@ -48,6 +48,7 @@ class Snapshot:
         ghosts: That were evaluated; of them the first ``num_ghosts``.
         num_ghosts: So many there were.
         results: Results of all evaluation matches.
+        links: What players that are gone say of others (`populations.league.merging`).
         checkpoints: The origin of each weights digest, of later ones too.
         generations: All of them, by policy and number.
         rated: The rows of a fit to be repeated; None: a new one.
@@ -67,6 +68,7 @@ class Snapshot:
     ghosts: Sequence[Rated]
     num_ghosts: int
     results: ResultSnapshot[Rated]
+    links: ResultSnapshot[Rated]
     checkpoints: Mapping[Digest, CheckpointRow]
     generations: Mapping[Entrant, GenerationRow]
     rated: tuple[RatingsRow, ...] | None
@@ -152,6 +154,7 @@ def snapshot(
         num_ghosts=len(league.evaluated_ghosts),
         # Copied only where it is changed later; ghosts, checkpoints and generations only grow.
         results=league.results.snapshot(),
+        links=league.links.snapshot(),
         checkpoints=league.checkpoints,
         generations=tables.generations,
         rated=None if rated is None else tuple(rated.values()),
@@ -201,7 +204,7 @@ def fit_input(known: Snapshot) -> FitInput:
     ]
     chosen = chosen_entrants(known)
     return FitInput(
-        results=known.results.select(chosen),
+        results=joined(known.results.select(chosen), known.links.select(chosen)),
         parents=_parents(known.checkpoints, chosen),
         times=_times(known, chosen),
         wanted=tuple(wanted),

@@ -1,10 +1,9 @@
 """Merges of results of players that are gone, in a run whose pool of ghosts is full.
 
 Weights are gone once no directory has them: their checkpoint was removed, and they are no ghost or
-one that was thinned. Those that the next fit of ratings reads stay all the same. The others'
-evaluation results are merged into those of the nearest evaluated ghost of the same policy, trained
-from or into the same weights; where there is none near they stay, too. Training results go once the
-player cannot be drawn any more, and those of a policy before its weights were replaced.
+one that was thinned. Those that the next fit of ratings reads stay all the same; of the others
+stays what they say about these (`populations.league.merging`). Training results go once the player
+cannot be drawn any more, and those of a policy before its weights were replaced.
 
 All of it happens as ratings are about to be fitted, so a fit that is repeated after a crash reads
 the same results.
@@ -14,7 +13,6 @@ Tests: `tests/populations/controller/test_result_merging.py`.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
@@ -26,26 +24,17 @@ from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
 from populations.league.league import RECENT_PER_POLICY
 from populations.league.lineage import line_of
-from populations.league.merging import MERGED, Merge
-from populations.records.rows import CheckpointRow
+from populations.league.merging import MERGED, Merge, apply_merge
 
-BATCH = 64
+BATCH = 32
 """Entrants that are gone before something is done about them: it is done seldom."""
 
 NOT_GHOSTS = RECENT_PER_POLICY + 2
 """Evaluated weights of a policy that stay though they are no ghosts: its newest ones, its standing,
 and those that its generation began with."""
 
-MAX_APART = 1 / 16
-"""Share of a policy's training that may lie between weights and those that they count for: others
-are of another strength. So the others wait until the policy is older, or a nearer one is evaluated.
-"""
-
 MAX_MERGED = 256
 """Entrants of each kind that are merged at once: an old run that is resumed has very many."""
-
-Line = tuple[PolicyId, Entrant]
-"""Policy, and the first generation of a line of its weights."""
 
 
 def merge(state: ControllerState, tx: Transaction) -> None:
@@ -54,7 +43,7 @@ def merge(state: ControllerState, tx: Transaction) -> None:
         return
     # Most often nothing is to be done, and nothing is looked at.
     league, tables = state.league, state.tables
-    num_others = len(league.records) - len(league.evaluated_ghosts)
+    num_others = len(league.records) - len(league.evaluated_ghosts) - league.num_sums
     if num_others < BATCH + NOT_GHOSTS * len(tables.policies):
         return
     chosen = chosen_entrants(snapshot(league, tables))
@@ -63,25 +52,27 @@ def merge(state: ControllerState, tx: Transaction) -> None:
     for population in state.setup.populations:
         if not _is_full(state, population):
             continue
+        ratings = state.ratings(population).row
         found = Merge(
             population=population,
             num_tallies=tables.num_tallies,
+            pair_deviation=0.0 if ratings is None else ratings.pair_deviation,
             into=_into(state, population, stays),
             # In an order that a resumed run has, too.
             forgotten=tuple(sorted(_forgotten(state, population, stays))[:MAX_MERGED]),
         )
-        if len(found.heirs) + len(found.forgotten) >= BATCH:
+        if len(found.gone) + len(found.forgotten) >= BATCH:
             _apply(state, tx, found)
 
 
 def _apply(state: ControllerState, tx: Transaction, found: Merge) -> None:
-    changed = state.league.merge(found)
+    changed = apply_merge(state.league, found)
     for row in changed.gone:
         tx.delete(row)
     for row in changed.kept:
         tx.put(row)
     # The last fit knew them all: what was evaluated since is not gone.
-    num_gone = len(found.heirs)
+    num_gone = len(found.gone)
     for ratings in state.tables.ratings.values():
         tx.put(replace(ratings, num_records=ratings.num_records - num_gone))
     # Results of before are part of what a trainee has met.
@@ -101,7 +92,7 @@ def _is_full(state: ControllerState, population: str) -> bool:
 def _into(
     state: ControllerState, population: str, stays: set[Entrant]
 ) -> dict[Entrant, tuple[Entrant, ...]]:
-    """Return evaluated weights that are gone, the oldest first, by those that they count for."""
+    """Return evaluated weights that are gone, the oldest first, by policy and generation."""
     league = state.league
     gone = sorted(
         (
@@ -112,47 +103,13 @@ def _into(
             and (made := league.checkpoints.get(Digest(entrant))) is not None
             and made.state == "deleted"
         ),
-        key=_by_age,
+        key=attrgetter("assignment_id", "weights_digest"),
     )
-    if not gone:
-        return {}
-    lines = _Lines(state)
-    ghosts: defaultdict[Line, list[CheckpointRow]] = defaultdict(list)
-    for ghost in state.tables.ghosts.values():
-        made = league.checkpoints.get(ghost.weights_digest)
-        is_evaluated = (population, Entrant(ghost.weights_digest)) in league.records
-        if made is not None and ghost.is_present and is_evaluated:
-            ghosts[lines.line_of(made)].append(made)
-    for heirs in ghosts.values():
-        heirs.sort(key=attrgetter("agent_steps"))
     found: defaultdict[Entrant, list[Entrant]] = defaultdict(list)
-    num_merged = 0
-    for made in gone:
-        heirs = ghosts.get(lines.line_of(made), [])
-        policy = state.tables.policies[made.policy]
-        # PBT counts the matches of a policy's present generation.
-        if made.generation == policy.generation:
-            heirs = [heir for heir in heirs if heir.generation == made.generation]
-        heir = _nearest(heirs, made.agent_steps) if heirs else None
-        if (
-            heir is not None
-            and abs(heir.agent_steps - made.agent_steps) <= policy.agent_steps * MAX_APART
-            and num_merged < MAX_MERGED
-        ):
-            found[Entrant(heir.weights_digest)].append(Entrant(made.weights_digest))
-            num_merged += 1
-    return {heir: tuple(others) for heir, others in found.items()}
-
-
-def _nearest(heirs: list[CheckpointRow], agent_steps: int) -> CheckpointRow:
-    """Return the one of the nearest age, of two the later one; they are in order of age."""
-    place = bisect_left(heirs, agent_steps, key=attrgetter("agent_steps"))
-    around = heirs[max(place - 1, 0) : place + 1]
-    return min(reversed(around), key=lambda heir: abs(heir.agent_steps - agent_steps))
-
-
-def _by_age(made: CheckpointRow) -> tuple[int, str]:
-    return made.assignment_id, made.weights_digest
+    for made in gone[:MAX_MERGED]:
+        generation = trainee_entrant(made.policy, generation=made.generation)
+        found[generation].append(Entrant(made.weights_digest))
+    return {generation: tuple(merged) for generation, merged in found.items()}
 
 
 def _forgotten(state: ControllerState, population: str, stays: set[Entrant]) -> Iterator[Entrant]:
@@ -190,10 +147,6 @@ class _Lines:
     def __init__(self, state: ControllerState) -> None:
         self._generations = state.tables.generations
         self._first: dict[Entrant, Entrant] = {}
-
-    def line_of(self, made: CheckpointRow) -> Line:
-        """Return the line of some weights."""
-        return made.policy, self.first(made.policy, made.generation)
 
     def first(self, policy: PolicyId, generation: int) -> Entrant:
         """Return the generation with which a line began that a generation belongs to."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import cast
 
 from arena.matches.seating import num_episodes
-from arena.types import Digest, ghost_id, is_bot
+from arena.types import Digest, ghost_id, is_bot, is_trainee
 from populations.choices import with_names
 from populations.config.run_file import RUN_FILE, RunFile, learner_setup
 from populations.controller.indexes.pbt_decisions import RECALLED, PbtDecisions
@@ -116,6 +116,9 @@ def _standing_json(
 def payoff_view(run: Inspection, population: str | None, *, by_seats: bool = False) -> Document:
     """Return results between the players of the standings, from evaluation matches.
 
+    ``merged_matches`` are those of weights that are gone, once for each of their seats: they are in
+    no cell, but in the ratings (`populations.league.merging`).
+
     Args:
         run: Run to read.
         population: Population of the cells' players. None: all.
@@ -128,7 +131,12 @@ def payoff_view(run: Inspection, population: str | None, *, by_seats: bool = Fal
         by_seats=by_seats,
     )
     shown: list[Json] = [cell for cell in cells if population in (None, cell["population"])]
-    return {"run": run.tables.run.run, "payoff": shown}
+    merged = sum(
+        record.matches
+        for (name, entrant), record in run.league.records.items()
+        if is_trainee(entrant) and population in (None, name)
+    )
+    return {"run": run.tables.run.run, "payoff": shown, "merged_matches": merged}
 
 
 def cross_play_view(run: Inspection, population: str | None) -> Document:

@@ -9,21 +9,29 @@ ratings.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
-from itertools import combinations
+from collections.abc import Iterable, Iterator
+from itertools import chain, combinations
 from typing import NamedTuple
 
 from arena.matches.pair_scores import num_scored, points
 from arena.matches.seating import HOME, result_weights, rival_seats, seat_teams
 from arena.matches.teammates import between_rivals, seats_per_agent
-from arena.types import Digest, Entrant, PlayerId, PolicyId, Seat, Tally, is_bot
+from arena.types import (
+    Digest,
+    Entrant,
+    PlayerId,
+    PolicyId,
+    Seat,
+    Tally,
+    is_bot,
+    is_trainee,
+    policy_of_trainee,
+)
 from populations.gc_pause import collector_paused
-from populations.league.merging import Merge, Merged, merged_record
 from populations.league.payoff import Payoff, added, pair_rows
 from populations.ratings.result_table import ResultTable
 from populations.ratings.results import Counts, Rated
-from populations.records.aggregates import PairKey, PairRow, RecordKey, RecordRow
+from populations.records.aggregates import PairKey, PairRow, RecordRow
 from populations.records.rows import (
     CheckpointRow,
     GhostRow,
@@ -60,8 +68,10 @@ class League:
         is_cooperation: Whether it has one side.
         payoff: Results of training matches.
         records: Evaluation matches of each entrant, in order of first evaluation.
+        num_sums: Number of records that are sums of weights which are gone.
         results: Results of evaluation matches, by pair and seats; a match is one result for each of
             its players.
+        links: What players that are gone say of pairs (`populations.league.merging`), likewise.
         checkpoints: Origin of each weights digest.
         last_evaluation_sequence: Sequence of the last evaluation tally.
         recent: Newest evaluated weights of each policy, in order of first evaluation.
@@ -88,7 +98,9 @@ class League:
         # The shares of team mates matter for intervals alone, so payoffs go without them.
         self.payoff = Payoff(half_life_matches=half_life_matches, pair_weight=self._pair_weight)
         self.records: dict[Rated, RecordRow] = {}
+        self.num_sums = 0
         self.results: ResultTable[Rated] = ResultTable()
+        self.links: ResultTable[Rated] = ResultTable()
         self.checkpoints: dict[Digest, CheckpointRow] = {}
         self.last_evaluation_sequence = 0
         self.recent: dict[PolicyId, deque[Rated]] = {}
@@ -126,12 +138,9 @@ class League:
         for ghost in tables.ghosts.values():
             league.put_ghost(ghost)
         for record in tables.records.values():
-            league._put_record(record)
+            league.put(record)
         for pair in tables.pairs.values():
-            if pair.kind == "train":
-                league.payoff.put(pair)
-            else:
-                league._put_pair(pair)
+            league.put(pair)
         league.last_evaluation_sequence = tables.last_evaluation_sequence
         return league
 
@@ -233,93 +242,72 @@ class League:
                 self._put_pair(row)
                 yield row
 
-    def merge(self, merge: Merge) -> Merged:
-        """Merge the results of players that are gone into those of players that stay.
+    def put(self, row: RecordRow | PairRow) -> None:
+        """Take in a row as it is now."""
+        if isinstance(row, RecordRow):
+            self._put_record(row)
+        elif row.kind == "train":
+            self.payoff.put(row)
+        else:
+            self._put_pair(row)
 
-        Returns:
-            Changed rows, to be committed together.
+    def drop(self, row: RecordRow | PairRow) -> None:
+        """Take out a row of an evaluated entrant."""
+        if isinstance(row, RecordRow):
+            del self.records[row.key]
+            generation = self._generation_of(row.entrant)
+            if generation is not None:
+                self._generation_matches[generation] -= row.matches
+        else:
+            del self._evaluation_pairs[row.key]
+            table, key = self._table(row), self._result_key(row)
+            # In cooperation several rows have one result.
+            if key in table:
+                del table[key]
 
-        Raises:
-            ValueError: If players that are gone have no results.
-        """
-        heirs, population = merge.heirs, merge.population
-        kept: dict[RecordKey | PairKey, RecordRow | PairRow] = {}
-        gone: list[RecordRow | PairRow] = []
-        for old, heir in heirs.items():
-            record = self.records.get((population, old))
-            if record is None:
-                raise ValueError(f"{old} of {population} has no results")
-            gone.append(record)
-            self._drop_record(record)
-            total = merged_record(self.record(population, heir), record)
-            self._put_record(total)
-            kept[total.key] = total
-            for row in self._pairs_of(population, old):
-                gone.append(row)
-                self._drop_pair(row)
-                moved = self._moved(row, population, heirs)
-                if moved is not None:
-                    both = added(self._evaluation_pairs.get(moved.key), moved)
-                    self._put_pair(both)
-                    kept[both.key] = both
-        gone += self.payoff.forget((*heirs, *merge.forgotten))
-        self.results = self.results.without_deleted()
-        # A standing that was found for other weights may have been about these.
+    def pairs_of(self, rated: Rated) -> list[PairRow]:
+        """Return the rows about an evaluated entrant, in an order that each league has."""
+        met = chain(self.results.of_entrant(rated), self.links.of_entrant(rated))
+        rivals = {second if first == rated else first for (first, second, _), _ in met}
+        seats = range(len(self.seats))
+        keys: set[PairKey] = set()
+        for _, rival in rivals:
+            for pair in ((rated[1], rival), (rival, rated[1])):
+                keys.update(("evaluate", *pair, *both) for both in combinations(seats, 2))
+                keys.update(("merged", *pair, seat, seat) for seat in seats)
+        rows = (self._evaluation_pairs.get(key) for key in sorted(keys))
+        return [row for row in rows if row is not None and rated in self._result_key(row)[:2]]
+
+    def link(self, first: Entrant, second: Entrant, *, seat: int) -> PairRow | None:
+        """Return what players that are gone say of two; None: nothing."""
+        return self._evaluation_pairs.get(("merged", first, second, seat, seat))
+
+    def compact(self) -> None:
+        """Forget what was found out with the help of rows that are gone."""
+        self.results, self.links = self.results.without_deleted(), self.links.without_deleted()
         self._standing.clear()
         self._depending.clear()
-        return Merged(kept=tuple(kept.values()), gone=tuple(gone))
-
-    def _pairs_of(self, population: str, entrant: Entrant) -> list[PairRow]:
-        """Return the evaluation results of an entrant, in an order that each league has."""
-        own = (population, entrant)
-        rivals = {
-            second if first == own else first
-            for (first, second, _), _ in self.results.of_entrant(own)
-        }
-        keys: set[PairKey] = {
-            ("evaluate", *pair, low, high)
-            for _, rival in rivals
-            for low, high in combinations(range(len(self.seats)), 2)
-            for pair in ((entrant, rival), (rival, entrant))
-        }
-        rows = (self._evaluation_pairs.get(key) for key in sorted(keys))
-        return [row for row in rows if row is not None and own in self._result_key(row)[:2]]
-
-    def _moved(
-        self, row: PairRow, population: str, heirs: Mapping[Entrant, Entrant]
-    ) -> PairRow | None:
-        """Return a result as that of the heirs; None if they are one, which shows nothing."""
-        (home, first), (away, second), _ = self._result_key(row)
-        first = heirs.get(first, first) if home == population else first
-        second = heirs.get(second, second) if away == population else second
-        if (home, first) == (away, second):
-            return None
-        return replace(row, first=first, second=second)
-
-    def _drop_record(self, row: RecordRow) -> None:
-        del self.records[row.key]
-        origin = self.checkpoints.get(Digest(row.entrant))
-        if origin is not None:
-            self._generation_matches[origin.policy, origin.generation] -= row.matches
-
-    def _drop_pair(self, row: PairRow) -> None:
-        del self._evaluation_pairs[row.key]
-        # In cooperation several rows have one result.
-        if (key := self._result_key(row)) in self.results:
-            del self.results[key]
 
     def _put_record(self, row: RecordRow) -> None:
         old = self.records.get(row.key)
         self.records[row.key] = row
         origin = self.checkpoints.get(Digest(row.entrant))
         if old is None:
+            self.num_sums += is_trainee(row.entrant)
             self._forget_standing(row.entrant)
             self._note_evaluated(row.key, origin)
-        if origin is not None:
-            generation = (origin.policy, origin.generation)
+        generation = self._generation_of(row.entrant)
+        if generation is not None:
             # Records are totals, so only the difference is new to the generation.
             new = row.matches - (old.matches if old is not None else 0)
             self._generation_matches[generation] = self._generation_matches.get(generation, 0) + new
+
+    def _generation_of(self, entrant: Entrant) -> tuple[PolicyId, int] | None:
+        """Return policy and generation of an evaluated entrant; None: it has none."""
+        if is_trainee(entrant):
+            return policy_of_trainee(entrant)
+        origin = self.checkpoints.get(Digest(entrant))
+        return None if origin is None else (origin.policy, origin.generation)
 
     def _note_evaluated(self, key: Rated, origin: CheckpointRow | None) -> None:
         if is_bot(key[1]):
@@ -333,8 +321,11 @@ class League:
 
     def _put_pair(self, row: PairRow) -> None:
         self._evaluation_pairs[row.key] = row
-        share = self._share_of_row[row.first_seat, row.second_seat]
-        self.results[self._result_key(row)] = Counts.from_results(row, weight=share)
+        share = self._share_of_row.get((row.first_seat, row.second_seat), 1.0)
+        self._table(row)[self._result_key(row)] = Counts.from_results(row, weight=share)
+
+    def _table(self, row: PairRow) -> ResultTable[Rated]:
+        return self.links if row.kind == "merged" else self.results
 
     def _result_key(self, row: PairRow) -> ResultKey:
         first = (self.seats[row.first_seat].population, row.first)

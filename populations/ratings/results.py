@@ -202,6 +202,22 @@ def result_columns(results: Iterable[Result[E]]) -> ResultColumns[E]:
     )
 
 
+def joined(first: ResultColumns[E], second: ResultColumns[E]) -> ResultColumns[E]:
+    """Return the results of both, one after the other."""
+    names = {name: place for place, name in enumerate(first.entrants)}
+    renamed = np.array(
+        [names.setdefault(name, len(names)) for name in second.entrants], dtype=np.int64
+    )
+    return ResultColumns(
+        entrants=tuple(names),
+        first=np.concatenate([first.first, renamed[second.first]]),
+        second=np.concatenate([first.second, renamed[second.second]]),
+        seats=np.concatenate([first.seats, second.seats]),
+        counts=np.concatenate([first.counts, second.counts]),
+        sums=np.concatenate([first.sums, second.sums]),
+    )
+
+
 def merge_columns(columns: ResultColumns[E], *, entrants: tuple[E, ...]) -> ResultColumns[E]:
     """Add up results of the same entrants in the same seats, in the order of ``entrants``.
 

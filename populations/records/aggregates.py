@@ -23,9 +23,12 @@ PairKey = tuple[str, Entrant, Entrant, int, int]
 class RecordRow:
     """Evaluation matches of one entrant: the fold of the evaluation tallies that name it.
 
+    A policy's generation has a row, too, once weights of it are gone: the sum of theirs
+    (`populations.league.merging`).
+
     Attributes:
         population: Population whose agents it played; ``bot:random`` has a row in each.
-        entrant: Weights digest or bot.
+        entrant: Weights digest or bot; of weights that are gone the policy and generation.
         matches: Number of matches, counted once for each of its seats.
         wins: Wins over its pairs of seats; so are draws and losses.
         draws: As ``wins``.
@@ -34,8 +37,6 @@ class RecordRow:
         return_sum_of_squares: Sum of squared returns over its matches.
         score_sum: Sum of its scores over these pairs, where scores are margins. None: one for a win
             and half for a draw.
-        merged_matches: Matches of these that other weights of its line played, which are gone
-            (`populations.league.merging`).
     """
 
     population: str
@@ -48,7 +49,6 @@ class RecordRow:
     return_sum: float = 0.0
     return_sum_of_squares: float = 0.0
     score_sum: float | None = None
-    merged_matches: int = 0
 
     @property
     def key(self) -> RecordKey:
@@ -68,10 +68,12 @@ class PairRow:
     With n sides the result of one pair of seats counts 1/(n - 1) of a match, so that no match
     counts more than once for a player. Evaluation matches do not decay, and ``first_seat`` is the
     lower seat. Training matches decay with later ones of the same two entrants in any seats
-    (`populations.league.payoff`), and ``first`` is the entrant that sorts lower.
+    (`populations.league.payoff`), and ``first`` is the entrant that sorts lower. What players that
+    are gone say of two that stay is a result, too, of parts of matches in one seat
+    (`populations.league.merging`).
 
     Attributes:
-        kind: Kind of the assignments.
+        kind: Kind of the assignments; ``merged``: none, it is of players that are gone.
         first: An entrant.
         second: Another entrant; never the same in the same population.
         first_seat: Index of the seat of ``first``.
@@ -86,7 +88,7 @@ class PairRow:
         square_sum: Sum of the squares of these scores; None where ``score_sum`` is.
     """
 
-    kind: Literal["train", "evaluate"]
+    kind: Literal["train", "evaluate", "merged"]
     first: Entrant
     second: Entrant
     first_seat: int

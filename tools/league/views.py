@@ -16,6 +16,9 @@ from ..terminal.text import plain
 if TYPE_CHECKING:
     from populations.records.rows import Json
 
+MAX_TEXT = 160
+"""Characters of one datum of an event, as people see it."""
+
 Cell = object
 Row = Mapping[str, Cell]
 Document = Mapping[str, object]
@@ -97,9 +100,14 @@ def _shown_checkpoint(row: Row) -> Row:
 
 def _shown_event(row: Row) -> Row:
     fixed = ("sequence", "time", "kind", "subject")
-    why = "  ".join(f"{key}={text_of(row[key])}" for key in row if key not in fixed)
+    why = "  ".join(f"{key}={_shortened(text_of(row[key]))}" for key in row if key not in fixed)
     # Each kind of event has data of its own, so these share one column.
     return {**{key: row[key] for key in fixed}, "why": why}
+
+
+def _shortened(text: str) -> str:
+    # Lists of players can be pages long; --json and --csv have all of it.
+    return text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 3]}..."
 
 
 VIEWS: dict[str, View] = {

@@ -190,7 +190,6 @@ def test_a_deterministic_run_that_is_killed_anywhere_comes_to_the_same(
     thins: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(result_merging, "BATCH", 1)
-    monkeypatch.setattr(result_merging, "MAX_APART", 1 / 2)
     document = {
         **EAGER,
         "ghosts": {"every_agent_steps": 250, "keep": 16 if thins else None},
