@@ -33,7 +33,7 @@ NOT_GHOSTS = RECENT_PER_POLICY + 2
 """Evaluated weights of a policy that stay though they are no ghosts: its newest ones, its standing,
 and those that its generation began with."""
 
-MAX_MERGED = 256
+MAX_MERGED = 64
 """Entrants of each kind that are merged at once: an old run that is resumed has very many."""
 
 
