@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from itertools import chain, combinations
 from typing import NamedTuple
 
 from arena.matches.pair_scores import num_scored, points
@@ -267,14 +266,13 @@ class League:
 
     def pairs_of(self, rated: Rated) -> list[PairRow]:
         """Return the rows about an evaluated entrant, in an order that each league has."""
-        met = chain(self.results.of_entrant(rated), self.links.of_entrant(rated))
-        rivals = {second if first == rated else first for (first, second, _), _ in met}
-        seats = range(len(self.seats))
         keys: set[PairKey] = set()
-        for _, rival in rivals:
-            for pair in ((rated[1], rival), (rival, rated[1])):
-                keys.update(("evaluate", *pair, *both) for both in combinations(seats, 2))
-                keys.update(("merged", *pair, seat, seat) for seat in seats)
+        for ((_, first), (_, second), both), _ in self.results.of_entrant(rated):
+            # In cooperation results do not tell which seats their rows have.
+            seats = rival_seats(self.seats) if self.is_cooperation else (both,)
+            keys.update(("evaluate", first, second, *pair) for pair in seats)
+        for ((_, first), (_, second), _), _ in self.links.of_entrant(rated):
+            keys.update(("merged", first, second, seat, seat) for seat in range(len(self.seats)))
         rows = (self._evaluation_pairs.get(key) for key in sorted(keys))
         return [row for row in rows if row is not None and rated in self._result_key(row)[:2]]
 

@@ -270,7 +270,7 @@ def _merge(event: EventRow) -> Merge:
     num_tallies, deviation = event.data.get("tallies"), event.data.get("pair_deviation")
     if not (
         isinstance(num_tallies, int)
-        and isinstance(deviation, float)
+        and isinstance(deviation, int | float)
         and isinstance(into, Mapping)
         and all(isinstance(gone, Sequence) for gone in into.values())
         and isinstance(forgotten, Sequence)
@@ -279,7 +279,7 @@ def _merge(event: EventRow) -> Merge:
     return Merge(
         population=event.subject,
         num_tallies=num_tallies,
-        pair_deviation=deviation,
+        pair_deviation=float(deviation),
         into={Entrant(name): _entrants(gone) for name, gone in into.items()},
         forgotten=_entrants(forgotten),
     )

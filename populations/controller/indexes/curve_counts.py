@@ -23,6 +23,8 @@ class Curves:
         """Which weights' points were written last, after how many matches, and what they were."""
         self.rated_at: dict[PolicyId, int] = {}
         """Agent steps of the weights whose points were written last."""
+        self.fitted: dict[str, int] = {}
+        """Last evaluation tally of each population's last fit."""
         # Before any time, so that the first event writes a point.
         self.run_at_s = float("-inf")
         self.run_at_steps: int | None = None
@@ -36,6 +38,7 @@ class Curves:
             curves.apply(ghost)
         for generation in tables.generations.values():
             curves.apply(generation)
+        curves.fitted = {name: row.num_tallies for name, row in tables.ratings.items()}
         return curves
 
     def apply(self, row: GhostRow | GenerationRow) -> None:

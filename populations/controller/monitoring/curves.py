@@ -34,7 +34,9 @@ def follow(state: ControllerState, tx: Transaction) -> None:
         if isinstance(row, AssignmentRow) and row.status == "finished" and row.agent_steps:
             assert isinstance(row.message, Train), "only training has agent steps"
             _write_training(state, tx, row, row.message)
-        elif isinstance(row, RatingsRow):
+        # A fit that is repeated by a resume, or whose row was changed, is no new point.
+        elif isinstance(row, RatingsRow) and row.num_tallies > curves.fitted.get(row.population, 0):
+            curves.fitted[row.population] = row.num_tallies
             fitted.append(row.population)
     is_over = state.phase == "over"
     if is_over:
