@@ -22,16 +22,11 @@ from arena.types import Digest, Entrant, PolicyId, is_trainee, policy_of_trainee
 from populations.controller.rating_fit import chosen_entrants, snapshot
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
-from populations.league.league import RECENT_PER_POLICY
 from populations.league.lineage import line_of
 from populations.league.merging import MERGED, Merge, apply_merge
 
-BATCH = 32
-"""Entrants that are gone before something is done about them: it is done seldom."""
-
-NOT_GHOSTS = RECENT_PER_POLICY + 2
-"""Evaluated weights of a policy that stay though they are no ghosts: its newest ones, its standing,
-and those that its generation began with."""
+BATCH = 16
+"""Evaluated weights that are gone before something is done about them: it is done seldom."""
 
 MAX_MERGED = 64
 """Entrants of each kind that are merged at once: an old run that is resumed has very many."""
@@ -41,28 +36,27 @@ def merge(state: ControllerState, tx: Transaction) -> None:
     """Merge results of players that are gone, if ratings are to be fitted now."""
     if state.phase != "training" or state.fitting or not state.ratings_are_stale():
         return
-    # Most often nothing is to be done, and nothing is looked at.
-    league, tables = state.league, state.tables
-    num_others = len(league.records) - len(league.evaluated_ghosts) - league.num_sums
-    if num_others < BATCH + NOT_GHOSTS * len(tables.policies):
+    full = [population for population in state.setup.populations if _is_full(state, population)]
+    # Most often nothing is to be done, and little is looked at.
+    if not full or len(state.league.records) - len(state.league.evaluated_ghosts) < BATCH:
         return
-    chosen = chosen_entrants(snapshot(league, tables))
-    stays = {entrant for _, entrant in chosen}
+    tables = state.tables
+    stays = {entrant for _, entrant in chosen_entrants(snapshot(state.league, tables))}
     stays.update(Entrant(row.weights_digest) for row in tables.ghosts.values() if row.is_present)
-    for population in state.setup.populations:
-        if not _is_full(state, population):
+    for population in full:
+        into = _into(state, population, stays)
+        if sum(map(len, into.values())) < BATCH:
             continue
         ratings = state.ratings(population).row
         found = Merge(
             population=population,
             num_tallies=tables.num_tallies,
             pair_deviation=0.0 if ratings is None else ratings.pair_deviation,
-            into=_into(state, population, stays),
+            into=into,
             # In an order that a resumed run has, too.
             forgotten=tuple(sorted(_forgotten(state, population, stays))[:MAX_MERGED]),
         )
-        if len(found.gone) + len(found.forgotten) >= BATCH:
-            _apply(state, tx, found)
+        _apply(state, tx, found)
 
 
 def _apply(state: ControllerState, tx: Transaction, found: Merge) -> None:
@@ -75,8 +69,6 @@ def _apply(state: ControllerState, tx: Transaction, found: Merge) -> None:
     num_gone = len(found.gone)
     for ratings in state.tables.ratings.values():
         tx.put(replace(ratings, num_records=ratings.num_records - num_gone))
-    # Results of before are part of what a trainee has met.
-    state.opponent_pools.forget_met()
     tx.add_event(MERGED, found.population, **found.data())
 
 

@@ -67,7 +67,6 @@ class League:
         is_cooperation: Whether it has one side.
         payoff: Results of training matches.
         records: Evaluation matches of each entrant, in order of first evaluation.
-        num_sums: Number of records that are sums of weights which are gone.
         results: Results of evaluation matches, by pair and seats; a match is one result for each of
             its players.
         links: What players that are gone say of pairs (`populations.league.merging`), likewise.
@@ -97,7 +96,6 @@ class League:
         # The shares of team mates matter for intervals alone, so payoffs go without them.
         self.payoff = Payoff(half_life_matches=half_life_matches, pair_weight=self._pair_weight)
         self.records: dict[Rated, RecordRow] = {}
-        self.num_sums = 0
         self.results: ResultTable[Rated] = ResultTable()
         self.links: ResultTable[Rated] = ResultTable()
         self.checkpoints: dict[Digest, CheckpointRow] = {}
@@ -291,7 +289,6 @@ class League:
         self.records[row.key] = row
         origin = self.checkpoints.get(Digest(row.entrant))
         if old is None:
-            self.num_sums += is_trainee(row.entrant)
             self._forget_standing(row.entrant)
             self._note_evaluated(row.key, origin)
         generation = self._generation_of(row.entrant)

@@ -212,7 +212,7 @@ class Payoff:
     def forget(self, entrants: Iterable[Entrant]) -> Iterator[PairRow]:
         """Remove all results of some entrants, and yield the rows that are gone.
 
-        Columns that are followed keep them: they are to be made anew.
+        Columns that are followed keep them: no question is about these entrants any more.
         """
         for entrant in entrants:
             for other, rows in self._met.pop(entrant, {}).items():

@@ -245,11 +245,6 @@ class OpponentPools:
         else:
             self._place_ghost(row)
 
-    def forget_met(self) -> None:
-        """Take in that results of long ago have changed: whom trainees have met is made anew."""
-        for pool in self._pools.values():
-            pool.met.clear()
-
     def _place_ghost(self, row: GhostRow) -> None:
         if row.is_present:
             self._pools[row.population].set_ghost(row)

@@ -10,7 +10,7 @@ import pytest
 from arena.types import Digest, Entrant, is_trainee, policy_of_trainee
 from populations.audit.tally_checks import differences, refold
 from populations.controller import result_merging
-from populations.controller.rating_fit import chosen_entrants, snapshot
+from populations.controller.rating_fit import chosen_entrants, fit_input, snapshot
 from populations.controller.state.state import make_state
 from populations.league.league import RECENT_PER_POLICY, League
 from populations.league.lineage import line_of
@@ -22,10 +22,13 @@ from tests.populations.controller.state.test_state import fold
 KEEP = 16
 FEW: dict[str, object] = {
     **DUEL,
-    "ghosts": {"every_agent_steps": 500, "keep": KEEP},
+    # Longer than three checkpoints, which are kept in any case.
+    "ghosts": {"every_agent_steps": 2000, "keep": KEEP},
     "evaluation": {"share": 0.3},
-    "stop": {"agent_steps_per_policy": 12_000},
+    "stop": {"agent_steps_per_policy": 24_000},
 }
+recent: set[bool] = set()
+"""Whether forgotten checkpoints were nearly too new."""
 
 
 def run(world: World) -> World:
@@ -59,6 +62,11 @@ def check(world: World, event: EventRow) -> None:
             row = tables.policies[policy]
             line = line_of(tables.generations, Entrant(f"{policy}#{row.generation}"))
             assert f"{policy}#{number}" not in line
+        else:
+            made = league.checkpoints[Digest(entrant)]
+            since = tables.policies[made.policy].agent_steps - made.agent_steps
+            assert since > world.state.config.ghosts.every_agent_steps
+            recent.add(since < 4 * world.state.config.ghosts.every_agent_steps)
 
 
 @pytest.fixture(scope="module", params=["duel", "tag"])
@@ -92,6 +100,7 @@ def test_results_are_merged_and_forgotten(merged: World) -> None:
     found = all_merges(merged)
     assert sum(len(merge.gone) for merge in found) > 2 * KEEP
     assert sum(len(merge.forgotten) for merge in found) > KEEP
+    assert True in recent
     # What was merged once is never merged again.
     for population in merged.state.setup.populations:
         gone = Counter(g for m in found if m.population == population for g in m.gone)
@@ -136,6 +145,11 @@ def test_a_resumed_league_has_the_same(merged: World) -> None:
         for method in (League.standing_weights, League.first_weights):
             assert method(live, policy, state.tables) == method(anew, policy, state.tables)
     assert live.recent == anew.recent
+    results = fit_input(snapshot(live, state.tables)).results
+    # What those that are gone say is in seats that have no advantage over each other.
+    is_link = results.seats[:, 0] == results.seats[:, 1]
+    assert KEEP < is_link.sum() < len(results)
+    assert len({*results.first[is_link], *results.second[is_link]}) > KEEP / 2
     assert snapshot(live, state.tables).standing == snapshot(anew, state.tables).standing
 
 

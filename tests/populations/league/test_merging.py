@@ -4,19 +4,30 @@ from __future__ import annotations
 
 import math
 from itertools import combinations
+from typing import Literal
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arena.types import Entrant
+from arena.types import (
+    AssignmentId,
+    Digest,
+    Entrant,
+    PairScore,
+    PolicyId,
+    Seat,
+    Tally,
+)
+from populations.league.league import League
 from populations.league.merging import (
     MAX_DIFFERENCE,
     MAX_NEIGHBOURS,
     MERGED,
     Link,
     Merge,
+    apply_merge,
     link_of_mesh,
     link_of_results,
     merged_record,
@@ -27,8 +38,8 @@ from populations.league.merging import (
 from populations.ratings.bradley_terry import ELO_PER_UNIT, BradleyTerry
 from populations.ratings.model import Result
 from populations.ratings.results import Counts, Rated
-from populations.records.aggregates import RecordRow
-from populations.records.rows import EventRow
+from populations.records.aggregates import PairRow, RecordRow
+from populations.records.rows import CheckpointRow, EventRow, TallyRow
 
 
 def rated(number: int, population: str = "player") -> Rated:
@@ -149,6 +160,90 @@ def test_sums_are_added_by_hand() -> None:
     assert (both.entrant, both.matches) == (generation, 7)
     assert (both.wins, both.draws, both.losses) == (2, 2, 3)
     assert both.points == 2.0 + 1.25
+
+
+SEATS = (
+    Seat(name="player_0", agents=("player_0",), population="player", side="0"),
+    Seat(name="player_1", agents=("player_1",), population="player", side="1"),
+)
+
+
+def checkpoint(name: str, parent: str | None) -> CheckpointRow:
+    return CheckpointRow(
+        key=name,
+        digest=Digest(name),
+        weights_digest=Digest(name),
+        policy=PolicyId("player/p000"),
+        generation=2,
+        agent_steps=1,
+        learner_updates=1,
+        parent=None if parent is None else Digest(parent),
+        assignment_id=AssignmentId(1),
+    )
+
+
+def test_a_league_without_a_player_by_hand() -> None:
+    league = League(seats=SEATS, half_life_matches=100.0)
+    for name, parent in (("a", None), ("b", "a"), ("c", "b")):
+        league.add_checkpoint(checkpoint(name, parent))
+    sequence = 0
+    for home, away, wins in (("b", "x", 6), ("x", "b", 2), ("b", "y", 3), ("a", "x", 5)):
+        sequence += 1
+        league.add_tally(two_sided(sequence, "evaluate", home, away, wins))
+    league.add_tally(two_sided(sequence + 1, "train", "player/p000#2", "b", 4))
+    league.add_tally(two_sided(sequence + 2, "train", "player/p000#2", "x", 4))
+    assert league.nearest_evaluated("player", Digest("c")) == "b"
+    before = dict(league.records)
+    merge = Merge(
+        population="player",
+        num_tallies=sequence,
+        pair_deviation=0.0,
+        into={Entrant("player/p000#2"): (Entrant("b"),)},
+    )
+    changed = apply_merge(league, merge)
+    # What it was found for had the gone one as the nearest.
+    assert league.nearest_evaluated("player", Digest("c")) == "a"
+    own, sums = before["player", Entrant("b")], league.records["player", Entrant("player/p000#2")]
+    assert (sums.matches, sums.wins, sums.losses) == (own.matches, own.wins, own.losses)
+    assert sums.matches == 24
+    # Of 8 matches each: 6 + 6 of 16 against x, 3 of 8 against y; half a match more on both sides.
+    x = Link(16 * 12.5 * 4.5 / 17**2, math.log(12.5 / 4.5))
+    y = Link(8 * 3.5 * 5.5 / 9**2, math.log(3.5 / 5.5))
+    (link,) = (row for row in changed.kept if isinstance(row, PairRow))
+    assert (link.kind, link.first, link.second) == ("merged", "x", "y")
+    assert math.log(link.wins / link.losses) == pytest.approx(y.difference - x.difference)
+    parts = link.wins + link.losses
+    assert link.wins * link.losses / parts == pytest.approx(
+        x.weight * y.weight / (x.weight + y.weight)
+    )
+    assert {row.key for row in changed.gone} == {
+        ("player", "b"),
+        ("evaluate", "b", "x", 0, 1),
+        ("evaluate", "x", "b", 0, 1),
+        ("evaluate", "b", "y", 0, 1),
+        ("train", "b", "player/p000#2", 1, 0),
+    }
+    # The others keep theirs.
+    assert league.records["player", Entrant("x")] == before["player", Entrant("x")]
+    assert list(league.payoff.met(Entrant("player/p000#2"))) == [("x", 4.0, 4.0)]
+    with pytest.raises(ValueError, match="b of player has no results"):
+        apply_merge(league, merge)
+
+
+def two_sided(
+    sequence: int, kind: Literal["train", "evaluate"], home: str, away: str, wins: int
+) -> TallyRow:
+    """Eight matches, of which the first player won some and lost the others."""
+    losses = 8 - wins
+    tally = Tally(
+        entrants=(Entrant(home), Entrant(away)),
+        matches=8,
+        pairs=(PairScore(first=0, second=1, wins=wins, draws=0, losses=losses),),
+        return_sum=(float(wins - losses), float(losses - wins)),
+        return_sum_of_squares=(8.0, 8.0),
+        length_sum=80,
+    )
+    return TallyRow(sequence=sequence, assignment_id=AssignmentId(1), kind=kind, tally=tally)
 
 
 def event(**data: object) -> EventRow:
