@@ -48,7 +48,7 @@ class Snapshot:
         ghosts: That were evaluated; of them the first ``num_ghosts``.
         num_ghosts: So many there were.
         results: Results of all evaluation matches.
-        links: What players that are gone say of others (`populations.league.merging`).
+        links: Results left by players that are gone (`populations.league.merging`).
         checkpoints: The origin of each weights digest, of later ones too.
         generations: All of them, by policy and number.
         rated: The rows of a fit to be repeated; None: a new one.

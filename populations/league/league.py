@@ -69,7 +69,7 @@ class League:
         records: Evaluation matches of each entrant, in order of first evaluation.
         results: Results of evaluation matches, by pair and seats; a match is one result for each of
             its players.
-        links: What players that are gone say of pairs (`populations.league.merging`), likewise.
+        links: Results left by players that are gone (`populations.league.merging`), by pair.
         checkpoints: Origin of each weights digest.
         last_evaluation_sequence: Sequence of the last evaluation tally.
         recent: Newest evaluated weights of each policy, in order of first evaluation.

@@ -138,7 +138,7 @@ def mesh(star: Mapping[Rated, Link]) -> Iterator[tuple[Rated, Rated, float, floa
     lost.
 
     Args:
-        star: What is known of the player that goes against each neighbour.
+        star: Knowledge of the player that goes against each neighbour.
     """
     groups: defaultdict[str, list[tuple[Rated, Link]]] = defaultdict(list)
     for rated, link in star.items():

@@ -93,6 +93,11 @@ def served(process: HookProcess, until: Callable[[], bool]) -> list[Told]:
     return told
 
 
+def is_idle(process: HookProcess) -> bool:
+    """Return whether all calls that were begun have ended, as far as it has said."""
+    return process._process is not None and process._process.call is None
+
+
 def test_every_event_is_handed_over_once_and_in_order(
     tmp_path: Path, journal: Journal, make: Make
 ) -> None:
@@ -210,6 +215,8 @@ def test_a_killed_process_is_started_anew_and_goes_on(
     commit(journal, 1, 2)
     process = make("hooked:keep")
     served(process, lambda: len(kept(tmp_path)) == 2)
+    # The last call has begun; one that is killed within it fails by its name.
+    served(process, lambda: is_idle(process))
     assert process.pid is not None
     os.kill(process.pid, 9)
     told = served(process, lambda: process.pid is None)
