@@ -42,7 +42,6 @@ def merge(state: ControllerState, tx: Transaction) -> None:
         return
     tables = state.tables
     stays = {entrant for _, entrant in chosen_entrants(snapshot(state.league, tables))}
-    stays.update(Entrant(row.weights_digest) for row in tables.ghosts.values() if row.is_present)
     for population in full:
         into = _into(state, population, stays)
         if sum(map(len, into.values())) < BATCH:
@@ -54,7 +53,7 @@ def merge(state: ControllerState, tx: Transaction) -> None:
             pair_deviation=0.0 if ratings is None else ratings.pair_deviation,
             into=into,
             # In an order that a resumed run has, too.
-            forgotten=tuple(sorted(_forgotten(state, population, stays))[:MAX_MERGED]),
+            forgotten=tuple(sorted(_forgotten(state, population))[:MAX_MERGED]),
         )
         _apply(state, tx, found)
 
@@ -104,10 +103,11 @@ def _into(
     return {generation: tuple(merged) for generation, merged in found.items()}
 
 
-def _forgotten(state: ControllerState, population: str, stays: set[Entrant]) -> Iterator[Entrant]:
+def _forgotten(state: ControllerState, population: str) -> Iterator[Entrant]:
     """Yield entrants whose training results choose no opponent any more."""
     tables, league, lines = state.tables, state.league, _Lines(state)
     recent = state.config.ghosts.every_agent_steps
+    ghosts = {row.weights_digest for row in tables.ghosts.values() if row.is_present}
     for entrant in league.payoff.entrants():
         if is_trainee(entrant):
             name, generation = policy_of_trainee(entrant)
@@ -121,7 +121,7 @@ def _forgotten(state: ControllerState, population: str, stays: set[Entrant]) -> 
                     yield entrant
             continue
         made = league.checkpoints.get(Digest(entrant))
-        if made is None or made.state != "deleted" or entrant in stays:
+        if made is None or made.state != "deleted" or made.weights_digest in ghosts:
             continue
         row = tables.policies.get(made.policy)
         # A latest checkpoint is drawn, and then its results count until it is as old as a ghost.

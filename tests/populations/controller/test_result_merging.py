@@ -109,6 +109,16 @@ def test_results_are_merged_and_forgotten(merged: World) -> None:
         assert set(gone.values()) <= {1}
 
 
+def test_training_results_with_ghosts_are_kept(merged: World) -> None:
+    ghosts = {ghost.weights_digest for ghost in merged.state.tables.ghosts.values()}
+    met = {Digest(entrant) for entrant in merged.state.league.payoff.entrants()}
+    # Evaluated or not.
+    assert ghosts & met or merged.state.is_cooperation
+    for population in merged.state.setup.populations:
+        found = result_merging._forgotten(merged.state, population)
+        assert not ghosts & {Digest(entrant) for entrant in found}
+
+
 def test_rows_are_what_tallies_and_merges_between_them_say(merged: World) -> None:
     state, found = merged.state, all_merges(merged)
     tallies = [row for row in merged.committed if isinstance(row, TallyRow)]

@@ -89,6 +89,9 @@ def test_the_best_known_neighbours_are_tied_each_population_for_itself() -> None
         *combinations(chosen, 2),
         *combinations([rated(number, "prey") for number in range(3)], 2),
     }
+    # The others are as if they had not been met.
+    few = {one: star[one] for one in star if one in chosen or one[0] == "prey"}
+    assert list(mesh(star)) == list(mesh(few))
     assert list(mesh({rated(0): Link(1.0, 0.5)})) == [], "one alone is tied to nobody"
 
 
