@@ -51,6 +51,10 @@ MAX_NEIGHBOURS = 8
 MAX_DIFFERENCE = 8.0
 """Of two strengths, in natural units: 1,390 Elo. Beyond it a result says nothing."""
 
+MIN_WEIGHT = 1e-3
+"""Least information of a pair, a deviation of 5,500 Elo. What is passed on from merge to merge says
+ever less: it would end at 0, which has no logarithm."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merge:
@@ -151,6 +155,8 @@ def mesh(star: Mapping[Rated, Link]) -> Iterator[tuple[Rated, Rated, float, floa
         total = sum(link.weight for _, link in chosen)
         for (first, a), (second, b) in combinations(chosen, 2):
             weight = a.weight * b.weight / total
+            if weight < MIN_WEIGHT:
+                continue
             ahead = min(max(b.difference - a.difference, -MAX_DIFFERENCE), MAX_DIFFERENCE)
             share = 1.0 / (1.0 + math.exp(-ahead))
             # n p (1 - p) = weight, so n p = weight / (1 - p)

@@ -109,7 +109,7 @@ class ResultTable(Mapping[ResultKey[E], Counts]):
         self._rows: dict[int, int] = {}
         """Rows by packed key."""
         self._num_rows = 0
-        """Of these and of those that were deleted."""
+        """Number of all rows, deleted ones included."""
         self._chunks: list[_Chunk] = []
         self._shared: set[int] = set()
         """Chunks that a snapshot has."""

@@ -25,6 +25,7 @@ from populations.league.merging import (
     MAX_DIFFERENCE,
     MAX_NEIGHBOURS,
     MERGED,
+    MIN_WEIGHT,
     Link,
     Merge,
     apply_merge,
@@ -47,7 +48,7 @@ def rated(number: int, population: str = "player") -> Rated:
 
 
 LINKS = st.lists(
-    st.builds(Link, st.floats(0.01, 100.0), st.floats(-2.0, 2.0)), min_size=2, max_size=8
+    st.builds(Link, st.floats(1.0, 100.0), st.floats(-2.0, 2.0)), min_size=2, max_size=8
 )
 
 
@@ -99,6 +100,22 @@ def test_what_is_beyond_all_measure_is_bounded() -> None:
     star = {rated(0): Link(1.0, 100.0), rated(1): Link(1.0, -100.0)}
     ((_, _, won, lost),) = mesh(star)
     assert math.log(won / lost) == pytest.approx(-MAX_DIFFERENCE)
+
+
+def test_what_is_passed_on_for_ever_ends_before_it_is_nothing() -> None:
+    # Each merge ties the ends of a chain by what the one before said, beside a strong neighbour.
+    weak = Link(0.1, 0.5)
+    for _ in range(20):
+        star = {rated(0): weak, rated(1): weak, rated(2): Link(100.0, 0.0)}
+        tied = {(first, second): (won, lost) for first, second, won, lost in mesh(star)}
+        assert all(math.isfinite(won / lost) for won, lost in tied.values())
+        if (rated(0), rated(1)) not in tied:
+            break
+        won, lost = tied[rated(0), rated(1)]
+        weak = link_of_mesh(Counts(won, 0.0, lost, points=won, squares=won))
+        assert weak.weight >= MIN_WEIGHT * (1.0 - 1e-9)
+    else:
+        raise AssertionError("it is passed on for ever")
 
 
 def test_links_by_hand() -> None:
