@@ -22,6 +22,7 @@ from .export.command import export
 from .launch.command import launch
 from .league.command import league
 from .learner import learner
+from .pin import pin
 from .presets import presets
 from .rate import rate
 from .rewind import rewind
@@ -41,7 +42,8 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 COMMANDS = (
-    *(launch, learner, league, rewind, presets, export, evaluate, rate, simulate, verify, bench),
+    *(launch, learner, league, pin, rewind, presets, export, evaluate, rate, simulate, verify),
+    bench,
 )
 for command in COMMANDS:
     # The commands with KEY=VALUE, for which an unknown option may be meant as a key.

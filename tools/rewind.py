@@ -52,7 +52,15 @@ def rewind(
     """
     from populations.controller.server.server import utc_now
 
-    run_dir, name = find_run(player)
+    from .players.in_run import steps_of
+    from .players.resolve import find_in_stopped_run
+
+    run_dir, name = find_in_stopped_run(
+        player,
+        is_name=lambda name: steps_of(name) is not None,
+        takes="rewind takes RUN:POLICY@STEPS, as in runs/a:player/p003@3195847, or a checkpoint's "
+        "directory",
+    )
     done = rewind_policy(run_dir, name, utc=utc_now())
     document: dict[str, object] = {
         "run": str(run_dir),
@@ -75,33 +83,6 @@ def rewind(
         soft_wrap=True,
         highlight=False,
     )
-
-
-def find_run(player: str) -> tuple[Path, str]:
-    """Return the run of a PLAYER, and its name there or its directory relative to the run's.
-
-    Raises:
-        ConfigError: If there is no such run, or the name has no steps.
-    """
-    from arena.errors import ConfigError
-    from populations.controller.server.run_directory import has_run
-
-    from .players.in_run import steps_of
-    from .players.resolve import run_of_checkpoint
-
-    path = Path(player)
-    if path.is_dir() and (directory := run_of_checkpoint(path)) is not None:
-        return directory, path.resolve().relative_to(directory).as_posix()
-    # The last colon: a directory's name may have some, a player's id has none.
-    run, _, name = player.rpartition(":")
-    if steps_of(name) is None:
-        raise ConfigError(
-            "rewind takes RUN:POLICY@STEPS, as in runs/a:player/p003@3195847, or a checkpoint's "
-            f"directory, got {player!r}"
-        )
-    if not has_run(Path(run)):
-        raise ConfigError(f"there is no run in {run}")
-    return Path(run), name
 
 
 def rewind_policy(run_dir: Path, name: str, *, utc: str) -> Rewound:

@@ -53,6 +53,7 @@ from populations.matchmaking.kinds import KINDS
 from populations.matchmaking.make import make_matchmaker
 from populations.matchmaking.settings import MatchmakingConfig
 from populations.preset_files import preset_names as preset_names
+from populations.thinning.make import make_thinning
 from populations.yaml_documents import nearest
 
 
@@ -88,6 +89,9 @@ def resolve_config(
     matchmaking = config.matchmaking
     with faults.gathered():
         matchmaking = _resolve_matchmaking(config, launch_directory=launch_directory)
+    with faults.gathered():
+        # Made and dropped, as a user's own matchmaker is.
+        make_thinning(config.ghosts.thinning, config.ghosts, launch_directory=launch_directory)
     populations = _resolve_populations(config, spec, faults, launch_directory=launch_directory)
     # What follows takes agents, sides and policies for what they are.
     faults.raise_any()

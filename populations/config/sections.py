@@ -64,14 +64,12 @@ class GhostsConfig(WindowSettings, SpreadSettings):
 
     thinning: str = "spread"
     """Rule that says which ones go: ``spread`` keeps the newest, the strongest and an even spread
-    through history and strength; ``oldest`` keeps the newest."""
+    through history and strength; ``oldest`` keeps the newest; or ``package.module:Class``."""
 
     @field_validator("thinning")
     @classmethod
     def _is_known(cls, value: str) -> str:
-        if value not in THINNINGS:
-            raise ValueError(f"must be one of {', '.join(THINNINGS)}, got {value!r}")
-        return value
+        return check_kind(value, THINNINGS)
 
 
 SINK_KINDS = ("tensorboard", "jsonl")
@@ -355,6 +353,7 @@ AlertKind = Literal[
     "learners_idle",
     "explore_fell_back",
     "exploit_fell_back",
+    "thinning_fell_back",
     "pbt_undecided",
     "no_steps",
     "sink_failed",

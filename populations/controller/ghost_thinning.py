@@ -1,7 +1,8 @@
 """Thinning of a full pool: which ghosts may go, and what follows from that.
 
-What something needs stays: ghosts that are not linked yet, whose weights an open assignment or
-episodes in flight are played with, the champion's weights, and those that exploiters restart from.
+What something needs stays: ghosts that a user has pinned or that are not linked yet, those that an
+open assignment or episodes in flight are played with, the champion's weights, and those that
+exploiters restart from.
 A ghost that goes is doomed first; its directory is removed after the commit, and its row then. So a
 crash at any moment leaves a ghost or none.
 
@@ -10,12 +11,16 @@ Tests: `tests/populations/controller/test_ghost_thinning.py`.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection
 from dataclasses import replace
 
 import numpy as np
 
 from arena.types import Digest
+from arena.users_code import named, own_lines
+from populations.controller.indexes.raised_alerts import Finding
+from populations.controller.monitoring import alerts
 from populations.controller.monitoring.champions import leading_entrant
 from populations.controller.state.commands import RemoveCheckpoints
 from populations.controller.state.state import ControllerState
@@ -24,7 +29,12 @@ from populations.controller.state.transaction import Transaction
 from populations.core import ThinningRequest
 from populations.records.rows import GhostRow, Json
 from populations.roles import MAIN
-from populations.thinning.kinds import THINNINGS
+from populations.thinning.make import make_thinning
+
+logger = logging.getLogger(__name__)
+
+INSTEAD = "spread"
+"""Rule that chooses where a user's own one fails."""
 
 
 def thin(state: ControllerState, tx: Transaction) -> None:
@@ -85,19 +95,40 @@ def _thinned(
         ),
         num_to_go=num_to_go,
     )
-    going = THINNINGS[config.thinning].from_sections(config).choose(request)
+    rule, going = _choose(state, tx, population, request)
     if going:
         players: list[Json] = [present[place].player for place in going]
         tx.add_event(
             "ghosts_thinned",
             population,
-            rule=config.thinning,
+            rule=rule,
             keep=config.keep,
             before=len(present),
             needed=int(request.is_needed.sum()),
             ghosts=players,
         )
     return [ghost for place in going for ghost in teams[place]]
+
+
+def _choose(
+    state: ControllerState, tx: Transaction, population: str, request: ThinningRequest
+) -> tuple[str, tuple[int, ...]]:
+    """Ask the rule; where it fails, ``spread``, for the pool must not grow.
+
+    Returns:
+        Name of the rule that has chosen, and the places that go.
+    """
+    rule, problem = state.config.ghosts.thinning, ""
+    try:
+        going = state.thinning.choose(request)
+    except Exception as error:  # the rule may be a user's own
+        logger.exception("thinning the ghosts of %s failed", population)
+        problem = f"{named(error)}{own_lines(error)}"
+        rule = INSTEAD
+        going = make_thinning(rule, state.config.ghosts).choose(request)
+        tx.add_event("thinning_failed", population, reason=problem, instead=rule)
+    alerts.record(state, tx, Finding("thinning_fell_back", population, population, problem))
+    return rule, going
 
 
 def _team(state: ControllerState, ghost: GhostRow, known: GhostsByOrigin) -> tuple[GhostRow, ...]:
@@ -118,6 +149,7 @@ def _is_needed(state: ControllerState, ghost: GhostRow, champions: Collection[Di
     return (
         not ghost.linked
         or ghost.weights_digest in champions
+        or ghost.pinned
         or state.retention.needs(ghost.key)
         # Exploiters may restart from their first ghost, or from one that the configuration names.
         or (ghost.role != MAIN and ghost.agent_steps == 0)

@@ -23,7 +23,7 @@ def pins_of(
     ``latest``: a policy continues from it; ``newest``: by ``checkpoints.keep``; ``best``: the
     best-rated one of its policy; ``standing``: a policy's rating is about it; ``milestone``: for
     ever; ``donor``: a pending copy needs it; ``ghost``: a ghost is made from it, or an exploiter
-    restarts from it; ``assignment``: an open assignment names it.
+    restarts from it; ``assignment``: an open assignment names it; ``pin``: a user wants it to stay.
 
     Args:
         tables: Rows of the run.
@@ -71,6 +71,8 @@ def _reasons_of_age(tables: Tables, section: CheckpointsConfig) -> Iterator[tupl
     for row in tables.checkpoints.values():
         if row.state == "present":
             by_policy.setdefault(row.policy, []).append(row)
+            if row.pinned:
+                yield row.key, "pin"
     for rows in by_policy.values():
         rows.sort(key=newest_last)
         newest = rows if section.keep is None else rows[-section.keep :]

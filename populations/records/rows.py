@@ -165,6 +165,7 @@ class CheckpointRow:
         assignment_id: Assignment that made it; 0: unknown, a repair recorded it from its manifest.
         state: ``present``; ``doomed`` (marked for removal by retention), ``deleted``, or
             ``corrupt`` (its bytes do not match).
+        pinned: Whether a user wants it to stay.
     """
 
     key: str
@@ -179,6 +180,7 @@ class CheckpointRow:
     assignment_id: AssignmentId
     # Doomed is committed before the directory goes, deleted after: a crash loses no removal.
     state: Literal["present", "doomed", "deleted", "corrupt"] = "present"
+    pinned: bool = False
 
     @property
     def ref(self) -> CheckpointRef:
@@ -211,6 +213,7 @@ class GhostRow:
         role: The policy's.
         quality: Number that a stateful rule of matchmaking keeps about it
             (`populations.matchmaking.drawing.GhostMemory`).
+        pinned: Whether a user wants it to stay.
     """
 
     player: PlayerId
@@ -228,6 +231,7 @@ class GhostRow:
     doomed: bool = False
     role: str = "main"
     quality: float = 0.0
+    pinned: bool = False
 
     @property
     def is_present(self) -> bool:

@@ -3,7 +3,8 @@
 Retained are every policy's current checkpoint (its donor's after an exploit), the donor's that a
 pending decision names, every policy's newest ``keep``, the sources of ghosts that are not linked
 yet, the first checkpoint of every exploiter (it may restart from it), everything that an open
-assignment names, milestones, and the checkpoints of standings: the best ones and the champion's.
+assignment names, milestones, the checkpoints of standings (the best ones and the champion's), and
+what a user has pinned.
 
 Deciding from all rows takes longer with every checkpoint that a run has ever made. This class looks
 only at policies for which something may have become unneeded since the last decision: a checkpoint
@@ -159,6 +160,7 @@ class Retention:
         kept = {row.key for row in rows[-self._keep :]} if self._keep is not None else set()
         for every in self._marks:
             kept.update(milestones(rows, every_agent_steps=every))
+        kept.update(row.key for row in rows if row.pinned)
         return [row.key for row in rows if row.key not in kept and row.key not in self._needed]
 
     def _place(self, row: CheckpointRow) -> None:

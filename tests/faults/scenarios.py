@@ -42,6 +42,7 @@ from tests.faults.nth import Scenario
 from tests.faults.older import make_older_run, migrate, settled
 from tests.populations.small_run import SmallRun, duel_run_file
 from tests.populations.storage.retained import retained
+from tools.pin import pin_player
 from tools.rewind import rewind_policy
 
 P0, P1 = PolicyId("player/p000"), PolicyId("player/p001")
@@ -152,6 +153,11 @@ def rewind(run_dir: Path) -> None:
         if run.tables.policies[P0].generation:
             return
     rewind_policy(run_dir, f"{P0}@200", utc="now")
+
+
+def pin(run_dir: Path) -> None:
+    """Pin a ghost together with its checkpoint."""
+    pin_player(run_dir, f"{P0}@100", pinned=True, utc="now")
 
 
 def change_configuration(run_dir: Path) -> None:
@@ -399,6 +405,7 @@ SCENARIOS: dict[str, Scenario] = {
     "retention": Scenario(seed=make_small_run, act=retain, settle=recovered),
     "thinning": Scenario(seed=make_small_run, act=thin, settle=recovered),
     "rewinding": Scenario(seed=make_recorded_run, act=rewind, settle=recovered),
+    "pinning": Scenario(seed=make_recorded_run, act=pin, settle=recovered),
     "reconfiguration": Scenario(
         seed=make_recorded_run, act=change_configuration, settle=reconfigured
     ),

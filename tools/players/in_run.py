@@ -110,6 +110,11 @@ def steps_of(player: str) -> tuple[PolicyId, int] | None:
     return None if match is None else (PolicyId(match[1]), int(match[2]))
 
 
+def is_player(name: str) -> bool:
+    """Return whether a name is that of a policy, or of a policy at a number of agent steps."""
+    return bool(_POLICY.fullmatch(name) or _AT.fullmatch(name))
+
+
 def canonical_player(player: str) -> str:
     """Return a player's name with all zeros."""
     from arena.types import ghost_id

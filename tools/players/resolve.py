@@ -6,7 +6,7 @@ Tests: `tests/tools/evaluate/test_command.py`, `tests/tools/export/test_mixture.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -109,6 +109,37 @@ def run_of_checkpoint(path: Path) -> Path | None:
     if is_checkpoint and (parents[_DEPTH] / "run.yaml").is_file():
         return parents[_DEPTH]
     return None
+
+
+def find_in_stopped_run(
+    player: str, *, is_name: Callable[[str], bool], takes: str
+) -> tuple[Path, str]:
+    """Return the run of a PLAYER that a command changes there, and its name in the run.
+
+    Args:
+        player: ``RUN:NAME``, or a directory of a checkpoint or a ghost.
+        is_name: Whether the command takes such a name.
+        takes: Sentence on the names that it takes.
+
+    Returns:
+        The run's directory, and a name or a directory relative to the run's.
+
+    Raises:
+        ConfigError: If there is no such run, or the command does not take the name.
+    """
+    from arena.errors import ConfigError
+    from populations.controller.server.run_directory import has_run
+
+    path = Path(player)
+    if path.is_dir() and (directory := run_of_checkpoint(path)) is not None:
+        return directory, path.resolve().relative_to(directory).as_posix()
+    # The last colon: a directory's name may have some, a player's id has none.
+    run, _, name = player.rpartition(":")
+    if not is_name(name):
+        raise ConfigError(f"{takes}, got {player!r}")
+    if not has_run(Path(run)):
+        raise ConfigError(f"there is no run in {run}")
+    return Path(run), name
 
 
 def _exports(path: Path) -> list[Path]:

@@ -81,6 +81,10 @@ KINDS: Mapping[str, Kind] = {
         advice="Nothing is copied meanwhile. Mend pbt.exploit; the traceback is in "
         "logs/controller.log.",
     ),
+    "thinning_fell_back": Kind(
+        advice="The rule spread has chosen instead. Mend ghosts.thinning; the traceback is in "
+        "logs/controller.log.",
+    ),
     "pbt_undecided": Kind(
         advice="It knows too little of who is better. Raise evaluation.share, lower "
         "pbt.min_matches, or raise pbt.ready_agent_steps.",

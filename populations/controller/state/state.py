@@ -34,7 +34,7 @@ from populations.controller.state.events import Now
 from populations.controller.state.leases import Fault, Learner, Patience, Pause, Slot
 from populations.controller.state.slots import make_slots
 from populations.controller.state.transaction import Transaction
-from populations.core import Exploit, Explore, Matchmaker
+from populations.core import Exploit, Explore, Matchmaker, Thinning
 from populations.hyperparameter_schedules import ScheduledValues
 from populations.league.league import League
 from populations.league.standings import FloatArray, Ratings
@@ -47,6 +47,7 @@ from populations.records import aggregates, rows
 from populations.records.rows import PolicyRow, Row
 from populations.records.tables import Tables
 from populations.storage.retention import Retention
+from populations.thinning.make import make_thinning
 
 Phase = Literal["training", "evaluating", "stopping", "over"]
 
@@ -85,6 +86,7 @@ class ControllerState:
         rated_pins: Checkpoints that stay because of their rating.
         exploit: By population, decides who copies whom.
         explore: By population, decides what changes about hyperparameters.
+        thinning: Decides which ghosts of a full pool go.
         scheduled: By population, hyperparameters that follow agent steps.
         initial_weights: Another run's weights that policies start from, by population.
         immigrants: Other runs' weights, by key, for immigration and for resets of exploiters.
@@ -137,6 +139,7 @@ class ControllerState:
     external_players: Mapping[str, tuple[ExternalPlayer, ...]]
     exploit: Mapping[str, Exploit]
     explore: Mapping[str, Explore]
+    thinning: Thinning
     teams: Mapping[PolicyId, tuple[PolicyId, ...]] = field(default_factory=dict)
     initial_weights: dict[str, WeightsRef] = field(default_factory=dict)
     immigrants: Mapping[str, WeightsRef] = field(default_factory=dict)
@@ -408,6 +411,9 @@ def make_state(
             name: make_exploit(section, launch_directory=setup.launch_directory)
             for name, section in pbt.items()
         },
+        thinning=make_thinning(
+            config.ghosts.thinning, config.ghosts, launch_directory=setup.launch_directory
+        ),
         explore={
             name: make_explore(section, launch_directory=setup.launch_directory)
             for name, section in pbt.items()

@@ -13,7 +13,9 @@ from populations.controller.machine import handle
 from populations.controller.state.commands import RemoveCheckpoints
 from populations.controller.state.events import CheckpointsRemoved, ControllerStarted, Now
 from populations.controller.state.state import make_state
+from populations.core import ThinningRequest
 from populations.records.rows import Deletion, GhostRow
+from populations.thinning.oldest import Oldest
 from tests.populations.controller.simulated import DUEL, World, make_world
 from tests.populations.controller.state.test_state import fold
 
@@ -128,7 +130,7 @@ def test_what_was_not_removed_is_removed_by_the_next_epoch() -> None:
     assert not any(ghost.player in world.state.tables.ghosts for ghost in doomed)
 
 
-@pytest.mark.parametrize("reason", ["unlinked", "exploiter", "named"])
+@pytest.mark.parametrize("reason", ["unlinked", "pinned", "exploiter", "named"])
 def test_what_something_needs_stays(reason: str) -> None:
     world = world_with_many(KEEP)
     tables, state = world.state.tables, world.state
@@ -137,6 +139,8 @@ def test_what_something_needs_stays(reason: str) -> None:
     for ghost in ghosts:
         if reason == "unlinked":
             tables.ghosts[ghost.player] = replace(ghost, linked=False)
+        elif reason == "pinned":
+            tables.ghosts[ghost.player] = replace(ghost, pinned=True)
         elif reason == "exploiter":
             tables.ghosts[ghost.player] = replace(ghost, role="main_exploiter", agent_steps=0)
     if reason == "named":
@@ -156,3 +160,39 @@ def test_the_champion_stays_though_it_tells_least(monkeypatch: pytest.MonkeyPatc
     thin(second.state, second.state.begin(Now(monotonic_s=0.0, utc="")))
     assert second.state.tables.ghosts[gone.player].is_present
     assert any(ghost.doomed for ghost in second.state.tables.ghosts.values())
+
+
+class Broken:
+    """A rule of a user's own that fails as often as it is told."""
+
+    def __init__(self, times: int) -> None:
+        self.times = times
+
+    def choose(self, request: ThinningRequest) -> tuple[int, ...]:
+        self.times -= 1
+        if self.times >= 0:
+            raise ZeroDivisionError("no neighbours")
+        return Oldest().choose(request)
+
+
+def test_where_a_users_rule_fails_the_pool_is_thinned_all_the_same() -> None:
+    world = make_world(FEW)
+    world.join()
+    world.state.thinning = Broken(times=2)
+    while len(world.events("ghosts_thinned")) < 4:
+        for learner in world.state.learners.values():
+            learner.last_heard_s = world.now_s
+        world.step()
+        check(world)
+    failed = world.events("thinning_failed")
+    assert len(failed) == 2
+    assert failed[0].subject == "player"
+    assert "ZeroDivisionError: no neighbours" in str(failed[0].data["reason"])
+    assert [event.data["rule"] for event in world.events("ghosts_thinned")[:3]] == [
+        *("spread", "spread"),
+        world.state.config.ghosts.thinning,
+    ]
+    (alert,) = world.events("alert")
+    assert alert.data["name"] == "thinning_fell_back"
+    (cleared,) = world.events("alert_cleared")
+    assert cleared.data["name"] == "thinning_fell_back"

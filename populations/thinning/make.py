@@ -1,0 +1,86 @@
+"""From the configuration's word to a rule of thinning."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+
+from arena.config import Model
+from arena.errors import ConfigError
+from arena.resolve import resolve
+from arena.users_code import users_code
+from populations.core import Thinning, ThinningRequest
+from populations.thinning.kinds import THINNINGS
+
+
+def make_thinning(name: str, section: Model, *, launch_directory: str = "") -> Thinning:
+    """Make the rule that thins full pools.
+
+    Args:
+        name: ``ghosts.thinning``: one of `THINNINGS`, or ``package.module:Class``.
+        section: Section ``ghosts``, which has the keys of all rules; a user's own class is called
+            with it.
+        launch_directory: Directory where a user's own class is looked for first; empty: where the
+            process is.
+
+    Raises:
+        ConfigError: If the user's class cannot be imported or made, or has no ``choose``.
+    """
+    if name in THINNINGS:
+        return THINNINGS[name].from_sections(section)
+    try:
+        make = resolve(name, launch_directory=launch_directory)
+    except ConfigError as error:
+        raise ConfigError(f"ghosts.thinning: {error}") from error
+    if not callable(make):
+        raise ConfigError(f"ghosts.thinning: {name} must be a class, got {make!r}")
+    with users_code(f"ghosts.thinning: {name}, when it was made,"):
+        made: object = make(section)
+    if not callable(getattr(made, "choose", None)):
+        raise ConfigError(
+            f"ghosts.thinning: {name} must be a populations.core.Thinning, with a method "
+            f"choose(request), got {made!r}"
+        )
+    return UsersThinning(rule=cast("Thinning", made))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsersThinning:
+    """A user's own rule, which may raise and answer anything.
+
+    Attributes:
+        rule: Object that the user's class made.
+    """
+
+    rule: Thinning
+
+    def choose(self, request: ThinningRequest) -> tuple[int, ...]:
+        """Ask the user's rule.
+
+        Raises:
+            TypeError: If it answers with anything but places.
+            ValueError: If a place is not there, is named twice or is needed, or too many go.
+            Exception: That of the rule.
+        """
+        answer: object = self.rule.choose(request)
+        # numpy's numbers are as good as Python's.
+        if not isinstance(answer, Sequence | np.ndarray) or isinstance(answer, str | bytes):
+            raise TypeError(f"choose must return places in the request's order, got {answer!r}")
+        wrong = [one for one in answer if not isinstance(one, int | np.integer)]
+        if wrong:
+            raise TypeError(f"choose must return whole numbers, got {wrong[0]!r}")
+        places = [int(one) for one in answer]
+        num_ghosts = len(request.is_needed)
+        for place in places:
+            if not 0 <= place < num_ghosts:
+                raise ValueError(f"a place must be at least 0 and below {num_ghosts}, got {place}")
+            if request.is_needed[place]:
+                raise ValueError(f"the ghost in place {place} is needed (request.is_needed)")
+        if len(set(places)) < len(places):
+            raise ValueError("a place was named twice")
+        if len(places) > request.num_to_go:
+            raise ValueError(f"at most {request.num_to_go} are to go, got {len(places)}")
+        return tuple(places)

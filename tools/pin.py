@@ -1,0 +1,146 @@
+"""`arena pin`: keep a player of a run for ever.
+
+Tests: `tests/tools/test_pin.py`, `tests/faults/test_nth_fault.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .terminal.options import AsJson
+from .terminal.output import console, print_json
+
+if TYPE_CHECKING:
+    from populations.records.rows import CheckpointRow, GhostRow
+    from populations.records.tables import Tables
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pinned:
+    """Result of a pin.
+
+    Attributes:
+        player: Policy and agent steps.
+        directories: Directories of its checkpoint and its ghost, those that there are, relative to
+            the run's.
+        changed: Whether it was otherwise before.
+    """
+
+    player: str
+    directories: tuple[str, ...]
+    changed: bool
+
+
+def pin(
+    player: Annotated[
+        str,
+        typer.Argument(
+            metavar="RUN:PLAYER",
+            help="Ghost or kept checkpoint (runs/a:player/p003@3195847), or its directory; of a "
+            "policy (runs/a:player/p003) its latest checkpoint.",
+        ),
+    ],
+    off: Annotated[bool, typer.Option("--off", help="End of an earlier pin.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Keep a player of a run that is not going on: no thinning and no retention removes it.
+
+    A pinned ghost stays in the pool of opponents and counts towards `ghosts.keep`. `arena league
+    RUN checkpoints` shows what is pinned.
+    """
+    from populations.controller.server.server import utc_now
+
+    from .players.in_run import is_player
+    from .players.resolve import find_in_stopped_run
+
+    run_dir, name = find_in_stopped_run(
+        player,
+        is_name=is_player,
+        takes="pin takes RUN:PLAYER, as in runs/a:player/p003@3195847 or runs/a:player/p003, or a "
+        "checkpoint's or ghost's directory",
+    )
+    done = pin_player(run_dir, name, pinned=not off, utc=utc_now())
+    document: dict[str, object] = {
+        "run": str(run_dir),
+        "player": done.player,
+        "pinned": not off,
+        "changed": done.changed,
+        "directories": list(done.directories),
+    }
+    if as_json:
+        print_json(document)
+        return
+    state = "not pinned" if off else "pinned"
+    console().print(
+        f"{done.player} is {state}{'' if done.changed else ', as before'}: "
+        f"{' and '.join(done.directories)}",
+        markup=False,
+        soft_wrap=True,
+        highlight=False,
+    )
+
+
+def pin_player(run_dir: Path, name: str, *, pinned: bool, utc: str) -> Pinned:
+    """Pin a player under the run's lock, in one commit, or end its pin.
+
+    Args:
+        run_dir: Run directory.
+        name: Policy, policy and steps, or a directory relative to the run's.
+        pinned: Whether it is to stay.
+        utc: Time of the event.
+
+    Raises:
+        ConfigError: If the run keeps no such player.
+        RunInUse: If the run is going on.
+        StorageError: If the disk refuses.
+    """
+    from arena.types import ghost_id
+    from populations.controller.server.run_directory import OpenRun
+    from populations.controller.state.events import Now
+    from populations.storage.lock import RunLock
+
+    with RunLock(run_dir), OpenRun(run_dir, with_sinks=False) as run:
+        rows = _find(run.state.tables, name, run_dir=run_dir)
+        player = ghost_id(rows[0].policy, agent_steps=rows[0].agent_steps)
+        directories = tuple(row.key for row in rows)
+        changed = [replace(row, pinned=pinned) for row in rows if row.pinned != pinned]
+        if changed:
+            # No duration or deadline follows from this event.
+            tx = run.state.begin(Now(monotonic_s=0.0, utc=utc))
+            for row in changed:
+                tx.put(row)
+            kind = "pinned" if pinned else "unpinned"
+            tx.add_event(kind, player, directories=list(directories))
+            run.journal.commit(tx.rows)
+    return Pinned(player=player, directories=directories, changed=bool(changed))
+
+
+def _find(tables: Tables, name: str, *, run_dir: Path) -> list[CheckpointRow | GhostRow]:
+    """Return the rows of a player that is kept: of its checkpoint, its ghost, or both."""
+    from arena.errors import ConfigError
+    from arena.types import PolicyId, ghost_id
+
+    from .players.in_run import kept_checkpoint, not_kept, steps_of
+
+    at = steps_of(name)
+    if at is None:
+        policy = tables.policies.get(PolicyId(name))
+        key = name if policy is None else policy.checkpoint
+        ghosts = [row for row in tables.ghosts.values() if row.key == key and row.is_present]
+        checkpoint = None if key is None else tables.checkpoints.get(key)
+        if not ghosts and (checkpoint is None or checkpoint.state != "present"):
+            raise ConfigError(f"{run_dir} keeps no checkpoint or ghost of {name}")
+    else:
+        ghost = tables.ghosts.get(ghost_id(at[0], agent_steps=at[1]))
+        ghosts = [] if ghost is None or not ghost.is_present else [ghost]
+        checkpoint = kept_checkpoint(tables, at[0], agent_steps=at[1])
+        if not ghosts and checkpoint is None:
+            known = {row.agent_steps for row in tables.ghosts.values() if row.policy == at[0]}
+            problem = not_kept(tables, at[0], agent_steps=at[1], ghosts=known)
+            raise ConfigError(f"{run_dir} {problem}")
+    kept = checkpoint is not None and checkpoint.state == "present"
+    return [*([checkpoint] if checkpoint is not None and kept else []), *ghosts]
