@@ -92,7 +92,8 @@ MAX_MODULES = 15
 
 ROOMS = (
     *("server", "machine", "phases", "ghost_thinning", "assignments", "evaluation", "evolution"),
-    *("result_merging", "opponents", "monitoring", "state", "rating_fit", "best_rated", "indexes"),
+    *("result_merging", "checkpoint_rows", "opponents", "monitoring", "state", "rating_fit"),
+    *("best_rated", "indexes"),
 )
 """Of the controller, each above those that it may import."""
 

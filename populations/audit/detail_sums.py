@@ -6,13 +6,17 @@ Tests: `tests/populations/audit/test_verify.py`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from arena.types import AssignmentId, PolicyId
 from arena.wire.messages import Train
 from populations.audit.adoption import ADOPTED
-from populations.records.rows import AssignmentRow, CheckpointRow, EventRow
+from populations.league.lineage import REMOVED
+from populations.records.rows import AssignmentRow, CheckpointRow, EventRow, Json
+
+Made = tuple[AssignmentId, PolicyId]
+"""A checkpoint, by the assignment that made it and the policy."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -41,17 +45,22 @@ class AssignmentSums:
 
 
 def add_assignments(
-    rows: Iterable[AssignmentRow], checkpoints: Mapping[str, CheckpointRow]
+    rows: Iterable[AssignmentRow],
+    checkpoints: Mapping[str, CheckpointRow],
+    *,
+    removed: Mapping[Made, int],
 ) -> AssignmentSums:
     """Return the sums over all assignments.
 
     Args:
         rows: All assignments.
-        checkpoints: All checkpoints.
+        checkpoints: Recorded checkpoints.
+        removed: Agent steps of those whose rows were removed.
     """
     # An assignment with several trainees stores only the sum of their steps, so the steps of each
     # are the difference between its checkpoint and its counter at the start.
     made = {(row.assignment_id, row.policy): row.agent_steps for row in checkpoints.values()}
+    made.update(removed)
     sums = AssignmentSums()
     for row in rows:
         sums.matches_of[row.assignment_id] = row.matches
@@ -85,12 +94,14 @@ class EventSums:
         has_gap: Whether their sequence numbers have gaps.
         donors: Donor of each event ``exploited``, by its sequence.
         adopted: Agent steps of each policy in assignments of which only a checkpoint is left.
+        removed: Agent steps of checkpoints whose rows were removed.
     """
 
     number: int = 0
     has_gap: bool = False
     donors: dict[int, object] = field(default_factory=dict)
     adopted: Counter[PolicyId] = field(default_factory=Counter)
+    removed: dict[Made, int] = field(default_factory=dict)
 
 
 def add_events(rows: Iterable[EventRow]) -> EventSums:
@@ -104,4 +115,14 @@ def add_events(rows: Iterable[EventRow]) -> EventSums:
         before, after = row.data.get("agent_steps_before"), row.data.get("agent_steps")
         if row.kind == ADOPTED and isinstance(before, int) and isinstance(after, int):
             sums.adopted[PolicyId(row.subject)] += after - before
+        if row.kind == REMOVED:
+            sums.removed.update(_removed(row.data.get("checkpoints")))
     return sums
+
+
+def _removed(named: Json) -> Iterator[tuple[Made, int]]:
+    """Yield the checkpoints that an event names; a damaged one names none, and sums do not fit."""
+    for one in named if isinstance(named, list | tuple) else ():
+        match one:
+            case [str(policy), int(agent_steps), int(assignment_id)]:
+                yield (AssignmentId(assignment_id), PolicyId(policy)), agent_steps

@@ -125,11 +125,12 @@ def _verify_once(run_dir: Path) -> Report:
 
 def _read(reader: JournalReader, run_file: RunFile | None) -> _Records:
     tables = reader.load()
-    work = add_assignments(reader.all_assignments(), tables.checkpoints)
+    told = add_events(reader.all_events())
+    work = add_assignments(reader.all_assignments(), tables.checkpoints, removed=told.removed)
     return _Records(
         tables=tables,
         work=work,
-        told=add_events(reader.all_events()),
+        told=told,
         tally_faults=check_tallies(
             reader.all_tallies(),
             tables=tables,

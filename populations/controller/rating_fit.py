@@ -12,7 +12,7 @@ from itertools import islice
 
 import numpy as np
 
-from arena.types import RANDOM_BOT, Digest, Entrant, PolicyId, is_bot, trainee_entrant
+from arena.types import RANDOM_BOT, Digest, Entrant, PolicyId, is_bot
 from populations.controller.best_rated import (
     as_decided,
     best_of_last_fit,
@@ -21,6 +21,7 @@ from populations.controller.best_rated import (
     with_best,
 )
 from populations.league.league import League
+from populations.league.lineage import steps_since_parent
 from populations.ratings.bradley_terry import BradleyTerry, Time
 from populations.ratings.fitting.posterior import FloatArray, IntArray
 from populations.ratings.model import Z95, E
@@ -37,7 +38,7 @@ class Snapshot:
     """The league at one moment; any thread may read it.
 
     Taking it looks at policies only, not at all that was ever played: ghosts, results and
-    checkpoints are the league's own, which only grow, and how many there were.
+    checkpoints are the league's own, which only grow during a fit, and how many there were.
 
     Attributes:
         standing: Evaluated weights that policies' standings are about.
@@ -239,20 +240,15 @@ def _times(known: Snapshot, chosen: Iterable[Rated]) -> dict[Rated, Time]:
             at = None if at.parent is None else known.checkpoints.get(at.parent)
         done = 0.0 if at is None else steps[at.weights_digest]
         for row in reversed(path):
-            done += _own_steps(known, row)
+            done += steps_since_parent(
+                row,
+                origins=known.checkpoints,
+                generations=known.generations,
+                unknown=row.agent_steps,
+            )
             steps[row.weights_digest] = done
         times[rated] = (rated[0], done)
     return times
-
-
-def _own_steps(known: Snapshot, row: CheckpointRow) -> int:
-    """Return agent steps from what a checkpoint was trained from to itself."""
-    parent = None if row.parent is None else known.checkpoints.get(row.parent)
-    if parent is not None and (parent.policy, parent.generation) == (row.policy, row.generation):
-        return row.agent_steps - parent.agent_steps
-    # The first of its generation: its parent may have another policy's count.
-    began = known.generations.get(trainee_entrant(row.policy, generation=row.generation))
-    return row.agent_steps if began is None else row.agent_steps - began.agent_steps_begin
 
 
 def _parents(

@@ -19,6 +19,7 @@ from dataclasses import replace
 from operator import attrgetter
 
 from arena.types import Digest, Entrant, PolicyId, is_trainee, policy_of_trainee, trainee_entrant
+from populations.controller import checkpoint_rows
 from populations.controller.rating_fit import chosen_entrants, snapshot
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
@@ -29,7 +30,10 @@ BATCH = 16
 """Evaluated weights that are gone before something is done about them: it is done seldom."""
 
 MAX_MERGED = 64
-"""Entrants of each kind that are merged at once: an old run that is resumed has very many."""
+"""Evaluated weights that are merged at once: an old run that is resumed has very many."""
+
+MAX_FORGOTTEN = 1024
+"""Entrants whose training results go at once; there are many for each that was evaluated."""
 
 
 def merge(state: ControllerState, tx: Transaction) -> None:
@@ -42,20 +46,26 @@ def merge(state: ControllerState, tx: Transaction) -> None:
         return
     tables = state.tables
     stays = {entrant for _, entrant in chosen_entrants(snapshot(state.league, tables))}
+    found: list[Merge] = []
     for population in full:
         into = _into(state, population, stays)
         if sum(map(len, into.values())) < BATCH:
             continue
         ratings = state.ratings(population).row
-        found = Merge(
+        merge = Merge(
             population=population,
             num_tallies=tables.num_tallies,
             pair_deviation=0.0 if ratings is None else ratings.pair_deviation,
             into=into,
             # In an order that a resumed run has, too.
-            forgotten=tuple(sorted(_forgotten(state, population))[:MAX_MERGED]),
+            forgotten=tuple(sorted(_forgotten(state, population))[:MAX_FORGOTTEN]),
         )
-        _apply(state, tx, found)
+        found.append(merge)
+    if found:
+        # Before the merges: their results name rows of checkpoints.
+        checkpoint_rows.remove(state, tx, full)
+    for merge in found:
+        _apply(state, tx, merge)
 
 
 def _apply(state: ControllerState, tx: Transaction, found: Merge) -> None:

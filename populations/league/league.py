@@ -25,6 +25,7 @@ from arena.types import (
     is_bot,
     is_trainee,
     policy_of_trainee,
+    population_of,
 )
 from populations.gc_pause import collector_paused
 from populations.league.payoff import Payoff, added, pair_rows
@@ -151,6 +152,21 @@ class League:
         # Walks for a standing that ended here may now go on to its parent.
         if known is None:
             self._forget_standing(row.weights_digest)
+
+    def remove_checkpoint(self, row: CheckpointRow) -> None:
+        """Forget a checkpoint whose children have another parent now.
+
+        It is none of two with equal weights, was never evaluated, and its policy's generation did
+        not begin with it.
+        """
+        del self.checkpoints[row.weights_digest]
+        generation = (row.policy, row.generation)
+        first = self._first.get(generation)
+        if first is not None and first.key == row.key:
+            del self._first[generation]
+        # Answers are the same, but would be remembered for weights that are gone.
+        self._standing.pop((population_of(row.policy), Entrant(row.weights_digest)), None)
+        self._depending.pop(row.weights_digest, None)
 
     def put_ghost(self, row: GhostRow) -> None:
         """Take in what a ghost is now; repeating it changes nothing."""
@@ -376,9 +392,13 @@ class League:
         digest = tables.checkpoints[policy.checkpoint].weights_digest
         return self.nearest_evaluated(policy.population, digest)
 
+    def first_checkpoint(self, policy: PolicyRow) -> CheckpointRow | None:
+        """Return the first checkpoint of a policy's current generation; None: there is none yet."""
+        return self._first.get((policy.policy, policy.generation))
+
     def first_weights(self, policy: PolicyRow, tables: Tables) -> Digest | None:
         """Return the weights that a policy's current generation began with; None: not made yet."""
-        first = self._first.get((policy.policy, policy.generation))
+        first = self.first_checkpoint(policy)
         # After an exploit the parent is the donor's weights, which the generation began with.
         if first is not None:
             # Without a parent the generation began with its own first weights.

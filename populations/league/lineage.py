@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from arena.errors import ConfigError
-from arena.types import Entrant, PolicyId, trainee_entrant
+from arena.types import Digest, Entrant, PolicyId, trainee_entrant
 from populations.config.sections import ScheduleEntry
 from populations.hyperparameter_schedules import ScheduledValues
-from populations.records.rows import GenerationRow
+from populations.records.rows import CheckpointRow, GenerationRow
 from populations.records.tables import Tables
 from populations.yaml_documents import nearest
 
@@ -61,6 +61,35 @@ def lineage(
         stretches.append(Stretch(generation=row, begin=begin, agent_steps=trained))
         begin += trained
     return stretches
+
+
+REMOVED = "checkpoint_rows_removed"
+"""Kind of event that names checkpoints whose rows were removed."""
+
+
+def steps_since_parent(
+    row: CheckpointRow,
+    *,
+    origins: Mapping[Digest, CheckpointRow],
+    generations: Mapping[Entrant, GenerationRow],
+    unknown: int = 0,
+) -> int:
+    """Return agent steps from what a checkpoint was trained from to itself.
+
+    Args:
+        row: The checkpoint.
+        origins: Checkpoints by their weights.
+        generations: All generations.
+        unknown: Answer for the first one of a generation that was not recorded.
+    """
+    if row.since_parent is not None:
+        return row.since_parent
+    parent = None if row.parent is None else origins.get(row.parent)
+    if parent is not None and (parent.policy, parent.generation) == (row.policy, row.generation):
+        return row.agent_steps - parent.agent_steps
+    # The first of its generation: its parent may have another policy's count.
+    began = generations.get(trainee_entrant(row.policy, generation=row.generation))
+    return unknown if began is None else row.agent_steps - began.agent_steps_begin
 
 
 KEPT = ("explore", "quarantine", "replay", "reconfigure")

@@ -151,7 +151,7 @@ class PolicyRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointRow:
-    """Recorded checkpoint. ``deleted`` ones keep their row: lineage and ratings refer to them.
+    """Recorded checkpoint. ``deleted`` ones keep their row while something refers to it.
 
     Attributes:
         key: Directory relative to the store's root.
@@ -166,6 +166,8 @@ class CheckpointRow:
         state: ``present``; ``doomed`` (marked for removal by retention), ``deleted``, or
             ``corrupt`` (its bytes do not match).
         pinned: Whether a user wants it to stay.
+        since_parent: Agent steps from its parent to it, where rows between them were removed; None:
+            none were.
     """
 
     key: str
@@ -181,6 +183,7 @@ class CheckpointRow:
     # Doomed is committed before the directory goes, deleted after: a crash loses no removal.
     state: Literal["present", "doomed", "deleted", "corrupt"] = "present"
     pinned: bool = False
+    since_parent: int | None = None
 
     @property
     def ref(self) -> CheckpointRef:
@@ -430,7 +433,7 @@ class Deletion:
         row: The row as it was last.
     """
 
-    row: GhostRow | RecordRow | PairRow
+    row: CheckpointRow | GhostRow | RecordRow | PairRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

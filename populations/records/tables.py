@@ -44,7 +44,7 @@ class Tables:
     Attributes:
         run: The run itself.
         policies: All policies.
-        checkpoints: All checkpoints, deleted ones included.
+        checkpoints: All recorded checkpoints; deleted ones while something refers to them.
         ghosts: All ghosts.
         generations: All generations, by entrant.
         assignments: Open (queued) assignments.

@@ -10,8 +10,9 @@ from typing import Literal
 from arena.types import Digest, Entrant, PolicyId, trainee_entrant
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
+from populations.league.lineage import steps_since_parent
 from populations.league.standings import Ratings
-from populations.records.rows import CheckpointRow, GenerationRow, PolicyRow
+from populations.records.rows import GenerationRow, PolicyRow
 
 Cause = Literal[
     "start",
@@ -163,21 +164,11 @@ def _rated(
             return weights, agent_steps
         # Unrated: the steps that made them were trained since the rated ones further up.
         made = state.league.checkpoints.get(weights)
-        agent_steps += 0 if made is None else _trained(state, made)
+        if made is not None:
+            agent_steps += steps_since_parent(
+                made, origins=state.league.checkpoints, generations=state.tables.generations
+            )
     return None, agent_steps
-
-
-def _trained(state: ControllerState, row: CheckpointRow) -> int:
-    """Count the agent steps of the assignment that made a checkpoint."""
-    made = (row.policy, row.generation)
-    before = state.league.checkpoints.get(row.parent) if row.parent is not None else None
-    if before is not None and (before.policy, before.generation) == made:
-        return row.agent_steps - before.agent_steps
-    # The first of its generation: its parent may be another policy's, with another count.
-    generation = state.tables.generations.get(
-        trainee_entrant(row.policy, generation=row.generation)
-    )
-    return 0 if generation is None else row.agent_steps - generation.agent_steps_begin
 
 
 def _row(policy: PolicyRow, *, cause: Cause, parent: Entrant | None) -> GenerationRow:

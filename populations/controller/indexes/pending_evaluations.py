@@ -164,6 +164,10 @@ class PendingMatches:
             self._lines[digest] = tuple(line)
         return tuple(line)
 
+    def forget_lines(self) -> None:
+        """Take in that checkpoints were removed: lines are others now, and reach further up."""
+        self._lines.clear()
+
     def remaining(self, players: Iterable[PlayerStrength]) -> FloatArray:
         """Return the share that is left for each player. float64 [N]."""
         return np.array([self.share_of((known.population, known.entrant)) for known in players])

@@ -248,6 +248,9 @@ class ControllerState:
                 self.pbt_decisions.apply(row)
             case rows.Deletion(row=rows.GhostRow() as ghost):
                 self.retention.release(ghost)
+            case rows.Deletion(row=rows.CheckpointRow() as checkpoint):
+                self.league.remove_checkpoint(checkpoint)
+                self.pending_matches.forget_lines()
             case _:
                 pass  # the league makes pairs; ratings come with spreads that no row has
 

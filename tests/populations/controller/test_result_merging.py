@@ -15,7 +15,7 @@ from populations.controller.state.state import make_state
 from populations.league.league import RECENT_PER_POLICY, League
 from populations.league.lineage import line_of
 from populations.league.merging import Merge, merges
-from populations.records.rows import EventRow, TallyRow
+from populations.records.rows import CheckpointRow, EventRow, TallyRow
 from tests.populations.controller.simulated import (
     DUEL,
     DUET,
@@ -61,8 +61,10 @@ def check(world: World, event: EventRow) -> None:
     chosen = chosen_entrants(snapshot(league, tables))
     (merge,) = merges([event])
     ghosts = {Entrant(ghost.weights_digest) for ghost in tables.ghosts.values() if ghost.is_present}
+    # Rows of checkpoints may be gone by now, too.
+    origins = {row.weights_digest: row for row in world.committed if isinstance(row, CheckpointRow)}
     for gone, generation in merge.gone.items():
-        made = league.checkpoints[Digest(gone)]
+        made = origins[Digest(gone)]
         assert (merge.population, gone) not in chosen
         assert made.state == "deleted"
         assert gone not in ghosts
@@ -75,7 +77,7 @@ def check(world: World, event: EventRow) -> None:
             line = line_of(tables.generations, Entrant(f"{policy}#{row.generation}"))
             assert f"{policy}#{number}" not in line
         else:
-            made = league.checkpoints[Digest(entrant)]
+            made = origins[Digest(entrant)]
             since = tables.policies[made.policy].agent_steps - made.agent_steps
             assert since > world.state.config.ghosts.every_agent_steps
 

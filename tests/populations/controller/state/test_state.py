@@ -73,6 +73,8 @@ def fold(rows: list[Row]) -> Tables:
                 tables.records[row.key] = row
             case PairRow():
                 tables.pairs[row.key] = row
+            case Deletion(row=CheckpointRow() as checkpoint):
+                del tables.checkpoints[checkpoint.key]
             case Deletion(row=GhostRow() as ghost):
                 del tables.ghosts[ghost.player]
             case Deletion(row=RecordRow() as record):
