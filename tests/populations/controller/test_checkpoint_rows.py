@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from arena.types import Digest
+from arena.types import Digest, Entrant
 from populations.audit.detail_sums import add_assignments, add_events
 from populations.controller import checkpoint_rows, result_merging
 from populations.controller.evolution.generations import _rated
