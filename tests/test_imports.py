@@ -92,7 +92,15 @@ MAX_MODULES = 15
 
 ROOMS = (
     *("server", "machine", "phases", "ghost_thinning", "assignments", "evaluation", "evolution"),
-    *("result_merging", "checkpoint_rows", "opponents", "monitoring", "state", "rating_fit"),
+    *(
+        "result_merging",
+        "checkpoint_rows",
+        "generation_rows",
+        "opponents",
+        "monitoring",
+        "state",
+        "rating_fit",
+    ),
     *("best_rated", "indexes"),
 )
 """Of the controller, each above those that it may import."""

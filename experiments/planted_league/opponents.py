@@ -33,7 +33,7 @@ from arena.types import Digest
 from populations.candidates import FloatArray
 from populations.config.run_config import load_config
 from populations.core import OpponentRequest, Opponents
-from populations.league.payoff import JEFFREYS
+from populations.league.pairs import JEFFREYS
 from populations.matchmaking.drawing import RuleMatchmaker, normalized
 from populations.matchmaking.pfsp import PfspSettings, Weighting, pfsp_probabilities
 from populations.rule_kinds import read_settings

@@ -6,14 +6,14 @@ Tests: `tests/populations/audit/test_verify.py`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from arena.types import AssignmentId, PolicyId
+from arena.types import AssignmentId, Entrant, PolicyId
 from arena.wire.messages import Train
 from populations.audit.adoption import ADOPTED
-from populations.league.lineage import REMOVED
-from populations.records.rows import AssignmentRow, CheckpointRow, EventRow, Json
+from populations.league.removed_rows import removed_checkpoints, removed_generations
+from populations.records.rows import AssignmentRow, CheckpointRow, EventRow, GenerationRow
 
 Made = tuple[AssignmentId, PolicyId]
 """A checkpoint, by the assignment that made it and the policy."""
@@ -95,6 +95,7 @@ class EventSums:
         donors: Donor of each event ``exploited``, by its sequence.
         adopted: Agent steps of each policy in assignments of which only a checkpoint is left.
         removed: Agent steps of checkpoints whose rows were removed.
+        generations: Generations whose rows were removed.
     """
 
     number: int = 0
@@ -102,6 +103,7 @@ class EventSums:
     donors: dict[int, object] = field(default_factory=dict)
     adopted: Counter[PolicyId] = field(default_factory=Counter)
     removed: dict[Made, int] = field(default_factory=dict)
+    generations: dict[Entrant, GenerationRow] = field(default_factory=dict)
 
 
 def add_events(rows: Iterable[EventRow]) -> EventSums:
@@ -115,14 +117,7 @@ def add_events(rows: Iterable[EventRow]) -> EventSums:
         before, after = row.data.get("agent_steps_before"), row.data.get("agent_steps")
         if row.kind == ADOPTED and isinstance(before, int) and isinstance(after, int):
             sums.adopted[PolicyId(row.subject)] += after - before
-        if row.kind == REMOVED:
-            sums.removed.update(_removed(row.data.get("checkpoints")))
+        for gone in removed_checkpoints([row]):
+            sums.removed[gone.assignment_id, gone.policy] = gone.agent_steps
+        sums.generations.update(removed_generations([row]))
     return sums
-
-
-def _removed(named: Json) -> Iterator[tuple[Made, int]]:
-    """Yield the checkpoints that an event names; a damaged one names none, and sums do not fit."""
-    for one in named if isinstance(named, list | tuple) else ():
-        match one:
-            case [str(policy), int(agent_steps), int(assignment_id)]:
-                yield (AssignmentId(assignment_id), PolicyId(policy)), agent_steps

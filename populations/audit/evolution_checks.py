@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
+from operator import attrgetter
 
-from arena.types import PolicyId, trainee_entrant
+from arena.types import Entrant, PolicyId, trainee_entrant
 from arena.wire.messages import Train
 from populations.records.rows import GenerationRow, PolicyRow
 from populations.records.tables import Tables
@@ -19,8 +20,15 @@ KINDS = ("exploit", "explore")
 """Kinds of pending decisions."""
 
 
-def check_evolution(tables: Tables) -> Iterator[str]:
-    """Yield faults in generations and in decisions that wait for new hyperparameters."""
+def check_evolution(
+    tables: Tables, removed: Mapping[Entrant, GenerationRow] | None = None
+) -> Iterator[str]:
+    """Yield faults in generations and in decisions that wait for new hyperparameters.
+
+    Args:
+        tables: Rows of the run.
+        removed: Generations whose rows were removed, in order of beginning; None: none were.
+    """
     in_training = {
         trainee.policy
         for row in tables.assignments.values()
@@ -28,8 +36,11 @@ def check_evolution(tables: Tables) -> Iterator[str]:
         for trainee in row.message.trainees
     }
     generations: dict[PolicyId, list[GenerationRow]] = {}
-    for row in tables.generations.values():
+    for row in {**(removed or {}), **tables.generations}.values():
         generations.setdefault(row.policy, []).append(row)
+    for rows in generations.values():
+        # Rows of gone generations stand between those that stay.
+        rows.sort(key=attrgetter("generation"))
     for policy in tables.policies.values():
         for problem in _problems_of_pending(policy, tables, in_training=in_training):
             yield f"{policy.policy}: {problem}"

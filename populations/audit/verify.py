@@ -147,7 +147,7 @@ def _check_rows(records: _Records) -> Iterator[str]:
     yield from _check_policies(records)
     yield from _check_run(records)
     yield from _check_open(tables)
-    yield from check_evolution(tables)
+    yield from check_evolution(tables, records.told.generations)
     yield from records.tally_faults
     yield from _check_ratings(tables)
     if records.told.has_gap:

@@ -22,7 +22,8 @@ from operator import attrgetter
 from arena.types import Digest, population_of, trainee_entrant
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
-from populations.league.lineage import REMOVED, steps_since_parent
+from populations.league.lineage import steps_since_parent
+from populations.league.removed_rows import CHECKPOINTS, checkpoint_data
 from populations.records.rows import CheckpointRow, Json
 from populations.storage.store import named_by
 
@@ -42,8 +43,8 @@ def remove(state: ControllerState, tx: Transaction, populations: Collection[str]
     gone = sorted(going.values(), key=attrgetter("assignment_id", "key"))
     for row in gone:
         tx.delete(row)
-    named: list[Json] = [[row.policy, row.agent_steps, row.assignment_id] for row in gone]
-    tx.add_event(REMOVED, checkpoints=named)
+    named: list[Json] = [checkpoint_data(row) for row in gone]
+    tx.add_event(CHECKPOINTS, checkpoints=named)
 
 
 def _closed_up(
@@ -76,8 +77,6 @@ def _going(state: ControllerState, populations: Collection[str]) -> dict[Digest,
             and row.weights_digest not in stays
             and population_of(row.policy) in populations
             and generation is not None
-            # A replay reads since when each value of a schedule was in use.
-            and not generation.factors
         ):
             found.append(row)
     # Equal weights of several checkpoints have one origin; they are too few to matter.

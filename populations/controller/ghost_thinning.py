@@ -37,12 +37,12 @@ INSTEAD = "spread"
 """Rule that chooses where a user's own one fails."""
 
 
-def thin(state: ControllerState, tx: Transaction) -> None:
-    """Thin the pools that are too large."""
+def thin(state: ControllerState, tx: Transaction) -> bool:
+    """Thin the pools that are too large; return whether ghosts went."""
     keep, thinned_to = state.config.ghosts.keep, state.config.ghosts.thinned_to
     # Most often nothing is to be done, and nothing is looked at.
     if keep is None or thinned_to is None or len(state.tables.ghosts) <= keep:
-        return
+        return False
     doomed: list[GhostRow] = []
     # In cooperation a team's ghosts go together, as its leader's do.
     for population in state.ranked_populations:
@@ -58,6 +58,7 @@ def thin(state: ControllerState, tx: Transaction) -> None:
         tx.put(replace(ghost, doomed=True))
     if doomed:
         tx.commands.append(RemoveCheckpoints(keys=tuple(ghost.key for ghost in doomed)))
+    return bool(doomed)
 
 
 def forget(state: ControllerState, tx: Transaction, keys: Collection[str]) -> None:

@@ -67,8 +67,13 @@ def handle(state: ControllerState, event: Event, now: Now) -> Transaction:
     is_larger = isinstance(event, ControllerStarted) or any(
         isinstance(row, GhostRow) for row in tx.rows
     )
-    if is_larger and state.phase == "training":
-        ghost_thinning.thin(state, tx)
+    if (
+        is_larger
+        and state.phase == "training"
+        and ghost_thinning.thin(state, tx)
+        and not state.config.evaluation.share
+    ):
+        result_merging.merge(state, tx)
     # After all decisions, whose rows it reads.
     curves.follow(state, tx)
     # Time alone is worth no commit.

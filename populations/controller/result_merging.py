@@ -3,10 +3,11 @@
 Weights are gone once no directory has them: their checkpoint was removed, and they are no ghost or
 one that was thinned. Those that the next fit of ratings reads stay all the same; of the others
 stays what they say about these (`populations.league.merging`). Training results go once the player
-cannot be drawn any more, and those of a policy before its weights were replaced.
+cannot be drawn any more, and those of a policy before its weights were replaced. Generations that a
+policy has left long ago become one.
 
 All of it happens as ratings are about to be fitted, so a fit that is repeated after a crash reads
-the same results.
+the same results. In a run without evaluation, which fits nothing, it happens as ghosts are thinned.
 
 Tests: `tests/populations/controller/test_result_merging.py`.
 """
@@ -18,13 +19,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 from operator import attrgetter
 
-from arena.types import Digest, Entrant, PolicyId, is_trainee, policy_of_trainee, trainee_entrant
-from populations.controller import checkpoint_rows
+from arena.types import Digest, Entrant, is_trainee, policy_of_trainee, trainee_entrant
+from populations.controller import checkpoint_rows, generation_rows
 from populations.controller.rating_fit import chosen_entrants, snapshot
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
-from populations.league.lineage import line_of
+from populations.league.lineage import first_of_line
 from populations.league.merging import MERGED, Merge, apply_merge
+from populations.records.rows import PolicyRow
 
 BATCH = 16
 """Evaluated weights that are gone before something is done about them: it is done seldom."""
@@ -32,24 +34,32 @@ BATCH = 16
 MAX_MERGED = 64
 """Evaluated weights that are merged at once: an old run that is resumed has very many."""
 
+RECENT_GENERATIONS = 8
+"""Newest generations of a policy that have sums and training results of their own."""
+
 MAX_FORGOTTEN = 1024
 """Entrants whose training results go at once; there are many for each that was evaluated."""
 
 
 def merge(state: ControllerState, tx: Transaction) -> None:
-    """Merge results of players that are gone, if ratings are to be fitted now."""
-    if state.phase != "training" or state.fitting or not state.ratings_are_stale():
+    """Merge results of players that are gone, if ratings are to be fitted now, or never are."""
+    evaluates = bool(state.config.evaluation.share)
+    is_due = not state.fitting and (state.ratings_are_stale() or not evaluates)
+    if state.phase != "training" or not is_due:
         return
     full = [population for population in state.setup.populations if _is_full(state, population)]
     # Most often nothing is to be done, and little is looked at.
-    if not full or len(state.league.records) - len(state.league.evaluated_ghosts) < BATCH:
+    num_others = len(state.league.records) - len(state.league.evaluated_ghosts)
+    if not full or (evaluates and num_others < BATCH):
         return
     tables = state.tables
     stays = {entrant for _, entrant in chosen_entrants(snapshot(state.league, tables))}
     found: list[Merge] = []
     for population in full:
         into = _into(state, population, stays)
-        if sum(map(len, into.values())) < BATCH:
+        # In an order that a resumed run has, too.
+        forgotten = sorted(_forgotten(state, population))[:MAX_FORGOTTEN]
+        if sum(map(len, into.values())) + (0 if evaluates else len(forgotten)) < BATCH:
             continue
         ratings = state.ratings(population).row
         merge = Merge(
@@ -57,8 +67,7 @@ def merge(state: ControllerState, tx: Transaction) -> None:
             num_tallies=tables.num_tallies,
             pair_deviation=0.0 if ratings is None else ratings.pair_deviation,
             into=into,
-            # In an order that a resumed run has, too.
-            forgotten=tuple(sorted(_forgotten(state, population))[:MAX_FORGOTTEN]),
+            forgotten=tuple(forgotten),
         )
         found.append(merge)
     if found:
@@ -66,6 +75,9 @@ def merge(state: ControllerState, tx: Transaction) -> None:
         checkpoint_rows.remove(state, tx, full)
     for merge in found:
         _apply(state, tx, merge)
+    if found:
+        # After them: they name rows of generations.
+        generation_rows.remove(state, tx, full)
 
 
 def _apply(state: ControllerState, tx: Transaction, found: Merge) -> None:
@@ -79,6 +91,9 @@ def _apply(state: ControllerState, tx: Transaction, found: Merge) -> None:
     for ratings in state.tables.ratings.values():
         tx.put(replace(ratings, num_records=ratings.num_records - num_gone))
     tx.add_event(MERGED, found.population, **found.data())
+    if any(found.folds()):
+        # Of a generation that is gone they would count its results twice.
+        state.opponent_pools.forget_results()
 
 
 def _is_full(state: ControllerState, population: str) -> bool:
@@ -107,15 +122,53 @@ def _into(
         key=attrgetter("assignment_id", "weights_digest"),
     )
     found: defaultdict[Entrant, list[Entrant]] = defaultdict(list)
+    recent = {name: _oldest_recent(row) for name, row in state.tables.policies.items()}
     for made in gone[:MAX_MERGED]:
-        generation = trainee_entrant(made.policy, generation=made.generation)
+        # Of a policy that was retired all generations are former ones, and stay as they are.
+        number = max(made.generation, recent.get(made.policy, 0))
+        generation = trainee_entrant(made.policy, generation=number)
         found[generation].append(Entrant(made.weights_digest))
+    for name, oldest in recent.items():
+        if former := _former_generations(state, state.tables.policies[name], population, oldest):
+            found[trainee_entrant(name, generation=oldest)] += former
     return {generation: tuple(merged) for generation, merged in found.items()}
+
+
+def _oldest_recent(policy: PolicyRow) -> int:
+    return max(policy.generation + 1 - RECENT_GENERATIONS, 0)
+
+
+def _former_generations(
+    state: ControllerState, policy: PolicyRow, population: str, oldest: int
+) -> list[Entrant]:
+    """Return a policy's generations before a number that have sums or training results of the line
+    which goes on, ascending.
+    """
+    if policy.population != population:
+        return []
+    league = state.league
+    first = first_of_line(
+        state.tables.generations, trainee_entrant(policy.policy, generation=policy.generation)
+    )
+    trained = set(league.payoff.generations(policy.policy))
+    summed = {
+        number
+        for name, number in map(policy_of_trainee, league.sums(population))
+        if name == policy.policy
+    }
+    # Results from before the weights were replaced are forgotten; until then both stay.
+    others = {number for number in trained if number < first}
+    former = sorted(number for number in (trained | summed) - others if number < oldest)
+    return [trainee_entrant(policy.policy, generation=number) for number in former]
 
 
 def _forgotten(state: ControllerState, population: str) -> Iterator[Entrant]:
     """Yield entrants whose training results choose no opponent any more."""
-    tables, league, lines = state.tables, state.league, _Lines(state)
+    tables, league = state.tables, state.league
+    first = {
+        name: first_of_line(tables.generations, trainee_entrant(name, generation=row.generation))
+        for name, row in tables.policies.items()
+    }
     recent = state.config.ghosts.every_agent_steps
     ghosts = {row.weights_digest for row in tables.ghosts.values() if row.is_present}
     for entrant in league.payoff.entrants():
@@ -123,12 +176,8 @@ def _forgotten(state: ControllerState, population: str) -> Iterator[Entrant]:
             name, generation = policy_of_trainee(entrant)
             row = tables.policies.get(name)
             # Statistics of replaced weights are about others.
-            if row is not None and row.population == population:
-                own, present = (
-                    lines.first(name, number) for number in (generation, row.generation)
-                )
-                if own != present:
-                    yield entrant
+            if row is not None and row.population == population and generation < first[name]:
+                yield entrant
             continue
         made = league.checkpoints.get(Digest(entrant))
         if made is None or made.state != "deleted" or made.weights_digest in ghosts:
@@ -141,19 +190,3 @@ def _forgotten(state: ControllerState, population: str) -> Iterator[Entrant]:
             and made.agent_steps < row.agent_steps - recent
         ):
             yield entrant
-
-
-class _Lines:
-    """Lines of weights, each of which is looked up once."""
-
-    def __init__(self, state: ControllerState) -> None:
-        self._generations = state.tables.generations
-        self._first: dict[Entrant, Entrant] = {}
-
-    def first(self, policy: PolicyId, generation: int) -> Entrant:
-        """Return the generation with which a line began that a generation belongs to."""
-        entrant = trainee_entrant(policy, generation=generation)
-        if entrant not in self._first:
-            line = line_of(self._generations, entrant)
-            self._first.update(dict.fromkeys(line, line[0]))
-        return self._first[entrant]

@@ -21,11 +21,12 @@ from arena.types import (
     Seat,
     Tally,
     is_trainee,
+    policy_of_trainee,
     population_of,
     trainee_entrant,
 )
 from populations.league.league import League
-from populations.league.lineage import line_of
+from populations.league.lineage import first_of_line
 from populations.records.rows import Json, TallyRow
 from populations.records.tables import Tables
 
@@ -61,19 +62,17 @@ def cross_play(
     """
     if not league.mixes_teammates:
         raise ConfigError("cross-play needs a run with matchmaking.teammates 'mixed', got 'same'")
-    policy_of = {
-        entrant: row.policy
-        for row in tables.policies.values()
-        for entrant in line_of(
-            tables.generations, trainee_entrant(row.policy, generation=row.generation)
-        )
+    first = {
+        name: first_of_line(tables.generations, trainee_entrant(name, generation=row.generation))
+        for name, row in tables.policies.items()
     }
     cells: dict[tuple[PolicyId, PolicyId], _Cell] = {}
     for row in tallies:
         for side, index, partner in _beside(row.tally, league.seats) if row.kind == "train" else ():
-            policy = policy_of.get(row.tally.entrants[index])
+            policy, generation = policy_of_trainee(row.tally.entrants[index])
             origin = league.checkpoints.get(Digest(row.tally.entrants[partner]))
-            if policy is not None and origin is not None:
+            # A policy that was retired has no line that goes on.
+            if policy in first and generation >= first[policy] and origin is not None:
                 cell = cells.setdefault((policy, origin.policy), _Cell())
                 _add(cell, row.tally, side=side, index=index)
     return [

@@ -103,7 +103,7 @@ def trials_of(run: Inspection, population: str, *, role: str = MAIN) -> list[Fro
     policies = run.tables.policies
     return [
         _trial(row, config=run.run_file.config)
-        for row in run.tables.generations.values()
+        for row in run.history().generations.values()
         if row.population == population and policies[row.policy].role == role
     ]
 

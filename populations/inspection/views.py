@@ -25,6 +25,8 @@ from populations.inspection.checkpoints import pins_of
 from populations.inspection.cross_play import cross_play
 from populations.inspection.exploitability import read_exploitability
 from populations.league.league import League
+from populations.league.lineage import History
+from populations.league.removed_rows import KINDS
 from populations.league.standings import Standing, champion, standings
 from populations.records.rows import Json
 from populations.records.tables import Tables
@@ -71,6 +73,10 @@ class Inspection:
     def close(self) -> None:
         """Close the journal's reader."""
         self.reader.close()
+
+    def history(self) -> History:
+        """Return all generations, those whose rows were removed included."""
+        return History.of(self.tables, self.reader.events(kinds=KINDS))
 
     def standings(self, population: str | None = None) -> dict[str, list[Standing]]:
         """Return the standings of all populations, or of one."""
@@ -232,7 +238,7 @@ def _generations(run: Inspection, population: str | None) -> list[Json]:
             **asdict(row),
             "hyperparameters": with_names(row.hyperparameters, _space(run, row.population)),
         }
-        for row in run.tables.generations.values()
+        for row in run.history().generations.values()
         if population in (None, row.population)
     ]
 

@@ -28,7 +28,8 @@ from arena.types import (
     population_of,
 )
 from populations.gc_pause import collector_paused
-from populations.league.payoff import Payoff, added, pair_rows
+from populations.league.pairs import added, pair_rows
+from populations.league.payoff import Payoff
 from populations.ratings.result_table import ResultTable
 from populations.ratings.results import Counts, Rated
 from populations.records.aggregates import PairKey, PairRow, RecordRow
@@ -271,6 +272,8 @@ class League:
             generation = self._generation_of(row.entrant)
             if generation is not None:
                 self._generation_matches[generation] -= row.matches
+                if not self._generation_matches[generation]:
+                    del self._generation_matches[generation]
         else:
             del self._evaluation_pairs[row.key]
             table, key = self._table(row), self._result_key(row)
@@ -365,6 +368,13 @@ class League:
                 matches += num_scored(row)
                 return_sum += row.second_return_sum
         return Met(points=won, matches=matches, return_sum=return_sum)
+
+    def sums(self, population: str) -> Iterator[Entrant]:
+        """Yield the generations that have sums of weights which are gone."""
+        # A record's key is known by its form alone: sums are few among evaluated weights.
+        return (
+            entrant for own, entrant in self.records if own == population and is_trainee(entrant)
+        )
 
     def is_evaluated(self, population: str, entrant: str) -> bool:
         """Return whether an entrant has played an evaluation match."""

@@ -1,15 +1,21 @@
-"""Lineage of a policy's weights by generations, and the schedule that follows from it."""
+"""Lineage of a policy's weights by generations, and the schedule that follows from it.
+
+Tests: `tests/populations/league/test_lineage.py`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from arena.errors import ConfigError
-from arena.types import Digest, Entrant, PolicyId, trainee_entrant
+from arena.types import Digest, Entrant, PolicyId, policy_of_trainee, trainee_entrant
 from populations.config.sections import ScheduleEntry
 from populations.hyperparameter_schedules import ScheduledValues
-from populations.records.rows import CheckpointRow, GenerationRow
+from populations.league.payoff import Payoff
+from populations.league.removed_rows import removed_checkpoints, removed_generations
+from populations.records.rows import CheckpointRow, EventRow, GenerationRow
 from populations.records.tables import Tables
 from populations.yaml_documents import nearest
 
@@ -63,8 +69,36 @@ def lineage(
     return stretches
 
 
-REMOVED = "checkpoint_rows_removed"
-"""Kind of event that names checkpoints whose rows were removed."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """Generations of a run, those whose rows were removed included.
+
+    Attributes:
+        generations: All of them, in order of beginning.
+        checkpoints: Agent steps of the checkpoints that each one has made.
+    """
+
+    generations: Mapping[Entrant, GenerationRow]
+    checkpoints: Mapping[Entrant, Collection[int]]
+
+    @classmethod
+    def of(cls, tables: Tables, events: Iterable[EventRow] = ()) -> History:
+        """Put together what a run has and had.
+
+        Args:
+            tables: Its rows.
+            events: Its events of the kinds `removed_rows.KINDS`.
+        """
+        events = list(events)
+        generations = removed_generations(events) | tables.generations
+        made: defaultdict[Entrant, set[int]] = defaultdict(set)
+        for checkpoint in tables.checkpoints.values():
+            entrant = trainee_entrant(checkpoint.policy, generation=checkpoint.generation)
+            made[entrant].add(checkpoint.agent_steps)
+        for gone in removed_checkpoints(events):
+            if gone.generation is not None:
+                made[trainee_entrant(gone.policy, generation=gone.generation)].add(gone.agent_steps)
+        return cls(generations=generations, checkpoints=made)
 
 
 def steps_since_parent(
@@ -96,23 +130,49 @@ KEPT = ("explore", "quarantine", "replay", "reconfigure")
 """Causes of generations that continue from the policy's own weights."""
 
 
-def line_of(generations: Mapping[Entrant, GenerationRow], entrant: Entrant) -> list[Entrant]:
-    """Return the generations of a policy since its weights were last replaced, oldest first.
+def first_of_line(generations: Mapping[Entrant, GenerationRow], entrant: Entrant) -> int:
+    """Return the number of the generation since which a policy's weights were not replaced.
+
+    It is the generation itself where a run has not recorded its generations.
+
+    Args:
+        generations: Generations of a run.
+        entrant: Policy and generation.
+    """
+    _, first = policy_of_trainee(entrant)
+    # Rows of earlier releases are walked through, from each to the one before.
+    while (row := generations.get(entrant)) is not None:
+        if row.line_begin is not None:
+            return row.line_begin
+        # A cause outside KEPT replaced the weights, so results of before are about others.
+        if row.cause not in KEPT or row.parent is None:
+            break
+        entrant = row.parent
+        _, first = policy_of_trainee(entrant)
+    return first
+
+
+def line_of(
+    generations: Mapping[Entrant, GenerationRow], payoff: Payoff, entrant: Entrant
+) -> list[Entrant]:
+    """Return the generations of a policy's line that have training results, oldest first.
 
     Their results are about the weights that the policy continues from. The last one is ``entrant``
-    itself, the only one where a run has not recorded its generations.
+    itself, with or without results.
     """
-    line = [entrant]
-    # A cause outside KEPT replaced the weights, so results of before are about others.
-    while (row := generations.get(line[-1])) is not None and row.cause in KEPT:
-        if row.parent is None:
-            break
-        line.append(row.parent)
-    return line[::-1]
+    policy, number = policy_of_trainee(entrant)
+    first = first_of_line(generations, entrant)
+    # Not each number of the line: a line of weeks has very many.
+    before = [one for one in payoff.generations(policy) if first <= one < number]
+    return [*(trainee_entrant(policy, generation=one) for one in before), entrant]
 
 
 def schedule_of(
-    tables: Tables, policy_id: str, *, scheduled: ScheduledValues | None = None
+    tables: Tables,
+    policy_id: str,
+    *,
+    scheduled: ScheduledValues | None = None,
+    history: History | None = None,
 ) -> tuple[ScheduleEntry, ...]:
     """Return the hyperparameters that a policy's weights were trained with, and since when.
 
@@ -122,6 +182,7 @@ def schedule_of(
         tables: Rows of a run.
         policy_id: Policy of the run.
         scheduled: Hyperparameters of its population that follow agent steps; None: none do.
+        history: Generations, those whose rows are gone included; None: the tables have all.
 
     Raises:
         ConfigError: If there is no such policy, it has not trained, or the run recorded no
@@ -135,13 +196,14 @@ def schedule_of(
     entrant = trainee_entrant(policy.policy, generation=policy.generation)
     if entrant not in tables.generations:
         raise ConfigError(f"{policy_id}: the run has not recorded its generations")
-    stretches = lineage(tables.generations, entrant, agent_steps=policy.agent_steps)
+    history = history or History.of(tables)
+    stretches = lineage(history.generations, entrant, agent_steps=policy.agent_steps)
     trained = [stretch for stretch in stretches if stretch.agent_steps > 0]
     if not trained:
         raise ConfigError(f"{policy_id} has not trained yet: there is no schedule to replay")
     entries: list[ScheduleEntry] = []
     for stretch in trained:
-        for agent_steps, values in _values(tables, stretch, scheduled or ScheduledValues()):
+        for agent_steps, values in _values(history, stretch, scheduled or ScheduledValues()):
             # Where a schedule stands still, nothing begins.
             if agent_steps == stretch.begin or entries[-1].hyperparameters != values:
                 entry = ScheduleEntry(agent_steps=agent_steps, hyperparameters=values)
@@ -150,7 +212,7 @@ def schedule_of(
 
 
 def _values(
-    tables: Tables, stretch: Stretch, scheduled: ScheduledValues
+    history: History, stretch: Stretch, scheduled: ScheduledValues
 ) -> Iterator[tuple[int, dict[str, float]]]:
     """Yield the hyperparameters of a stretch's assignments, with agent steps along the lineage."""
     row = stretch.generation
@@ -158,12 +220,7 @@ def _values(
     if not row.factors:
         return
     # Each assignment began where a checkpoint of the generation had been made.
-    begins = {
-        made.agent_steps
-        for made in tables.checkpoints.values()
-        if (made.policy, made.generation) == (row.policy, row.generation)
-    }
-    for steps in sorted(begins):
+    for steps in sorted(history.checkpoints.get(row.entrant, ())):
         trained = steps - row.agent_steps_begin
         if 0 < trained < stretch.agent_steps:
             values = scheduled.values(row.hyperparameters, factors=row.factors, agent_steps=steps)

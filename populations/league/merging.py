@@ -13,7 +13,9 @@ mean and this information. Only the best known neighbours are tied, so that no p
 many; the rest is forgotten, which makes ratings less sure, not wrong.
 
 Matches, wins and returns go to the sums of the policy's generation. Training results only choose
-opponents, so those with players that cannot be drawn any more are forgotten.
+opponents, so those with players that cannot be drawn any more are forgotten. Generations that a
+policy has left long ago are merged into a later one: their sums are added up, and their training
+results fade with the later matches of the same two, as they do where opponents are chosen.
 
 A merge is a fact of the journal (event ``results_merged``), and the rows after it follow from the
 tallies and the merges between them: `apply_merge` is what a run does, and what `arena verify` does
@@ -31,12 +33,12 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import NamedTuple, cast
 
-from arena.types import Entrant
+from arena.types import Entrant, is_trainee
 from populations.league.league import League
-from populations.league.payoff import added
+from populations.league.pairs import added
 from populations.ratings.bradley_terry import ELO_PER_UNIT
 from populations.ratings.results import Counts, Rated
 from populations.records.aggregates import PairKey, PairRow, RecordKey, RecordRow
@@ -64,7 +66,8 @@ class Merge:
         population: Their population.
         num_tallies: Tallies that were committed before.
         pair_deviation: Elo by which pairs deviate from their ratings, by the last fit.
-        into: Evaluated weights that are gone, by policy and generation that they count for.
+        into: Evaluated weights that are gone, and former generations, ascending, by policy and
+            generation that they count for.
         forgotten: Entrants whose training results go.
     """
 
@@ -76,8 +79,17 @@ class Merge:
 
     @property
     def gone(self) -> dict[Entrant, Entrant]:
-        """Return the policy and generation of each of the weights that are gone."""
+        """Return the policy and generation that each one which is gone counts for."""
         return {gone: entrant for entrant, merged in self.into.items() for gone in merged}
+
+    def folds(self) -> Iterator[tuple[Entrant, Entrant]]:
+        """Yield each former generation with the one that takes its training results.
+
+        That is the next one: results fade with each later generation's matches.
+        """
+        for generation, merged in self.into.items():
+            former = [gone for gone in merged if is_trainee(gone)]
+            yield from pairwise((*former, generation))
 
     def data(self) -> dict[str, Json]:
         """Return the data of its event."""
@@ -175,6 +187,10 @@ class _Changes:
     def put(self, row: RecordRow | PairRow, *, is_new: bool) -> None:
         """Put a row, and note whether there was none."""
         self._league.put(row)
+        self.note_kept(row, is_new=is_new)
+
+    def note_kept(self, row: RecordRow | PairRow, *, is_new: bool) -> None:
+        """Note a row that the payoff has changed by itself."""
         self._kept[row.key] = row
         if is_new:
             self._new.add(row.key)
@@ -204,12 +220,15 @@ def apply_merge(league: League, merge: Merge) -> Merged:
         Changed rows, to be committed together.
 
     Raises:
-        ValueError: If players that are gone have no results.
+        ValueError: If weights that are gone have no results.
     """
     population, changes = merge.population, _Changes(league)
     for entrant, generation in merge.gone.items():
         record = league.records.get((population, entrant))
         if record is None:
+            # A generation without evaluation matches has training results all the same.
+            if is_trainee(entrant):
+                continue
             raise ValueError(f"{entrant} of {population} has no results")
         sums = league.record(population, generation)
         changes.put(merged_record(sums, record), is_new=sums.key not in league.records)
@@ -233,10 +252,23 @@ def apply_merge(league: League, merge: Merge) -> Merged:
                 losses=lost,
             )
             changes.put(added(old, new), is_new=old is None)
-    for row in league.payoff.forget((*merge.gone, *merge.forgotten)):
+    weights = (gone for gone in merge.gone if not is_trainee(gone))
+    for row in league.payoff.forget((*weights, *merge.forgotten)):
         changes.note_gone(row)
+    for former, later in merge.folds():
+        _fold(league, changes, former, later)
     league.compact()
     return changes.merged()
+
+
+def _fold(league: League, changes: _Changes, former: Entrant, later: Entrant) -> None:
+    """Add the training results of a former generation to those of a later one."""
+    known = {row.key for row in league.payoff.rows(later)}
+    gone, kept = league.payoff.fold(former, later)
+    for row in gone:
+        changes.note_gone(row)
+    for row in kept:
+        changes.note_kept(row, is_new=row.key not in known)
 
 
 def _star(league: League, rated: Rated, *, pair_deviation: float) -> dict[Rated, Link]:

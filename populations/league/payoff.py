@@ -6,76 +6,38 @@ another seat; a view without seats is the sum over them, in the order of the sea
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
 from weakref import WeakSet
 
 import numpy as np
 import numpy.typing as npt
 
-from arena.matches.pair_scores import added_sums, num_scored, points, reversed_sums
-from arena.types import Entrant, PairScore, Tally
+from arena.matches.pair_scores import num_scored, points
+from arena.types import (
+    Entrant,
+    PolicyId,
+    Tally,
+    is_trainee,
+    policy_of_trainee,
+    trainee_entrant,
+)
+from populations.league.pairs import (
+    PairRecord,
+    Seats,
+    added,
+    nothing,
+    pair_rows,
+    renamed,
+    seats_of,
+    swapped,
+    total_of,
+)
 from populations.records.aggregates import PairRow
 
-JEFFREYS = 0.5
-"""Added to wins and to losses: the Beta(1/2, 1/2) prior."""
-
-Seats = tuple[int, int]
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PairRecord:
-    """Decayed counts of two entrants, seen from the first one.
-
-    Attributes:
-        wins: Wins of the first one.
-        draws: Matches with equal scores.
-        losses: Losses of the first one.
-        return_sum: Sum of the first one's returns.
-        opponent_return_sum: Sum of the second one's returns.
-        score_sum: Sum of the first one's scores, where scores are margins.
-        square_sum: Sum of the squares of these scores; None where ``score_sum`` is.
-    """
-
-    wins: float = 0.0
-    draws: float = 0.0
-    losses: float = 0.0
-    return_sum: float = 0.0
-    opponent_return_sum: float = 0.0
-    score_sum: float | None = None
-    square_sum: float | None = None
-
-    @property
-    def matches(self) -> float:
-        """Number of matches that the counts are worth."""
-        return num_scored(self)
-
-    @property
-    def win_rate(self) -> float:
-        """Posterior mean of the score, draws half: in (0, 1), and 0.5 without a match."""
-        # Mean of Beta(wins + 1/2, losses + 1/2), draws half.
-        return (points(self) + JEFFREYS) / (self.matches + 2.0 * JEFFREYS)
-
-    @property
-    def mean_return(self) -> float | None:
-        """Mean return of the first one; None without a match."""
-        return self.return_sum / self.matches if self.matches else None
-
-    def reversed(self) -> PairRecord:
-        """Return the same seen from the other one."""
-        score_sum, square_sum = reversed_sums(self)
-        return PairRecord(
-            wins=self.losses,
-            draws=self.draws,
-            losses=self.wins,
-            return_sum=self.opponent_return_sum,
-            opponent_return_sum=self.return_sum,
-            score_sum=score_sum,
-            square_sum=square_sum,
-        )
 
 
 @dataclass(slots=True, weakref_slot=True, eq=False)
@@ -153,6 +115,8 @@ class Payoff:
         self._pair_weight = pair_weight
         self._met: dict[Entrant, dict[Entrant, tuple[PairRow, ...]]] = {}
         """Rows of the seats, in order, by both entrants in either order."""
+        self._generations: dict[PolicyId, list[int]] = {}
+        """Generations of each policy that have met somebody, ascending."""
         # Weak: columns that no decision holds any more are dropped and not kept up to date.
         self._followed: dict[Entrant, WeakSet[MetOpponents]] = {}
 
@@ -160,7 +124,7 @@ class Payoff:
     def records(self) -> Mapping[tuple[Entrant, Entrant], PairRecord]:
         """Return all pairs that met, each once, the entrant that sorts lower first."""
         return {
-            (first, second): _total(rows)
+            (first, second): total_of(rows)
             for first, met in self._met.items()
             for second, rows in met.items()
             # Each pair is kept under both names with rows seen from the lower one.
@@ -175,7 +139,7 @@ class Payoff:
             return
         # Sorted by seats: sums then have one order, and a restored table gives the same bits.
         kept = [other for other in old if other.key != row.key]
-        self._set(tuple(sorted((*kept, row), key=_seats)))
+        self._set(tuple(sorted((*kept, row), key=seats_of)))
 
     def add(self, tally: Tally) -> list[PairRow]:
         """Add the results of a tally: each pair of its seats on different sides.
@@ -191,8 +155,8 @@ class Payoff:
             if played.first == played.second:
                 continue
             # Stored as the lower entrant sees it, so that both views of a pair are one row.
-            row = played if played.first < played.second else _swapped(played)
-            batches.setdefault((row.first, row.second), {})[_seats(row)] = row
+            row = played if played.first < played.second else swapped(played)
+            batches.setdefault((row.first, row.second), {})[seats_of(row)] = row
         # Half-life in matches of the pair: remaining = 2^(-new / half_life).
         changed: list[PairRow] = []
         for (first, second), batch in batches.items():
@@ -200,9 +164,9 @@ class Payoff:
             new = sum(num_scored(row) for row in batch.values())
             remaining = 0.5 ** (new / self.half_life_matches)
             # Seats without new matches fade as well: the half-life is the pair's.
-            old = {_seats(row): row for row in self._rows(first, second)}
+            old = {seats_of(row): row for row in self._rows(first, second)}
             rows = [
-                added(old.get(seats), batch.get(seats) or _nothing(old[seats]), remaining=remaining)
+                added(old.get(seats), batch.get(seats) or nothing(old[seats]), remaining=remaining)
                 for seats in sorted(old.keys() | batch.keys())
             ]
             self._set(tuple(rows))
@@ -215,9 +179,60 @@ class Payoff:
         Columns that are followed keep them: no question is about these entrants any more.
         """
         for entrant in entrants:
-            for other, rows in self._met.pop(entrant, {}).items():
+            for other, rows in self._pop(entrant).items():
                 del self._met[other][entrant]
                 yield from rows
+
+    def fold(self, entrant: Entrant, into: Entrant) -> tuple[list[PairRow], list[PairRow]]:
+        """Add the results of an entrant to those of another, which has played since.
+
+        They fade with the later matches against the same opponent, as a pair's own old results do.
+        Columns that are followed keep them, too: make them anew.
+
+        Returns:
+            Rows that are gone, and rows that changed.
+        """
+        gone: list[PairRow] = []
+        changed: list[PairRow] = []
+        for other, rows in self._pop(entrant).items():
+            del self._met[other][entrant]
+            gone += rows
+            if other == into:
+                continue
+            moved = {seats_of(row): row for row in (renamed(row, entrant, into) for row in rows)}
+            kept = {seats_of(row): row for row in self._rows(into, other)}
+            remaining = 0.5 ** (sum(map(num_scored, kept.values())) / self.half_life_matches)
+            together = [
+                added(
+                    moved.get(seats), kept.get(seats) or nothing(moved[seats]), remaining=remaining
+                )
+                for seats in sorted(moved.keys() | kept.keys())
+            ]
+            self._set(tuple(together))
+            changed += together
+        return gone, changed
+
+    def generations(self, policy: PolicyId) -> list[int]:
+        """Return the numbers of a policy's generations that have results, ascending."""
+        return [
+            number
+            for number in self._generations.get(policy, ())
+            if self._met.get(trainee_entrant(policy, generation=number))
+        ]
+
+    def _pop(self, entrant: Entrant) -> dict[Entrant, tuple[PairRow, ...]]:
+        """Take an entrant's opponents out; theirs keep it."""
+        met = self._met.pop(entrant, {})
+        if is_trainee(entrant):
+            policy, number = policy_of_trainee(entrant)
+            left = [one for one in self._generations.get(policy, ()) if one != number]
+            self._generations[policy] = left
+        return met
+
+    def rows(self, entrant: Entrant) -> Iterator[PairRow]:
+        """Yield the rows of an entrant."""
+        for rows in self._met.get(entrant, {}).values():
+            yield from rows
 
     def entrants(self) -> Iterator[Entrant]:
         """Yield all who have results."""
@@ -235,7 +250,7 @@ class Payoff:
             turned = None if seats is None else (seats[1], seats[0])
             return self.record(second, first, seats=turned).reversed()
         rows = self._rows(first, second)
-        return _total(row for row in rows if seats is None or _seats(row) == seats)
+        return total_of(row for row in rows if seats is None or seats_of(row) == seats)
 
     def win_rate(self, first: Entrant, second: Entrant) -> float:
         """Return the score of ``first`` against ``second``, draws half; 0.5 if they never met."""
@@ -258,7 +273,7 @@ class Payoff:
         """
         followed = MetOpponents()
         for other, rows in self._met.get(entrant, {}).items():
-            followed.put(other, _total(rows), is_first=entrant < other)
+            followed.put(other, total_of(rows), is_first=entrant < other)
         # Those of former generations are forgotten once nobody holds them.
         self._followed = {one: held for one, held in self._followed.items() if held}
         self._followed.setdefault(entrant, WeakSet()).add(followed)
@@ -270,114 +285,14 @@ class Payoff:
 
     def _set(self, rows: tuple[PairRow, ...]) -> None:
         first, second = rows[0].first, rows[0].second
+        for entrant in (first, second):
+            if entrant not in self._met and is_trainee(entrant):
+                policy, number = policy_of_trainee(entrant)
+                bisect.insort(self._generations.setdefault(policy, []), number)
         self._met.setdefault(first, {})[second] = rows
         # The same rows under both names: an entrant's opponents are found without a scan.
         self._met.setdefault(second, {})[first] = rows
         # After the rows are set, so that columns never run ahead of them.
         for one, other in ((first, second), (second, first)):
             for followed in self._followed.get(one, ()):
-                followed.put(other, _total(rows), is_first=one == first)
-
-
-def pair_rows(
-    tally: Tally, *, kind: Literal["train", "evaluate"], weight: float = 1.0
-) -> Iterator[PairRow]:
-    """Return the rows of one tally, one for each pair of its seats, the lower seat first.
-
-    Args:
-        tally: Results of some matches.
-        kind: Kind of the assignment.
-        weight: Weight, in matches, of the result of one pair.
-    """
-    for pair in tally.pairs:
-        score_sum, square_sum = _weighed_sums(pair, weight)
-        yield PairRow(
-            kind=kind,
-            first=tally.entrants[pair.first],
-            second=tally.entrants[pair.second],
-            first_seat=pair.first,
-            second_seat=pair.second,
-            wins=weight * pair.wins,
-            draws=weight * pair.draws,
-            losses=weight * pair.losses,
-            first_return_sum=weight * tally.return_sum[pair.first],
-            second_return_sum=weight * tally.return_sum[pair.second],
-            score_sum=score_sum,
-            square_sum=square_sum,
-        )
-
-
-def _weighed_sums(pair: PairScore, weight: float) -> tuple[float | None, float | None]:
-    if pair.score_sum is None or pair.square_sum is None:
-        return None, None
-    return weight * pair.score_sum, weight * pair.square_sum
-
-
-def added(old: PairRow | None, new: PairRow, *, remaining: float = 1.0) -> PairRow:
-    """Add the counts of ``new`` to ``remaining`` times the old ones of the same pair."""
-    if old is None:
-        return new
-    score_sum, square_sum = added_sums(old, new, remaining=remaining)
-    return PairRow(
-        kind=new.kind,
-        first=new.first,
-        second=new.second,
-        first_seat=new.first_seat,
-        second_seat=new.second_seat,
-        wins=old.wins * remaining + new.wins,
-        draws=old.draws * remaining + new.draws,
-        losses=old.losses * remaining + new.losses,
-        first_return_sum=old.first_return_sum * remaining + new.first_return_sum,
-        second_return_sum=old.second_return_sum * remaining + new.second_return_sum,
-        score_sum=score_sum,
-        square_sum=square_sum,
-    )
-
-
-def _seats(row: PairRow) -> Seats:
-    return (row.first_seat, row.second_seat)
-
-
-def _swapped(row: PairRow) -> PairRow:
-    score_sum, square_sum = reversed_sums(row)
-    return PairRow(
-        kind=row.kind,
-        first=row.second,
-        second=row.first,
-        first_seat=row.second_seat,
-        second_seat=row.first_seat,
-        wins=row.losses,
-        draws=row.draws,
-        losses=row.wins,
-        first_return_sum=row.second_return_sum,
-        second_return_sum=row.first_return_sum,
-        score_sum=score_sum,
-        square_sum=square_sum,
-    )
-
-
-def _nothing(row: PairRow) -> PairRow:
-    return PairRow(
-        kind=row.kind,
-        first=row.first,
-        second=row.second,
-        first_seat=row.first_seat,
-        second_seat=row.second_seat,
-    )
-
-
-def _total(rows: Iterable[PairRow]) -> PairRecord:
-    """Sum the rows of one pair, in their order, seen from their first entrant."""
-    total = PairRecord()
-    for row in rows:
-        score_sum, square_sum = added_sums(total, row)
-        total = PairRecord(
-            wins=total.wins + row.wins,
-            draws=total.draws + row.draws,
-            losses=total.losses + row.losses,
-            return_sum=total.return_sum + row.first_return_sum,
-            opponent_return_sum=total.opponent_return_sum + row.second_return_sum,
-            score_sum=score_sum,
-            square_sum=square_sum,
-        )
-    return total
+                followed.put(other, total_of(rows), is_first=one == first)

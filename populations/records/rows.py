@@ -251,6 +251,9 @@ class GhostRow:
 class GenerationRow:
     """Generation of a policy, for lineage, replay and model-based exploring.
 
+    A row goes once it is old and nothing refers to it (`populations.controller.generation_rows`);
+    the event that says so has it.
+
     Attributes:
         entrant: Policy and generation, ``player/p003#2``.
         policy: Policy of the generation.
@@ -272,6 +275,10 @@ class GenerationRow:
             are not from one fit, or are about the same weights: its gain is unknown.
         gain_agent_steps: Agent steps from the weights of the one rating to those of the other; None
             where unknown.
+        line_begin: Number of the policy's generation that its weights began with: since then they
+            were not replaced. None in runs of earlier releases, whose rows tell it together.
+        copies: Copies of other policies' weights that the policy had made when it began, its own
+            beginning included. None in runs of earlier releases.
     """
 
     entrant: Entrant
@@ -300,6 +307,9 @@ class GenerationRow:
     rating_end: float | None = None
     gain_deviation: float | None = None
     gain_agent_steps: int | None = None
+    # What rows that are gone said, so that nothing needs them.
+    line_begin: int | None = None
+    copies: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -433,7 +443,7 @@ class Deletion:
         row: The row as it was last.
     """
 
-    row: CheckpointRow | GhostRow | RecordRow | PairRow
+    row: CheckpointRow | GhostRow | GenerationRow | RecordRow | PairRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

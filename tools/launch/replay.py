@@ -50,7 +50,9 @@ def replaying(
         recorded = theirs.config.populations.get(policy.split("/")[0])
         try:
             scheduled = None if recorded is None else recorded.scheduled
-            schedule = schedule_of(inspection.tables, policy, scheduled=scheduled)
+            schedule = schedule_of(
+                inspection.tables, policy, scheduled=scheduled, history=inspection.history()
+            )
         except ConfigError as error:
             raise ConfigError(f"{said}: {error}") from error
     if theirs.spec.of_matches.digest != spec.of_matches.digest:

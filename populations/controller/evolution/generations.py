@@ -10,7 +10,7 @@ from typing import Literal
 from arena.types import Digest, Entrant, PolicyId, trainee_entrant
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
-from populations.league.lineage import steps_since_parent
+from populations.league.lineage import KEPT, first_of_line, steps_since_parent
 from populations.league.standings import Ratings
 from populations.records.rows import GenerationRow, PolicyRow
 
@@ -60,6 +60,10 @@ def begin_generation(
     ended = ended_generation(state, policy.policy)
     if ended is not None:
         tx.put(ended)
+    line_begin = policy.generation + 1
+    if cause in KEPT:
+        former = trainee_entrant(policy.policy, generation=policy.generation)
+        line_begin = first_of_line(state.tables.generations, former)
     policy = replace(
         policy,
         generation=policy.generation + 1,
@@ -69,7 +73,13 @@ def begin_generation(
     tx.put(policy)
     row = _row(policy, cause=cause, parent=parent)
     tx.put(
-        replace(row, parent_agent_steps=parent_agent_steps, rating_begin=state.line_rating(policy))
+        replace(
+            row,
+            parent_agent_steps=parent_agent_steps,
+            rating_begin=state.line_rating(policy),
+            line_begin=line_begin,
+            copies=state.curves.copies[policy.policy] + (cause == "exploit"),
+        )
     )
     return policy
 
@@ -182,4 +192,6 @@ def _row(policy: PolicyRow, *, cause: Cause, parent: Entrant | None) -> Generati
         hyperparameters=dict(policy.hyperparameters),
         factors=dict(policy.factors),
         agent_steps_begin=policy.agent_steps,
+        line_begin=policy.generation,
+        copies=0,
     )

@@ -15,7 +15,7 @@ from populations.controller.state.commands import LinkGhosts
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
 from populations.core import FloatArray
-from populations.league.payoff import JEFFREYS
+from populations.league.pairs import JEFFREYS
 from populations.matchmaking.alphastar import AlphastarSettings
 from populations.records.rows import CheckpointRow, GhostRow, Json, PolicyRow
 from populations.roles import MAIN, MAIN_EXPLOITER, SnapshotRule, has_exploiters

@@ -26,6 +26,12 @@ class GenerationHistory:
         if self._is_made:
             self._place(row, tables)
 
+    def forget(self) -> None:
+        """Read the tables anew at the next question, because rows were removed."""
+        self._rows.clear()
+        self._places.clear()
+        self._is_made = False
+
     def comparable(
         self, policy: PolicyRow, tables: Tables, *, instead: GenerationRow | None = None
     ) -> tuple[GenerationRow, ...]:

@@ -233,6 +233,11 @@ class OpponentPools:
         pool.settle()
         return pool
 
+    def forget_results(self) -> None:
+        """Let each policy's results be looked at anew at its next question."""
+        for pool in self._pools.values():
+            pool.met.clear()
+
     def apply(self, row: PolicyRow | GhostRow, tables: Tables) -> None:
         """Take in a row that was put into the tables."""
         if not self._pools:

@@ -16,7 +16,7 @@ from populations.candidates import Candidates, FloatArray, IntArray
 from populations.controller.indexes.opponent_pool import Pool
 from populations.controller.indexes.opponents_met import Met
 from populations.controller.state.state import ControllerState
-from populations.league.lineage import line_of
+from populations.league.lineage import first_of_line, line_of
 from populations.league.scores import Outcome, filled_scores_among, rating_by_results
 from populations.matchmaking.rating_proximate import expected_scores
 from populations.records.rows import PolicyRow
@@ -63,8 +63,7 @@ class OpponentStatistics:
         oldest = np.zeros(num_codes + 1, dtype=np.int64)
         for code, policy in zip(candidates.policy_codes, candidates.policies, strict=True):
             row = self._state.tables.policies[policy]
-            # The oldest generation of its line: since then its weights were not replaced.
-            first[code] = row.generation + 1 - len(self._line(row))
+            first[code] = first_of_line(self._state.tables.generations, _entrant(row))
             oldest[code] = self._oldest(row)
         met = self._met
         codes = met.policy_codes
@@ -86,17 +85,18 @@ class OpponentStatistics:
     @cached_property
     def _met(self) -> Met:
         """Return all whom the trainee has met since its weights were last replaced."""
-        line = self._line(self._policy)
+        state = self._state
+        line = line_of(state.tables.generations, state.league.payoff, _entrant(self._policy))
         met = self._pool.met.get(self._policy.policy)
         # With its weights replaced, the trainee begins anew.
         if met is None or not met.follows(line):
             met = self._pool.met[self._policy.policy] = Met()
         met.update(
             line,
-            self._state.league.payoff,
+            state.league.payoff,
             ghosts=self._pool.ghosts.codes.entrants,
             policies=self._pool.policies.codes.policies,
-            origins=self._state.league.checkpoints,
+            origins=state.league.checkpoints,
             oldest=self._oldest_by_code,
         )
         return met
@@ -110,10 +110,6 @@ class OpponentStatistics:
     def _oldest(self, policy: PolicyRow) -> int:
         """Return agent steps from which on a checkpoint is about as old as the newest ghost."""
         return policy.agent_steps - self._state.config.ghosts.every_agent_steps
-
-    def _line(self, policy: PolicyRow) -> list[Entrant]:
-        entrant = trainee_entrant(policy.policy, generation=policy.generation)
-        return line_of(self._state.tables.generations, entrant)
 
     def predicted(self, candidates: Candidates) -> FloatArray:
         """Return the trainee's score by ratings, 1/2 where nothing is known. float64 [N]."""
@@ -205,6 +201,10 @@ class OpponentStatistics:
             if seats[first].side != seats[second].side
             and seats[first].population == seats[second].population == self._population
         ]
+
+
+def _entrant(policy: PolicyRow) -> Entrant:
+    return trainee_entrant(policy.policy, generation=policy.generation)
 
 
 def taken(by_code: FloatArray, codes: IntArray) -> FloatArray:

@@ -251,6 +251,8 @@ class ControllerState:
             case rows.Deletion(row=rows.CheckpointRow() as checkpoint):
                 self.league.remove_checkpoint(checkpoint)
                 self.pending_matches.forget_lines()
+            case rows.Deletion(row=rows.GenerationRow()):
+                self.generation_history.forget()
             case _:
                 pass  # the league makes pairs; ratings come with spreads that no row has
 

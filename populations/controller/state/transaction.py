@@ -85,13 +85,15 @@ class Transaction:
                 self.tables.ratings[row.population] = row
         self._append(row)
 
-    def delete(self, row: CheckpointRow | GhostRow | RecordRow | PairRow) -> None:
+    def delete(self, row: CheckpointRow | GhostRow | GenerationRow | RecordRow | PairRow) -> None:
         """Remove a row from its table."""
         match row:
             case CheckpointRow():
                 del self.tables.checkpoints[row.key]
             case GhostRow():
                 del self.tables.ghosts[row.player]
+            case GenerationRow():
+                del self.tables.generations[row.entrant]
             case RecordRow():
                 del self.tables.records[row.key]
             case PairRow():

@@ -15,7 +15,8 @@ from populations.controller.rating_fit import fit_input, snapshot
 from populations.controller.state.events import Now
 from populations.controller.state.state import ControllerState, make_state
 from populations.controller.state.transaction import Transaction
-from populations.league.lineage import REMOVED, steps_since_parent
+from populations.league.lineage import History, steps_since_parent
+from populations.league.removed_rows import CHECKPOINTS
 from populations.records.rows import AssignmentRow, CheckpointRow, Deletion, EventRow
 from tests.populations.controller.simulated import World, make_world
 from tests.populations.controller.state.test_state import fold
@@ -154,15 +155,18 @@ def test_what_was_trained_adds_up_with_the_events(removed: Watched) -> None:
     assert (without.trained != sums.trained) == several
 
 
-def test_rows_of_schedules_stay() -> None:
+def test_events_tell_of_schedules_what_rows_told() -> None:
     """A replay reads since when each value was in use."""
     world, tx = world_to_thin()
     state = world.state
     for generation in list(state.tables.generations.values()):
         tx.put(replace(generation, factors={"learning_rate": 1.1}))
-    before = dict(state.tables.checkpoints)
+    before, num_before = History.of(state.tables), len(state.tables.checkpoints)
     checkpoint_rows.remove(state, tx, ["player"])
-    assert state.tables.checkpoints == before
+    assert len(state.tables.checkpoints) < num_before
+    events = [row for row in tx.rows if isinstance(row, EventRow)]
+    assert History.of(state.tables, events) == before
+    assert History.of(state.tables) != before
 
 
 def test_rows_stay_whose_matches_a_resume_counts() -> None:
@@ -207,7 +211,7 @@ def test_the_oldest_go_first_and_no_more_than_so_many(monkeypatch: pytest.Monkey
         checkpoint_rows.remove(state, tx, ["player"])
     gone = [row for key, row in before.items() if key not in state.tables.checkpoints]
     assert len(gone) == 21
-    events = [row for row in tx.rows if isinstance(row, EventRow) and row.kind == REMOVED]
+    events = [row for row in tx.rows if isinstance(row, EventRow) and row.kind == CHECKPOINTS]
     assert [len(event.data["checkpoints"]) for event in events] == [7, 7, 7]  # type: ignore[arg-type]
     newest = max(row.assignment_id for row in gone)
     stayed = [row for row in state.tables.checkpoints.values() if row.assignment_id < newest]

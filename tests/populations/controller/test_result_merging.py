@@ -13,7 +13,7 @@ from populations.controller import result_merging
 from populations.controller.rating_fit import chosen_entrants, fit_input, snapshot
 from populations.controller.state.state import make_state
 from populations.league.league import RECENT_PER_POLICY, League
-from populations.league.lineage import line_of
+from populations.league.lineage import first_of_line
 from populations.league.merging import Merge, merges
 from populations.records.rows import CheckpointRow, EventRow, TallyRow
 from tests.populations.controller.simulated import (
@@ -64,18 +64,28 @@ def check(world: World, event: EventRow) -> None:
     # Rows of checkpoints may be gone by now, too.
     origins = {row.weights_digest: row for row in world.committed if isinstance(row, CheckpointRow)}
     for gone, generation in merge.gone.items():
+        policy, into = policy_of_trainee(generation)
+        # Nobody trains in it any more, and PBT counts no matches of it.
+        oldest = tables.policies[policy].generation + 1 - result_merging.RECENT_GENERATIONS
+        if is_trainee(gone):
+            former = policy_of_trainee(gone)
+            assert former[0] == policy
+            assert former[1] < into <= oldest
+            continue
         made = origins[Digest(gone)]
         assert (merge.population, gone) not in chosen
         assert made.state == "deleted"
         assert gone not in ghosts
-        assert generation == f"{made.policy}#{made.generation}"
+        # The same event may have begun a generation after the merge.
+        assert max(made.generation, oldest - 1) <= into <= max(made.generation, oldest)
+        assert made.policy == policy
     for entrant in merge.forgotten:
         assert entrant not in ghosts
         if is_trainee(entrant):
             policy, number = policy_of_trainee(entrant)
             row = tables.policies[policy]
-            line = line_of(tables.generations, Entrant(f"{policy}#{row.generation}"))
-            assert f"{policy}#{number}" not in line
+            present = Entrant(f"{policy}#{row.generation}")
+            assert number < first_of_line(tables.generations, present)
         else:
             made = origins[Digest(entrant)]
             since = tables.policies[made.policy].agent_steps - made.agent_steps

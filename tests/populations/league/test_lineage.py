@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+
 import pytest
 
 from arena.errors import ConfigError
-from arena.types import Entrant, PolicyId
-from populations.league.lineage import line_of, lineage, schedule_of
-from populations.records.rows import GenerationRow, PolicyRow, RunRow
+from arena.types import Entrant, PairScore, PolicyId, Tally
+from populations.league import removed_rows
+from populations.league.lineage import History, first_of_line, line_of, lineage, schedule_of
+from populations.league.payoff import Payoff
+from populations.records.plain import to_json
+from populations.records.rows import EventRow, GenerationRow, Json, PolicyRow, RunRow
 from populations.records.tables import Tables
 
 
@@ -54,6 +60,17 @@ ROWS = [
         parent_agent_steps=700),
 ]  # fmt: skip
 GENERATIONS = {entry.entrant: entry for entry in ROWS}
+
+
+def duel(*entrants: str) -> Tally:
+    return Tally(
+        entrants=tuple(map(Entrant, entrants)),
+        matches=4,
+        pairs=(PairScore(first=0, second=1, wins=1, draws=0, losses=3),),
+        return_sum=(1.0, 3.0),
+        return_sum_of_squares=(1.0, 3.0),
+        length_sum=40,
+    )
 
 
 def tables(**agent_steps: int) -> Tables:
@@ -129,4 +146,57 @@ def test_a_schedule_needs_a_policy_that_has_trained() -> None:
     ],
 )
 def test_a_line_goes_back_to_where_weights_were_replaced(entrant: str, line: list[str]) -> None:
-    assert line_of(GENERATIONS, Entrant(entrant)) == line
+    payoff = Payoff(half_life_matches=100.0)
+    assert line_of(GENERATIONS, payoff, Entrant(entrant)) == [entrant]
+    for number, own in enumerate(GENERATIONS):
+        payoff.add(duel(own, f"{number:064d}"))
+    assert line_of(GENERATIONS, payoff, Entrant(entrant)) == line
+    # Rows that say where their line began are not walked through.
+    first = first_of_line(GENERATIONS, Entrant(entrant))
+    assert line[0].endswith(f"#{first}")
+    if entrant in GENERATIONS:
+        alone = {Entrant(entrant): replace(GENERATIONS[Entrant(entrant)], line_begin=first)}
+        assert first_of_line(alone, Entrant(entrant)) == first
+        assert line_of(alone, payoff, Entrant(entrant)) == line
+    # Generations without results are no part of it.
+    list(payoff.forget([Entrant(line[0])]))
+    assert line_of(GENERATIONS, payoff, Entrant(entrant)) == (line[1:] or line)
+
+
+def test_a_schedule_goes_through_generations_whose_rows_are_gone() -> None:
+    rows = tables(p001=2500)
+    whole = schedule_of(rows, "player/p001")
+    gone = [GENERATIONS[Entrant(name)] for name in ("player/p000#0", "player/p000#1")]
+    event = EventRow(
+        sequence=1,
+        time="",
+        kind=removed_rows.GENERATIONS,
+        subject="",
+        data={"generations": [removed_rows.generation_data(row) for row in gone]},
+    )
+    # As the journal stores it.
+    stored = replace(event, data=json.loads(to_json(event.data)))
+    rows.generations = {name: row for name, row in GENERATIONS.items() if row not in gone}
+    assert schedule_of(rows, "player/p001") != whole
+    history = History.of(rows, [stored])
+    assert list(history.generations) == [*(row.entrant for row in gone), *rows.generations]
+    assert dict(history.generations) == GENERATIONS
+    assert schedule_of(rows, "player/p001", history=history) == whole
+
+
+def test_checkpoints_of_a_generation_are_those_there_are_and_those_that_are_gone() -> None:
+    named: list[Json] = [
+        ["player/p000", 300, 4, 0],
+        ["player/p000", 1200, 9, 1],
+        ["player/p001", 400, 5],
+    ]
+    event = EventRow(
+        sequence=1,
+        time="",
+        kind=removed_rows.CHECKPOINTS,
+        subject="",
+        data={"checkpoints": [*named, "damaged", ["player/p000", "many", 4, 0]]},
+    )
+    found = History.of(tables(p000=2400), [event]).checkpoints
+    # An earlier release has not said of which generation they were.
+    assert found == {"player/p000#0": {300}, "player/p000#1": {1200}}

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arena.types import Entrant, PairScore, Tally
-from populations.league.payoff import PairRecord, Payoff
+from arena.types import Entrant, PairScore, PolicyId, Tally
+from populations.league.pairs import PairRecord
+from populations.league.payoff import Payoff
 
 A, B, C = Entrant("player/p001#0"), Entrant("b" * 64), Entrant("bot:random")
 
@@ -102,6 +103,32 @@ def test_statistics_start_anew_with_a_generation() -> None:
     payoff = Payoff(half_life_matches=100.0)
     payoff.add(two(A, B, 0, 0, 50))
     assert payoff.win_rate(Entrant("player/p001#1"), B) == 0.5
+
+
+def test_a_former_generation_fades_with_the_matches_of_the_next_one() -> None:
+    payoff = Payoff(half_life_matches=10.0)
+    old, new, other = Entrant("player/p001#3"), Entrant("player/p001#4"), Entrant("player/p002#0")
+    payoff.add(two(old, B, 6, 2, 0))
+    payoff.add(two(new, B, 1, 0, 9))
+    # Met by one of them alone; p002 sorts after both, as the first in the other seat.
+    payoff.add(two(other, old, 3, 0, 1))
+    gone, kept = payoff.fold(old, new)
+    # B sorts lower. Ten matches later eight count as four: 3 won, 1 drawn.
+    found = payoff.record(new, B)
+    assert (found.wins, found.draws, found.losses) == (4.0, 1.0, 9.0)
+    assert payoff.record(new, other).losses == 3.0
+    assert payoff.record(new, other).wins == 1.0
+    assert payoff.record(old, B).matches == payoff.record(old, other).matches == 0.0
+    assert len(gone) == len(kept) == 2
+    assert all(old in (row.first, row.second) for row in gone)
+    assert all(row.first < row.second and new in (row.first, row.second) for row in kept)
+    assert payoff.generations(PolicyId("player/p001")) == [4]
+    # The rows that are said to have changed are the table.
+    anew = Payoff(half_life_matches=10.0)
+    for row in kept:
+        anew.put(row)
+    assert dict(anew.records) == dict(payoff.records)
+    assert anew.generations(PolicyId("player/p001")) == [4]
 
 
 def test_who_is_followed_has_what_all_rows_say() -> None:

@@ -84,7 +84,7 @@ def test_results_are_those_of_the_payoffs() -> None:
     met = 0
     for policy in state.tables.policies.values():
         request = make_request(state, policy, "player")
-        line = line_of(state.tables.generations, request.entrant)
+        line = line_of(state.tables.generations, state.league.payoff, request.entrant)
         records = [
             [state.league.payoff.record(generation, entrant) for generation in line]
             for entrant in request.ghosts.entrants

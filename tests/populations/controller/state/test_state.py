@@ -77,6 +77,8 @@ def fold(rows: list[Row]) -> Tables:
                 del tables.checkpoints[checkpoint.key]
             case Deletion(row=GhostRow() as ghost):
                 del tables.ghosts[ghost.player]
+            case Deletion(row=GenerationRow() as generation):
+                del tables.generations[generation.entrant]
             case Deletion(row=RecordRow() as record):
                 del tables.records[record.key]
             case Deletion(row=PairRow() as pair):

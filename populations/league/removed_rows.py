@@ -1,0 +1,82 @@
+"""Rows that were removed because nothing refers to them: the events that have what they said.
+
+A run of weeks makes very many checkpoints and generations. What views, replays and `arena verify`
+want to know of them later is in the events, which leave the journal for its archive when they are
+old.
+
+Tests: `tests/populations/league/test_lineage.py`, `tests/populations/audit/test_verify.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields
+from typing import NamedTuple, cast
+
+from arena.types import AssignmentId, Entrant, PolicyId
+from populations.records.plain import decoder
+from populations.records.rows import CheckpointRow, EventRow, GenerationRow, Json
+
+CHECKPOINTS = "checkpoint_rows_removed"
+"""Kind of event that names checkpoints whose rows were removed."""
+
+GENERATIONS = "generation_rows_removed"
+"""Kind of event that has the rows of generations which were removed."""
+
+KINDS = (CHECKPOINTS, GENERATIONS)
+
+_decode = decoder(GenerationRow)
+
+
+class RemovedCheckpoint(NamedTuple):
+    """Checkpoint whose row is gone.
+
+    Attributes:
+        policy: Policy that it belongs to.
+        agent_steps: The policy's agent steps.
+        assignment_id: Assignment that made it.
+        generation: The policy's generation; None: recorded by an earlier release.
+    """
+
+    policy: PolicyId
+    agent_steps: int
+    assignment_id: AssignmentId
+    generation: int | None = None
+
+
+def checkpoint_data(row: CheckpointRow) -> Json:
+    """Return what an event says of a checkpoint's row."""
+    return [row.policy, row.agent_steps, row.assignment_id, row.generation]
+
+
+def generation_data(row: GenerationRow) -> Json:
+    """Return what an event says of a generation's row: all of it."""
+    return {field.name: getattr(row, field.name) for field in fields(row)}
+
+
+def removed_checkpoints(events: Iterable[EventRow]) -> Iterator[RemovedCheckpoint]:
+    """Yield the checkpoints that events name; a damaged event names none."""
+    for event in events:
+        named = event.data.get("checkpoints") if event.kind == CHECKPOINTS else None
+        for one in named if isinstance(named, list | tuple) else ():
+            match one:
+                case [str(policy), int(agent_steps), int(assignment), *others]:
+                    generation = others[0] if others and isinstance(others[0], int) else None
+                    yield RemovedCheckpoint(
+                        PolicyId(policy), agent_steps, AssignmentId(assignment), generation
+                    )
+
+
+def removed_generations(events: Iterable[EventRow]) -> dict[Entrant, GenerationRow]:
+    """Return the generations whose rows events have, in order of beginning.
+
+    Raises:
+        ValueError: If the data of one are damaged.
+    """
+    found: dict[Entrant, GenerationRow] = {}
+    for event in events:
+        rows = event.data.get("generations") if event.kind == GENERATIONS else None
+        for data in rows if isinstance(rows, list | tuple) else ():
+            row = cast("GenerationRow", _decode(cast("Mapping[str, object]", data)))
+            found[row.entrant] = row
+    return found

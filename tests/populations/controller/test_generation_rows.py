@@ -1,0 +1,228 @@
+"""Rows of generations go, and nothing that follows from the others changes by that."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from arena.types import Entrant, trainee_entrant
+from populations.audit.detail_sums import add_events
+from populations.audit.evolution_checks import check_evolution
+from populations.audit.tally_checks import differences, refold
+from populations.controller import generation_rows, result_merging
+from populations.controller.opponents.statistics import OpponentStatistics
+from populations.controller.state.events import Now
+from populations.controller.state.state import ControllerState, make_state
+from populations.controller.state.transaction import Transaction
+from populations.league.lineage import History, first_of_line, line_of, schedule_of
+from populations.league.merging import Merge, merges
+from populations.records.rows import EventRow, GenerationRow, PolicyRow, TallyRow
+from populations.records.tables import Tables
+from tests.populations.controller.simulated import DUEL, TAG, World, make_world, tag_spec
+from tests.populations.controller.state.test_state import fold
+from tests.populations.controller.test_result_merging import run
+
+# Whole runs, each of which several tests look at.
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("generation rows")]
+
+KEPT, RECENT = 24, 3
+LONG: dict[str, object] = {
+    "ghosts": {"every_agent_steps": 1000, "keep": 16},
+    "pbt": {
+        "ready_agent_steps": 600,
+        "warm_up_agent_steps": 600,
+        "min_matches": 4,
+        # Hardly anybody is surely better, so that lines are long.
+        "min_rating_gap": 150,
+    },
+    "stop": {"agent_steps_per_policy": 24_000},
+}
+WORLDS: dict[str, dict[str, object]] = {
+    "evaluating": {**DUEL, **LONG, "evaluation": {"share": 0.3}},
+    "tag": {**TAG, **LONG, "evaluation": {"share": 0.3}},
+}
+
+
+def results(state: ControllerState, policy: PolicyRow) -> list[list[float]]:
+    """Results against all ghosts, by which opponents are chosen; of one after the other."""
+    found = []
+    for population in state.setup.populations:
+        pool = state.opponent_pools.pool(population, state.tables)
+        record = OpponentStatistics(state, pool, policy, population).record(pool.ghosts.candidates)
+        found += [column.tolist() for column in record]
+    return found
+
+
+def anew(state: ControllerState) -> ControllerState:
+    return make_state(state.config, state.setup, state.tables)
+
+
+def known(state: ControllerState) -> object:
+    """What others read of generations."""
+    policies = list(state.tables.policies.values())
+    return (
+        [first_of_line(state.tables.generations, entrant_of(policy)) for policy in policies],
+        [
+            line_of(state.tables.generations, state.league.payoff, entrant_of(policy))
+            for policy in policies
+        ],
+        [state.league.matches_in_generation(policy) for policy in policies],
+        [state.curves.copies[policy.policy] for policy in policies],
+        [state.generation_history.comparable(policy, state.tables)[-KEPT:] for policy in policies],
+    )
+
+
+def entrant_of(policy: PolicyRow) -> Entrant:
+    return trainee_entrant(policy.policy, generation=policy.generation)
+
+
+@dataclass
+class Watched:
+    """A world whose removals and merges are looked at, each one before and after."""
+
+    world: World
+    sizes: list[tuple[int, int]] = field(default_factory=list)
+    num_folds: int = 0
+
+
+@pytest.fixture(scope="module", params=list(WORLDS))
+def watched(request: pytest.FixtureRequest) -> Watched:
+    spec = {"spec": tag_spec()} if request.param == "tag" else {}
+    world = make_world(WORLDS[request.param], **spec)
+    world.learning = lambda trainee: 2e4 * trainee.hyperparameters["learning_rate"]
+    world.join()
+    world.join()
+    found = Watched(world)
+    remove, apply = generation_rows.remove, result_merging._apply
+
+    def look(state: ControllerState, tx: Transaction, populations: list[str]) -> None:
+        before, num_before = known(state), len(state.tables.generations)
+        remove(state, tx, populations)
+        num_after = len(state.tables.generations)
+        found.sizes.append((num_before, num_after))
+        if num_after < num_before:
+            assert known(state) == before == known(anew(state))
+
+    def look_at_merge(state: ControllerState, tx: Transaction, merge: Merge) -> None:
+        policies = list(state.tables.policies.values())
+        before = [results(state, policy) for policy in policies]
+        apply(state, tx, merge)
+        if any(merge.folds()):
+            found.num_folds += 1
+            after = [results(state, policy) for policy in policies]
+            for old, new in zip(before, after, strict=True):
+                for one, other in zip(old, new, strict=True):
+                    assert one == pytest.approx(other, rel=1e-9)
+            # Of a resumed controller they are the same to the bit.
+            assert after == [results(anew(state), policy) for policy in policies]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(generation_rows, "remove", look)
+        patch.setattr(generation_rows, "KEPT_ROWS", KEPT)
+        patch.setattr(generation_rows, "BATCH", 4)
+        patch.setattr(result_merging, "BATCH", 4)
+        patch.setattr(result_merging, "RECENT_GENERATIONS", RECENT)
+        patch.setattr(result_merging, "_apply", look_at_merge)
+        run(world)
+    return found
+
+
+def all_generations(world: World) -> dict[str, GenerationRow]:
+    return {row.entrant: row for row in world.committed if isinstance(row, GenerationRow)}
+
+
+def all_events(world: World) -> list[EventRow]:
+    return [row for row in world.committed if isinstance(row, EventRow)]
+
+
+def test_rows_grow_no_more(watched: Watched) -> None:
+    tables = watched.world.state.tables
+    made = all_generations(watched.world)
+    assert len(made) > 3 * KEPT
+    assert sum(before > after for before, after in watched.sizes) > 3
+    # Those that are kept, named by checkpoints, or new since the last time.
+    named = {(row.policy, row.generation) for row in tables.checkpoints.values()}
+    others = [
+        row for row in tables.generations.values() if (row.policy, row.generation) not in named
+    ]
+    populations = len(watched.world.state.setup.populations)
+    assert len(others) <= populations * (KEPT + 8) + len(tables.policies)
+
+
+def test_results_of_former_generations_become_one(watched: Watched) -> None:
+    state = watched.world.state
+    assert watched.num_folds > 3
+    trained = Counter(
+        {policy: len(state.league.payoff.generations(policy)) for policy in state.tables.policies}
+    )
+    # Those that are recent, the one with the others' results, and those since the last merge.
+    assert max(trained.values()) <= RECENT + 8
+    made = Counter(row.policy for row in all_generations(watched.world).values())
+    assert max(made.values()) > 2 * (RECENT + 8)
+
+
+def test_the_journal_has_what_memory_has(watched: Watched) -> None:
+    world = watched.world
+    state = world.state
+    assert fold(world.committed) == state.tables
+    folded = refold(
+        [row for row in world.committed if isinstance(row, TallyRow)],
+        seats=state.setup.seats,
+        half_life_matches=state.config.payoffs.half_life_matches,
+        merges=list(merges(all_events(world))),
+    )
+    assert list(differences(state.tables, folded)) == []
+
+
+def test_views_and_replays_have_all_of_them(watched: Watched) -> None:
+    world = watched.world
+    tables, made = world.state.tables, all_generations(world)
+    history = History.of(tables, all_events(world))
+    assert set(history.generations) == set(made)
+    for policy in tables.policies:
+        whole = Tables(
+            **{name: getattr(tables, name) for name in Tables.__dataclass_fields__}
+            | {"generations": made}
+        )
+        assert schedule_of(tables, policy, history=history) == schedule_of(whole, policy)
+
+
+def test_verification_reads_events_and_rows(watched: Watched) -> None:
+    world = watched.world
+    removed = add_events(all_events(world)).generations
+    assert len(removed) > KEPT
+    assert list(check_evolution(world.state.tables, removed)) == []
+    assert list(check_evolution(world.state.tables)) != []
+    some = dict(list(removed.items())[1:])
+    assert list(check_evolution(world.state.tables, some)) != []
+
+
+def test_a_run_of_an_earlier_release_closes_up() -> None:
+    world = make_world(WORLDS["evaluating"])
+    world.learning = lambda trainee: 2e4 * trainee.hyperparameters["learning_rate"]
+    world.join()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(generation_rows, "KEPT_ROWS", 10**6)
+        run(world)
+        tables = world.state.tables
+        copies = Counter(
+            row.policy for row in tables.generations.values() if row.cause == "exploit"
+        )
+        for name, row in tables.generations.items():
+            tables.generations[name] = replace(row, line_begin=None, copies=None)
+        old = anew(world.state)
+        before = known(old)
+        assert +old.curves.copies == copies
+        patch.setattr(generation_rows, "KEPT_ROWS", 8)
+        patch.setattr(generation_rows, "BATCH", 1)
+        num_before = len(tables.generations)
+        generation_rows.remove(old, old.begin(Now(monotonic_s=0.0, utc="")), ["player"])
+        assert len(tables.generations) < num_before / 2
+    after, resumed = known(old), known(anew(old))
+    assert isinstance(before, tuple)
+    assert isinstance(after, tuple)
+    assert isinstance(resumed, tuple)
+    # Of what rules of exploring learn from fewer are left.
+    assert after[:4] == resumed[:4] == before[:4]
