@@ -1,47 +1,66 @@
-"""Growth of a run's directory with its duration, and bytes that are written on the way.
+r"""Growth of a run with its duration: a real controller and journal, simulated learners and time.
 
     python -m experiments.load.month --hours 24
+    python -m experiments.load.month --hours 3 --learners 16 --every-h 0.5
+    python -m experiments.load.month --hours 24 --override ghosts.keep=null \
+        journal.keep_detail_hours=null
 
-Commits rows assignment by assignment, at the demo's rate (4 policies, 2 learners: 55,000
-assignments, 750,000 tallies and 11,500 ghosts a day), and backs the journal up as a controller does
-by the run's time. Prints now and then the sizes of the journal and of the committed rows, and the
-bytes written: by the journal itself (log and file), by backups, and by copies of the whole journal
-every ten minutes. Bytes are those of write calls, by the kernel's count.
+The league of the preset ``connect_four`` at the demo's speed: 4 policies, each learner a training
+assignment every three seconds. The controller decides, each transaction is committed to a journal
+on disk, the journal's upkeep archives and backs up by the simulated time, and ratings are fitted in
+as much simulated time as a fit takes here, times ``--fit-factor``. Only directories of weights are
+missing. What was planted about weights that are gone is dropped, so memory is the controller's.
+
+A line of JSON for every ``--every-h`` hours: rows by table, MiB of journal and archive, bytes
+written since the start by the journal and by backups (of write calls, by the kernel's count),
+memory, milliseconds of the controller's thread for decisions, commits, snapshots and fits (medians;
+of decisions also the 95th percentile), processor share of backups, and seconds and memory of a
+resume in a process of its own.
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
+import json
+import os
+import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import numpy as np
+import psutil
 
-from arena.types import AssignmentId, Entrant, PolicyId, Tally
-from experiments.load.big_journal import BigLeague, Size, big_run_file
-from populations.config.run_file import learner_setup
-from populations.config.sections import JournalConfig
+from populations.config.run_config import load_config
+from populations.config.run_file import RunFile, learner_setup
+from populations.controller.assignments.scheduler import _decide as scheduler_decide
+from populations.controller.rating_fit import fit_input, fit_ratings, snapshot
 from populations.controller.server.journal_upkeep import JournalUpkeep
-from populations.league.league import League
-from populations.records.rows import PolicyRow, Row, RunRow
-from populations.records.tables import Tables
+from populations.controller.state.commands import Command, FitRatings
+from populations.controller.state.events import RatingsFitted
+from populations.controller.state.state import make_state
+from populations.records.rows import AssignmentRow, Row
+from populations.records.tables import TABLES
+from populations.simulation.environment import simulated_config, simulated_run
+from populations.simulation.planted import PlantedModel
+from populations.simulation.world import World, make_learner, make_tables, start
 from populations.storage.archive import ARCHIVE
 from populations.storage.database import BACKUP, JOURNAL
-from populations.storage.journal import Journal
+from populations.storage.journal import Journal, JournalReader
 
-DAY_S = 86_400
 HOUR_S = 3600.0
-COPY_EVERY_S = 600.0
-ASSIGNMENTS_PER_DAY = 55_000
-EVALUATIONS_PER_DAY = 25_000
-GHOSTS_PER_DAY = 11_500
-POLICIES = 4
 MIB = 2**20
+NEWEST = 1000
+DEMO = (
+    "ghosts.every_agent_steps=500000",
+    "stop.agent_steps_per_policy=1000000000000",
+)
 
 
 def written_bytes() -> int:
@@ -50,165 +69,210 @@ def written_bytes() -> int:
     return int(dict(line.split(": ") for line in lines)["wchar"])
 
 
-class Commits(BigLeague):
-    """A league that grows by one assignment after the other, as a controller commits it."""
-
-    def commits(self, days: float) -> Iterator[tuple[float, list[Row]]]:
-        """Yield the run's time in seconds and the rows of each assignment."""
-        num_turns = int(days * ASSIGNMENTS_PER_DAY / POLICIES)
-        self.size = Size(
-            policies=POLICIES,
-            assignments=num_turns,
-            ghosts=int(days * GHOSTS_PER_DAY / POLICIES),
-            opponents=8,
-        )
-        evaluations = 0.0
-        for turn in range(num_turns):
-            for index in range(POLICIES):
-                policy = PolicyId(f"player/p{index:03d}")
-                self._train(policy, turn)
-                elapsed_s = DAY_S * (turn * POLICIES + index + 1) / ASSIGNMENTS_PER_DAY
-                yield elapsed_s, self._rows_with(policy)
-                evaluations += EVALUATIONS_PER_DAY / ASSIGNMENTS_PER_DAY
-                if evaluations >= 1.0 and turn:
-                    evaluations -= 1.0
-                    self._evaluate(policy)
-                    yield elapsed_s, self._rows_with(policy)
-
-    def _play(self, entrants: tuple[Entrant, ...], gap: float) -> Tally:
-        # Skills grow without end, and chances are powers of ten.
-        return super()._play(entrants, min(max(gap, -2000.0), 2000.0))
-
-    def _rows_with(self, policy: PolicyId) -> list[Row]:
-        newest = self.latest[policy][0]
-        own = PolicyRow(
-            policy=policy,
-            population="player",
-            index=int(policy[-3:]),
-            generation=newest.generation,
-            agent_steps=newest.agent_steps,
-            checkpoint=newest.key,
-            hyperparameters={"learning_rate": 3e-4, "gamma": 0.99},
-        )
-        run = RunRow(run="month", assignments_finished=self.num_assignments)
-        rows = [*self._taken(), *self.records.values(), *self.pairs.values(), own, run]
-        self.records.clear()
-        self.pairs.clear()
-        return rows
-
-
-@dataclass(slots=True, kw_only=True)
-class Figures:
-    """Counts so far.
+@dataclass(slots=True)
+class LongWorld(World):
+    """A world whose rows are committed to a journal, and whose fits take simulated time.
 
     Attributes:
-        own: Bytes that the journal itself has written: its log, and from there its file.
-        backups: Number of backups.
-        backup: Bytes that they have written, by the kernel's count.
-        copies: Bytes that copies of the whole journal every ten minutes would have written.
-        processor_s: Processor time of the last backup.
-        longest_commit_s: Longest time of a commit of an assignment's rows.
-        longest_turn_s: Longest time that the controller's thread spent on the file's upkeep.
-        turns_s: All of that time.
-        at_s: Run's times of the last backups.
+        fit_factor: Simulated seconds of a second's fit.
+        timings_ms: Measurements since the last line, by kind.
     """
 
-    own: int = 0
-    backups: int = 0
-    backup: int = 0
-    copies: int = 0
-    processor_s: float = 0.0
-    longest_commit_s: float = 0.0
-    longest_turn_s: float = 0.0
-    turns_s: float = 0.0
-    at_s: list[float] = field(default_factory=lambda: [0.0])
+    fit_factor: float = 1.0
+    timings_ms: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
 
-    def count_backup(self, elapsed_s: float, *, written: int, processor_s: float) -> None:
-        """Count one."""
-        self.backups += 1
-        self.backup += written
-        self.processor_s = processor_s
-        self.at_s = [*self.at_s[-4:], elapsed_s]
+    def carry_out(self, command: Command) -> None:
+        """Carry out a command; a fit answers later."""
+        if not isinstance(command, FitRatings):
+            # Not super(): dataclasses with slots are made anew, which breaks it.
+            World.carry_out(self, command)
+            return
+        began_s = time.thread_time()
+        fitted = fit_ratings(fit_input(command.known))
+        took_s = time.thread_time() - began_s
+        self.timings_ms["fit"].append(1e3 * took_s)
+        event = RatingsFitted(rows=fitted.rows, spreads=fitted.spreads, centres=fitted.centres)
+        self._plan(self.fit_factor * took_s, lambda: self._take(event))
+
+    def _take(self, event: RatingsFitted) -> None:
+        self.handle(event)
+
+    def forget_weights(self) -> None:
+        """Drop what was planted about weights that nothing can name any more."""
+        tables = self.state.tables
+        digests = {row.weights_digest for row in tables.checkpoints.values()}
+        digests |= {ghost.weights_digest for ghost in tables.ghosts.values()}
+        learner = self.learner
+        # Of assignments that are carried out, but not finished yet.
+        digests |= set(list(learner.weights)[-NEWEST:])
+        learner.weights = {one: truth for one, truth in learner.weights.items() if one in digests}
+        learner.origins = {one: own for one, own in learner.origins.items() if own in digests}
 
 
-def measure(
-    directory: Path, *, hours: float, say_every_h: float, keep_detail_hours: float | None
-) -> None:
+def run_file_of(options: argparse.Namespace) -> RunFile:
+    """Return the run file of the league."""
+    changes = [*DEMO, f"learners={options.learners}", *options.override]
+    config = load_config("connect_four", changes)
+    return simulated_run(simulated_config(config, num_policies=options.policies))
+
+
+def make_long_world(run_file: RunFile, options: argparse.Namespace) -> LongWorld:
+    """Make the league, not yet started."""
+    setup = learner_setup(run_file, root=Path("simulated"))
+    # Planted skills grow slower and slower: a league of weeks is near its end.
+    model = PlantedModel()
+    learner = make_learner(
+        setup, run_file.config, model, agent_steps_per_s=35_000.0, matches_per_s=1000.0
+    )
+    return LongWorld(
+        state=make_state(run_file.config, setup, make_tables(run_file)),
+        setup=setup,
+        learner=learner,
+        fit_factor=options.fit_factor,
+    )
+
+
+@dataclass(slots=True)
+class Measured:
+    """Work of the journal, and its cost so far.
+
+    Attributes:
+        directory: Run directory.
+        journal: Its journal.
+        upkeep: Care of it.
+        world: The league.
+        own_bytes: Bytes that the journal has written.
+        backup_bytes: Bytes that backups and archives have written.
+        upkeep_s: Processor time of all upkeep.
+    """
+
+    directory: Path
+    journal: Journal
+    upkeep: JournalUpkeep
+    world: LongWorld
+    own_bytes: int = 0
+    backup_bytes: int = 0
+    upkeep_s: float = 0.0
+
+    def commit(self, rows: Sequence[Row]) -> None:
+        """Commit a transaction, and care for the journal, which then is waited for."""
+        if not rows:
+            return
+        before, began_s = written_bytes(), time.perf_counter()
+        self.journal.commit(rows)
+        self.world.timings_ms["commit"].append(1e3 * (time.perf_counter() - began_s))
+        between, began_s = written_bytes(), time.process_time()
+        self.own_bytes += between - before
+        self.upkeep.turn(self.world.state.tables)
+        self.upkeep.wait()
+        self.upkeep_s += time.process_time() - began_s
+        self.backup_bytes += written_bytes() - between
+
+    def line(self) -> dict[str, object]:
+        """Return the figures since the last line, and forget them."""
+        world, tables = self.world, self.world.state.tables
+        began_s = time.thread_time()
+        snapshot(world.state.league, tables)
+        world.timings_ms["snapshot"].append(1e3 * (time.thread_time() - began_s))
+        timings = {
+            kind: {
+                "number": len(taken),
+                "median_ms": round(float(np.median(taken)), 2),
+                "p95_ms": round(float(np.percentile(taken, 95)), 2),
+            }
+            for kind, taken in sorted(world.timings_ms.items())
+        }
+        world.timings_ms.clear()
+        files = list((self.directory / ARCHIVE).glob("*"))
+        return {
+            "hours": round(world.now_s / HOUR_S, 2),
+            "rows": self.rows(),
+            "journal_mib": round((self.directory / JOURNAL).stat().st_size / MIB, 1),
+            "archive_mib": round(sum(file.stat().st_size for file in files) / MIB, 1),
+            "archive_files": len(files),
+            "committed_mib": round(self.journal.committed_bytes / MIB),
+            "written_by_journal_mib": round(self.own_bytes / MIB),
+            "written_by_upkeep_mib": round(self.backup_bytes / MIB),
+            "upkeep_share_of_a_core": round(self.upkeep_s / world.now_s, 5),
+            "memory_mib": round(psutil.Process().memory_info().rss / MIB),
+            **timings,
+            "resume": resume(self.directory),
+        }
+
+    def rows(self) -> dict[str, int]:
+        """Return the number of rows of each table of the journal."""
+        with JournalReader(self.directory / JOURNAL) as reader:
+            connection = reader._connection
+            return {
+                table.name: connection.execute(f"SELECT count(*) FROM {table.name}").fetchone()[0]
+                for table in TABLES
+            }
+
+
+def resume(directory: Path) -> dict[str, float]:
+    """Resume the run in a process of its own, and return seconds and memory."""
+    command = [sys.executable, "-m", "experiments.load.month", "--resume", str(directory)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    text = subprocess.run(
+        command, check=True, stdout=subprocess.PIPE, text=True, env=environment
+    ).stdout
+    found: dict[str, float] = json.loads(text)
+    return found
+
+
+def print_resume(directory: Path) -> None:
+    """Make a controller from a journal, without changing it."""
+    began_s = time.perf_counter()
+    run_file = RunFile.load(directory / "run.yaml")
+    with JournalReader(directory / JOURNAL) as reader:
+        tables = reader.load()
+    state = make_state(run_file.config, learner_setup(run_file, root=directory), tables)
+    took_s = time.perf_counter() - began_s
+    memory = psutil.Process().memory_info().rss / MIB
+    fit_input(snapshot(state.league, tables))
+    sys.stdout.write(json.dumps({"seconds": round(took_s, 2), "memory_mib": round(memory)}))
+
+
+def timed_decisions(world: LongWorld) -> Callable[..., AssignmentRow | None]:
+    """Return the scheduler's decision on the next assignment, timed."""
+
+    def decide(*arguments: Any) -> AssignmentRow | None:
+        began_s = time.thread_time()
+        row = scheduler_decide(*arguments)
+        if row is not None:
+            took_ms = 1e3 * (time.thread_time() - began_s)
+            world.timings_ms[f"decide_{row.kind}"].append(took_ms)
+        return row
+
+    return decide
+
+
+def measure(directory: Path, options: argparse.Namespace) -> None:
     """Grow a run and print the figures."""
-    run_file = big_run_file()
-    league = League(
-        seats=learner_setup(run_file, root=directory).seats,
-        half_life_matches=run_file.config.payoffs.half_life_matches,
-    )
-    commits = Commits(size=Size(), league=league, rng=np.random.default_rng(1))
-    path, figures = directory / JOURNAL, Figures()
-    say_at_s, copy_at_s, elapsed_s = say_every_h * HOUR_S, COPY_EVERY_S, 0.0
-    with Journal.create(path, [RunRow(run="month")]) as journal:
+    directory.mkdir(parents=True, exist_ok=True)
+    run_file = run_file_of(options)
+    run_file.save(directory / "run.yaml")
+    world = make_long_world(run_file, options)
+    tables = world.state.tables
+    rows: list[Row] = [tables.run, *tables.policies.values(), *tables.generations.values()]
+    with Journal.create(directory / JOURNAL, rows) as journal:
         journal.backup(directory / BACKUP)
-        config = JournalConfig(keep_detail_hours=keep_detail_hours)
-        upkeep = JournalUpkeep(directory, journal, config, clock=lambda: elapsed_s)
-        for elapsed_s, rows in commits.commits(hours / 24):
-            before, turn_s = written_bytes(), time.perf_counter()
-            journal.commit(rows)
-            figures.longest_commit_s = max(figures.longest_commit_s, time.perf_counter() - turn_s)
-            figures.own += written_bytes() - before
-            before, began_s, counted = written_bytes(), time.process_time(), upkeep.written_bytes
-            tables = tables_at(elapsed_s, commits)
-            turn_s = time.perf_counter()
-            upkeep.turn(tables)
-            turn_s = time.perf_counter() - turn_s
-            figures.longest_turn_s = max(figures.longest_turn_s, turn_s)
-            figures.turns_s += turn_s
-            upkeep.wait()
-            if upkeep.written_bytes > counted:
-                figures.count_backup(
-                    elapsed_s,
-                    written=written_bytes() - before,
-                    processor_s=time.process_time() - began_s,
-                )
-            if elapsed_s >= copy_at_s:
-                copy_at_s += COPY_EVERY_S
-                figures.copies += path.stat().st_size
-            if elapsed_s >= say_at_s:
-                say_at_s += say_every_h * HOUR_S
-                print_state(elapsed_s, path, figures, journal.committed_bytes)
+        upkeep = JournalUpkeep(
+            directory, journal, run_file.config.journal, clock=lambda: world.now_s
+        )
+        measured = Measured(directory=directory, journal=journal, upkeep=upkeep, world=world)
+        world.watch = measured.commit
+        decide = timed_decisions(world)
+        with patch("populations.controller.assignments.scheduler._decide", decide):
+            start(world)
+            say_at_s = options.every_h * HOUR_S
+            while world.now_s < options.hours * HOUR_S and world.advance():
+                if world.now_s >= say_at_s:
+                    say_at_s += options.every_h * HOUR_S
+                    world.forget_weights()
+                    sys.stdout.write(json.dumps(measured.line()) + "\n")
+                    sys.stdout.flush()
         upkeep.finish()
-
-
-def tables_at(elapsed_s: float, commits: Commits) -> Tables:
-    """Return what upkeep reads of the tables."""
-    run = RunRow(
-        run="month", elapsed_s=elapsed_s, next_assignment=AssignmentId(commits.num_assignments + 1)
-    )
-    return Tables(
-        run=run,
-        policies={},
-        checkpoints={},
-        ghosts={},
-        generations={},
-        assignments={},
-        ratings={},
-        num_events=commits.num_events,
-        num_tallies=commits.num_tallies,
-        last_evaluation_sequence=commits.num_tallies,
-    )
-
-
-def print_state(elapsed_s: float, path: Path, figures: Figures, committed: int) -> None:
-    """Print sizes and bytes written so far."""
-    files = list((path.parent / ARCHIVE).glob("*"))
-    archive = sum(file.stat().st_size for file in files)
-    pauses = [(b - a) / HOUR_S for a, b in itertools.pairwise(figures.at_s)]
-    sys.stdout.write(
-        f"{elapsed_s / HOUR_S:6.1f} h: journal {path.stat().st_size / MIB:.0f} MiB, rows "
-        f"{committed / MIB:.0f} MiB, written by the journal {figures.own / MIB:.0f} MiB, by "
-        f"{figures.backups} backups {figures.backup / MIB:.0f} MiB (whole copies every 10 minutes: "
-        f"{figures.copies / MIB:.0f} MiB), last pauses {[round(one, 1) for one in pauses]} h, "
-        f"processor {figures.processor_s:.2f} s; archive {archive / MIB:.0f} MiB in {len(files)} "
-        f"files; upkeep on the controller's thread at most {1e3 * figures.longest_turn_s:.1f} ms, "
-        f"in all {figures.turns_s:.1f} s (a commit: {1e3 * figures.longest_commit_s:.1f} ms)\n"
-    )
-    sys.stdout.flush()
 
 
 def main() -> None:
@@ -216,19 +280,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--hours", type=float, default=24.0, help="Run's time to grow for")
-    parser.add_argument("--say-every-h", type=float, default=6.0, help="Hours between lines")
+    parser.add_argument("--hours", type=float, default=24.0, help="simulated hours to grow for")
+    parser.add_argument("--every-h", type=float, default=1.0, help="simulated hours between lines")
+    parser.add_argument("--learners", type=int, default=2, help="simulated learners")
+    parser.add_argument("--policies", type=int, default=4, help="policies of the population")
     parser.add_argument(
-        "--keep-detail-hours", type=float, help="Hours until details are archived; default: never"
+        "--fit-factor", type=float, default=1.0, help="simulated seconds of a second's fit"
     )
-    arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as directory:
-        measure(
-            Path(directory),
-            hours=arguments.hours,
-            say_every_h=arguments.say_every_h,
-            keep_detail_hours=arguments.keep_detail_hours,
-        )
+    parser.add_argument("--override", nargs="+", default=[], metavar="KEY=VALUE")
+    parser.add_argument("--run", type=Path, help="run directory; default: a temporary one")
+    parser.add_argument("--resume", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.resume is not None:
+        print_resume(options.resume)
+    elif options.run is not None:
+        measure(options.run, options)
+    else:
+        with tempfile.TemporaryDirectory() as directory:
+            measure(Path(directory), options)
 
 
 if __name__ == "__main__":

@@ -51,8 +51,12 @@ def handle(state: ControllerState, event: Event, now: Now) -> Transaction:
     # Before any judgement: no learner is judged by time in which none could be heard.
     learner_lifecycle.forgive_gap(state, tx)
     _decide(state, event, tx)
+    # After tallies and ratings were taken in: the fit's snapshot is to have them.
+    if state.fit_is_due(now):
+        result_merging.merge(state, tx)
+        state.refit(tx)
     is_said = isinstance(event, HeartbeatReceived | LearnerEvent)
-    if is_said and not tx.rows and state.phase != "stopping":
+    if is_said and not (tx.rows or tx.commands) and state.phase != "stopping":
         return tx  # nothing follows from it that the next tick would not find
     alerts.watch(state, tx)
     if state.phase != "over":
@@ -157,6 +161,7 @@ def _start(state: ControllerState, tx: Transaction) -> None:
 
 def _take_ratings(state: ControllerState, tx: Transaction, event: RatingsFitted) -> None:
     state.fitting = False
+    state.fit_pace.end(tx.now.monotonic_s)
     state.rated_pins.contenders = {}
     state.spreads = event.spreads
     state.centres = event.centres
@@ -171,5 +176,3 @@ def _take_ratings(state: ControllerState, tx: Transaction, event: RatingsFitted)
         champions.announce(state, tx)
     # By the ratings that were put above.
     state.pending_matches.cover(state.fitted, estimate=state.estimate)
-    result_merging.merge(state, tx)
-    state.refit(tx)

@@ -42,11 +42,13 @@ MAX_FORGOTTEN = 1024
 
 
 def merge(state: ControllerState, tx: Transaction) -> None:
-    """Merge results of players that are gone, if ratings are to be fitted now, or never are."""
-    evaluates = bool(state.config.evaluation.share)
-    is_due = not state.fitting and (state.ratings_are_stale() or not evaluates)
-    if state.phase != "training" or not is_due:
+    """Merge results of players that are gone, if there are enough.
+
+    Ratings are to be fitted now, or never are.
+    """
+    if state.phase != "training":
         return
+    evaluates = bool(state.config.evaluation.share)
     full = [population for population in state.setup.populations if _is_full(state, population)]
     # Most often nothing is to be done, and little is looked at.
     num_others = len(state.league.records) - len(state.league.evaluated_ghosts)

@@ -14,10 +14,11 @@ from arena.checkpoints.files import TEMPORARY, list_directories
 from arena.checkpoints.manifest import MANIFEST, WEIGHTS
 from arena.export import directory as export_directory
 from arena.export.directory import clean_up, replace_directory
-from arena.types import PolicyId
+from arena.types import PolicyId, trainee_entrant
 from populations.audit.verify import verify_run
 from populations.config.run_config import validate_config
 from populations.config.run_file import RUN_FILE, RunFile, check_resume, with_config
+from populations.controller import generation_rows, result_merging
 from populations.controller.evolution import curriculum
 from populations.controller.evolution.generations import first_generations
 from populations.controller.server.reconfiguration import NEXT, settle
@@ -29,7 +30,18 @@ from populations.controller.server.run_directory import (
     make_run_directory,
 )
 from populations.controller.state.events import Now
-from populations.records.rows import AssignmentRow, Deletion, EventRow, Json, RunRow
+from populations.league import removed_rows
+from populations.league.lineage import History
+from populations.records.rows import (
+    AssignmentRow,
+    Deletion,
+    EventRow,
+    GenerationRow,
+    Json,
+    PolicyRow,
+    Row,
+    RunRow,
+)
 from populations.storage.archive import ARCHIVE, remove_unnamed
 from populations.storage.backup import roll_back
 from populations.storage.database import BACKUP, JOURNAL
@@ -246,6 +258,75 @@ def thin(run_dir: Path) -> None:
             run.put(Deletion(row=ghost))
 
 
+def make_full_run(run_dir: Path) -> None:
+    """A small run with weights that are gone but were evaluated, and many generations."""
+    make_small_run(run_dir)
+    with reopened(run_dir) as run:
+        first, second, newest = run.checkpoints_of(P1)
+        (ghost,) = run.tables.ghosts.values()
+        for one, other in ((first, ghost), (first, second), (second, ghost), (newest, ghost)):
+            run.evaluate(one.weights_digest, other.weights_digest)
+        for key in remove_doomed(run_dir, [first.key, second.key]):
+            run.put(replace(run.tables.checkpoints[key], state="deleted"))
+        policies = list(run.tables.policies.values())
+        rows = first_generations(replace(policy, agent_steps=0) for policy in policies)
+        run.put(*rows)
+        for policy, begin in zip(policies, rows, strict=True):
+            run.put(*_explored(policy, begin))
+
+
+GENERATIONS = 14
+
+
+def _explored(policy: PolicyRow, begin: GenerationRow) -> Iterator[Row]:
+    """Generations that a policy went through without training."""
+    steps = policy.agent_steps
+    yield replace(begin, agent_steps_end=steps)
+    for number in range(1, GENERATIONS):
+        is_last = number == GENERATIONS - 1
+        yield replace(
+            begin,
+            entrant=trainee_entrant(policy.policy, generation=number),
+            generation=number,
+            cause="explore",
+            parent=trainee_entrant(policy.policy, generation=number - 1),
+            agent_steps_begin=steps,
+            agent_steps_end=None if is_last else steps,
+        )
+    yield replace(policy, generation=GENERATIONS - 1, generation_at=steps)
+
+
+def merge(run_dir: Path) -> None:
+    """Merge what is gone, and remove rows that nothing refers to."""
+    with pytest.MonkeyPatch.context() as patch, OpenRun(run_dir, with_sinks=False) as run:
+        for module, name, value in (
+            # Pools have 16 ghosts at least.
+            (result_merging, "_is_full", lambda state, population: True),
+            (result_merging, "BATCH", 1),
+            (generation_rows, "BATCH", 1),
+            (generation_rows, "KEPT_ROWS", 6),
+        ):
+            patch.setattr(module, name, value)
+        run.state.league.recent.clear()
+        tx = run.state.begin(Now(monotonic_s=1.0, utc="now"))
+        result_merging.merge(run.state, tx)
+        run.journal.commit(tx.rows)
+
+
+def merged(run_dir: Path) -> str:
+    """Recover, and count what is there, and what events say of the rest: nothing is lost."""
+    with JournalReader(run_dir / JOURNAL) as reader:
+        tables = reader.load()
+        events = reader.events(kinds=["results_merged", *removed_rows.KINDS])
+    history = History.of(tables, events)
+    assert len(history.generations) == 2 * GENERATIONS
+    # Four evaluations of four matches, each of two players.
+    assert sum(row.matches for row in tables.records.values()) == 32
+    kinds = [event.kind for event in events]
+    counts = len(tables.generations), len(tables.records), len(tables.pairs)
+    return f"{kinds} {counts} {recovered(run_dir)}"
+
+
 def make_crashed_run(run_dir: Path) -> None:
     """A run with a piece of everything that a crash can leave behind."""
     make_small_run(run_dir)
@@ -404,6 +485,7 @@ SCENARIOS: dict[str, Scenario] = {
     "exploitation": Scenario(seed=make_small_run, act=exploit, settle=recovered),
     "retention": Scenario(seed=make_small_run, act=retain, settle=recovered),
     "thinning": Scenario(seed=make_small_run, act=thin, settle=recovered),
+    "merging": Scenario(seed=make_full_run, act=merge, settle=merged),
     "rewinding": Scenario(seed=make_recorded_run, act=rewind, settle=recovered),
     "pinning": Scenario(seed=make_recorded_run, act=pin, settle=recovered),
     "reconfiguration": Scenario(

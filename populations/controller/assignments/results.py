@@ -9,7 +9,6 @@ from arena.checkpoints.manifest import Manifest
 from arena.matches.seating import num_episodes
 from arena.types import AssignmentId, Digest, LearnerId, Tally
 from arena.wire.messages import Acknowledge, Evaluate, Failed, Train, Trainee
-from populations.controller import result_merging
 from populations.controller.assignments import carried_episodes, learner_lifecycle
 from populations.controller.assignments.failures import clear_environment, fail_row
 from populations.controller.assignments.validation import (
@@ -142,9 +141,6 @@ def _commit(
             **{"extra_evaluation_s" if is_extra else "evaluation_s": finished.duration_s},
             evaluation_assignments=1,
         )
-        # After the tallies: the fit's snapshot is to cover them.
-        result_merging.merge(state, tx)
-        state.refit(tx)
 
 
 def _validate(state: ControllerState, tx: Transaction, message: Evaluate) -> None:

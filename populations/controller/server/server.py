@@ -132,8 +132,13 @@ class Server:
         self._utc = utc
         self._wait = wait
         self._host = socket.gethostname()
-        # One thread: fits and explorations come one after the other.
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="controller-worker")
+        # Explorations do not wait for a fit, unless the order of both is to be always the same.
+        self._fitter = (
+            self._worker
+            if state.config.deterministic
+            else ThreadPoolExecutor(max_workers=1, thread_name_prefix="controller-fits")
+        )
         # Results do not wait for a fit of ratings, which may take seconds.
         self._reader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="controller-reader")
         self._upkeep = JournalUpkeep(run_dir, journal, state.config.journal, clock=clock)
@@ -170,8 +175,8 @@ class Server:
             self._launcher.close()
             failpoint("controller.before_backup")
             self._upkeep.finish()
-            self._worker.shutdown(wait=True)
-            self._reader.shutdown(wait=True)
+            for threads in (self._worker, self._fitter, self._reader):
+                threads.shutdown(wait=True)
             failpoint("controller.before_sweep")
             sweep(self._run_dir, self._state.tables)
             self._write_status()
@@ -181,8 +186,8 @@ class Server:
             for hooks in self._hooks:
                 hooks.close()
             self._upkeep.abandon()
-            self._worker.shutdown(wait=False, cancel_futures=True)
-            self._reader.shutdown(wait=False, cancel_futures=True)
+            for threads in (self._worker, self._fitter, self._reader):
+                threads.shutdown(wait=False, cancel_futures=True)
 
     def _serve_once(self) -> None:
         self._hear()
@@ -391,7 +396,7 @@ class Server:
             case ExploreHyperparameters():
                 self._inbox.expect(self._worker.submit(answer, command))
             case FitRatings():
-                self._inbox.expect(self._worker.submit(_fit, command.known))
+                self._inbox.expect(self._fitter.submit(_fit, command.known))
             case LinkGhosts():
                 # Before the messages that name them: commands are carried out in order.
                 failpoint("controller.before_link")

@@ -31,6 +31,7 @@ from populations.controller.rating_fit import snapshot
 from populations.controller.state.commands import FitRatings, SendMessage
 from populations.controller.state.evaluation_only import EvaluationOnly
 from populations.controller.state.events import Now
+from populations.controller.state.fit_pace import FitPace
 from populations.controller.state.leases import Fault, Learner, Patience, Pause, Slot
 from populations.controller.state.slots import make_slots
 from populations.controller.state.transaction import Transaction
@@ -100,6 +101,7 @@ class ControllerState:
         interrupted: Whether somebody asked for the stop, so that the run can be resumed.
         failed: Whether the run cannot go on.
         fitting: Whether the worker thread fits ratings now.
+        fit_pace: When ratings may be fitted again.
         fitted: Sequence of the last evaluation tally that ratings cover.
         spreads: Spreads of the last fit, by population, rows in the order of its RatingsRow's
             entrants. Empty until the first fit of this epoch.
@@ -152,6 +154,7 @@ class ControllerState:
     interrupted: bool = False
     failed: bool = False
     fitting: bool = False
+    fit_pace: FitPace = field(default_factory=FitPace)
     fitted: int = 0
     spreads: Mapping[str, FloatArray] = field(default_factory=dict)
     centres: Mapping[str, FloatArray] = field(default_factory=dict)
@@ -307,11 +310,19 @@ class ControllerState:
         if self.fitting or not (again or self.ratings_are_stale()):
             return
         self.fitting = True
+        self.fit_pace.begin(tx.now.monotonic_s)
         # A repeated fit must give what the first one gave, so it rates the same entrants.
         rated = None if self.ratings_are_stale() else self.tables.ratings
         known = snapshot(self.league, self.tables, rated=rated)
         self.rated_pins.contenders = known.contenders
         tx.commands.append(FitRatings(known=known))
+
+    def fit_is_due(self, now: Now) -> bool:
+        """Return whether evaluation matches are to be fitted now."""
+        # In deterministic mode time decides nothing, and at the end of training all waits for fits.
+        waits = self.config.deterministic or self.phase != "training"
+        is_time = waits or now.monotonic_s >= self.fit_pace.due_s
+        return not self.fitting and is_time and self.ratings_are_stale()
 
     def ratings(self, population: str) -> Ratings:
         """Return a population's last ratings, with what is known of differences."""
