@@ -12,7 +12,7 @@ from populations.audit.verify import verify_run
 from populations.config.run_file import RUN_FILE, RunFile
 from populations.controller.evolution.generations import first_generations
 from populations.controller.evolution.initial_policies import initial_policies
-from populations.records.rows import Row, RunRow
+from populations.records.rows import EventRow, Row, RunRow
 from populations.storage.database import BACKUP, JOURNAL
 from populations.storage.journal import Journal
 from tests.assets.golden_runs.make import HOST, KEPT, MAX_BYTES, size_bytes
@@ -58,6 +58,38 @@ def test_a_run_of_an_older_release_is_sound_and_goes_on(
         assert after.policies[policy].agent_steps > row.agent_steps
     assert after.ghosts.items() >= before.ghosts.items()
     arena("verify", run)
+
+
+def test_a_run_of_an_older_release_is_thinned(
+    release: str,
+    tmp_path: Path,
+    arena: Command,  # noqa: F811
+) -> None:
+    run = copy_of(release, tmp_path)
+    before = tables_of(run)
+    known = before.run.matches, sum(row.matches for row in before.records.values())
+    steps = max(row.agent_steps for row in before.policies.values())
+    arena(
+        *("launch", "--resume", "--run-dir", str(run)),
+        # Each assignment leaves a ghost.
+        *("ghosts.keep=16", "ghosts.every_agent_steps=256"),
+        f"stop.agent_steps_per_policy={steps + 24 * ONE_MORE_AGENT_STEPS}",
+    )
+    after = tables_of(run)
+    assert after.run.state == "finished"
+    thinned = [name for event in events_of(run, "ghosts_thinned") for name in ghosts_of(event)]
+    assert len(thinned) > 16
+    # Finals thin nothing, and training goes on until the last ghost.
+    assert len(after.ghosts) <= 16 + len(after.policies)
+    assert after.run.matches > known[0]
+    assert sum(row.matches for row in after.records.values()) > known[1]
+    arena("verify", run)
+
+
+def ghosts_of(event: EventRow) -> list[str]:
+    names = event.data["ghosts"]
+    assert isinstance(names, list)
+    return [str(name) for name in names]
 
 
 def test_a_damaged_journal_is_repaired_from_the_very_first_backup_and_the_run_goes_on(
