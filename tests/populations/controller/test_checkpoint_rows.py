@@ -23,6 +23,10 @@ from tests.populations.controller.state.test_state import fold
 from tests.populations.controller.test_result_merging import FEW, GAMES, run
 
 
+# Whole runs, each of which several tests look at.
+pytestmark = pytest.mark.xdist_group("removed checkpoints")
+
+
 def known(state: ControllerState) -> object:
     """What ratings, gains and standings read of lines of weights."""
     league, tables = state.league, state.tables

@@ -28,6 +28,9 @@ from tests.populations.controller.simulated import (
 )
 from tests.populations.controller.state.test_state import fold
 
+# Whole runs, each of which several tests look at.
+pytestmark = pytest.mark.xdist_group("merged results")
+
 KEEP = 16
 FEW: dict[str, object] = {
     # Longer than three checkpoints, which are kept in any case.
