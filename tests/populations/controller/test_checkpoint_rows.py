@@ -22,7 +22,6 @@ from tests.populations.controller.simulated import World, make_world
 from tests.populations.controller.state.test_state import fold
 from tests.populations.controller.test_result_merging import FEW, GAMES, run
 
-
 # Whole runs, each of which several tests look at.
 pytestmark = pytest.mark.xdist_group("removed checkpoints")
 
