@@ -2,6 +2,10 @@
 
     python -m experiments.faults.soak --kills 200 --minutes 30      # progress on standard error
     python -m experiments.faults.soak --kills 6 --minutes 1 --json  # the figures as JSON
+    python -m experiments.faults.soak --kills 100 --minutes 20 --small-bounds
+
+With ``--small-bounds`` ghosts are thinned, results merged, details archived, and backups made every
+few seconds.
 
 Kills a learner, the controller, or both with SIGKILL; after each kill of a controller its learners
 must be gone within two seconds, all of the directory is verified, and another controller goes
@@ -22,6 +26,7 @@ import signal
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -39,6 +44,7 @@ from experiments.faults.killing import (
 )
 from experiments.faults.leaks import Leaks, Slope
 from populations.audit.evolution_checks import check_evolution
+from populations.league.removed_rows import removed_generations
 from populations.storage.database import JOURNAL
 from populations.storage.journal import JournalReader
 
@@ -60,6 +66,20 @@ SMALL: tuple[str, ...] = (
     "learners=2",
 )
 """The preset's game and rules, with work that is short: so much more of it is interrupted."""
+
+SMALL_BOUNDS: tuple[str, ...] = (
+    "ghosts.every_agent_steps=2048",
+    "ghosts.keep=16",
+    "checkpoints.keep=1",
+    "journal.keep_detail_hours=0.005",
+    "journal.backup_every_s=2",
+    "metrics.rotate_mb=1",
+    "metrics.keep_mb=2",
+)
+"""Bounds that a run reaches within a minute."""
+
+TIDYING = ("ghosts_thinned", "results_merged", "checkpoint_rows_removed", "generation_rows_removed")
+"""Kinds of events that say what has left a run."""
 
 STOP_S = 120.0
 SHORTEST_S = 0.05
@@ -86,6 +106,7 @@ class Figures:
         processes_left: 0.
         gone_after_s: The longest that learners outlived their controller.
         tallies: Tallies that learners know, beside the journal's.
+        tidied: Number of events of each kind in `TIDYING`, and of archived ranges.
         slopes: Growth of memory and descriptors, by role.
     """
 
@@ -104,6 +125,7 @@ class Figures:
     processes_left: int
     gone_after_s: float
     tallies: Comparison
+    tidied: dict[str, int]
     slopes: dict[str, Slope]
 
     @property
@@ -125,12 +147,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--minutes", type=float, default=30.0, help="minutes over which kills are spread"
     )
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument(
+        "--small-bounds", action="store_true", help="thin, merge, archive and back up all the time"
+    )
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(arguments)
     end_on_sigterm()
     with tempfile.TemporaryDirectory(prefix="arena-soak-") as directory:
         figures = soak(
-            Path(directory), kills=options.kills, minutes=options.minutes, seed=options.seed
+            Path(directory),
+            kills=options.kills,
+            minutes=options.minutes,
+            seed=options.seed,
+            overrides=(*SMALL, *(SMALL_BOUNDS if options.small_bounds else ())),
         )
     document = {"schema": 1, **asdict(figures)}
     if options.json:
@@ -205,6 +234,8 @@ def _figures(run: KilledRun, leaks: Leaks, witness: Path, *, seed: int, minutes:
         assignments = reader.assignments()
         tallies = reader.tallies()
         quarantined = reader.events(kinds=["quarantined"])
+        tidied = reader.events(kinds=TIDYING)
+        archives = [row for row in reader.archives() if row.file]
     return Figures(
         seed=seed,
         minutes=round(minutes, 1),
@@ -215,12 +246,13 @@ def _figures(run: KilledRun, leaks: Leaks, witness: Path, *, seed: int, minutes:
         assignments_finished=tables.run.assignments_finished,
         checkpoints_verified=run.num_verified,
         exploits=tables.run.exploits,
-        exploits_half_done=len(list(check_evolution(tables))),
+        exploits_half_done=len(list(check_evolution(tables, removed_generations(tidied)))),
         faults=run.faults,
         quarantined=len(quarantined),
         processes_left=len(processes_of(run.run)),
         gone_after_s=round(run.slowest_s, 3),
         tallies=compare(witness, assignments, tallies),
+        tidied={**Counter(event.kind for event in tidied), "archives": len(archives)},
         slopes=leaks.slopes(),
     )
 

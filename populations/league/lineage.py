@@ -5,7 +5,7 @@ Tests: `tests/populations/league/test_lineage.py`.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -33,6 +33,23 @@ class Stretch:
     generation: GenerationRow
     begin: int
     agent_steps: int
+
+
+def _in_order(
+    removed: Mapping[Entrant, GenerationRow], kept: Mapping[Entrant, GenerationRow]
+) -> dict[Entrant, GenerationRow]:
+    """Put kept generations before the removed ones of their policies that began later."""
+    waiting: defaultdict[PolicyId, deque[GenerationRow]] = defaultdict(deque)
+    for row in kept.values():
+        waiting[row.policy].append(row)
+    found: dict[Entrant, GenerationRow] = {}
+    for row in removed.values():
+        own = waiting[row.policy]
+        while own and own[0].generation < row.generation:
+            first = own.popleft()
+            found[first.entrant] = first
+        found[row.entrant] = row
+    return found | kept
 
 
 def lineage(
@@ -74,7 +91,7 @@ class History:
     """Generations of a run, those whose rows were removed included.
 
     Attributes:
-        generations: All of them, in order of beginning.
+        generations: All of them. Those of each policy are in order of beginning.
         checkpoints: Agent steps of the checkpoints that each one has made.
     """
 
@@ -90,7 +107,7 @@ class History:
             events: Its events of the kinds `removed_rows.KINDS`.
         """
         events = list(events)
-        generations = removed_generations(events) | tables.generations
+        generations = _in_order(removed_generations(events), tables.generations)
         made: defaultdict[Entrant, set[int]] = defaultdict(set)
         for checkpoint in tables.checkpoints.values():
             entrant = trainee_entrant(checkpoint.policy, generation=checkpoint.generation)
