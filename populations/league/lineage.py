@@ -49,7 +49,7 @@ def _in_order(
             first = own.popleft()
             found[first.entrant] = first
         found[row.entrant] = row
-    return found | kept
+    return {**found, **kept}
 
 
 def lineage(
