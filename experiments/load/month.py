@@ -14,8 +14,8 @@ missing. What was planted about weights that are gone is dropped, so memory is t
 A line of JSON for every ``--every-h`` hours: rows by table, MiB of journal and archive, bytes
 written since the start by the journal and by backups (of write calls, by the kernel's count),
 memory, milliseconds of the controller's thread for decisions, commits, snapshots and fits (medians;
-of decisions also the 95th percentile), processor share of backups, and seconds and memory of a
-resume in a process of its own.
+of decisions also the 95th percentile), processor share of backups, ratings beside planted skills,
+and seconds and memory of a resume in a process of its own.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from unittest.mock import patch
 import numpy as np
 import psutil
 
+from arena.types import Digest
 from populations.config.run_config import load_config
 from populations.config.run_file import RunFile, learner_setup
 from populations.controller.assignments.scheduler import _decide as scheduler_decide
@@ -45,6 +46,7 @@ from populations.controller.server.journal_upkeep import JournalUpkeep
 from populations.controller.state.commands import Command, FitRatings
 from populations.controller.state.events import RatingsFitted
 from populations.controller.state.state import make_state
+from populations.league.standings import standings
 from populations.records.rows import AssignmentRow, Row
 from populations.records.tables import TABLES
 from populations.simulation.environment import simulated_config, simulated_run
@@ -196,8 +198,43 @@ class Measured:
             "upkeep_share_of_a_core": round(self.upkeep_s / world.now_s, 5),
             "memory_mib": round(psutil.Process().memory_info().rss / MIB),
             **timings,
+            "truth": self.truth(),
             "resume": resume(self.directory),
         }
+
+    def truth(self) -> dict[str, dict[str, float]]:
+        """Return how ratings of policies and ghosts differ from planted skills.
+
+        ``held`` is the share of 95% intervals that hold the skill, ``bias`` the mean of rating
+        minus skill in Elo, ``scatter`` its standard deviation, ``width`` the mean interval's.
+        """
+        world = self.world
+        rated = [
+            (line, line.rating, line.rating_low, line.rating_high)
+            for lines in standings(world.state.tables, world.state.league).values()
+            for line in lines
+        ]
+        found: dict[str, dict[str, float]] = {}
+        for kind in ("policy", "ghost"):
+            rows = [
+                (rating - world.learner.weights[Digest(line.weights)].skill, low, high, rating)
+                for line, rating, low, high in rated
+                if line.kind == kind
+                and line.weights is not None
+                and rating is not None
+                and low is not None
+                and high is not None
+            ]
+            errors = np.array([error for error, *_ in rows])
+            held = [low <= rating - error <= high for error, low, high, rating in rows]
+            found[kind] = {
+                "number": len(rows),
+                "held": round(float(np.mean(held)), 3),
+                "bias": round(float(errors.mean()), 1),
+                "scatter": round(float(errors.std()), 1),
+                "width": round(float(np.mean([high - low for _, low, high, _ in rows])), 1),
+            }
+        return found
 
     def rows(self) -> dict[str, int]:
         """Return the number of rows of each table of the journal."""

@@ -15,8 +15,9 @@ Tests: `tests/populations/controller/test_result_merging.py`.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from operator import attrgetter
 
 from arena.types import Digest, Entrant, is_trainee, policy_of_trainee, trainee_entrant
@@ -26,6 +27,7 @@ from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
 from populations.league.lineage import first_of_line
 from populations.league.merging import MERGED, Merge, apply_merge
+from populations.ratings.results import Rated
 from populations.records.rows import PolicyRow
 
 BATCH = 16
@@ -70,6 +72,8 @@ def merge(state: ControllerState, tx: Transaction) -> None:
             pair_deviation=0.0 if ratings is None else ratings.pair_deviation,
             into=into,
             forgotten=tuple(forgotten),
+            points=_points(state, population, into),
+            advantages=() if ratings is None else ratings.advantages,
         )
         found.append(merge)
     if found:
@@ -134,6 +138,23 @@ def _into(
         if former := _former_generations(state, state.tables.policies[name], population, oldest):
             found[trainee_entrant(name, generation=oldest)] += former
     return {generation: tuple(merged) for generation, merged in found.items()}
+
+
+def _points(
+    state: ControllerState, population: str, into: Mapping[Entrant, Sequence[Entrant]]
+) -> dict[Rated, float]:
+    """Return ratings of the weights that are merged, and of those that they met, in Elo."""
+    league, found = state.league, dict[Rated, float]()
+    for gone in chain.from_iterable(into.values()):
+        if is_trainee(gone):
+            continue
+        own = (population, gone)
+        met = chain(league.results.of_entrant(own), league.links.of_entrant(own))
+        for rated in (own, *(rated for (first, second, _), _ in met for rated in (first, second))):
+            if rated not in found:
+                # Rounded, for there are many in the event.
+                found[rated] = round(state.estimate(rated)[0], 1)
+    return found
 
 
 def _oldest_recent(policy: PolicyRow) -> int:

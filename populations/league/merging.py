@@ -1,16 +1,7 @@
 """Results of players that are gone: what they say of those that stay, and their sums.
 
-Weights that are gone tie together those that they met. With the results of each pair as a normal
-distribution of the difference of two strengths, taking one player out of the fit leaves a normal
-distribution of the others: the star of its pairs becomes a mesh (the Schur complement of one row of
-the information matrix). For neighbours i and j at w_i and w_j, with differences d_i and d_j to the
-player that goes:
-
-    w_ij = w_i w_j / sum_k w_k,    d_ij = d_j - d_i
-
-That is kept as a result of i against j, with as many parts of matches won and lost as have this
-mean and this information. Only the best known neighbours are tied, so that no pair becomes too
-many; the rest is forgotten, which makes ratings less sure, not wrong.
+Weights that are gone tie together those that they met: what their results say of these is kept as
+a mesh of results between them (`populations.league.elimination`).
 
 Matches, wins and returns go to the sums of the policy's generation. Training results only choose
 opponents, so those with players that cannot be drawn any more are forgotten. Generations that a
@@ -21,9 +12,6 @@ A merge is a fact of the journal (event ``results_merged``), and the rows after 
 tallies and the merges between them: `apply_merge` is what a run does, and what `arena verify` does
 again.
 
-Source: the star-mesh transform of resistor networks (Rosen, "A new network theorem", 1924), which
-is Gaussian elimination of one variable.
-
 Tests: `tests/populations/league/test_merging.py`.
 """
 
@@ -33,29 +21,20 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import combinations, pairwise
-from typing import NamedTuple, cast
+from itertools import pairwise
+from typing import cast
 
 from arena.types import Entrant, is_trainee
+from populations.league.elimination import Link, Seen, link_of, mesh, strength_of, together
 from populations.league.league import League
 from populations.league.pairs import added
 from populations.ratings.bradley_terry import ELO_PER_UNIT
-from populations.ratings.results import Counts, Rated
+from populations.ratings.results import Rated
 from populations.records.aggregates import PairKey, PairRow, RecordKey, RecordRow
 from populations.records.rows import EventRow, Json
 
 MERGED = "results_merged"
 """Kind of event of a merge; its subject is the population."""
-
-MAX_NEIGHBOURS = 8
-"""Players that one who goes ties together; each is tied to each."""
-
-MAX_DIFFERENCE = 8.0
-"""Of two strengths, in natural units: 1,390 Elo. Beyond it a result says nothing."""
-
-MIN_WEIGHT = 1e-3
-"""Least information of a pair, a deviation of 5,500 Elo. What is passed on from merge to merge says
-ever less: it would end at 0, which has no logarithm."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +48,9 @@ class Merge:
         into: Evaluated weights that are gone, and former generations, ascending, by policy and
             generation that they count for.
         forgotten: Entrants whose training results go.
+        points: Ratings by the last fit, in Elo, of the weights that are gone and of those that they
+            met; of others than the fit's their line's.
+        advantages: Elo that one seat is worth against another, row by row of the table; empty: 0.
     """
 
     population: str
@@ -76,6 +58,19 @@ class Merge:
     pair_deviation: float
     into: Mapping[Entrant, tuple[Entrant, ...]] = field(default_factory=dict)
     forgotten: tuple[Entrant, ...] = ()
+    points: Mapping[Rated, float] = field(default_factory=dict)
+    advantages: tuple[float, ...] = ()
+
+    def point(self, rated: Rated) -> float:
+        """Return a player's strength by the last fit, in natural units."""
+        return self.points.get(rated, 0.0) / ELO_PER_UNIT
+
+    def advantage(self, seats: tuple[int, int]) -> float:
+        """Return what the first of two seats is worth against the second, in natural units."""
+        size = math.isqrt(len(self.advantages))
+        first, second = seats
+        is_known = max(seats) < size
+        return self.advantages[first * size + second] / ELO_PER_UNIT if is_known else 0.0
 
     @property
     def gone(self) -> dict[Entrant, Entrant]:
@@ -98,6 +93,8 @@ class Merge:
             "pair_deviation": self.pair_deviation,
             "into": {entrant: list(gone) for entrant, gone in self.into.items()},
             "forgotten": list(self.forgotten),
+            "points": [[*rated, point] for rated, point in self.points.items()],
+            "advantages": list(self.advantages),
         }
 
 
@@ -112,67 +109,6 @@ class Merged:
 
     kept: tuple[RecordRow | PairRow, ...]
     gone: tuple[RecordRow | PairRow, ...]
-
-
-class Link(NamedTuple):
-    """Knowledge of the difference of two strengths, in natural units.
-
-    Attributes:
-        weight: Information, the inverse of its variance.
-        difference: Strength of the player that goes minus that of the other.
-    """
-
-    weight: float
-    difference: float
-
-
-def link_of_results(counts: Counts, *, pair_deviation: float) -> Link:
-    """Return what matches say of the difference, pairs deviating by so many Elo."""
-    # Anscombe: with half a match more on both sides the logarithm of the odds is nearly unbiased.
-    won, lost = counts.points + 0.5, counts.lost_points + 0.5
-    share = won / (won + lost)
-    # n p (1 - p), and the pair's own deviation beside it
-    weight = counts.matches * share * (1.0 - share)
-    variance = 1.0 / weight + (pair_deviation / ELO_PER_UNIT) ** 2
-    return Link(1.0 / variance, math.log(won / lost))
-
-
-def link_of_mesh(counts: Counts) -> Link:
-    """Return what an earlier merge has said of the difference."""
-    share = counts.wins / counts.matches
-    return Link(counts.matches * share * (1.0 - share), math.log(counts.wins / counts.losses))
-
-
-def together(links: Sequence[Link]) -> Link:
-    """Return what several say of one difference."""
-    weight = sum(link.weight for link in links)
-    return Link(weight, sum(link.weight * link.difference for link in links) / weight)
-
-
-def mesh(star: Mapping[Rated, Link]) -> Iterator[tuple[Rated, Rated, float, float]]:
-    """Yield the pairs of neighbours that a player ties together, with parts of matches won and
-    lost.
-
-    Args:
-        star: Knowledge of the player that goes against each neighbour.
-    """
-    groups: defaultdict[str, list[tuple[Rated, Link]]] = defaultdict(list)
-    for rated, link in star.items():
-        # Populations have scales of their own, which only matches between them tie.
-        groups[rated[0]].append((rated, link))
-    for known in groups.values():
-        # The best known ones; of equals the first by name, whatever the order of the results.
-        known.sort(key=lambda entry: (-entry[1].weight, entry[0]))
-        chosen = sorted(known[:MAX_NEIGHBOURS])
-        total = sum(link.weight for _, link in chosen)
-        for (first, a), (second, b) in combinations(chosen, 2):
-            weight = a.weight * b.weight / total
-            if weight < MIN_WEIGHT:
-                continue
-            ahead = min(max(b.difference - a.difference, -MAX_DIFFERENCE), MAX_DIFFERENCE)
-            share = 1.0 / (1.0 + math.exp(-ahead))
-            # n p (1 - p) = weight, so n p = weight / (1 - p)
-            yield first, second, weight / (1.0 - share), weight / share
 
 
 class _Changes:
@@ -232,12 +168,12 @@ def apply_merge(league: League, merge: Merge) -> Merged:
             raise ValueError(f"{entrant} of {population} has no results")
         sums = league.record(population, generation)
         changes.put(merged_record(sums, record), is_new=sums.key not in league.records)
-        star = _star(league, record.key, pair_deviation=merge.pair_deviation)
+        star = _star(league, record.key, merge)
         pairs = league.pairs_of(record.key)
         changes.drop(record)
         for pair in pairs:
             changes.drop(pair)
-        for first, second, won, lost in mesh(star):
+        for first, second, won, lost in mesh(star, merge.point):
             seat = next(
                 index for index, seat in enumerate(league.seats) if seat.population == first[0]
             )
@@ -271,24 +207,30 @@ def _fold(league: League, changes: _Changes, former: Entrant, later: Entrant) ->
         changes.note_kept(row, is_new=row.key not in known)
 
 
-def _star(league: League, rated: Rated, *, pair_deviation: float) -> dict[Rated, Link]:
+def _star(league: League, rated: Rated, merge: Merge) -> dict[Rated, Link]:
     """Return what is known of a player's strength against each that it met."""
-    played: defaultdict[Rated, list[Counts]] = defaultdict(list)
-    for (first, second, _), counts in league.results.of_entrant(rated):
+    played: defaultdict[Rated, list[Seen]] = defaultdict(list)
+    for (first, second, seats), counts in league.results.of_entrant(rated):
+        advantage = merge.advantage(seats)
         if first == rated:
-            played[second].append(counts)
+            played[second].append(Seen(counts, advantage))
         else:
-            played[first].append(counts.turned())
-    links: defaultdict[Rated, list[Link]] = defaultdict(list)
-    for other, found in played.items():
-        # Over all seats: each player has had every seat equally often.
-        total = Counts(*(sum(values) for values in zip(*found, strict=True)))
-        links[other].append(link_of_results(total, pair_deviation=pair_deviation))
+            played[first].append(Seen(counts.turned(), -advantage))
+    tied: defaultdict[Rated, list[Seen]] = defaultdict(list)
     for (first, second, _), counts in league.links.of_entrant(rated):
         if first == rated:
-            links[second].append(link_of_mesh(counts))
+            tied[second].append(Seen(counts, 0.0))
         else:
-            links[first].append(link_of_mesh(counts.turned()))
+            tied[first].append(Seen(counts.turned(), 0.0))
+    met = [(merge.point(other), seen) for other, seen in (*played.items(), *tied.items())]
+    own = strength_of(merge.point(rated), met)
+    links: defaultdict[Rated, list[Link]] = defaultdict(list)
+    for found, deviation in ((played, merge.pair_deviation), (tied, 0.0)):
+        for other, seen in found.items():
+            ahead = own - merge.point(other)
+            link = link_of(seen, point=ahead, pair_deviation=deviation)
+            if link is not None:
+                links[other].append(link)
     return {other: together(known) for other, known in links.items()}
 
 
@@ -306,12 +248,15 @@ def merges(events: Iterable[EventRow]) -> Iterator[Merge]:
 def _merge(event: EventRow) -> Merge:
     into, forgotten = event.data.get("into"), event.data.get("forgotten")
     num_tallies, deviation = event.data.get("tallies"), event.data.get("pair_deviation")
+    points, advantages = event.data.get("points"), event.data.get("advantages")
     if not (
         isinstance(num_tallies, int)
         and isinstance(deviation, int | float)
         and isinstance(into, Mapping)
         and all(isinstance(gone, Sequence) for gone in into.values())
         and isinstance(forgotten, Sequence)
+        and isinstance(points, Sequence)
+        and isinstance(advantages, Sequence)
     ):
         raise ValueError(f"event {event.sequence}: its data are no merge")
     return Merge(
@@ -320,7 +265,16 @@ def _merge(event: EventRow) -> Merge:
         pair_deviation=float(deviation),
         into={Entrant(name): _entrants(gone) for name, gone in into.items()},
         forgotten=_entrants(forgotten),
+        points=dict(_point(entry, event) for entry in points),
+        advantages=tuple(float(cast("float", value)) for value in advantages),
     )
+
+
+def _point(entry: Json, event: EventRow) -> tuple[Rated, float]:
+    match entry:
+        case [str(population), str(entrant), int() | float() as point]:
+            return (population, Entrant(entrant)), float(point)
+    raise ValueError(f"event {event.sequence}: its data are no merge")
 
 
 def _entrants(names: Json) -> tuple[Entrant, ...]:
