@@ -107,6 +107,7 @@ def test_inputs_and_outputs_are_those_that_were_promised(
     assert outputs == [
         ("logits", "tensor(float)", ["batch", 7]),
         ("action", "tensor(int64)", ["batch"]),
+        ("value", "tensor(float)", ["batch"]),
     ]
     inputs, outputs = signature(number_export)
     assert inputs == [("observation", "tensor(float)", ["batch"])]

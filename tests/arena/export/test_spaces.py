@@ -22,8 +22,8 @@ from arena.export.actor import ExportedActor
 from arena.export.card import Card
 from arena.export.card_text import card_for_people
 from arena.export.champion import Actions, Champion, play_game
+from arena.export.graph import output_names
 from arena.export.inputs import input_names, random_feeds
-from arena.export.onnx import output_names
 from arena.export.write import Written, write_export
 from tests.arena.export.conftest import make_policy
 from tests.layouts import frozen_policy
@@ -253,6 +253,7 @@ def test_every_part_is_an_input_of_its_own(written: dict[str, Written]) -> None:
         "mean": ("tensor(float)", ["batch", 2]),
         "log_std": ("tensor(float)", ["batch", 2]),
         "action": ("tensor(float)", ["batch", 1, 2]),
+        "value": ("tensor(float)", ["batch"]),
     }
 
 
