@@ -146,6 +146,18 @@ def test_the_check_refuses_the_graph_of_other_weights(board_export: Written) -> 
         )
 
 
+def test_the_check_refuses_another_value(board_policy: Policy, board_export: Written) -> None:
+    card, weights = board_policy
+    scaled = {**weights, "return_normalizer.mean": weights["return_normalizer.mean"] + 0.01}
+    with pytest.raises(ExportError, match="value must agree"):
+        check_onnx(
+            (board_export.directory / "policy.onnx").read_bytes(),
+            network=frozen_policy(card, scaled).network,
+            layout=card.observation_layout,
+            has_mask=True,
+        )
+
+
 def test_the_check_saw_64_observations(board_export: Written) -> None:
     assert board_export.check.observations == 64
     assert 0.0 <= board_export.check.max_difference < 1e-4
