@@ -99,7 +99,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(argv)
     for name in options.players:
         given = observations(name, options.rows)
-        loaded = [(name, arena.load(name), BATCHES)]
+        loaded: list[tuple[str, Any, tuple[int, ...]]] = [(name, arena.load(name), BATCHES)]
         if (Path(name) / "champion.py").is_file():
             champion = champion_module(Path(name)).Champion(name)
             loaded.append((f"{name}/champion.py", champion, BATCHES[:1]))
