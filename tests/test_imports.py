@@ -53,6 +53,33 @@ def test_imports_point_one_way(path: Path) -> None:
     assert wrong == []
 
 
+UPWARD = ("arena/__init__.py", "arena/testing.py")
+"""The one exception: these resolve public names lazily, whose home is above."""
+
+
+def named_above(path: Path) -> list[str]:
+    """Modules above a module's package that its texts name, to be imported later."""
+    above = "populations" if path.parts[0] == "arena" else "populations.commands"
+    return [
+        node.value
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and is_within(node.value, above)
+        and all(part.isidentifier() for part in node.value.split("."))
+    ]
+
+
+def test_only_the_public_names_are_resolved_upward() -> None:
+    found = {
+        path.as_posix()
+        for path in SOURCES
+        if path.parts[0] in ("arena", "populations") and "." in "".join(named_above(path))
+    }
+    assert found <= set(UPWARD)
+    assert "arena/__init__.py" in found
+
+
 def source_of(name: str) -> Path | None:
     """The file of a module, or of the module that holds a name."""
     parts = name.split(".")
