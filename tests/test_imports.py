@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -51,6 +52,25 @@ def test_imports_point_one_way(path: Path) -> None:
     forbidden = (*above.get(path.parts[0], ("tools", "configs")), "populations.commands")
     wrong = [n for n in imported(path) if any(is_within(n, above_it) for above_it in forbidden)]
     assert wrong == []
+
+
+DOORS = {Path("arena/__init__.py"), Path("arena/testing.py")}
+"""The exception to the rule: public names that are resolved when they are used, some of them from
+the packages above."""
+
+
+def test_names_of_packages_above_are_resolved_in_the_public_doors_alone() -> None:
+    above = re.compile(r"(populations|tools)(\.\w+)+")
+    found = {
+        path
+        for path in SOURCES
+        if path.parts[0] == "arena"
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Constant)
+        if isinstance(node.value, str) and above.fullmatch(node.value)
+    }
+    assert Path("arena/testing.py") in found
+    assert found <= DOORS
 
 
 def source_of(name: str) -> Path | None:
