@@ -21,6 +21,11 @@ import importlib
 
 _HOMES = {
     "ContractBroken": "arena.contracts.contract",
+    "check_algorithm": "arena.contracts.algorithm",
+    "check_batched_game": "arena.contracts.batched_game",
+    "check_bot": "arena.contracts.bot",
+    "check_encoder": "arena.contracts.encoder",
+    "check_sink": "arena.contracts.sink",
     "check_exploit": "populations.contracts.exploit",
     "check_explore": "populations.contracts.explore",
     "check_matchmaker": "populations.contracts.matchmaker",

@@ -15,6 +15,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from arena.errors import ArenaError
 from arena.rules import shown
 from arena.users_code import raised
 
@@ -35,7 +36,7 @@ class ContractBroken(AssertionError):
     def __init__(self, name: str, *, rule: str, found: str = "") -> None:
         """Build the message."""
         self.name, self.rule, self.found = name, rule, found
-        super().__init__(f"{name}: {rule}{f', {found}' if found else ''}")
+        super().__init__(f"{name}: {rule}{f': {found}' if found else ''}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +49,20 @@ class Subject:
 
     name: str
 
-    def must(self, rule: str, holds: object, *, got: object = _NOTHING) -> None:
+    def must(self, rule: str, holds: object, *, got: object = _NOTHING, found: str = "") -> None:
         """Check one rule.
+
+        Args:
+            rule: The rule, in one sentence.
+            holds: Whether it holds.
+            got: Value that breaks it.
+            found: Words about it, where there is no such value.
 
         Raises:
             ContractBroken: If it does not hold.
         """
         if not holds:
-            found = "" if got is _NOTHING else f"got {shown(got)}"
+            found = found if got is _NOTHING else f"got {shown(got)}"
             raise ContractBroken(self.name, rule=rule, found=found)
 
     @contextlib.contextmanager
@@ -70,7 +77,9 @@ class Subject:
         except ContractBroken:
             raise
         except Exception as error:
-            raise ContractBroken(self.name, rule=rule, found=raised("it", error)) from error
+            # Arena's own message names the rule already, and perhaps the user's error.
+            found = str(error) if isinstance(error, ArenaError) else raised("it", error)
+            raise ContractBroken(self.name, rule=rule, found=found) from error
 
     @contextlib.contextmanager
     def drawing(self, rule: str) -> Iterator[None]:
@@ -83,7 +92,7 @@ class Subject:
         yield
         after = _global_states()
         used = [name for name in before if before[name] != after[name]]
-        self.must(rule, not used, got=f"a draw from {' and '.join(used)}")
+        self.must(rule, not used, found=f"a draw from {' and '.join(used)}")
 
     def takes(self, owner: object, method: str, *arguments: object, **keywords: object) -> None:
         """Check that an object has a method that can be called with these arguments.

@@ -77,7 +77,7 @@ def check_explore(
     first = _explore(subject, made, START, SPACE, seed=1, history=_history())
     # After all the others: a state of its own would show.
     again = _explore(subject, made, START, SPACE, seed=1, history=_history())
-    subject.must(FUNCTION, first == again, got=f"{first.new}, then {again.new}")
+    subject.must(FUNCTION, first == again, found=f"{first.new}, then {again.new}")
 
 
 def _explore(

@@ -44,7 +44,7 @@ def check_matchmaker(
     for league, answer in reversed(list(zip(LEAGUES, answers, strict=True))):
         again = _draw(subject, drawing, league)
         found = f"{_told(answer)}, then {_told(again)} of {league.name}"
-        subject.must(FUNCTION, again == answer, got=found)
+        subject.must(FUNCTION, again == answer, found=found)
     try:
         drawn = drawing.draw(request_of(NOBODY), rng=np.random.default_rng(0))
     except Exception:
@@ -113,7 +113,7 @@ def _check_numbers(
     subject.must(
         "num_mirrors and players must sum to request.num_opponents",
         number == request.num_opponents,
-        got=f"{number} of {request.num_opponents} in {league.name}",
+        found=f"{number} of {request.num_opponents} in {league.name}",
     )
 
 

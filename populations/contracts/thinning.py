@@ -48,7 +48,7 @@ def check_thinning(
     answers = [_choose(subject, guarded, name) for name in POOLS]
     for name, answer in reversed(list(zip(POOLS, answers, strict=True))):
         again = _choose(subject, guarded, name)
-        subject.must(FUNCTION, again == answer, got=f"{answer}, then {again} of {name}")
+        subject.must(FUNCTION, again == answer, found=f"{answer}, then {again} of {name}")
 
 
 def _choose(subject: Subject, thinning: UsersThinning, name: str) -> tuple[int, ...]:

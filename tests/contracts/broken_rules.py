@@ -345,7 +345,7 @@ class KnowsNoHistory(Nudges):
 
 EXPLORES = {
     LeavesTheBounds: "new must be every hyperparameter, in its bounds: learning_rate must be in",
-    MovesAllAlike: "explore must answer any values and search space, it raised KeyError: 'low'",
+    MovesAllAlike: "explore must answer any values and search space: it raised KeyError: 'low'",
     MovesIntegers: "in its bounds: num_epochs must be an integer",
     MovesWithoutASpace: "in its bounds: clip_coef is not in the search space",
     ChangesInPlace: "explore must not change hyperparameters",
@@ -403,8 +403,8 @@ class DrawsTheUnlucky(Eldest):
 
 THINNINGS = {
     TakesTheNeeded: "choose must answer a pool whose newest ghosts are needed",
-    TakesTooMany: "choose must answer a full pool of 12 ghosts, it raised ValueError: at most 4",
-    GivesAMask: "choose must answer a full pool of 12 ghosts, it raised TypeError: choose must",
+    TakesTooMany: "choose must answer a full pool of 12 ghosts: it raised ValueError: at most 4",
+    GivesAMask: "choose must answer a full pool of 12 ghosts: it raised TypeError: choose must",
     TakesNobody: "choose must name ghosts where some must go and all may",
     RanksInPlace: "choose must not change its request",
     DrawsTheUnlucky: "choose must be a function of its request",

@@ -9,8 +9,11 @@ from typing import Any
 import pytest
 
 import arena.testing
-from arena.testing import ContractBroken
-from tests.contracts import broken_rules
+from arena.testing import ContractBroken, check_batched_game
+from tests.assets.batched_games import TakesTurns
+from tests.assets.dqn import Dqn
+from tests.assets.sinks import Kept
+from tests.contracts import broken_algorithms, broken_players, broken_rules
 
 Suite = Callable[..., None]
 
@@ -19,10 +22,21 @@ SUITES: Mapping[str, tuple[type, Mapping[Any, str]]] = {
     "exploit": (broken_rules.CopiesTheBest, broken_rules.EXPLOITS),
     "explore": (broken_rules.Nudges, broken_rules.EXPLORES),
     "thinning": (broken_rules.Eldest, broken_rules.THINNINGS),
+    "algorithm": (Dqn, broken_algorithms.ALGORITHMS),
+    "bot": (broken_players.FirstLegal, broken_players.BOTS),
+    "encoder": (broken_players.OneLayer, broken_players.ENCODERS),
+    "batched_game": (TakesTurns, broken_players.GAMES),
+    "sink": (Kept, broken_players.SINKS),
 }
 """By suite: an object without a fault, and objects with one, with the rule that it breaks."""
 
-KEYWORDS: Mapping[str, Mapping[str, Any]] = {}
+BOARD = {"environment": "classic/tictactoe-v3"}
+KEYWORDS: Mapping[str, Mapping[str, Any]] = {
+    "algorithm": BOARD,
+    "bot": BOARD,
+    "encoder": BOARD,
+    "batched_game": {"num_calls": 30},
+}
 
 FAULTS = [
     pytest.param(suite, broken, rule, id=f"{suite}-{broken.__name__}")
@@ -55,3 +69,9 @@ def test_there_are_forty_faults_and_five_of_every_suite() -> None:
     assert all(len(faults) >= 5 for _, faults in SUITES.values())
     public = {name for name in dir(arena.testing) if name.startswith("check_")}
     assert {f"check_{suite}" for suite in SUITES} == public
+
+
+def test_a_twin_that_plays_another_game_is_found() -> None:
+    rule = "it must be the same game as classic/tictactoe-v3: terminated .* after the actions"
+    with pytest.raises(ContractBroken, match=rule):
+        check_batched_game(broken_players.KnowsNoDiagonals, against="classic/tictactoe-v3")
