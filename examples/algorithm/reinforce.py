@@ -27,6 +27,7 @@ class Reinforce(Algorithm):
     """One step along the gradient of log-probability times advantage for each rollout."""
 
     Hyperparameters = ReinforceHyperparameters
+    rollout_length, gamma, learner_updates = 16, 0.99, 0
     gae_lambda = 1.0  # advantages are those of whole returns
 
     def __init__(
@@ -42,7 +43,6 @@ class Reinforce(Algorithm):
     ) -> None:
         self._numbers = hyperparameters
         self.rollout_length, self.gamma = hyperparameters.rollout_length, hyperparameters.gamma
-        self.learner_updates = 0
         # The population's own network: it plays in matches, too.
         made = make_actor_critic(network, observation=observation, action=action, seed=seed)
         self._network = made.to(device)

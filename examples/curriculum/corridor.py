@@ -26,14 +26,18 @@ class Corridor(ParallelEnv):  # type: ignore[misc]  # PettingZoo has no types
         self.possible_agents = list(AGENTS)
         self.length = length
         self.render_mode = None
+        # The way to go of the agent and of its mate, and the time left: shares in all lessons.
+        self._seen = {agent: Box(0.0, 1.0, (3,), np.float32) for agent in AGENTS}
+        # Back, wait, ahead.
+        self._choices = {agent: Discrete(3) for agent in AGENTS}
 
     def observation_space(self, agent: str) -> Box:
-        """Return the way to go of the agent and of its mate, and the time left; all in [0, 1]."""
-        return Box(0.0, 1.0, (3,), np.float32)
+        """Return the space of what an agent sees."""
+        return self._seen[agent]
 
     def action_space(self, agent: str) -> Discrete:
-        """Return the choices: back, wait, ahead."""
-        return Discrete(3)
+        """Return the space of its actions."""
+        return self._choices[agent]
 
     def reset(
         self, seed: int | None = None, options: dict[str, Any] | None = None

@@ -27,15 +27,20 @@ class Nim(AECEnv):  # type: ignore[misc]  # PettingZoo has no types
         self.possible_agents = list(AGENTS)
         self.num_sticks = num_sticks
         self.render_mode = None
+        # The heap, one-hot, and which numbers of sticks can be taken; action k takes k + 1.
+        heap, mask = Box(0.0, 1.0, (num_sticks + 1,), np.float32), Box(0, 1, (MOST,), np.int8)
+        seen = {"observation": heap, "action_mask": mask}
+        # One object for each agent: whoever samples from a space seeds it first.
+        self._seen = {agent: Dict(seen) for agent in AGENTS}
+        self._choices = {agent: Discrete(MOST) for agent in AGENTS}
 
     def observation_space(self, agent: str) -> Dict:
-        """Return the heap, one-hot, and which numbers of sticks can be taken."""
-        heap = Box(0.0, 1.0, (self.num_sticks + 1,), np.float32)
-        return Dict({"observation": heap, "action_mask": Box(0, 1, (MOST,), np.int8)})
+        """Return the space of what an agent sees."""
+        return self._seen[agent]
 
     def action_space(self, agent: str) -> Discrete:
-        """Return the choices: action k takes k + 1 sticks."""
-        return Discrete(MOST)
+        """Return the space of its actions."""
+        return self._choices[agent]
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
         """Begin with a full heap. There is no chance in this game."""

@@ -22,14 +22,18 @@ class Meeting(ParallelEnv):  # type: ignore[misc]  # PettingZoo has no types
     def __init__(self) -> None:
         self.possible_agents = list(AGENTS)
         self.render_mode = None
+        # The last places of the agent, its mate and the others; then the time.
+        size = len(AGENTS) * NUM_PLACES + 1
+        self._seen = {agent: Box(0.0, 1.0, (size,), np.float32) for agent in AGENTS}
+        self._choices = {agent: Discrete(NUM_PLACES) for agent in AGENTS}
 
     def observation_space(self, agent: str) -> Box:
-        """Return where everybody was: the agent itself, its mate, the others; then the time."""
-        return Box(0.0, 1.0, (len(AGENTS) * NUM_PLACES + 1,), np.float32)
+        """Return the space of what an agent sees."""
+        return self._seen[agent]
 
     def action_space(self, agent: str) -> Discrete:
         """Return the places."""
-        return Discrete(NUM_PLACES)
+        return self._choices[agent]
 
     def reset(
         self, seed: int | None = None, options: dict[str, Any] | None = None

@@ -38,7 +38,7 @@ class Example:
                 cwd=self.directory,
                 capture_output=True,
                 text=True,
-                timeout=200.0,
+                timeout=500.0,
                 check=False,
             )
         assert done.returncode == 0, (done.stdout, done.stderr)
