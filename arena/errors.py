@@ -9,6 +9,7 @@ ArenaError
 │   ├── CheckpointMissing
 │   ├── CheckpointCorrupt
 │   └── DiskRefused            full, read-only, failing: says nothing about the checkpoint
+├── NoValue                a player has no value function
 ├── NonFiniteError         a loss, gradient or weight is not finite, three times in a row
 ├── WireError
 │   ├── DecodeError
@@ -90,6 +91,10 @@ class CheckpointCorrupt(CheckpointError):
 
 class DiskRefused(CheckpointError):
     """The disk is full, read-only, failing or gone; a retry may succeed later."""
+
+
+class NoValue(ArenaError):
+    """A player has no value function, or its export has none."""
 
 
 class NonFiniteError(ArenaError):

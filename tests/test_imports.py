@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -54,23 +53,31 @@ def test_imports_point_one_way(path: Path) -> None:
     assert wrong == []
 
 
-DOORS = {Path("arena/__init__.py"), Path("arena/testing.py")}
-"""The exception to the rule: public names that are resolved when they are used, some of them from
-the packages above."""
+UPWARD = ("arena/__init__.py", "arena/testing.py")
+"""The one exception: these resolve public names lazily, whose home is above."""
 
 
-def test_names_of_packages_above_are_resolved_in_the_public_doors_alone() -> None:
-    above = re.compile(r"(populations|tools)(\.\w+)+")
-    found = {
-        path
-        for path in SOURCES
-        if path.parts[0] == "arena"
+def named_above(path: Path) -> list[str]:
+    """Modules above a module's package that its texts name, to be imported later."""
+    above = "populations" if path.parts[0] == "arena" else "populations.commands"
+    return [
+        node.value
         for node in ast.walk(tree(path))
         if isinstance(node, ast.Constant)
-        if isinstance(node.value, str) and above.fullmatch(node.value)
+        and isinstance(node.value, str)
+        and is_within(node.value, above)
+        and all(part.isidentifier() for part in node.value.split("."))
+    ]
+
+
+def test_only_the_public_names_are_resolved_upward() -> None:
+    found = {
+        path.as_posix()
+        for path in SOURCES
+        if path.parts[0] in ("arena", "populations") and "." in "".join(named_above(path))
     }
-    assert Path("arena/testing.py") in found
-    assert found <= DOORS
+    assert found <= set(UPWARD)
+    assert "arena/__init__.py" in found
 
 
 def source_of(name: str) -> Path | None:

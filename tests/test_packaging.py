@@ -92,6 +92,19 @@ print(sorted({m.split(".")[0] for m in sys.modules} & heavy))
     assert in_new_process(script).strip() == "[]"
 
 
+def test_importing_arena_imports_next_to_nothing() -> None:
+    script = """
+import sys
+before = set(sys.modules)
+import arena
+dir(arena), arena.__version__, arena.Records, arena.ConfigError, arena.Run, arena.Player
+heavy = {"torch", "pettingzoo", "optuna", "zmq", "numpy", "pydantic", "yaml", "onnxruntime", "rich"}
+print(sorted({m.split(".")[0] for m in sys.modules} & heavy))
+print(len([m for m in set(sys.modules) - before if m.startswith(("arena", "populations"))]) < 20)
+"""
+    assert in_new_process(script).split("\n")[:2] == ["[]", "True"]
+
+
 def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as exit_info:
         arena_command()(["--help"])

@@ -40,7 +40,7 @@ DIRECTIONS = (COLUMN_BITS, COLUMN_BITS - 1, COLUMN_BITS + 1)
 class Tactical:
     """Player that wins at once if it can, else blocks a win, else plays at random.
 
-    An `arena.matches.actors.Bot`: ``bot:arena.bots.connect_four:Tactical``. It chooses evenly among
+    An `arena.bots.asking.Bot`: ``bot:arena.bots.connect_four:Tactical``. It chooses evenly among
     equally good columns. It looks one move ahead and no further: a policy with 99% against random
     play may still overlook a line of three, which `Tactical` never does.
     """

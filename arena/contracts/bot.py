@@ -1,4 +1,4 @@
-"""The contract of `arena.matches.actors.Bot`."""
+"""The contract of `arena.bots.asking.Bot`."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ import numpy as np
 import torch
 
 from arena.bot_ids import parse_bot
+from arena.bots.asking import Bot
 from arena.contracts.contract import Subject, name_of
 from arena.contracts.sample import MAX_CALLS, SampleGame, sample_game
 from arena.core import ActorInput, Games
 from arena.envs.base import Group
 from arena.envs.pettingzoo.buffers import NO_DECISION
-from arena.matches.actors import Bot, BotActor
+from arena.matches.actors import BotActor
 from arena.matches.recurrent_state import new_episodes
 from arena.resolve import resolve
 from arena.types import BOT_PREFIX, Seat
@@ -85,7 +86,7 @@ def _play(subject: Subject, bot: object, game: SampleGame) -> Transcript:
     """Play some episodes at once, all seats by the bot."""
     transcript: Transcript = []
     watched = _Watched(bot)
-    with subject.obeying("its methods must take the arguments of arena.matches.actors.Bot"):
+    with subject.obeying("its methods must take the arguments of arena.bots.asking.Bot"):
         actors = {
             name: BotActor(
                 cast("Bot", watched),

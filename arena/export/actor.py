@@ -19,8 +19,7 @@ from arena.config import NetworkConfig
 from arena.core import Actor, ActorInput, ActorOutput
 from arena.errors import CheckpointCorrupt
 from arena.export.card import POLICY, WEIGHTS, Card, read_card
-from arena.export.inputs import STATE_IN, Feeds, feeds_of
-from arena.export.onnx import ACTION_MASK
+from arena.export.inputs import ACTION_MASK, STATE_IN, Feeds, feeds_of
 from arena.export.outputs import STATE_OUT, parameter_names
 from arena.export.session import make_session
 from arena.networks.distributions import make_distribution

@@ -278,6 +278,8 @@ class Card(AnyCard):
     Attributes:
         kind: Not a mixture.
         network: Architecture of the network.
+        value: Whether the graph has the output ``value``: not with a centralized critic, nor in
+            exports of earlier releases.
         agent_steps: Player's agent steps.
         learner_updates: Player's optimizer steps.
         generation: Player's generation.
@@ -291,6 +293,8 @@ class Card(AnyCard):
     # A card without a kind is a policy's (`_Kind`).
     kind: Literal["policy"] = "policy"
     network: NetworkConfig
+    # Overwritten when the graph is made (`arena.export.write`).
+    value: bool = False
     agent_steps: int = Field(ge=0)
     learner_updates: int = Field(ge=0)
     generation: int = Field(ge=0)

@@ -158,6 +158,7 @@ def _summary(card: Card) -> str:
         ("hidden layers", list(network.hidden_sizes)),
         ("memory", "none" if network.core == "none" else f"{network.core} {network.core_size}"),
         ("agent id", "yes" if network.agent_id else "no"),
+        ("value", "yes" if card.value else "no"),
         ("agent steps", card.agent_steps),
         ("learner updates", card.learner_updates),
         ("generation", card.generation),

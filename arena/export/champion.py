@@ -3,18 +3,20 @@
     champion = Champion("path/to/this/directory")
     champion.reset()
     action = champion.act(observation, action_mask)
+    champion.value(observation)
 
 ``reset`` begins an episode: it clears the state of a recurrent policy, and draws the member of a
 mixture that plays the episode.
 
 ``observation`` is the PettingZoo environment's observation, its dictionary with an ``action_mask``
-included, and ``action`` is the environment's action. Run as a script, it plays PettingZoo's own
+included, and ``action`` is the environment's action. Where each array has a leading axis of N, they
+are a batch of N observations, masks and actions. Run as a script, it plays PettingZoo's own
 environment against uniformly random moves::
 
     python champion.py --games 100
 
-The file is copied unchanged into every export and imports nothing of Arena. Shapes: n choices of
-all categories of an action, C continuous numbers.
+The file is copied unchanged into every export and imports nothing of Arena. Shapes: N rows, n
+choices of all categories of an action, C continuous numbers.
 """
 
 from __future__ import annotations
@@ -40,8 +42,246 @@ _EQUAL = 1e-6  # relative; returns are sums of rewards, so rounding must not dec
 _PARAMETERS = ("logits", "mean", "log_std")
 
 
-class Champion:
-    """Player of an export: a policy, or a mixture of policies. Not thread-safe.
+class Inputs:
+    """Check of all that a player is given: observations, masks, agents.
+
+    Args:
+        facts: As for `GraphPlayer`.
+        has_agent_id: Whether the policy must know which agent decides.
+
+    Attributes:
+        agents: Agents that the player can play.
+        observations: Converter of observations.
+    """
+
+    def __init__(self, facts: Mapping[str, Any], *, has_agent_id: bool = False) -> None:
+        self.agents: list[str] = list(facts["agents"])
+        self.observations = Observations(facts["observation"]["space"], facts["mask"])
+        self._actions = Actions(facts["action"]["space"], continuous=continuous_of(facts))
+        self._has_mask = facts["mask"] is not None
+        self._has_agent_id = has_agent_id
+
+    def checked(
+        self,
+        observation: object,
+        action_mask: object,
+        *,
+        agent: str | None,
+        needs_mask: bool = True,
+    ) -> tuple[dict[str, npt.NDArray[Any]], bool]:
+        """Return the inputs of a graph but for the state, and whether they are one observation's.
+
+        Args:
+            observation: As for `GraphPlayer.act`; so are the others.
+            action_mask: Mask, or None.
+            agent: Agent, or None.
+            needs_mask: Whether a mask must be there; if not, all choices are legal.
+
+        Raises:
+            ValueError: If one does not fit.
+        """
+        if agent is not None and agent not in self.agents:
+            raise ValueError(f"agent must be one of {self.agents}, got {agent!r}")
+        observation, found = self.observations.unwrapped(observation)
+        mask = found if action_mask is None else action_mask
+        if mask is not None and not self._has_mask:
+            raise ValueError("this policy's environment has no action masks")
+        inputs, is_one = self.observations.inputs(observation)
+        num_rows = len(next(iter(inputs.values())))
+        if self._has_mask and not needs_mask:
+            inputs["action_mask"] = np.tile(self._actions.everything, (num_rows, 1))
+        elif self._has_mask:
+            if mask is None:
+                raise ValueError("action_mask is needed: this policy's environment has masks")
+            rows = None if is_one else num_rows
+            inputs["action_mask"] = self._actions.flat_masks(mask, num_rows=rows)
+        if self._has_agent_id:
+            inputs["agent_id"] = np.full(num_rows, self._place(agent), dtype=np.int64)
+        return inputs, is_one
+
+    def _place(self, agent: str | None) -> int:
+        if agent is None and len(self.agents) > 1:
+            raise ValueError(
+                f"agent is needed: the policy must know which of {self.agents} decides"
+            )
+        return 0 if agent is None else self.agents.index(agent)
+
+
+class GraphPlayer:
+    """Player by graphs: a policy, or a mixture of policies. Not thread-safe.
+
+    Args:
+        facts: Entries ``agents``, ``mask``, ``observation``, ``action`` and ``environment`` of a
+            card.
+        sessions: Graph of each member of the mixture, with the methods of an onnxruntime session;
+            one of a policy.
+        probabilities: Probability of each member.
+        seed: Seed of all random draws. None: different draws each time.
+
+    Attributes:
+        agents: Agents that it can play.
+        member: Member of the mixture that plays this episode, from 0; 0 without a mixture.
+    """
+
+    def __init__(
+        self,
+        facts: Mapping[str, Any],
+        sessions: Sequence[Any],
+        *,
+        probabilities: Sequence[float] = (1.0,),
+        seed: int | None = None,
+    ) -> None:
+        self._sessions = list(sessions)
+        # Members are policies of one population, so their graphs have equal inputs and outputs.
+        inputs = {graph.name for graph in self._sessions[0].get_inputs()}
+        self._inputs = Inputs(facts, has_agent_id="agent_id" in inputs)
+        self.agents = self._inputs.agents
+        outputs = {graph.name for graph in self._sessions[0].get_outputs()}
+        self._parameters = [name for name in _PARAMETERS if name in outputs]
+        self._has_value = "value" in outputs
+        self._state_size = _state_size(self._sessions[0])
+        self._states: dict[str | None, npt.NDArray[np.float32]] = {}
+        masses = np.array(probabilities)
+        # numpy wants a sum closer to 1 than a card must have.
+        self._shares = masses / masses.sum()
+        self._actions = Actions(facts["action"]["space"], continuous=continuous_of(facts))
+        # Overwritten by `reset` if there is a seed; that also draws the first member.
+        self._rng = np.random.default_rng()
+        self.member = 0
+        self.reset(seed=seed)
+
+    @property
+    def has_value(self) -> bool:
+        """Whether it has a value function."""
+        return self._has_value
+
+    def act(
+        self,
+        observation: object,
+        action_mask: object = None,
+        *,
+        agent: str | None = None,
+        sample: bool = False,
+        seed: int | None = None,
+    ) -> Any:  # noqa: ANN401  (whatever the environment takes)
+        """Choose an action, or one for each observation of a batch.
+
+        Args:
+            observation: Observation from the environment: an array, a number (Discrete),
+                dictionaries and tuples of these, or a dictionary with ``observation`` and
+                ``action_mask``. In a batch each array has a leading axis of N.
+            action_mask: Non-zero for legal choices, one per choice, of several categories side by
+                side or nested as in the environment; in a batch each with a leading axis of N.
+                Needed where the environment has masks and ``observation`` does not contain it.
+            agent: Agent that decides; it must be one that the policy can play. Needed by a policy
+                with an agent id (``network.agent_id`` on the card), and where a recurrent policy
+                (``network.core``) plays several agents in one game: it keeps a state for each.
+            sample: Sample an action instead of taking the likeliest one.
+            seed: Seed that restarts the random numbers, for this and later calls. The member of a
+                mixture stays.
+
+        Returns:
+            The action in the environment's form; in a batch each array has a leading axis of N,
+                and the choices of a Discrete are int64 [N].
+
+        Raises:
+            ValueError: If an argument does not fit the card.
+        """
+        inputs, is_one = self._inputs.checked(observation, action_mask, agent=agent)
+        if seed is not None:
+            self._rng = np.random.default_rng(seed)
+        values = self._run(inputs, agent=agent)
+        if self._state_size:
+            self._states[agent] = values["state_out"]
+        return self._actions.chosen(values, rng=self._rng if sample else None, is_one=is_one)
+
+    def probabilities(
+        self, observation: object, action_mask: object = None, *, agent: str | None = None
+    ) -> npt.NDArray[np.float64]:
+        """Return the probability of each choice if actions are sampled; illegal ones have 0.
+
+        A recurrent policy stays in its state. Of a mixture the member that plays answers.
+
+        Args:
+            observation: As for `act`.
+            action_mask: As for `act`.
+            agent: As for `act`.
+
+        Returns:
+            Probabilities of all categories side by side, each of which sums to 1. float64 [n], or
+                [N, n] of a batch.
+
+        Raises:
+            ValueError: If an argument does not fit the card, or actions are numbers alone.
+        """
+        inputs, is_one = self._inputs.checked(observation, action_mask, agent=agent)
+        rows = self._actions.probabilities(self._run(inputs, agent=agent))
+        return rows[0] if is_one else rows
+
+    def value(
+        self, observation: object, *, agent: str | None = None
+    ) -> float | npt.NDArray[np.float32]:
+        """Return the expected discounted return, in units of reward; no mask is needed.
+
+        A recurrent policy stays in its state. Of a mixture the member that plays answers.
+
+        Args:
+            observation: As for `act`.
+            agent: As for `act`.
+
+        Returns:
+            A number, or float32 [N] of a batch.
+
+        Raises:
+            ValueError: If an argument does not fit the card, or there is no value function.
+        """
+        if not self._has_value:
+            raise ValueError("the graph must have the output value: this policy has no value")
+        inputs, is_one = self._inputs.checked(observation, None, agent=agent, needs_mask=False)
+        values: npt.NDArray[np.float32] = self._run(inputs, agent=agent, outputs=["value"])["value"]
+        return float(values[0]) if is_one else values
+
+    def reset(self, *, seed: int | None = None) -> None:
+        """Begin a new episode: clear recurrent states, and draw the member of a mixture that plays.
+
+        Neither a mixture nor recurrent: no effect.
+
+        Args:
+            seed: Seed that restarts the random numbers, before the draw.
+        """
+        if seed is not None:
+            self._rng = np.random.default_rng(seed)
+        self._states.clear()
+        if len(self._sessions) > 1:
+            self.member = int(self._rng.choice(len(self._sessions), p=self._shares))
+
+    def _run(
+        self,
+        inputs: dict[str, npt.NDArray[Any]],
+        *,
+        agent: str | None,
+        outputs: Sequence[str] | None = None,
+    ) -> dict[str, npt.NDArray[Any]]:
+        """Return outputs of the graph by name; None: the parameters, and the next state if any."""
+        if self._state_size:
+            num_rows = len(next(iter(inputs.values())))
+            state = self._states.get(agent)
+            if state is None:
+                state = np.zeros((num_rows, self._state_size), dtype=np.float32)
+            if len(state) != num_rows:
+                raise ValueError(
+                    f"a batch must have the rows of the one before, {len(state)}, until reset, got "
+                    f"{num_rows}"
+                )
+            inputs = {**inputs, "state_in": state}
+        if outputs is None:
+            outputs = [*self._parameters, *(["state_out"] if self._state_size else [])]
+        values = self._sessions[self.member].run(outputs, inputs)
+        return dict(zip(outputs, values, strict=True))
+
+
+class Champion(GraphPlayer):
+    """Player of an export. Not thread-safe.
 
     Args:
         directory: Directory with ``card.json`` and the files that it names.
@@ -63,91 +303,12 @@ class Champion:
         members = self.card.get("members", [])
         # Without members the export is one policy, in a file beside the card.
         policies = [f"{member['directory']}/policy.onnx" for member in members] or ["policy.onnx"]
-        self._sessions = [_session(self._verified(path, policy)) for policy in policies]
-        # Members are policies of one population, so their graphs have equal inputs and outputs.
-        self._inputs = {graph.name for graph in self._sessions[0].get_inputs()}
-        outputs = {graph.name for graph in self._sessions[0].get_outputs()}
-        self._parameters = [name for name in _PARAMETERS if name in outputs]
-        self._state_size = _state_size(self._sessions[0])
-        self._states: dict[str | None, npt.NDArray[np.float32]] = {}
-        masses = np.array([member["probability"] for member in members] or [1.0])
-        # numpy wants a sum closer to 1 than a card must have.
-        self._probabilities = masses / masses.sum()
-        self._observations = Observations(self.card["observation"]["space"], self.card["mask"])
-        self._actions = Actions(self.card["action"]["space"], continuous=continuous_of(self.card))
-        # Overwritten by `reset` if there is a seed; that also draws the first member.
-        self._rng = np.random.default_rng()
-        self.member = 0
-        self.reset(seed=seed)
-
-    def act(
-        self,
-        observation: object,
-        action_mask: object = None,
-        *,
-        agent: str | None = None,
-        sample: bool = False,
-        seed: int | None = None,
-    ) -> Any:  # noqa: ANN401  (whatever the environment takes)
-        """Choose an action.
-
-        Args:
-            observation: Observation from the environment: an array, a number (Discrete),
-                dictionaries and tuples of these, or a dictionary with ``observation`` and
-                ``action_mask``.
-            action_mask: Non-zero for legal choices, one per choice, of several categories side by
-                side or nested as in the environment. Needed where the environment has masks and
-                ``observation`` does not contain it.
-            agent: Agent that decides; it must be one that the policy can play. Needed by a policy
-                with an agent id (``network.agent_id`` on the card), and where a recurrent policy
-                (``network.core``) plays several agents in one game: it keeps a state for each.
-            sample: Sample an action instead of taking the likeliest one.
-            seed: Seed that restarts the random numbers, for this and later calls. The member of a
-                mixture stays.
-
-        Returns:
-            The action in the environment's form.
-
-        Raises:
-            ValueError: If an argument does not fit the card.
-        """
-        if agent is not None and agent not in self.card["agents"]:
-            raise ValueError(f"agent must be one of {self.card['agents']}, got {agent!r}")
-        observation, found = self._observations.unwrapped(observation)
-        mask = self._checked_mask(found if action_mask is None else action_mask)
-        inputs = self._observations.inputs(observation)
-        if mask is not None:
-            # [n] -> [1, n]: a batch of one
-            inputs["action_mask"] = mask[np.newaxis]
-        if "agent_id" in self._inputs:
-            inputs["agent_id"] = np.array([self._place(agent)], dtype=np.int64)
-        if seed is not None:
-            self._rng = np.random.default_rng(seed)
-        outputs = list(self._parameters)
-        if self._state_size:
-            nothing = np.zeros((1, self._state_size), dtype=np.float32)
-            inputs["state_in"] = self._states.get(agent, nothing)
-            outputs.append("state_out")
-        values = self._sessions[self.member].run(outputs, inputs)
-        if self._state_size:
-            # state_out is the last of the outputs.
-            self._states[agent] = values.pop()
-        parameters = {name: row[0] for name, row in zip(self._parameters, values, strict=True)}
-        return self._actions.chosen(parameters, rng=self._rng if sample else None)
-
-    def reset(self, *, seed: int | None = None) -> None:
-        """Begin a new episode: clear recurrent states, and draw the member of a mixture that plays.
-
-        Neither a mixture nor recurrent: no effect.
-
-        Args:
-            seed: Seed that restarts the random numbers, before the draw.
-        """
-        if seed is not None:
-            self._rng = np.random.default_rng(seed)
-        self._states.clear()
-        if len(self._sessions) > 1:
-            self.member = int(self._rng.choice(len(self._sessions), p=self._probabilities))
+        super().__init__(
+            self.card,
+            [_session(self._verified(path, policy)) for policy in policies],
+            probabilities=[member["probability"] for member in members] or [1.0],
+            seed=seed,
+        )
 
     def _verified(self, path: Path, name: str) -> bytes:
         data = (path / name).read_bytes()
@@ -156,21 +317,6 @@ class Champion:
         if digest != self.card["files"][name]["sha256"]:
             raise ValueError(f"{name} is not the file of card.json: its sha256 is {digest}")
         return data
-
-    def _place(self, agent: str | None) -> int:
-        agents: list[str] = self.card["agents"]
-        if agent is None and len(agents) > 1:
-            raise ValueError(f"agent is needed: the policy must know which of {agents} decides")
-        return 0 if agent is None else agents.index(agent)
-
-    def _checked_mask(self, action_mask: object) -> npt.NDArray[np.bool_] | None:
-        if self.card["mask"] is None:
-            if action_mask is not None:
-                raise ValueError("this policy's environment has no action masks")
-            return None
-        if action_mask is None:
-            raise ValueError("action_mask is needed: this policy's environment has masks")
-        return self._actions.flat_mask(action_mask)
 
 
 @dataclass(frozen=True)
@@ -259,6 +405,7 @@ class Observations:
     """
 
     def __init__(self, space: Mapping[str, Any], mask: str | None) -> None:
+        self._space = space
         self._is_dict = space["kind"] == "Dict"
         self._mask = mask
         self._leaves = list(leaves_of(space))
@@ -275,31 +422,58 @@ class Observations:
             return observation["observation"], observation.get("action_mask")
         return observation, None
 
-    def inputs(self, observation: Any) -> dict[str, npt.NDArray[Any]]:  # noqa: ANN401
-        """Return one float32 array [1, ...] for each part."""
-        return {
-            f"observation{leaf.name}": _checked_part(leaf, observation)[np.newaxis]
-            for leaf in self._leaves
+    def inputs(self, observation: Any) -> tuple[dict[str, npt.NDArray[Any]], bool]:  # noqa: ANN401
+        """Return one float32 array [N, ...] for each part, and whether it is one observation.
+
+        Raises:
+            ValueError: If a part is missing, or its shape or its values are not the space's.
+        """
+        parts = {f"observation{leaf.name}": _part(leaf, observation) for leaf in self._leaves}
+        is_one = {
+            part.ndim == len(leaf.shape)
+            for part, leaf in zip(parts.values(), self._leaves, strict=True)
         }
+        inputs = {
+            name: part.reshape(-1, *leaf.shape)
+            for (name, part), leaf in zip(parts.items(), self._leaves, strict=True)
+        }
+        if len(is_one) > 1 or len({len(rows) for rows in inputs.values()}) > 1:
+            shapes = {name: part.shape for name, part in parts.items()}
+            raise ValueError(f"all parts of a batch must have as many rows, got {shapes}")
+        return inputs, is_one.pop()
+
+    def in_units(self, inputs: Mapping[str, npt.NDArray[Any]]) -> Any:  # noqa: ANN401
+        """Return the environment's own form of what `inputs` gave, with a leading axis of N."""
+        parts = (inputs[f"observation{leaf.name}"].astype(leaf.dtype) for leaf in self._leaves)
+        return nested(self._space, parts)
 
 
-def _checked_part(leaf: Leaf, value: Any) -> npt.NDArray[np.float32]:  # noqa: ANN401
+def _part(leaf: Leaf, value: Any) -> npt.NDArray[np.float32]:  # noqa: ANN401
+    """Return a part of one observation, or of a batch with a leading axis."""
     name = f"observation{leaf.name}"
     try:
         for key in leaf.keys:
             value = value[key]
     except (KeyError, IndexError, TypeError):
         raise ValueError(f"{name} is needed: the observation has no such part") from None
-    part: npt.NDArray[np.float32] = np.asarray(value, dtype=np.float32)
-    if part.shape != leaf.shape:
-        raise ValueError(f"{name} must have shape {leaf.shape}, got {part.shape}")
+    try:
+        part: npt.NDArray[np.float32] = np.asarray(value, dtype=np.float32)
+    except TypeError:
+        raise ValueError(f"{name} must be numbers, got {type(value).__name__}") from None
+    is_batch = part.ndim == len(leaf.shape) + 1 and part.shape[1:] == leaf.shape and len(part) > 0
+    if part.shape != leaf.shape and not is_batch:
+        raise ValueError(
+            f"{name} must have shape {leaf.shape}, got {part.shape}; a batch has a leading axis"
+        )
     # A NaN would go through the graph and choose an action by chance.
     if not np.isfinite(part).all():
         raise ValueError(f"{name} must be finite")
     # A number that is no choice would be a one-hot of zeros in the graph.
-    chosen = part.reshape(-1) - leaf.low if leaf.choices else np.zeros(0)
-    if leaf.choices and not ((chosen >= 0) & (chosen < leaf.choices)).all():
-        raise ValueError(f"{name} must be one of the space's choices, got {value}")
+    if leaf.choices:
+        chosen = part.reshape(-1, len(leaf.choices)) - leaf.low
+        exists = (chosen >= 0) & (chosen < leaf.choices) & (chosen == np.floor(chosen))
+        if not exists.all():
+            raise ValueError(f"{name} must be one of the space's choices, got {value}")
     return part
 
 
@@ -324,46 +498,90 @@ class Actions:
         self._squashed = self._bounded & (continuous == "squashed")
 
     def chosen(
-        self, parameters: Mapping[str, npt.NDArray[np.float32]], *, rng: np.random.Generator | None
+        self,
+        parameters: Mapping[str, npt.NDArray[np.float32]],
+        *,
+        rng: np.random.Generator | None,
+        is_one: bool,
     ) -> Any:  # noqa: ANN401
-        """Return the likeliest action, or a sampled one.
+        """Return the likeliest actions, or sampled ones.
 
         Args:
-            parameters: ``logits`` float32 [n], ``mean`` and ``log_std`` float32 [C], where present.
-            rng: Generator to sample with. None: the likeliest action.
+            parameters: ``logits`` float32 [N, n], ``mean`` and ``log_std`` float32 [N, C], where
+                present.
+            rng: Generator to sample with. None: the likeliest actions.
+            is_one: Whether the only row's action is wanted, not a batch.
         """
-        parts = self._by_category(parameters.get("logits", np.zeros(0, dtype=np.float32)))
-        choices = [_drawn(part, rng) if rng is not None else int(part.argmax()) for part in parts]
+        num_rows = len(next(iter(parameters.values())))
+        nothing = np.zeros((num_rows, 0), dtype=np.float32)
+        choices = [
+            _drawn(part, rng) if rng is not None else part.argmax(axis=1)
+            for part in self._by_category(parameters.get("logits", nothing))
+        ]
         # float64, because a bound of a float64 space may have no neighbour in float32.
-        numbers = parameters.get("mean", np.zeros(0)).astype(np.float64)
-        if rng is not None and len(numbers):
+        numbers = parameters.get("mean", nothing).astype(np.float64)
+        if rng is not None and numbers.size:
             std = np.exp(parameters["log_std"].astype(np.float64))
             # u = mean + std * z with z ~ N(0, 1)
-            numbers = numbers + std * rng.standard_normal(len(numbers))
+            numbers = numbers + std * rng.standard_normal(numbers.shape)
         at, to, squashed = self._low[self._squashed], self._high[self._squashed], self._squashed
         # (l + h) / 2 + (h - l) / 2 * tanh(u), halved first: the sum and difference of the bounds
         # may exceed a float.
-        numbers[squashed] = at / 2 + to / 2 + (to / 2 - at / 2) * np.tanh(numbers[squashed])
-        return self._in_units(choices, np.clip(numbers, self._low, self._high))
+        numbers[:, squashed] = at / 2 + to / 2 + (to / 2 - at / 2) * np.tanh(numbers[:, squashed])
+        columns = np.stack(choices, axis=1) if choices else nothing.astype(np.int64)
+        return self._in_units(columns, np.clip(numbers, self._low, self._high), is_one=is_one)
+
+    def probabilities(
+        self, parameters: Mapping[str, npt.NDArray[np.float32]]
+    ) -> npt.NDArray[np.float64]:
+        """Return the probabilities of all choices, those of the categories side by side.
+
+        float64 [N, n].
+
+        Raises:
+            ValueError: If there are no choices.
+        """
+        if "logits" not in parameters:
+            raise ValueError(
+                "the actions must have choices: these are numbers, which have no probabilities"
+            )
+        return np.concatenate(
+            [_probabilities(part) for part in self._by_category(parameters["logits"])], axis=1
+        )
 
     def random(self, mask: object, *, rng: np.random.Generator) -> Any:  # noqa: ANN401
+        """Draw an action uniformly; see `uniform`."""
+        legal = self.everything if mask is None else self.flat_mask(mask)
+        return self.uniform(legal[np.newaxis], rng=rng, is_one=True)
+
+    def uniform(
+        self, masks: npt.NDArray[np.bool_], *, rng: np.random.Generator, is_one: bool
+    ) -> Any:  # noqa: ANN401
         """Draw legal choices uniformly, and numbers uniformly within their bounds.
 
         The distance of a number from its only bound is that of a standard normal one from 0.
+
+        Args:
+            masks: Legal choices. bool [N, n].
+            rng: Generator to draw from.
+            is_one: As for `chosen`.
         """
-        legal = self.everything if mask is None else self.flat_mask(mask)
-        choices = [int(rng.choice(np.flatnonzero(part))) for part in self._by_category(legal)]
-        numbers = rng.standard_normal(len(self._low))
+        choices = [
+            [int(rng.choice(np.flatnonzero(row))) for row in part]
+            for part in self._by_category(masks)
+        ]
+        numbers = rng.standard_normal((len(masks), len(self._low)))
         for at, (low, high) in enumerate(zip(self._low, self._high, strict=True)):
             if self._bounded[at]:
                 # Not low + share * (high - low): the difference of the bounds may exceed a float.
-                share = rng.random()
-                numbers[at] = (1 - share) * low + share * high
+                share = rng.random(len(masks))
+                numbers[:, at] = (1 - share) * low + share * high
             elif math.isfinite(low):
-                numbers[at] = low + abs(numbers[at])
+                numbers[:, at] = low + abs(numbers[:, at])
             elif math.isfinite(high):
-                numbers[at] = high - abs(numbers[at])
-        return self._in_units(choices, numbers)
+                numbers[:, at] = high - abs(numbers[:, at])
+        rows = np.array(choices, dtype=np.int64).T.reshape(len(masks), -1)
+        return self._in_units(rows, numbers, is_one=is_one)
 
     def flat_mask(self, mask: object) -> npt.NDArray[np.bool_]:
         """Return the masks of all categories side by side. bool [n].
@@ -371,18 +589,32 @@ class Actions:
         Raises:
             ValueError: If its shape is not the space's, or a category has no legal choice.
         """
+        return self.flat_masks(mask, num_rows=None).reshape(-1)
+
+    def flat_masks(self, mask: object, *, num_rows: int | None) -> npt.NDArray[np.bool_]:
+        """Return the masks of a batch, those of all categories side by side. bool [N, n].
+
+        Args:
+            mask: As for `GraphPlayer.act`.
+            num_rows: N. None: a single mask, which becomes a batch of one.
+
+        Raises:
+            ValueError: If its shape is not the space's, or a category has no legal choice.
+        """
         size = sum(self._branches)
+        rows, shape = (1, (size,)) if num_rows is None else (num_rows, (num_rows, size))
         try:
             flat = np.asarray(mask).astype(np.bool_)
         except ValueError:  # masks of different lengths
             flat = np.zeros(0, dtype=np.bool_)
         # Nested as in the environment, or with masks of different lengths.
-        if flat.shape != (size,) and self._space["kind"] != "Discrete":
-            parts = [_leaf_mask(leaf, mask) for leaf in self._leaves if leaf.choices]
-            flat = np.concatenate([np.zeros(0, dtype=np.bool_), *parts])
-        if flat.shape != (size,):
-            raise ValueError(f"action_mask must have shape ({size},), got {flat.shape}")
-        if not all(part.any() for part in self._by_category(flat)):
+        if flat.shape != shape and self._space["kind"] != "Discrete":
+            parts = [_leaf_masks(leaf, mask, rows=rows) for leaf in self._leaves if leaf.choices]
+            flat = np.concatenate([np.zeros((rows, 0), dtype=np.bool_), *parts], axis=1)
+        elif flat.shape != shape:
+            raise ValueError(f"action_mask must have shape {shape}, got {flat.shape}")
+        flat = flat.reshape(rows, size)
+        if not all(part.any(axis=1).all() for part in self._by_category(flat)):
             raise ValueError("action_mask must have a legal action")
         return flat
 
@@ -391,53 +623,77 @@ class Actions:
         """Mask that allows all choices. bool [n]."""
         return np.ones(sum(self._branches), dtype=np.bool_)
 
-    def _by_category(self, values: npt.NDArray[Any]) -> list[npt.NDArray[Any]]:
-        return np.split(values, np.cumsum(self._branches)[:-1]) if self._branches else []
+    def _by_category(self, rows: npt.NDArray[Any]) -> list[npt.NDArray[Any]]:
+        return np.split(rows, np.cumsum(self._branches)[:-1], axis=1) if self._branches else []
 
-    def _in_units(self, choices: Sequence[int], numbers: npt.NDArray[np.float64]) -> Any:  # noqa: ANN401
-        return nested(self._space, self._values(iter(choices), iter(numbers.tolist())))
+    def _in_units(
+        self, choices: npt.NDArray[np.int64], numbers: npt.NDArray[np.float64], *, is_one: bool
+    ) -> Any:  # noqa: ANN401
+        return nested(self._space, self._values(choices, numbers, is_one=is_one))
 
-    def _values(self, choices: Iterator[int], numbers: Iterator[float]) -> Iterator[Any]:
+    def _values(
+        self, choices: npt.NDArray[np.int64], numbers: npt.NDArray[np.float64], *, is_one: bool
+    ) -> Iterator[Any]:
+        """Yield the values of each leaf: [N, ...], or those of the only row."""
         for leaf in self._leaves:
-            if leaf.kind == "Discrete":
-                yield next(choices) + int(leaf.low[0])
-                continue
-            source: Iterator[float] = numbers if leaf.kind == "Box" else choices
-            values = np.array([next(source) for _ in leaf.low]).reshape(leaf.shape)
-            if leaf.kind != "Box":
-                values = values + leaf.low.reshape(leaf.shape)
-            rounded = np.rint(values) if leaf.dtype.kind in "iub" else values
+            size = len(leaf.low)
+            if leaf.kind == "Box":
+                values, numbers = numbers[:, :size], numbers[:, size:]
+                values = np.rint(values) if leaf.dtype.kind in "iub" else values
+            else:
+                values, choices = choices[:, :size] + leaf.low, choices[:, size:]
+            values = values.reshape(len(values), *leaf.shape).astype(leaf.dtype)
+            if not is_one:
+                yield values
             # A zero-dimensional array: numpy would give a number instead.
-            yield np.asarray(rounded, dtype=leaf.dtype)
+            else:
+                yield int(values[0]) if leaf.kind == "Discrete" else np.asarray(values[0])
 
 
-def _drawn(logits: npt.NDArray[np.float32], rng: np.random.Generator) -> int:
+def _probabilities(logits: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
     # In float64 a masked-out logit (float32's minimum) has weight exp(-3.4e38) = 0 exactly.
-    weights = np.exp(logits.astype(np.float64) - np.max(logits))
-    return int(rng.choice(len(weights), p=weights / weights.sum()))
+    weights = np.exp(logits.astype(np.float64) - logits.max(axis=1, keepdims=True))
+    shares: npt.NDArray[np.float64] = weights / weights.sum(axis=1, keepdims=True)
+    return shares
 
 
-def _leaf_mask(leaf: Leaf, mask: Any) -> npt.NDArray[np.bool_]:  # noqa: ANN401
-    """Return a part's masks, those of its categories side by side; None: everything is legal."""
+def _drawn(logits: npt.NDArray[np.float32], rng: np.random.Generator) -> npt.NDArray[np.int64]:
+    cumulative = _probabilities(logits).cumsum(axis=1)
+    # Exactly 1 at the end, whatever was rounded: a draw is below it.
+    cumulative /= cumulative[:, -1:]
+    drawn: npt.NDArray[np.int64] = (cumulative <= rng.random((len(logits), 1))).sum(axis=1)
+    return drawn
+
+
+def _leaf_masks(leaf: Leaf, mask: Any, *, rows: int) -> npt.NDArray[np.bool_]:  # noqa: ANN401
+    """Return a part's masks, those of its categories side by side; None: everything is legal.
+
+    bool [rows, n of the part].
+    """
     for key in leaf.keys:
         try:
             mask = None if mask is None else mask[key]
         except (KeyError, IndexError, TypeError):
             raise ValueError(f"action_mask must have the part {leaf.name[1:]!r}") from None
+    size = sum(leaf.choices)
     if mask is None:
-        return np.ones(sum(leaf.choices), dtype=np.bool_)
-    flat = np.array(list(_flattened(mask)), dtype=np.bool_)
-    if len(flat) != sum(leaf.choices):
-        raise ValueError(f"action_mask must have {sum(leaf.choices)} entries, got {len(flat)}")
+        return np.ones((rows, size), dtype=np.bool_)
+    try:
+        flat = np.concatenate(list(_flattened(mask, rows=rows)), axis=1)
+    except ValueError:
+        flat = np.zeros((rows, 0), dtype=np.bool_)
+    if flat.shape[1] != size:
+        raise ValueError(f"action_mask must have {size} entries, got {flat.shape[1]}")
     return flat
 
 
-def _flattened(mask: Any) -> Iterator[bool]:  # noqa: ANN401
+def _flattened(mask: Any, *, rows: int) -> Iterator[npt.NDArray[np.bool_]]:  # noqa: ANN401
+    """Yield the masks of categories, [rows, n of the category], however they are nested."""
     if isinstance(mask, (list, tuple)):
         for part in mask:
-            yield from _flattened(part)
+            yield from _flattened(part, rows=rows)
     else:
-        yield from np.asarray(mask).astype(np.bool_).reshape(-1).tolist()
+        yield np.asarray(mask).astype(np.bool_).reshape(rows, -1)
 
 
 def _state_size(session: onnxruntime.InferenceSession) -> int:

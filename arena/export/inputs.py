@@ -28,6 +28,7 @@ from arena.errors import ExportError
 OBSERVATION = "observation"
 AGENT_ID = "agent_id"
 STATE_IN = "state_in"
+ACTION_MASK = "action_mask"
 
 Feeds = dict[str, npt.NDArray[Any]]
 """Arrays by the names of a graph's inputs."""

@@ -1,21 +1,13 @@
-"""A policy as an ONNX graph: normalization, masking and the greedy action inside.
+"""A policy's graph in the ONNX format, and its comparison with the policy.
 
-Inputs are those of `arena.export.inputs` and, where there are masks, ``action_mask`` bool [N, n].
-Outputs are the policy's parameters and those of `arena.export.outputs`: ``logits`` float32 [N, n]
-of all choices side by side, illegal ones at float32's minimum; ``mean`` and ``log_std`` float32 [N,
-C] of continuous numbers before they are brought within their bounds; the greedy action; and
-``state_out`` float32 [N, H] of a recurrent policy. Choices count from 0: `champion.py` adds the
-starts of an action space, which the card holds.
-
-Shapes: N rows, F numbers of a flattened observation, n logits, C continuous numbers, H numbers of a
-recurrent state.
+Tests: `tests/arena/export/test_onnx.py`.
 """
 
 from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -24,26 +16,15 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 import torch
-from torch import nn
 
 from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.observations import ObservationLayout
 from arena.errors import ExportError
-from arena.export.inputs import STATE_IN, Feeds, Flatten, random_feeds
-from arena.export.outputs import (
-    LOGITS,
-    MEAN,
-    STATE_OUT,
-    InUnits,
-    action_names,
-    parameter_names,
-)
+from arena.export.graph import PolicyGraph, TorchSession, output_names_of
+from arena.export.inputs import ACTION_MASK, STATE_IN, Feeds, random_feeds
+from arena.export.outputs import LOGITS, MEAN, action_names
 from arena.export.session import make_session
 from arena.networks.actor_critic import ActorCritic
-from arena.networks.gaussians import LOG_STD_LIMIT
-from arena.networks.heads import mask_logits
-
-ACTION_MASK = "action_mask"
 
 SMALLEST = np.finfo(np.float32).min
 
@@ -58,76 +39,11 @@ class OnnxCheck:
 
     Attributes:
         observations: Number of random observations compared.
-        max_difference: Largest difference of a legal choice's logit or of a mean.
+        max_difference: Largest difference of a legal choice's logit, a number or a value.
     """
 
     observations: int
     max_difference: float
-
-
-class _Graph(nn.Module):
-    """Module that is exported."""
-
-    def __init__(self, network: ActorCritic, layout: ObservationLayout) -> None:
-        super().__init__()
-        self._network = network
-        self._flatten = Flatten(layout)
-        self._in_units = InUnits(network.action)
-
-    def forward(self, feeds: dict[str, torch.Tensor]) -> list[torch.Tensor]:
-        """Return the outputs, in the order of `output_names`."""
-        network = self._network
-        # Normalization and masks are inside, so that a runtime needs neither.
-        parameters, state = _parameters_and_state(network, self._flatten(feeds), feeds)
-        return [
-            *split_parameters(parameters, feeds.get(ACTION_MASK), action=network.action),
-            *self._in_units(network.distribution(parameters, feeds.get(ACTION_MASK)).greedy()),
-            *state,
-        ]
-
-
-def _parameters_and_state(
-    network: ActorCritic, rows: torch.Tensor, feeds: Mapping[str, torch.Tensor]
-) -> tuple[torch.Tensor, list[torch.Tensor]]:
-    """Return the policy's parameters and, if it is recurrent, the next state."""
-    normalized = network.normalize_observation(rows)
-    if not network.state_size:
-        return network.policy(normalized), []
-    parameters, state = network.policy_step(normalized, feeds[STATE_IN])
-    return parameters, [state]
-
-
-def output_names(action: ActionLayout, *, is_recurrent: bool = False) -> tuple[str, ...]:
-    """Return the outputs of a graph.
-
-    Args:
-        action: Layout of the actions.
-        is_recurrent: Whether the policy is recurrent.
-
-    Raises:
-        ExportError: If two have the same name.
-    """
-    state = (STATE_OUT,) if is_recurrent else ()
-    return (*parameter_names(action), *action_names(action), *state)
-
-
-def split_parameters(
-    parameters: torch.Tensor, action_mask: torch.Tensor | None, *, action: ActionLayout
-) -> list[torch.Tensor]:
-    """Return the outputs that are a policy's parameters, in the order of `parameter_names`.
-
-    Args:
-        parameters: Parameters as from `ActorCritic.policy`.
-        action_mask: True for legal choices. bool [N, n], or None.
-        action: Layout of the actions.
-    """
-    if not action.num_continuous:
-        return [mask_logits(parameters, action_mask)]
-    sizes = [action.num_logits, action.num_continuous, action.num_continuous]
-    logits, mean, log_std = torch.split(parameters, sizes, dim=1)
-    # As the distribution does before it draws: a runtime must not have to know the limit.
-    numbers = [mean, log_std.clamp(-LOG_STD_LIMIT, LOG_STD_LIMIT)]
-    return [mask_logits(logits, action_mask), *numbers] if action.branches else numbers
 
 
 def export_onnx(network: ActorCritic, *, layout: ObservationLayout, has_mask: bool) -> bytes:
@@ -145,13 +61,13 @@ def export_onnx(network: ActorCritic, *, layout: ObservationLayout, has_mask: bo
     feeds = _random_feeds(network, layout, 2, has_mask=has_mask, seed=0)
     inputs = {name: torch.from_numpy(values) for name, values in feeds.items()}
     batch = torch.export.Dim("batch")
-    graph = _Graph(network, layout).eval()
+    graph = PolicyGraph(network, layout).eval()
     with _quiet():
         program = torch.onnx.export(
             graph,
             kwargs={"feeds": inputs},
             input_names=list(inputs),
-            output_names=list(output_names(network.action, is_recurrent=network.state_size > 0)),
+            output_names=list(output_names_of(network)),
             dynamic_shapes={"feeds": {name: {0: batch} for name in inputs}},
             # One file: the card names it with one digest.
             external_data=False,
@@ -214,12 +130,12 @@ def check_onnx(
         seed: Seed of observations and masks.
 
     Raises:
-        ExportError: If parameters or states differ by more than rounding, or the action is not the
-            policy's greedy one, or illegal.
+        ExportError: If parameters, values or states differ by more than rounding, or the action is
+            not the policy's greedy one, or illegal.
     """
     action = network.action
     feeds = _random_feeds(network, layout, NUM_CHECKED, has_mask=has_mask, seed=seed)
-    names = output_names(action, is_recurrent=network.state_size > 0)
+    names = output_names_of(network)
     outputs = dict(zip(names, make_session(model).run(list(names), feeds), strict=True))
     expected = _expected(network, feeds, layout=layout)
     difference = max(_difference(name, outputs[name], values) for name, values in expected.items())
@@ -227,15 +143,11 @@ def check_onnx(
     return OnnxCheck(observations=NUM_CHECKED, max_difference=difference)
 
 
-@torch.inference_mode()
 def _expected(network: ActorCritic, feeds: Feeds, *, layout: ObservationLayout) -> Feeds:
-    """Return the policy's parameters and next state, by the names of the outputs."""
-    inputs = {name: torch.from_numpy(values) for name, values in feeds.items()}
-    rows = Flatten(layout)(inputs)
-    parameters, state = _parameters_and_state(network, rows, inputs)
-    split = split_parameters(parameters, inputs.get(ACTION_MASK), action=network.action)
-    names = (*parameter_names(network.action), *([STATE_OUT] if state else []))
-    return {name: values.numpy() for name, values in zip(names, [*split, *state], strict=True)}
+    """Return all outputs but the greedy action, by name."""
+    session = TorchSession(network, layout=layout, has_mask=ACTION_MASK in feeds)
+    names = [node.name for node in session.get_outputs()]
+    return dict(zip(names, session.run(names, feeds), strict=True))
 
 
 def _difference(name: str, found: npt.NDArray[Any], expected: npt.NDArray[Any]) -> float:

@@ -21,6 +21,7 @@ ACTION = "action"
 LOGITS = "logits"
 MEAN = "mean"
 LOG_STD = "log_std"
+VALUE = "value"
 STATE_OUT = "state_out"
 
 

@@ -152,7 +152,13 @@ def _contents(
         PLAYER: _player(),
     }
     versions = card.versions | {"torch": torch.__version__, "opset": str(opset_version(model))}
-    written = card.model_copy(update={"versions": versions, "files": file_records(files)})
+    written = card.model_copy(
+        update={
+            "value": network.has_value,
+            "versions": versions,
+            "files": file_records(files),
+        }
+    )
     files[CARD_FOR_PEOPLE] = card_for_people(written).encode()
     written = written.model_copy(update={"files": file_records(files)})
     return files | {CARD: written.to_json()}, written, check

@@ -5,81 +5,16 @@ Shapes: N rows, F features of a flattened observation, n choices, K numbers of a
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol, cast
-
-import numpy as np
-import numpy.typing as npt
 import torch
 
-from arena.bot_ids import FORM, parse_bot
+from arena.bots.asking import AskedBot, Bot, make_object
 from arena.core import Actor, ActorInput, ActorOutput, Games
 from arena.environment_spec import AgentSpec
 from arena.envs.random_play import uniform_actions
 from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.observations import ObservationLayout
-from arena.errors import ConfigError
 from arena.matches.recurrent_state import new_episodes
-from arena.resolve import resolve
 from arena.types import Seat
-from arena.users_code import users_code
-
-
-class Bot(Protocol):
-    """An object of the class in ``bot:package.module:Class(depth=3)``, made with the keywords.
-
-    It sees and answers what the environment gives and takes: arrays with a leading axis of N rows,
-    nested in dictionaries and tuples as the spaces are. Its decisions depend on nothing but its
-    arguments, its calls, and ``rng`` or the seeds of `reset`: then a seed repeats a match.
-
-    One object may play several games at once, several seats of a game too, and one set of games
-    after another. A bot with a state keeps it by game and agent, and has a method
-    ``reset(game, *, seat, agents, seed)``, which drops it: see `Resetting`.
-    """
-
-    def act(
-        self,
-        observation: Any,  # noqa: ANN401
-        action_mask: npt.NDArray[np.bool_] | None,
-        *,
-        agent: str,
-        rng: np.random.Generator,
-    ) -> Any:  # noqa: ANN401
-        """Choose one action per row.
-
-        A parameter ``games`` beside these, where there is one, gets the index of the game of each
-        row: of the environment in the batch. int64 [N].
-
-        Args:
-            observation: As the environment gives it, with its action mask where that is a part of
-                it, and a leading axis of N rows.
-            action_mask: True for legal choices; where there are several categories, their masks
-                side by side. [N, n], or None.
-            agent: Name of the deciding agent.
-            rng: The only source of randomness beside the seeds of ``reset``.
-
-        Returns:
-            As the environment takes it, with a leading axis of N rows: for Discrete integers [N],
-            for MultiDiscrete integers [N, branches], for a Box numbers [N, ...].
-        """
-
-
-class Resetting(Protocol):
-    """A bot with a method `reset`, called when it begins to play in a game."""
-
-    def reset(self, game: int, *, seat: str, agents: tuple[str, ...], seed: int) -> None:
-        """Drop the state of a game's agents.
-
-        Called before the first decision of a seat in each episode, and again where the seat is
-        taken up in the middle of one.
-
-        Args:
-            game: Index of the environment in the batch.
-            seat: Name of the seat.
-            agents: Agents that decide there, all of them this bot's.
-            seed: Seed of all draws in this game, in [0, 2**63).
-        """
 
 
 class RandomActor(Actor):
@@ -121,32 +56,15 @@ class BotActor(Actor):
     reads_games = True
 
     def __init__(self, bot: Bot, *, name: str, facts: AgentSpec, actions: ActionLayout) -> None:
-        self._bot = bot
-        self._name = name
+        self._bot = AskedBot(bot, name=name, mask_place=facts.mask, actions=actions)
         self._layout = ObservationLayout.from_json(facts.observation)
-        self._mask_place = facts.mask
-        self._actions = actions
-        act = getattr(bot, "act", None)
-        self._is_told_games = _takes(act, "games")
-        if not _fits(act, None, None, agent="", rng=None, **self._games(None)):
-            raise ConfigError(
-                f"{name} has no method act(observation, action_mask, *, agent, rng), or one that "
-                "takes other arguments"
-            )
-        reset = getattr(bot, "reset", None)
-        if reset is not None and not _fits(reset, 0, seat="", agents=(), seed=0):
-            raise ConfigError(f"{name}: its method must be reset(game, *, seat, agents, seed)")
-        self._reset = cast("Callable[..., object] | None", reset)
         # Episode that the bot played last in a game (environment, seat).
         self._playing: dict[tuple[int, str], int] = {}
 
     @property
     def keeps_games(self) -> bool:
         """Whether it tells games apart, so that one batch's must not be taken for another's."""
-        return self._reset is not None or self._is_told_games
-
-    def _games(self, games: object) -> dict[str, object]:
-        return {"games": games} if self._is_told_games else {}
+        return self._bot.keeps_games
 
     def act(self, inputs: ActorInput, *, agent: str, generator: torch.Generator) -> ActorOutput:
         """Ask the bot. Where the games are not given, each row is a game without a past.
@@ -158,68 +76,28 @@ class BotActor(Actor):
         games = _separate_games(agent, len(observation)) if inputs.games is None else inputs.games
         # One draw for each call, so that a seed repeats the match whatever the bot draws itself.
         seed = torch.randint(2**63 - 1, (), generator=generator, device=generator.device).item()
-        if self._reset is not None:
+        if self._bot.has_reset:
             self._begin(games, seed=int(seed))
-        mask = None if action_mask is None else action_mask.cpu().numpy()
-        with users_code(f"{self._name} in act"):
-            answer = self._bot.act(
-                self._given(observation, mask),
-                mask,
-                agent=agent,
-                # numpy's, as bots need no torch; the seed is from the assignment's generator.
-                rng=np.random.default_rng(int(seed)),
-                **self._games(games.index.numpy() if self._is_told_games else None),
-            )
-        # Before the step, where an illegal action would look like the environment's fault.
-        action = self._checked(answer, num_rows=len(observation), mask=mask)
+        action = self._bot.ask(
+            # float32 rows back to the environment's own dtypes and nesting.
+            self._layout.to_environment(observation.cpu()),
+            None if action_mask is None else action_mask.cpu().numpy(),
+            agent=agent,
+            num_rows=len(observation),
+            games=games.index.numpy(),
+            seed=int(seed),
+        )
         return ActorOutput(action=torch.from_numpy(action).to(observation.device))
 
     def _begin(self, games: Games, *, seed: int) -> None:
         """Reset the bot for episodes in which it has not played, or not last at this place."""
-        assert self._reset is not None
         seat = games.seat
         for game, episode in zip(games.index.tolist(), games.episode.tolist(), strict=True):
             # Learned at the first decision: random openings and halted environments cost nothing.
             if self._playing.get((game, seat.name)) == episode:
                 continue
             self._playing[game, seat.name] = episode
-            # The call's seed tells apart seats and episodes, this one the games of the batch.
-            words = np.random.SeedSequence((seed, game)).generate_state(1, np.uint64)
-            with users_code(f"{self._name} in reset"):
-                self._reset(game, seat=seat.name, agents=seat.agents, seed=int(words[0] >> 1))
-
-    def _given(self, observation: torch.Tensor, mask: npt.NDArray[np.bool_] | None) -> object:
-        """Return observations as the environment gives them."""
-        # float32 rows back to the environment's own dtypes and nesting.
-        given: object = self._layout.to_environment(observation.cpu())
-        if mask is None or self._mask_place not in ("observation", "beside"):
-            return given
-        # PettingZoo's masks are int8, as gymnasium's spaces want them.
-        beside = given if self._mask_place == "beside" else {"observation": given}
-        return {**cast("Mapping[str, object]", beside), "action_mask": mask.astype(np.int8)}
-
-    def _checked(
-        self, answer: object, *, num_rows: int, mask: npt.NDArray[np.bool_] | None
-    ) -> npt.NDArray[Any]:
-        try:
-            # Users' answers may have any type and shape.
-            rows = self._actions.from_environment(answer)
-        except ValueError as error:
-            raise ConfigError(
-                f"{self._name} must answer as the environment acts: {error}"
-            ) from None
-        if len(rows) != num_rows:
-            raise ConfigError(
-                f"{self._name} must answer with one action for each of {num_rows} rows, "
-                f"got {len(rows)}"
-            )
-        illegal = ~self._actions.are_legal(rows, mask)
-        if illegal.any():
-            row = int(illegal.argmax())
-            chosen = self._actions.actions(rows[row : row + 1])[0]
-            legal = "" if mask is None else f": its action mask allows {_allowed(mask[row])}"
-            raise ConfigError(f"{self._name} chose {chosen!r}, which is not legal{legal}")
-        return rows
+            self._bot.reset(game, seat=seat.name, agents=seat.agents, seed=seed)
 
 
 def _separate_games(agent: str, number: int) -> Games:
@@ -229,11 +107,6 @@ def _separate_games(agent: str, number: int) -> Games:
         index=torch.arange(number),
         episode=new_episodes(number),
     )
-
-
-def _allowed(mask: npt.NDArray[np.bool_]) -> list[int]:
-    allowed: list[int] = np.flatnonzero(mask).tolist()
-    return allowed
 
 
 def make_bot(
@@ -250,42 +123,8 @@ def make_bot(
     Raises:
         ConfigError: If there is no such bot, or its class cannot be made or has no ``act``.
     """
+    bot = make_object(player, launch_directory=launch_directory)
     # None: bot:random, which has no class.
-    bot = parse_bot(player)
     if bot is None:
         return RandomActor(actions)
-    bot_class = resolve(bot.reference, launch_directory=launch_directory)
-    if not callable(bot_class):
-        raise ConfigError(f"{player} must name a class, got {bot_class!r}; a bot is {FORM}")
-    with users_code(f"{player}, when it was made,"):
-        made = bot_class(**bot.arguments)
-    return BotActor(made, name=player, facts=facts, actions=actions)
-
-
-def _takes(method: object, name: str) -> bool:
-    """Return whether a method has a parameter of this name."""
-    signature = _signature(method)
-    return signature is not None and name in signature.parameters
-
-
-def _fits(method: object, *arguments: object, **keywords: object) -> bool:
-    """Return whether a method can be called so; one whose signature cannot be read can."""
-    # Some callables are not written in Python and tell no signature: the call will show.
-    signature = _signature(method)
-    if signature is None:
-        return callable(method)
-    try:
-        signature.bind(*arguments, **keywords)
-    except TypeError:
-        return False
-    return True
-
-
-def _signature(method: object) -> inspect.Signature | None:
-    """Return a method's signature; None where it is not known: some are not written in Python."""
-    if not callable(method):
-        return None
-    try:
-        return inspect.signature(method)
-    except ValueError:
-        return None
+    return BotActor(bot, name=player, facts=facts, actions=actions)

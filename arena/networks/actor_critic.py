@@ -98,6 +98,11 @@ class ActorCritic(nn.Module):
             if network.normalize_observations:
                 self.critic_normalizer = make_observation_normalizer(critic_input)
 
+    @property
+    def has_value(self) -> bool:
+        """Whether it has a value that needs nothing but observations: no centralized critic."""
+        return self._shares_value or (self.critic is not None and not self.critic_size)
+
     def normalize_observation(self, observation: torch.Tensor) -> torch.Tensor:
         """Normalize by the running statistics, where the network has them. [N, F] to [N, F].
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import numpy as np
-from gymnasium.spaces import Box, Dict, Discrete
+from gymnasium.spaces import Box, Dict, Discrete, Space
 from pettingzoo import AECEnv
 
 AGENTS = ("player_0", "player_1")
@@ -29,7 +29,7 @@ class Nim(AECEnv):  # type: ignore[misc]  # PettingZoo has no types
         self.render_mode = None
         # The heap, one-hot, and which numbers of sticks can be taken; action k takes k + 1.
         heap, mask = Box(0.0, 1.0, (num_sticks + 1,), np.float32), Box(0, 1, (MOST,), np.int8)
-        seen = {"observation": heap, "action_mask": mask}
+        seen: dict[str, Space[Any]] = {"observation": heap, "action_mask": mask}
         # One object for each agent: whoever samples from a space seeds it first.
         self._seen = {agent: Dict(seen) for agent in AGENTS}
         self._choices = {agent: Discrete(MOST) for agent in AGENTS}

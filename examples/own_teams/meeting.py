@@ -50,7 +50,7 @@ class Meeting(ParallelEnv):  # type: ignore[misc]  # PettingZoo has no types
         self._places = {agent: places[actions[agent]] for agent in AGENTS}
         met = [{int(actions[agent]) for agent in team} for team in TEAMS]
         rewards = dict.fromkeys(AGENTS, 0.0)
-        for team, own, other in ((TEAMS[0], *met), (TEAMS[1], *met[::-1])):
+        for team, own, other in zip(TEAMS, met, met[::-1], strict=True):
             score = 1.0 if len(own) == 1 and own != other else 0.0
             rewards.update(dict.fromkeys(team, score))
         self._round += 1

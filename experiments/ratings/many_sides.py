@@ -24,7 +24,7 @@ from populations.league.league import League
 from populations.ratings.bradley_terry import BradleyTerry
 from populations.ratings.model import Z95, Result
 from populations.records.rows import TallyRow
-from tools.evaluate.command import ratings_of
+from tools.evaluate.tournament import ratings_of
 
 Teams = tuple[int, int]
 """Number of sides, and of populations on each."""

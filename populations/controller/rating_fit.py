@@ -206,8 +206,8 @@ def fit_input(known: Snapshot) -> FitInput:
     chosen = chosen_entrants(known)
     return FitInput(
         results=joined(known.results.select(chosen), known.links.select(chosen)),
-        parents=_parents(known.checkpoints, chosen),
-        times=_times(known, chosen),
+        parents=parents_of(known.checkpoints, chosen),
+        times=times_of(known, chosen),
         wanted=tuple(wanted),
         newest=tuple(rated for rated in newest if rated is not None),
         known=known,
@@ -222,7 +222,7 @@ def _rated_again(known: Snapshot) -> Iterator[Rated]:
         yield from ((row.population, entrant) for entrant in row.former_best)
 
 
-def _times(known: Snapshot, chosen: Iterable[Rated]) -> dict[Rated, Time]:
+def times_of(known: Snapshot, chosen: Iterable[Rated]) -> dict[Rated, Time]:
     """Return how long each chosen entrant was trained: agent steps along its line."""
     # Not a policy's own count: a copy of a policy that is ahead has its skill at once, and a copy
     # of one that is behind has lost nothing by that.
@@ -251,7 +251,7 @@ def _times(known: Snapshot, chosen: Iterable[Rated]) -> dict[Rated, Time]:
     return times
 
 
-def _parents(
+def parents_of(
     checkpoints: Mapping[Digest, CheckpointRow], chosen: Iterable[Rated]
 ) -> dict[Rated, Rated]:
     """Return the nearest chosen ancestor of each chosen entrant that has one."""

@@ -6,7 +6,7 @@ Inspection never talks to the controller: it reads the journal through a read-on
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import cast
@@ -17,6 +17,7 @@ from populations.choices import with_names
 from populations.config.run_file import RUN_FILE, RunFile, learner_setup
 from populations.controller.indexes.pbt_decisions import RECALLED, PbtDecisions
 from populations.controller.indexes.raised_alerts import CLEARED, RAISED, document, resumed
+from populations.controller.monitoring.champions import CHAMPION
 from populations.controller.server.live_status import STORAGE, STORAGE_ADVICE
 from populations.core import SearchSpace
 from populations.inspection.calibration import calibrations
@@ -24,6 +25,12 @@ from populations.inspection.cells import payoff_cells
 from populations.inspection.checkpoints import pins_of
 from populations.inspection.cross_play import cross_play
 from populations.inspection.exploitability import read_exploitability
+from populations.inspection.ratings import (
+    ASSIGNED,
+    champion_spans,
+    rated_checkpoints,
+    rating_points,
+)
 from populations.league.league import League
 from populations.league.standings import Standing, champion, standings
 from populations.records.rows import Json
@@ -58,15 +65,7 @@ class Inspection:
         reader = JournalReader(run_dir / JOURNAL)
         # Pairs are by far the most rows, and only two views need them: these read them themselves.
         tables = reader.load(pairs=False)
-        setup = learner_setup(run_file, root=run_dir)
-        half_life = run_file.config.payoffs.half_life_matches
-        league = League.fold(
-            tables,
-            seats=setup.seats,
-            half_life_matches=half_life,
-            mixes_teammates=bool(setup.agent_seats),
-        )
-        return cls(run_dir, run_file, reader, tables, league)
+        return cls(run_dir, run_file, reader, tables, _folded(tables, run_file, run_dir))
 
     def close(self) -> None:
         """Close the journal's reader."""
@@ -76,6 +75,16 @@ class Inspection:
         """Return the standings of all populations, or of one."""
         found = standings(self.tables, self.league)
         return {name: found[name] for name in found if population in (None, name)}
+
+
+def _folded(tables: Tables, run_file: RunFile, run_dir: Path) -> League:
+    setup = learner_setup(run_file, root=run_dir)
+    return League.fold(
+        tables,
+        seats=setup.seats,
+        half_life_matches=run_file.config.payoffs.half_life_matches,
+        mixes_teammates=bool(setup.agent_seats),
+    )
 
 
 def standings_view(run: Inspection, population: str | None) -> Document:
@@ -184,6 +193,30 @@ def calibration_view(run: Inspection, population: str | None) -> Document:
         if one.matches > 0.0
     ]
     return {"run": run.tables.run.run, "calibration": rows, "fit": {**fits(run, population)}}
+
+
+def ratings_view(run: Inspection, population: str | None) -> Document:
+    """Return the ratings of all evaluated checkpoints, by one fit, and each population's champions.
+
+    A point's ``time`` is when the training that made its checkpoint was given out; null: unknown.
+    """
+    # Anew, with the results of pairs; in one moment, which may be later than the inspection's.
+    with run.reader.snapshot():
+        tables = run.reader.load()
+        assigned = run.reader.events(kinds=ASSIGNED)
+    ratings = rated_checkpoints(_folded(tables, run.run_file, run.run_dir), tables)
+    points = rating_points(tables, ratings, assigned=assigned)
+    return {
+        "run": tables.run.run,
+        "populations": {n: lines for n, lines in points.items() if population in (None, n)},
+        "champions": [*champions_of(run, population)],
+    }
+
+
+def champions_of(run: Inspection, population: str | None) -> list[Document]:
+    """Return since when and until when each champion has led its population, oldest first."""
+    spans = champion_spans(run.reader.events(kinds=(CHAMPION,)))
+    return [span for span in spans if population in (None, span["population"])]
 
 
 def fits(run: Inspection, population: str | None = None) -> dict[str, dict[str, Json]]:
@@ -329,14 +362,20 @@ def checkpoints_view(run: Inspection, population: str | None) -> Document:
     return {"run": run.tables.run.run, "checkpoints": checkpoints, "ghosts": ghosts}
 
 
-def events_view(run: Inspection, population: str | None) -> Document:
-    """Return every decision with its reason and numbers, oldest first."""
-    return {"run": run.tables.run.run, "events": _events(run, population, kinds=None)}
+def events_view(
+    run: Inspection, population: str | None, *, kinds: Sequence[str] | None = None
+) -> Document:
+    """Return every decision with its reason and numbers, oldest first.
+
+    Args:
+        run: Run to read.
+        population: Population of the events' subjects. None: all.
+        kinds: Kinds of the events. None: all.
+    """
+    return {"run": run.tables.run.run, "events": _events(run, population, kinds=kinds)}
 
 
-def _events(
-    run: Inspection, population: str | None, *, kinds: tuple[str, ...] | None
-) -> list[Json]:
+def _events(run: Inspection, population: str | None, *, kinds: Sequence[str] | None) -> list[Json]:
     return [
         {
             "sequence": row.sequence,

@@ -92,7 +92,7 @@ BOTS = {
     DrawsUnseeded: "a bot's decisions must be a function of its calls",
     CountsItsMoves: "a bot must begin every game anew",
     MarksTheBoard: "act must not change its observations and action masks",
-    TakesTheObservationAlone: "its methods must take the arguments of arena.matches.actors.Bot",
+    TakesTheObservationAlone: "its methods must take the arguments of arena.bots.asking.Bot",
     NeedsADepth: "it must be made with the arguments of its id",
 }
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import json
 from collections.abc import Callable
 
+import nbformat
 import pytest
+from nbclient import NotebookClient
 
 from arena.testing import (
     check_algorithm,
@@ -114,10 +117,34 @@ def test_a_batched_game_of_ones_own(example: Copy, monkeypatch: pytest.MonkeyPat
     assert len(fast_nim.rated()) == 4
 
 
+def test_a_notebook(example: Copy) -> None:
+    notebook = example("notebook")
+    path = notebook.directory / "league.ipynb"
+    document = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
+    # A kernel of its own, which starts where the notebook is.
+    place = {"metadata": {"path": str(notebook.directory)}}
+    NotebookClient(document, timeout=500, resources=place).execute()
+    shown = [
+        ast.literal_eval(output["data"]["text/plain"])
+        for cell in document.cells
+        if cell.cell_type == "code"
+        for output in cell.outputs
+        if output.output_type == "execute_result"
+    ]
+    state, standings, (num_ghosts, num_points), moves, met = shown
+    assert state == "running"
+    assert {f"player/p00{n}" for n in range(3)} <= {player for player, _ in standings}
+    assert num_ghosts >= 3
+    assert num_points >= 3
+    # Tic-tac-toe ends after five to nine moves.
+    assert 5 <= len(moves) <= 9
+    assert {home for home, _, _ in met} == {"runs/notebook", "bot:random"}
+
+
 def test_every_example_is_listed_and_short() -> None:
     listed = (ROOT / "README.md").read_text(encoding="utf8")
     folders = sorted(path.name for path in ROOT.iterdir() if path.is_dir())
-    assert len(folders) >= 9
+    assert len(folders) == 10
     for folder in folders:
         assert f"[{folder}]({folder}/)" in listed
         assert (ROOT / folder / "README.md").is_file()

@@ -122,7 +122,7 @@ def _start(
         raise ConfigError("launch needs a CONFIG: a preset's name or a YAML file")
     origin.check()
     draft = draft_config(source, overrides, notify=tell)
-    target = run_dir if run_dir is not None else _default_run_dir(source)
+    target = run_dir if run_dir is not None else default_run_dir(source)
     # Before the environment is inspected, which takes seconds.
     _check_target(target, force=force)
     run_file, initial = _new_run_file(draft, source, target=target, origin=origin)
@@ -226,7 +226,8 @@ def _new_run_file(
     return run_file, initial
 
 
-def _default_run_dir(source: str) -> Path:
+def default_run_dir(source: str) -> Path:
+    """Return the run directory of a launch that names none: by its configuration and the time."""
     from datetime import UTC, datetime
 
     return Path("runs") / f"{Path(source).stem}-{datetime.now(UTC):%Y%m%d-%H%M%S}"

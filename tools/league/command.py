@@ -6,8 +6,7 @@ Tests: `tests/tools/players/test_exploitability.py`, `tests/integration/test_lau
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, cast
 
@@ -15,12 +14,11 @@ import typer
 
 from ..terminal.options import AsJson, OnlyPopulation, RunDirectory
 from ..terminal.output import console, print_json
+from .documents import inspected, view_document
 from .tables import print_csv, print_view
 from .views import VIEWS
 
 if TYPE_CHECKING:
-    from populations.inspection.views import Inspection
-
     ViewName = str
 else:
     # typer reads the names from the Literal; mypy cannot, so it sees str above.
@@ -76,7 +74,8 @@ def league(
         # In each round: players appear while the run goes on, and only new ones are measured.
         if exploitability:
             _measure(run, population)
-        document = _document(run, view, population, by_seats=seats)
+        options = {"by_seats": True} if seats else {}
+        document = view_document(run, view, population, **options)
         if as_json:
             print_json(document)
         elif as_csv:
@@ -91,20 +90,6 @@ def league(
         time.sleep(WATCH_S)
 
 
-def _document(
-    run: Path, view: ViewName, population: str | None, *, by_seats: bool = False
-) -> dict[str, object]:
-    from populations.gc_pause import collector_paused
-    from populations.inspection import views
-
-    # Opened anew each time, because an inspection is one moment of the run.
-    with collector_paused(), _inspection(run, population) as inspection:
-        if by_seats:
-            return dict(views.payoff_view(inspection, population, by_seats=True))
-        make = getattr(views, VIEWS[view].document)
-        return cast("dict[str, object]", make(inspection, population))
-
-
 def _measure(run: Path, population: str | None) -> None:
     """Measure how exploitable the players are, once each; the run's directory keeps it."""
     from populations.config.run_file import learner_setup
@@ -112,25 +97,9 @@ def _measure(run: Path, population: str | None) -> None:
     from ..players.exploitability import measure_run
     from ..players.game import Game
 
-    with _inspection(run, population) as inspection:
+    with inspected(run, population) as inspection:
         game = Game.of_setup(learner_setup(inspection.run_file, root=inspection.run_dir))
         measure_run(inspection, game, population=population)
-
-
-@contextmanager
-def _inspection(run: Path, population: str | None) -> Iterator[Inspection]:
-    """Open a run to read, and close it afterwards."""
-    from arena.errors import ConfigError
-    from populations.inspection.views import Inspection
-
-    # A mistake in the path is no damage: exit 2, not 5.
-    if not (run / "run.yaml").is_file():
-        raise ConfigError(f"{run} is no run directory: it has no run.yaml")
-    with closing(Inspection.open(run)) as inspection:
-        known = dict.fromkeys(seat.population for seat in inspection.league.seats)
-        if population is not None and population not in known:
-            raise ConfigError(f"--population {population}: the run has {', '.join(known)}")
-        yield inspection
 
 
 def _write_studies(run: Path, file: Path, population: str | None, *, as_json: bool) -> None:
@@ -141,7 +110,7 @@ def _write_studies(run: Path, file: Path, population: str | None, *, as_json: bo
 
     # Optuna would print a line per study on standard error.
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    with _inspection(run, population) as inspection:
+    with inspected(run, population) as inspection:
         written = write_studies(inspection, file, population=population)
     if as_json:
         print_json({"run": str(run), "file": str(file), "studies": written})

@@ -69,6 +69,16 @@ def _standings_rows(document: Document) -> list[Row]:
     return [{"population": name, **line} for name, lines in populations.items() for line in lines]
 
 
+def _rating_rows(document: Document) -> list[Row]:
+    populations = cast("Mapping[str, list[Mapping[str, object]]]", document["populations"])
+    return [
+        {"population": name, "player": line["player"], **point}
+        for name, lines in populations.items()
+        for line in lines
+        for point in cast("list[Row]", line["points"])
+    ]
+
+
 def _hyperparameter_rows(document: Document) -> list[Row]:
     policies = cast("Mapping[str, Row]", document["policies"])
     factors = cast("Mapping[str, Row]", document.get("factors", {}))
@@ -88,10 +98,13 @@ def _status_rows(document: Document) -> list[Row]:
     return [{"key": key, "value": value} for key, value in shown.items() if key != "schema"]
 
 
-def _shown_standing(row: Row) -> Row:
+def _with_interval(row: Row) -> Row:
     low, high = row["rating_low"], row["rating_high"]
-    interval = f"{low:.0f}..{high:.0f}" if isinstance(low, float) else None
-    return {**row, "95%": interval, "return": row["mean_return"], "gen": row["generation"]}
+    return {**row, "95%": f"{low:.0f}..{high:.0f}" if isinstance(low, float) else None}
+
+
+def _shown_standing(row: Row) -> Row:
+    return {**_with_interval(row), "return": row["mean_return"], "gen": row["generation"]}
 
 
 def _shown_checkpoint(row: Row) -> Row:
@@ -121,6 +134,13 @@ VIEWS: dict[str, View] = {
         shown=_shown_standing,
         is_grouped=True,
         warns=True,
+    ),
+    "ratings": View(
+        document="ratings_view",
+        rows=_rating_rows,
+        columns=("player", "agent_steps", "rating", "95%", "generation", "cause", "time"),
+        shown=_with_interval,
+        is_grouped=True,
     ),
     "payoff": View(
         document="payoff_view",

@@ -81,18 +81,16 @@ def resolve_player(name: str) -> ResolvedPlayer:
 
     if is_bot(name):
         return ResolvedPlayer(name=canonical_bot(name), game=None, policies={})
+    if exports := exports_at(name):
+        return _exported(name, exports)
     path = Path(name)
     if path.is_dir():
-        # A run's directory has the export of its champion in it: the run is what was named.
         if (path / "run.yaml").is_file():
             return _of_run(name, path)
         run_dir = run_of_checkpoint(path)
         if run_dir is not None:
             key = path.resolve().relative_to(run_dir).as_posix()
             return _of_run(name, run_dir, directory=key)
-        exports = _exports(path)
-        if exports:
-            return _exported(name, exports)
         raise ConfigError(f"{path} is neither a run directory nor an export; {_FORMS}")
     # The last colon: a directory's name may have some, a player's id has none.
     run, colon, player = name.rpartition(":")
@@ -142,10 +140,15 @@ def find_in_stopped_run(
     return Path(run), name
 
 
-def _exports(path: Path) -> list[Path]:
-    """Return the directory itself, or those in it: several populations are exported side by
-    side.
+def exports_at(name: str) -> list[Path]:
+    """Return the export that a PLAYER names, or several: populations are exported side by side.
+
+    Empty: it names something else. Torch-free.
     """
+    path = Path(name)
+    # A run's directory has the export of its champion in it: the run is what was named.
+    if (path / "run.yaml").is_file():
+        return []
     if (path / "card.json").is_file():
         return [path]
     return sorted(card.parent for card in path.glob("*/card.json"))

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from arena.config import NetworkConfig
     from arena.core import Actor
     from arena.matches.mixture import ActorMixture
+    from arena.networks.frozen import FrozenPolicy
     from arena.types import Digest, WeightsRef
 
     from .game import Game
@@ -54,15 +55,20 @@ class PolicyWeights:
 
     def make_actor(self, game: Game, *, greedy: bool) -> Actor:
         """Make an actor on the CPU; an export plays by its graph."""
-        import torch
-
         from arena.export.actor import ExportedActor
-        from arena.networks.frozen import FrozenPolicy
-        from arena.resolve import put_first_on_path
 
         if self.export is not None:
             # The graph is what was exported: its weights alone may play otherwise.
             return ExportedActor(self.export, greedy=greedy)
+        return self.make_policy(game, greedy=greedy)
+
+    def make_policy(self, game: Game, *, greedy: bool = False) -> FrozenPolicy:
+        """Make the policy from its weights on the CPU, of an export, too."""
+        import torch
+
+        from arena.networks.frozen import FrozenPolicy
+        from arena.resolve import put_first_on_path
+
         # The architecture of a run's own policy may be code of the user's.
         put_first_on_path(game.launch_directory)
         observation, action = game.layouts(self.agents, network=self.network)

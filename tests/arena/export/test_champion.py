@@ -9,14 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 import torch
 
+from arena.checkpoints.files import sha256_bytes
 from arena.config import MarginOutcome
 from arena.core import ActorInput
 from arena.envs.batched.scoring import score_against
 from arena.envs.outcome import make_outcome
-from arena.export.card import Card
+from arena.export.card import Card, read_card
 from arena.export.champion import Champion, main, play_game, results_of
 from arena.export.write import Written
 from tests.layouts import frozen_policy
@@ -138,6 +140,58 @@ def test_a_seed_fixes_the_stream(board_export: Written) -> None:
     assert stream(champion, 1) != stream(champion, 2)
 
 
+def test_a_batch_of_boards_is_played_at_once(board_policy: Policy, board_export: Written) -> None:
+    champion = Champion(board_export.directory)
+    rows, masks = boards(64, seed=8)
+    expected = [champion.act(row, mask) for row, mask in zip(rows, masks, strict=True)]
+    assert champion.act(rows, masks).tolist() == expected
+    together = {"observation": rows, "action_mask": masks}
+    assert champion.act(together).tolist() == expected
+    assert champion.act(rows[:1], masks[:1]).tolist() == expected[:1]
+    card, weights = board_policy
+    network = frozen_policy(card, weights).network
+    flat, legal = torch.from_numpy(rows.reshape(64, 84)).float(), torch.from_numpy(masks).bool()
+    with torch.inference_mode():
+        values, logits = network.value(flat), network.logits(flat, legal)
+    np.testing.assert_allclose(champion.value(rows), values, rtol=1e-4, atol=1e-5)
+    assert champion.value(together["observation"][3]) == pytest.approx(float(values[3]), rel=1e-4)
+    found = champion.probabilities(together)
+    assert found.dtype == np.float64
+    np.testing.assert_allclose(found, logits.softmax(dim=1), rtol=1e-4, atol=1e-6)
+    assert (found[masks == 0] == 0.0).all()
+    drawn = champion.act(rows, masks, sample=True, seed=3)
+    assert masks[np.arange(64), drawn].all()
+    assert drawn.tolist() != expected
+
+
+def test_an_export_of_an_earlier_release_plays_and_has_no_value(
+    board_export: Written, tmp_path: Path
+) -> None:
+    old, (row,), (mask,) = without_value(board_export, tmp_path / "old"), *boards(1, seed=9)
+    assert not old.has_value
+    assert old.act(row, mask) == Champion(board_export.directory).act(row, mask)
+    with pytest.raises(ValueError, match="output value"):
+        old.value(row)
+
+
+def without_value(written: Written, directory: Path) -> Champion:
+    """The export as releases before the output ``value`` wrote it."""
+    shutil.copytree(written.directory, directory)
+    model = onnx.load(str(directory / "policy.onnx"))
+    (value,) = (output for output in model.graph.output if output.name == "value")
+    model.graph.output.remove(value)
+    onnx.save(model, str(directory / "policy.onnx"))
+    card = json.loads((directory / "card.json").read_text())
+    del card["value"]
+    card["files"]["policy.onnx"] = {
+        "sha256": sha256_bytes((directory / "policy.onnx").read_bytes()),
+        "size_bytes": (directory / "policy.onnx").stat().st_size,
+    }
+    (directory / "card.json").write_text(json.dumps(card))
+    assert not read_card(directory).value
+    return Champion(directory)
+
+
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
@@ -145,6 +199,9 @@ def test_a_seed_fixes_the_stream(board_export: Written) -> None:
         ({"observation": np.full((6, 7, 2), np.nan)}, "finite"),
         ({"action_mask": None}, "action_mask is needed"),
         ({"action_mask": np.ones(6)}, r"shape \(7,\), got \(6,\)"),
+        ({"observation": np.zeros((3, 6, 7, 2))}, r"shape \(3, 7\), got \(7,\)"),
+        ({"observation": np.zeros((0, 6, 7, 2))}, r"got \(0, 6, 7, 2\)"),
+        ({"observation": {}}, "must be numbers, got dict"),
         ({"action_mask": np.zeros(7)}, "must have a legal action"),
         ({"agent": "player_2"}, r"must be one of .*player_1.*, got 'player_2'"),
     ],

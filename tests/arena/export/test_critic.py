@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 
 from arena.config import NetworkConfig
 from arena.core import ActorInput
+from arena.export.card import read_card
 from arena.export.champion import Champion
 from arena.export.write import write_export
 from tests.arena.export.conftest import make_policy
@@ -41,6 +42,9 @@ def test_the_graph_has_no_critic_and_the_weights_do(tmp_path: Path) -> None:
     assert load_file(directory / "policy.safetensors").keys() == learned.keys()
     graph = onnx.load(str(directory / "policy.onnx")).graph
     assert [given.name for given in graph.input] == ["observation"]
+    # Values of a centralized critic need more than an observation.
+    assert "value" not in [given.name for given in graph.output]
+    assert not read_card(directory).value
     shapes = [tuple(tensor.dims) for tensor in graph.initializer]
     assert (16, 12) not in shapes
     assert (12, 16) not in shapes

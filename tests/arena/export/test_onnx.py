@@ -107,6 +107,7 @@ def test_inputs_and_outputs_are_those_that_were_promised(
     assert outputs == [
         ("logits", "tensor(float)", ["batch", 7]),
         ("action", "tensor(int64)", ["batch"]),
+        ("value", "tensor(float)", ["batch"]),
     ]
     inputs, outputs = signature(number_export)
     assert inputs == [("observation", "tensor(float)", ["batch"])]
@@ -141,6 +142,18 @@ def test_the_check_refuses_the_graph_of_other_weights(board_export: Written) -> 
             (board_export.directory / "policy.onnx").read_bytes(),
             network=fresh_network(84, 7, seed=2),
             layout=ObservationLayout.from_json(card.observation.space),
+            has_mask=True,
+        )
+
+
+def test_the_check_refuses_another_value(board_policy: Policy, board_export: Written) -> None:
+    card, weights = board_policy
+    scaled = {**weights, "return_normalizer.mean": weights["return_normalizer.mean"] + 0.01}
+    with pytest.raises(ExportError, match="value must agree"):
+        check_onnx(
+            (board_export.directory / "policy.onnx").read_bytes(),
+            network=frozen_policy(card, scaled).network,
+            layout=card.observation_layout,
             has_mask=True,
         )
 

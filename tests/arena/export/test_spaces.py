@@ -22,8 +22,8 @@ from arena.export.actor import ExportedActor
 from arena.export.card import Card
 from arena.export.card_text import card_for_people
 from arena.export.champion import Actions, Champion, play_game
+from arena.export.graph import output_names
 from arena.export.inputs import input_names, random_feeds
-from arena.export.onnx import output_names
 from arena.export.write import Written, write_export
 from tests.arena.export.conftest import make_policy
 from tests.layouts import frozen_policy
@@ -178,6 +178,61 @@ def test_the_champion_takes_and_gives_what_the_environment_does(
     assert len({str(action) for action in expected}) > 3
 
 
+def stacked(values: list[Any]) -> Any:
+    """Nested values of rows as values with a leading axis."""
+    if isinstance(values[0], dict):
+        return {key: stacked([value[key] for value in values]) for key in values[0]}
+    if isinstance(values[0], tuple):
+        return tuple(stacked(list(parts)) for parts in zip(*values, strict=True))
+    return np.stack(values)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.slow
+def test_a_batch_is_its_rows(
+    name: str, policies: dict[str, Policy], written: dict[str, Written]
+) -> None:
+    card, weights = policies[name]
+    rows, masks = rows_and_masks(card, 60)
+    given = as_given(card, rows, masks)
+    own = [at for at, (_, _, agent) in enumerate(given) if agent == card.agents[0]]
+    assert len(own) > 10
+    rows, masks = rows[own], None if masks is None else masks[own]
+    observation = card.observation_layout.to_environment(rows)
+    mask = None if masks is None else masks.numpy()
+    given_mask = mask
+    if card.mask == "beside":
+        observation, given_mask = {**observation, "action_mask": mask}, None
+    champion = Champion(written[name].directory)
+    ones = [given[at] for at in own]
+    expected = stacked([champion.act(one, m, agent=agent) for one, m, agent in ones])
+    agent = card.agents[0]
+    assert_same(champion.act(observation, given_mask, agent=agent), expected)
+    sampled = champion.act(observation, given_mask, agent=agent, sample=True, seed=2)
+    assert {str(picked(sampled, at)) for at in range(len(own))} != {str(picked(expected, 0))}
+    network = frozen_policy(card, weights).network
+    with torch.inference_mode():
+        values = network.value(rows).numpy()
+        logits = network.logits(rows, masks)
+    np.testing.assert_allclose(
+        champion.value(observation, agent=agent), values, rtol=1e-4, atol=1e-5
+    )
+    assert len({round(float(value), 4) for value in values}) > 3
+    one, m, _ = ones[0]
+    assert champion.value(one, agent=agent) == pytest.approx(float(values[0]), rel=1e-4)
+    if not card.action_layout.branches:
+        with pytest.raises(ValueError, match="must have choices"):
+            champion.probabilities(observation, agent=agent)
+        return
+    found = champion.probabilities(observation, given_mask, agent=agent)
+    parts = [
+        part.softmax(dim=1)
+        for part in torch.split(logits, list(card.action_layout.branches), dim=1)
+    ]
+    np.testing.assert_allclose(found, torch.cat(parts, dim=1).numpy(), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(champion.probabilities(one, m, agent=agent), found[0], rtol=1e-5)
+
+
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.slow
 def test_the_graphs_action_is_in_the_environments_units_with_choices_from_0(
@@ -253,6 +308,7 @@ def test_every_part_is_an_input_of_its_own(written: dict[str, Written]) -> None:
         "mean": ("tensor(float)", ["batch", 2]),
         "log_std": ("tensor(float)", ["batch", 2]),
         "action": ("tensor(float)", ["batch", 1, 2]),
+        "value": ("tensor(float)", ["batch"]),
     }
 
 
@@ -348,6 +404,26 @@ def test_masks_may_nest_as_the_space_does(written: dict[str, Written]) -> None:
             actions.flat_mask(wrong)
 
 
+def test_masks_of_a_batch_nest_as_the_space_does() -> None:
+    actions = Actions(describe(DEEDS), continuous="clipped")
+    flat = np.array(
+        [
+            [1, 0, 0, 1, *[1, 0, 1, 1], *[0, 1], *[1, 0, 1]],
+            [0, 1, 0, 0, *[0, 1, 1, 0], *[1, 1], *[0, 0, 1]],
+        ],
+        dtype=np.int8,
+    )
+    binary, several = flat[:, 4:8].reshape(2, 2, 2), (flat[:, 8:10], flat[:, 10:])
+    for mask in (flat, flat.tolist(), {"go": flat[:, :4], "with": (binary, several)}):
+        found = actions.flat_masks(mask, num_rows=2)
+        assert found.tolist() == flat.astype(bool).tolist()
+    with pytest.raises(ValueError, match="4 entries, got"):
+        actions.flat_masks({"go": flat[:1, :4], "with": None}, num_rows=2)
+    flat[1, :4] = 0
+    with pytest.raises(ValueError, match="a legal action"):
+        actions.flat_masks(flat, num_rows=2)
+
+
 def test_random_actions_are_of_the_space_and_legal() -> None:
     rng = np.random.default_rng(5)
     for space in (DEEDS, LEVERS, WHEEL, Box(-np.inf, 1.0, (3,), np.float32), Discrete(3, start=4)):
@@ -357,6 +433,12 @@ def test_random_actions_are_of_the_space_and_legal() -> None:
             if isinstance(space, Dict):
                 action = {**action, "go": np.int64(action["go"])}
             assert space.contains(action)
+    batch = Actions(describe(WHEEL), continuous="squashed").uniform(
+        np.ones((500, 0), dtype=np.bool_), rng=rng, is_one=False
+    )
+    assert batch.shape == (500, 1, 2)
+    assert all(WHEEL.contains(action) for action in batch)
+    assert np.abs(batch.mean(axis=0) - [[1.0, 0.15]]).max() < 0.3
     only = Actions(describe(LEVERS), continuous="squashed")
     mask = np.array([0, 0, 1, *[1, 0], *[0, 1], *[0, 0, 0, 1]])
     assert only.random(mask, rng=rng).tolist() == [[3, 0], [1, 3]]

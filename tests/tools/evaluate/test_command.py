@@ -106,7 +106,7 @@ def test_greedy_players_repeat_one_game(command: Command, board_run: Path) -> No
 def test_a_rating_of_one_game_has_no_interval() -> None:
     from arena.matches.tournament import TournamentResult
     from arena.types import Entrant, PairScore, Tally
-    from tools.evaluate.command import ratings_of
+    from tools.evaluate.tournament import ratings_of
 
     tally = Tally(
         entrants=(Entrant("A"), Entrant("B")),

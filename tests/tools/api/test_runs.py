@@ -1,0 +1,65 @@
+"""Runs from Python, against the documents of the commands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import arena
+
+Command = Callable[..., dict[str, Any]]
+
+
+def test_standings_are_those_of_the_command(command: Command, tag_run: Path) -> None:
+    run = arena.open(tag_run)
+    document = command("league", tag_run, "standings", "--json")["populations"]
+    expected = [{"population": name, **line} for name, lines in document.items() for line in lines]
+    assert run.standings() == expected
+    assert {line["population"] for line in expected} == {"predator", "prey"}
+    prey = [line for line in expected if line["population"] == "prey"]
+    assert run.standings(population="prey") == prey
+    assert repr(run) == f"Run({str(tag_run)!r})"
+
+
+def test_payoffs_hyperparameters_and_the_state_are_those_of_the_command(
+    command: Command, board_run: Path
+) -> None:
+    run = arena.open(str(board_run))
+    cells = run.payoff()
+    assert cells == command("league", board_run, "payoff", "--json")["payoff"]
+    by_seats = command("league", board_run, "payoff", "--seats", "--json")["payoff"]
+    assert run.payoff(by_seats=True) == by_seats
+    assert "seat" in by_seats[0]
+    assert "seat" not in cells[0]
+    values = command("league", board_run, "hyperparameters", "--json")["policies"]
+    assert run.hyperparameters() == [{"policy": name, **one} for name, one in values.items()]
+    status = command("league", board_run, "status", "--json")
+    assert {"schema": 1, **run.status()} == status
+
+
+def test_ratings_over_time_are_the_points_of_the_command(command: Command, board_run: Path) -> None:
+    run = arena.open(board_run)
+    document = command("league", board_run, "ratings", "--json")
+    expected = [
+        {"population": "player", "player": line["player"], **point}
+        for line in document["populations"]["player"]
+        for point in line["points"]
+    ]
+    assert run.ratings_over_time() == expected
+    steps = [(line["player"], line["agent_steps"]) for line in expected]
+    assert steps == [
+        ("player/p000", 60_000),
+        ("player/p000", 120_000),
+        ("player/p001", 90_000),
+    ]
+    assert run.champions() == document["champions"] == []
+
+
+def test_what_is_not_there_is_named(tmp_path: Path, board_run: Path) -> None:
+    with pytest.raises(arena.ConfigError, match=f"{tmp_path} is no run directory"):
+        arena.open(tmp_path)
+    with pytest.raises(arena.ConfigError, match="no population prey: the run has player"):
+        arena.open(board_run).standings(population="prey")

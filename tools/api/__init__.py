@@ -1,0 +1,1 @@
+"""The public Python API, whose names `arena` resolves."""

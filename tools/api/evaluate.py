@@ -1,0 +1,86 @@
+"""Tournaments from Python.
+
+Tests: `tests/tools/api/test_evaluate.py`.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+from .records import records_of
+
+
+def evaluate(
+    players: Sequence[str],
+    *,
+    matches: int = 100,
+    greedy: bool = False,
+    seed: int = 1,
+    environment: str | None = None,
+) -> dict[str, Any]:
+    """Let every ordered pair of players meet, and rate them, as ``arena evaluate`` does.
+
+    Every ordered pair plays ``matches`` matches, so that each player has every seat; players of one
+    population among several sit in its seats only. Policies sample their actions, seeded. Ratings
+    are on the Elo scale with 95% intervals; ``bot:random`` is at 0 if it takes part, else the mean
+    is.
+
+    Args:
+        players: Two or more different players, each a PLAYER of the commands: see `load`.
+        matches: Matches per ordered pair, at least 1.
+        greedy: Whether policies play their likeliest actions instead of sampling.
+        seed: Seed of episodes and actions, at least 0. The same call has the same result.
+        environment: Environment to play, needed if all players are bots.
+
+    Returns:
+        Document of ``arena evaluate --json``: ``environment``, ``players`` (canonical names),
+            ``matches``, ``greedy``, ``seed``, and as records ``pairs`` (``home``, ``away``,
+            ``seats``, ``matches``, ``distinct``, ``wins``, ``draws``, ``losses``, ``score``,
+            ``mean_return``) and ``ratings`` (``player``, ``rating``, ``rating_low``,
+            ``rating_high``; best first).
+
+    Raises:
+        ConfigError: If there are too few players, a player is not found, or they cannot meet.
+        CheckpointError: If the weights of a player are missing or damaged.
+    """
+    from arena.errors import ConfigError
+
+    from ..evaluate.tournament import play
+    from ..terminal.progress import PlayProgress
+
+    if isinstance(players, str):
+        raise ConfigError(f"players must be a list of players, got {players!r}")
+    for name, value, least in (("matches", matches, 1), ("seed", seed, 0)):
+        if value < least:
+            raise ConfigError(f"{name} must be at least {least}, got {value}")
+    with _as_it_was():
+        played = play(
+            [str(player) for player in players],
+            environment=environment,
+            num_matches=matches,
+            greedy=greedy,
+            seed=seed,
+            show=lambda what: nullcontext(PlayProgress(lambda text: None)),
+        )
+    lists = {"pairs": records_of(played.pairs), "ratings": records_of(played.ratings)}
+    return {**played.document, **lists}
+
+
+@contextmanager
+def _as_it_was() -> Iterator[None]:
+    """Give the caller's process its random numbers and threads back: matches set their own."""
+    import numpy as np
+    import torch
+
+    threads, drawn = torch.get_num_threads(), (random.getstate(), np.random.get_state())
+    try:
+        # Of the CPU alone: matches use no other device.
+        with torch.random.fork_rng(devices=[]):
+            yield
+    finally:
+        torch.set_num_threads(threads)
+        random.setstate(drawn[0])
+        np.random.set_state(drawn[1])

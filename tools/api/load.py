@@ -1,0 +1,209 @@
+"""Loading of players from Python.
+
+Tests: `tests/tools/api/test_load.py`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any
+
+from arena.errors import CheckpointCorrupt, ConfigError
+from arena.types import is_bot
+
+from .player import Part, Player
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import torch
+
+    from arena.export.champion import Champion
+    from arena.networks.actor_critic import ActorCritic
+
+    from ..players.game import Game
+    from ..players.weights import MixtureWeights, PolicyWeights
+
+
+def load(
+    player: str | os.PathLike[str], *, environment: str | None = None, seed: int | None = None
+) -> Player:
+    """Load a player of any origin.
+
+    An export needs onnxruntime and numpy alone. Torch is imported where another policy is loaded.
+
+    Args:
+        player: PLAYER of the commands: a run directory (its champion, of each population),
+            ``RUN:player/p003`` (latest checkpoint), ``RUN:player/p003@120000`` (a kept checkpoint
+            or a ghost) or its directory, a directory that ``arena export`` wrote, ``bot:random`` or
+            ``bot:package.module:Class(depth=3)``.
+        environment: Environment to play; needed by bots, and for them only.
+        seed: Seed of all draws. None: different draws each time.
+
+    Raises:
+        ConfigError: If there is no such player; the text says what there is.
+        CheckpointError: If its weights are missing or damaged.
+        StorageError: If the journal of its run cannot be read.
+    """
+    from ..players.resolve import exports_at
+
+    name = os.fspath(player)
+    if is_bot(name):
+        if environment is None:
+            raise ConfigError(f"{name} plays anything: environment=ID must say what, got None")
+        return _bot(name, environment=environment, seed=seed)
+    if environment is not None:
+        raise ConfigError(
+            f"environment={environment} is for bots: {name} plays what it was trained in"
+        )
+    if exports := exports_at(name):
+        return _exported(name, exports, seed=seed)
+    return _of_run(name, seed=seed)
+
+
+def _bot(name: str, *, environment: str, seed: int | None) -> Player:
+    from arena.bot_ids import canonical_bot
+    from arena.bots.asking import AskedBot, make_object
+    from arena.envs.spaces.actions import ActionLayout
+
+    from ..players.game import Game
+    from .bots import BotPlayer
+
+    canonical = canonical_bot(name)
+    game = Game.of_environment(environment)
+    parts: dict[str, Part] = {}
+    for population, agents in game.populations.items():
+        facts = game.spec.agent_specs[agents[0]]
+        actions = ActionLayout.from_json(
+            facts.action, continuous=game.environment.continuous_actions
+        )
+        # One for each population, as in matches: their action spaces may differ.
+        made = make_object(canonical, launch_directory=game.launch_directory)
+        parts[population] = BotPlayer(
+            canonical,
+            _facts(game, agents),
+            bot=None
+            if made is None
+            else AskedBot(made, name=canonical, mask_place=facts.mask, actions=actions),
+            actions=actions,
+            seed=seed,
+        )
+
+    def no_module(population: str) -> torch.nn.Module:
+        raise ConfigError(f"{canonical} must be a policy to have a module: it is a bot")
+
+    return Player(canonical, parts, why_no_value={}, modules=no_module)
+
+
+def _facts(game: Game, agents: tuple[str, ...]) -> dict[str, Any]:
+    """Return the entries of a card that say how agents are played."""
+    facts = game.spec.agent_specs[agents[0]]
+    return {
+        "agents": list(agents),
+        "mask": facts.mask,
+        "observation": {"space": facts.observation},
+        "action": {"space": facts.action},
+        "environment": {"continuous_actions": game.environment.continuous_actions},
+    }
+
+
+def _exported(name: str, directories: list[Path], *, seed: int | None) -> Player:
+    champions: dict[str, Champion] = {}
+    for directory in directories:
+        champion = _champion(directory, seed=seed)
+        champions[str(champion.card["population"])] = champion
+    environments = [champion.card["environment"] for champion in champions.values()]
+    # A directory may hold exports that were never made together.
+    if any(one[key] != environments[0][key] for one in environments for key in ("id", "kwargs")):
+        raise ConfigError(f"the exports in {name} are of different environments")
+
+    def module(population: str) -> torch.nn.Module:
+        from ..players.resolve import resolve_player
+
+        resolved = resolve_player(name)
+        assert resolved.game is not None, "an export has a game"
+        weights = _member(resolved.policies[population], champions[population].member)
+        return weights.make_policy(resolved.game).network
+
+    why_no_value = {
+        population: _why_no_value(name, champion.card)
+        for population, champion in champions.items()
+        if not champion.has_value
+    }
+    return Player(name, champions, why_no_value=why_no_value, modules=module)
+
+
+def _champion(directory: Path, *, seed: int | None) -> Champion:
+    from arena.export.champion import Champion
+
+    try:
+        return Champion(directory, seed=seed)
+    # An export may come from anywhere: its card may lack any key, and its graph be no graph.
+    except Exception as error:
+        raise CheckpointCorrupt(
+            f"{directory} must be a whole export: {type(error).__name__}: {error}"
+        ) from error
+
+
+def _why_no_value(name: str, card: Mapping[str, Any]) -> str:
+    network = card.get("network", {})
+    if network.get("critic", "own") != "own":
+        return _of_centralized(name)
+    return (
+        f"{name} has no value function: its graph has no output value, as in exports of earlier "
+        "releases; arena export writes it anew"
+    )
+
+
+def _of_centralized(name: str) -> str:
+    return (
+        f"{name} has no value function: its critic is centralized and reads more than an "
+        "observation"
+    )
+
+
+def _of_run(name: str, *, seed: int | None) -> Player:
+    from ..players.resolve import resolve_player
+
+    resolved = resolve_player(name)
+    game = resolved.game
+    assert game is not None, "only bots have no game"
+    networks: dict[str, ActorCritic] = {}
+    parts: dict[str, Part] = {}
+    for population, weights in resolved.policies.items():
+        policy = _member(weights, 0)
+        networks[population] = policy.make_policy(game).network
+        parts[population] = _torch_player(policy, networks[population], game=game, seed=seed)
+    why_no_value = {
+        population: _of_centralized(name)
+        for population, network in networks.items()
+        if not network.has_value
+    }
+    return Player(
+        name,
+        parts,
+        why_no_value=why_no_value,
+        # A copy: to change it changes nothing in the player.
+        modules=lambda population: deepcopy(networks[population]),
+    )
+
+
+def _torch_player(
+    policy: PolicyWeights, network: ActorCritic, *, game: Game, seed: int | None
+) -> Part:
+    from arena.export.champion import GraphPlayer
+    from arena.export.graph import TorchSession
+
+    facts = _facts(game, policy.agents)
+    observation, _ = game.layouts(policy.agents, network=policy.network)
+    session = TorchSession(network, layout=observation, has_mask=facts["mask"] is not None)
+    return GraphPlayer(facts, [session], seed=seed)
+
+
+def _member(weights: PolicyWeights | MixtureWeights, index: int) -> PolicyWeights:
+    """Return a policy, or the one of a mixture."""
+    from ..players.weights import MixtureWeights
+
+    return weights.members[index] if isinstance(weights, MixtureWeights) else weights

@@ -1,0 +1,142 @@
+"""Runs to look at, while they go on, after a crash, or after their end.
+
+Tests: `tests/tools/api/test_runs.py`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from ..league.documents import inspected, view_document
+from ..league.views import VIEWS
+from .records import Records, records_of
+
+
+class Run:
+    """A run directory. Each method reads it anew, without disturbing the run.
+
+    The records are the rows of ``arena league RUN VIEW --csv``, with nested values as they are.
+    Ratings are on the Elo scale, with ``bot:random`` at 0 and 95% intervals.
+
+    Every method raises ``ConfigError`` if there is no run, or it has no such population, and
+    ``populations.errors.StorageError`` if its journal cannot be read.
+
+    Attributes:
+        run_dir: Run directory.
+    """
+
+    def __init__(self, run_dir: str | os.PathLike[str]) -> None:
+        self.run_dir = Path(run_dir)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self.run_dir)!r})"
+
+    def status(self) -> dict[str, Any]:
+        """Return the state of the run: committed counts, and live figures while it goes on.
+
+        Returns:
+            Document of ``arena league RUN status --json``: ``state`` (``running``, ``stopped``,
+                ``finished``, ``failed`` or ``crashed``), ``agent_steps``, ``matches``,
+                ``champion`` and others.
+        """
+        return view_document(self.run_dir, "status")
+
+    def standings(self, *, population: str | None = None) -> Records:
+        """Return all players with their ratings and results, the best first.
+
+        Args:
+            population: Population of the players. None: all.
+        """
+        return self._view("standings", population)
+
+    def payoff(self, *, population: str | None = None, by_seats: bool = False) -> Records:
+        """Return the results of the players against each other, from evaluation matches.
+
+        Args:
+            population: Population of the players. None: all.
+            by_seats: Whether each pair of seats has a record, instead of one over all seats.
+        """
+        return self._view("payoff", population, by_seats=by_seats)
+
+    def events(
+        self,
+        *,
+        kind: str | Sequence[str] | None = None,
+        player: str | None = None,
+        population: str | None = None,
+    ) -> Records:
+        """Return every decision with its reason and numbers, the oldest first.
+
+        Args:
+            kind: Kind of the events, or several. None: all.
+            player: Subject of the events: a policy, ghost or learner. None: any.
+            population: Population of the subjects; events about the whole run are included. None:
+                all.
+        """
+        kinds = [kind] if isinstance(kind, str) else kind
+        found = self._view("events", population, kinds=kinds)
+        return Records(row for row in found if player in (None, row["subject"]))
+
+    def hyperparameters(self, *, population: str | None = None) -> Records:
+        """Return the current hyperparameters of each policy.
+
+        Args:
+            population: Population of the policies. None: all.
+        """
+        return self._view("hyperparameters", population)
+
+    def ratings_over_time(self, *, population: str | None = None) -> Records:
+        """Return the ratings of all recorded checkpoints that have played evaluation matches.
+
+        All of them are of one fit, so they can be compared; it is made for the call, which takes
+        seconds where a run has thousands of checkpoints.
+
+        Args:
+            population: Population of the policies. None: all.
+
+        Returns:
+            One record for each checkpoint: ``population``, ``player`` (the policy),
+                ``agent_steps``, ``time`` (beginning of the training that made it, UTC; None:
+                unknown), ``rating``, ``rating_low``, ``rating_high``, ``generation``, and
+                ``cause``, the event that began the generation.
+        """
+        return self._view("ratings", population)
+
+    def champions(self, *, population: str | None = None) -> Records:
+        """Return each player that has led its population, the oldest first.
+
+        Args:
+            population: Population that they led. None: all.
+
+        Returns:
+            Records with ``population``, ``player``, ``since`` and ``until`` (UTC; None: it leads
+                now).
+        """
+        from populations.inspection.views import champions_of
+
+        with inspected(self.run_dir, population) as inspection:
+            return records_of(champions_of(inspection, population))
+
+    def _view(self, view: str, population: str | None, **options: object) -> Records:
+        document = view_document(self.run_dir, view, population, **options)
+        return records_of(cast("Sequence[Mapping[str, Any]]", VIEWS[view].rows(document)))
+
+
+def open(run_dir: str | os.PathLike[str]) -> Run:
+    """Open a run to look at it.
+
+    Args:
+        run_dir: Run directory.
+
+    Raises:
+        ConfigError: If there is no run in it.
+    """
+    from arena.errors import ConfigError
+
+    run = Run(run_dir)
+    if not (run.run_dir / "run.yaml").is_file():
+        raise ConfigError(f"{run.run_dir} is no run directory: it has no run.yaml")
+    return run

@@ -1,0 +1,216 @@
+"""A tournament between players of any origin, for `arena evaluate` and the Python API.
+
+Tests: `tests/tools/evaluate/test_command.py`, `tests/tools/api/test_evaluate.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .meeting import resolve_players
+
+if TYPE_CHECKING:
+    from arena.matches.match import Progress
+    from arena.matches.tournament import PairResult, TournamentResult
+    from arena.types import Tally
+    from populations.ratings.model import Result
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Played:
+    """Tournament that was played.
+
+    Attributes:
+        document: Content of ``arena evaluate --json``, without its schema.
+        result: Results of all pairs.
+        pairs: Results as in the document.
+        ratings: Ratings as in the document, best first.
+        of_repeats: Sentence on games that were repeated; empty: none were.
+    """
+
+    document: dict[str, object]
+    result: TournamentResult
+    pairs: list[dict[str, object]]
+    ratings: list[dict[str, object]]
+    of_repeats: str
+
+
+def play(
+    players: Sequence[str],
+    *,
+    environment: str | None,
+    num_matches: int,
+    greedy: bool,
+    seed: int,
+    show: Callable[[str], AbstractContextManager[Progress]],
+) -> Played:
+    """Let every ordered pair of players meet, and rate them.
+
+    Args:
+        players: Players as the user wrote them.
+        environment: Environment to play, needed if all players are bots.
+        num_matches: Matches per ordered pair.
+        greedy: Whether policies play their likeliest actions instead of sampling.
+        seed: Seed of episodes and actions.
+        show: Maker of a display of progress, from a line that says what is done.
+
+    Raises:
+        ConfigError: If there are too few players, or they cannot meet.
+    """
+    from arena.errors import ConfigError
+    from arena.matches.tournament import Contender
+
+    if len(players) < 2:
+        raise ConfigError(f"a tournament needs two or more players, got {len(players)}")
+    game, resolved = resolve_players(players, environment=environment)
+    contenders = [
+        Contender(name=player.name, actors=player.make_actors(game, greedy=greedy))
+        for player in resolved
+    ]
+    # n (n - 1) ordered pairs
+    num_envs = game.batch_size(len(players) * (len(players) - 1) * num_matches)
+    with (
+        closing(game.make_env(num_envs)) as env,
+        show(f"{len(players)} players, {num_matches} matches a pair") as progress,
+    ):
+        result = game.play(env, contenders, num_matches=num_matches, seed=seed, progress=progress)
+    # After bots have got their canonical names, by which tallies know them.
+    names = [player.name for player in resolved]
+    # Only greedy players can: a policy that samples draws anew.
+    repeating = [player.name for player in resolved if greedy and player.can_repeat]
+    # With chance equal games are samples, too.
+    if repeating and game.has_chance():
+        repeating = []
+    ratings = ratings_of(result, players=names, repeating=repeating)
+    pairs = [_pair_json(pair) for pair in result.pairs]
+    document: dict[str, object] = {
+        "environment": game.spec.id,
+        "players": names,
+        "matches": num_matches,
+        "greedy": greedy,
+        "seed": seed,
+        "pairs": pairs,
+        "ratings": ratings,
+    }
+    return Played(
+        document=document,
+        result=result,
+        pairs=pairs,
+        ratings=ratings,
+        of_repeats=_of_repeats(result, repeating),
+    )
+
+
+def _of_repeats(result: TournamentResult, repeating: Collection[str]) -> str:
+    """Say that games were repeated; empty: none were."""
+    repeated = [tally for tally in result.tallies if is_repeating(tally, repeating)]
+    played = sum(tally.matches for tally in repeated)
+    distinct = sum(counted(tally, repeating) for tally in repeated)
+    if played == distinct:
+        return ""
+    return (
+        f"{played} games of players who draw nothing, without chance, were {distinct} different "
+        "ones: each counts once in the ratings, and where there is one for each seating a rating "
+        "has no interval. Without --greedy policies sample."
+    )
+
+
+def is_repeating(tally: Tally, repeating: Collection[str]) -> bool:
+    """Return whether the same game again says nothing new.
+
+    That is so only where neither players nor the environment draw anything. Where they do, a game
+    that comes twice is two samples: in rock-paper-scissors every game comes often.
+    """
+    return tally.distinct is not None and all(name in repeating for name in tally.entrants)
+
+
+def counted(tally: Tally, repeating: Collection[str]) -> int:
+    """Count the games of a tally, repeated ones once."""
+    # `distinct` is not None there.
+    return tally.distinct or 0 if is_repeating(tally, repeating) else tally.matches
+
+
+def _pair_json(pair: PairResult) -> dict[str, object]:
+    return {
+        "home": pair.home,
+        "away": pair.away,
+        "seats": dict(pair.seats),
+        "matches": pair.matches,
+        "distinct": pair.distinct,
+        "wins": pair.wins,
+        "draws": pair.draws,
+        "losses": pair.losses,
+        "score": pair.score,
+        "mean_return": pair.mean_return,
+    }
+
+
+def ratings_of(
+    result: TournamentResult, *, players: Sequence[str], repeating: Collection[str] = ()
+) -> list[dict[str, object]]:
+    """Return Bradley-Terry ratings on one scale, best first.
+
+    ``bot:random`` is at 0 if it took part, else the mean is. The worth of a seat is fitted, too, so
+    that players who can only have different seats are compared through those they met.
+
+    Args:
+        result: Result of the tournament.
+        players: All of them.
+        repeating: Players who draw nothing, in a game without chance: equal games among them
+            count once.
+    """
+    from arena.types import RANDOM_BOT
+    from populations.ratings.bradley_terry import BradleyTerry
+
+    results = [played for tally in result.tallies for played in _results(tally, repeating)]
+    # Without it the mean is 0.
+    anchors = {str(RANDOM_BOT)} & set(players)
+    fit = BradleyTerry().fit(results, entrants=players, anchors=anchors)
+    lines: list[dict[str, object]] = []
+    for player in sorted(players, key=fit.rating, reverse=True):
+        low, high = fit.interval(player)
+        met = [tally for tally in result.tallies if player in tally.entrants]
+        # With one game per seating nothing was drawn that an interval could be about.
+        is_sampled = player in anchors or not all(
+            is_repeating(tally, repeating) and tally.distinct == 1 for tally in met
+        )
+        lines.append(
+            {
+                "player": player,
+                "rating": fit.rating(player),
+                "rating_low": low if is_sampled else None,
+                "rating_high": high if is_sampled else None,
+            }
+        )
+    return lines
+
+
+def _results(tally: Tally, repeating: Collection[str]) -> Iterator[Result[str]]:
+    """Yield a tally's results for ratings: one for each pair and match that counts."""
+    from arena.matches.seating import result_weights
+    from populations.ratings.model import Result
+    from populations.ratings.results import Counts
+
+    weights = result_weights(
+        [(pair.first, pair.second) for pair in tally.pairs], entrants=tally.entrants
+    )
+    # Repeated games shrink all counts alike: k different ones of n weigh k / n each.
+    share = counted(tally, repeating) / tally.matches
+    for pair in tally.pairs:
+        weight = weights.get((pair.first, pair.second))
+        # Without a weight a player has met itself.
+        if weight is not None:
+            counts = Counts.from_results(pair, weight=share * weight)
+            yield Result(
+                first=str(tally.entrants[pair.first]),
+                second=str(tally.entrants[pair.second]),
+                seats=(pair.first, pair.second),
+                wins=counts.wins,
+                draws=counts.draws,
+                losses=counts.losses,
+                score_sum=counts.points,
+                square_sum=counts.squares,
+            )

@@ -1,0 +1,62 @@
+"""Documents of a run's views, for `arena league` and the Python API.
+
+Tests: `tests/integration/test_launch.py`, `tests/tools/api/test_runs.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .views import VIEWS
+
+if TYPE_CHECKING:
+    from populations.inspection.views import Inspection
+
+
+@contextmanager
+def inspected(run: Path, population: str | None) -> Iterator[Inspection]:
+    """Open a run to read, and close it afterwards.
+
+    Raises:
+        ConfigError: If there is no run, or it has no such population.
+    """
+    from arena.errors import ConfigError
+    from populations.inspection.views import Inspection
+
+    # A mistake in the path is no damage: exit 2, not 5.
+    if not (run / "run.yaml").is_file():
+        raise ConfigError(f"{run} is no run directory: it has no run.yaml")
+    with closing(Inspection.open(run)) as inspection:
+        known = dict.fromkeys(seat.population for seat in inspection.league.seats)
+        if population is not None and population not in known:
+            raise ConfigError(
+                f"there is no population {population}: the run has {', '.join(known)}"
+            )
+        yield inspection
+
+
+def view_document(
+    run: Path, view: str, population: str | None = None, **options: object
+) -> dict[str, object]:
+    """Return the document of a view of `VIEWS`.
+
+    Args:
+        run: Run directory.
+        view: Name of the view.
+        population: Population that it is restricted to. None: all.
+        **options: Options of the view's function in `populations.inspection.views`.
+
+    Raises:
+        ConfigError: If there is no run, or it has no such population.
+        StorageError: If its journal cannot be read.
+    """
+    from populations.gc_pause import collector_paused
+    from populations.inspection import views
+
+    # Opened anew each time, because an inspection is one moment of the run.
+    with collector_paused(), inspected(run, population) as inspection:
+        make = getattr(views, VIEWS[view].document)
+        return dict(make(inspection, population, **options))
