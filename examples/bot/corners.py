@@ -51,4 +51,5 @@ class Corners:
         values[is_mistake] = 0.0
         values += rng.random(values.shape) * 0.5
         # The mask last: whatever a cell is worth, it must be empty.
-        return np.where(action_mask, values, -np.inf).argmax(axis=1)
+        chosen: npt.NDArray[np.int64] = np.where(action_mask, values, -np.inf).argmax(axis=1)
+        return chosen

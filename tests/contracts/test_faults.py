@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import re
+import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -45,9 +48,9 @@ FAULTS = [
 ]
 
 
-def check(suite: str, given: object) -> None:
+def check(suite: str, given: object, **more: object) -> None:
     function: Suite = getattr(arena.testing, f"check_{suite}")
-    function(given, **KEYWORDS.get(suite, {}))
+    function(given, **KEYWORDS.get(suite, {}), **more)
 
 
 @pytest.mark.parametrize(("suite", "broken", "rule"), FAULTS)
@@ -62,6 +65,30 @@ def test_a_fault_is_found_and_its_rule_named(suite: str, broken: type, rule: str
 @pytest.mark.parametrize("suite", SUITES)
 def test_an_object_without_a_fault_passes(suite: str) -> None:
     check(suite, SUITES[suite][0])
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_an_object_is_one_file_found_by_its_reference(
+    suite: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    right, module = SUITES[suite][0], f"own_{suite}"
+    text = f"from {right.__module__} import {right.__name__}\n\nclass Own({right.__name__}): ...\n"
+    (tmp_path / f"{module}.py").write_text(text, encoding="utf8")
+    check(suite, f"{module}:Own", launch_directory=str(tmp_path))
+    with pytest.raises(ContractBroken, match=f"{module} has no 'Other'"):
+        check(suite, f"{module}:Other", launch_directory=str(tmp_path))
+
+
+def test_types_name_what_is_resolved() -> None:
+    stub = Path(arena.testing.__file__).with_suffix(".pyi").read_text(encoding="utf8")
+    named = {
+        alias.asname: node.module
+        for node in ast.walk(ast.parse(stub))
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert named == vars(arena.testing)["_HOMES"]
 
 
 def test_there_are_forty_faults_and_five_of_every_suite() -> None:
