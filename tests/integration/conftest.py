@@ -63,7 +63,7 @@ def arena() -> Command:
     def run(*arguments: str | Path, code: int = 0, timeout_s: float = 110.0) -> Done:
         texts = [str(argument) for argument in arguments]
         if texts[0] in LOOKING or code == REFUSED:
-            done = _run_here(texts)
+            done = run_here(texts)
         else:
             done = subprocess.run(
                 [*ARENA, *texts],
@@ -78,7 +78,7 @@ def arena() -> Command:
     return run
 
 
-def _run_here(arguments: Sequence[str]) -> Done:
+def run_here(arguments: Sequence[str]) -> Done:
     output, errors = io.StringIO(), io.StringIO()
     with (
         contextlib.redirect_stdout(output),

@@ -7,16 +7,13 @@ import pytest
 import torch
 
 from arena.config import NetworkConfig, PopulationSetup
-from arena.core import ActorInput, Algorithm
+from arena.core import Algorithm
 from arena.errors import ConfigError
-from arena.experience import Rollout, Transitions
 from arena.learning.algorithms import make_algorithm
 from arena.learning.hyperparameters import explored_settings
 from arena.learning.ppo import Ppo
-from arena.networks.frozen import FrozenPolicy
 from tests.layouts import discrete, flat_observation
 
-ASSETS = Path(__file__).parents[2] / "assets"
 NETWORK = NetworkConfig(hidden_sizes=(4,))
 
 
@@ -97,69 +94,6 @@ def test_settings_reach_the_algorithm() -> None:
     assert algorithm.needs_transitions
     with pytest.raises(ConfigError, match=r"algorithm_settings\.advantages"):
         make("ppo", hyperparameters={}, settings={"advantages": "none"})
-
-
-def test_what_plays_is_what_an_algorithm_of_ones_own_learns(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The worked example keeps to the contract that `arena.learning.algorithms` describes."""
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    first, second = (
-        make(
-            "dqn:Dqn",
-            hyperparameters={"batch_size": 16.2},
-            settings={"capacity": 30},
-            launch_directory=str(ASSETS),
-        )
-        for _ in range(2)
-    )
-    generator = torch.Generator().manual_seed(0)
-    for _ in range(3):
-        first.update(some_rollout(first, generator=generator), generator=generator)
-    assert first.learner_updates == 3 * 8
-    second.load(first.weights(), first.optimizer_state(), learner_updates=first.learner_updates)
-    for give in ("weights", "optimizer_state"):
-        expected, found = getattr(first, give)(), getattr(second, give)()
-        assert expected.keys() == found.keys()
-        assert all(torch.equal(expected[name], found[name]) for name in expected)
-    frozen = FrozenPolicy.from_weights(
-        NETWORK,
-        first.weights(),
-        observation=flat_observation(2),
-        action=discrete(3),
-        device=torch.device("cpu"),
-    )
-    rollout = some_rollout(first, generator=generator)
-    log_probs = frozen.logits(rollout.observation, rollout.action_mask).log_softmax(1)
-    torch.testing.assert_close(log_probs.gather(1, rollout.action[:, None])[:, 0], rollout.log_prob)
-
-
-def some_rollout(algorithm: Algorithm, *, generator: torch.Generator) -> Rollout:
-    """Episodes of two decisions."""
-    observation = torch.randn(20, 2, generator=generator)
-    mask = torch.ones(20, 3, dtype=torch.bool)
-    output = algorithm.act(
-        ActorInput(observation=observation, action_mask=mask), generator=generator
-    )
-    action, log_prob, value = (
-        tensor.clone() for tensor in (output.action, output.log_prob, output.value)
-    )
-    row = torch.arange(20)
-    return Rollout(
-        observation=observation,
-        action_mask=mask,
-        action=action,
-        log_prob=log_prob,
-        value=value,
-        advantage=torch.zeros(20),
-        return_=value,
-        agent_steps=20,
-        transitions=Transitions(
-            reward=torch.ones(20),
-            successor=torch.where(row < 10, row + 10, -1),
-            next_value=torch.where(row < 10, value[(row + 10) % 20], 0.0),
-        ),
-    )
 
 
 def test_refuses_a_value_out_of_range() -> None:

@@ -1,0 +1,1 @@
+"""Contract suites of the learner's half: what `arena.testing` checks of users' objects."""

@@ -1,0 +1,185 @@
+"""The contract of `arena.bots.asking.Bot`."""
+
+from __future__ import annotations
+
+import copy
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from typing import Any, cast
+
+import numpy as np
+import torch
+
+from arena.bot_ids import parse_bot
+from arena.bots.asking import Bot
+from arena.contracts.contract import Subject, name_of
+from arena.contracts.sample import MAX_CALLS, SampleGame, sample_game
+from arena.core import ActorInput, Games
+from arena.envs.base import Group
+from arena.envs.pettingzoo.buffers import NO_DECISION
+from arena.matches.actors import BotActor
+from arena.matches.recurrent_state import new_episodes
+from arena.resolve import resolve
+from arena.types import BOT_PREFIX, Seat
+
+NUM_GAMES = 4
+NUM_EPISODES = 8
+LEGAL = "act must give one legal action for each row"
+
+Transcript = list[tuple[str, list[Any]]]
+"""Deciding agent and its actions, call by call."""
+
+
+def check_bot(
+    bot: Bot | type[Bot] | str,
+    *,
+    environment: str,
+    kwargs: Mapping[str, object] | None = None,
+    launch_directory: str = "",
+) -> None:
+    """Check that a bot plays whole episodes legally, repeatably, and each game for itself.
+
+    Args:
+        bot: Object, class without arguments, or a bot's id: ``package.module:Class(depth=3)``, with
+            or without ``bot:``.
+        environment: Id of the environment that it plays, in all seats.
+        kwargs: Arguments of the environment's factory.
+        launch_directory: Directory where ``package`` is looked for first; empty: where the process
+            is.
+
+    Raises:
+        ContractBroken: With the first rule that it breaks.
+    """
+    subject = Subject(name_of(bot))
+    game = sample_game(subject, environment, kwargs=kwargs, launch_directory=launch_directory)
+    make = _maker(subject, bot, launch_directory)
+    one, other = make(), make()
+    first = _play(subject, one, game)
+    rule = "a bot's decisions must be a function of its calls, and of rng and the seeds of reset"
+    subject.must(
+        rule, _play(subject, other, game) == first, found="two unequal matches of one seed"
+    )
+    rule = "a bot must begin every game anew: what it remembers must be kept by game and agent"
+    found = "another match of the same seed, the second time"
+    subject.must(rule, _play(subject, one, game) == first, found=found)
+
+
+def _maker(subject: Subject, given: object, launch_directory: str) -> Callable[[], Any]:
+    rule = "it must be made with the arguments of its id"
+    if isinstance(given, type):
+        return lambda: subject.made(given, rule)
+    if not isinstance(given, str):
+        return lambda: copy.deepcopy(given)
+    with subject.obeying("it must be found by its id"):
+        named = parse_bot(BOT_PREFIX + given.removeprefix(BOT_PREFIX))
+        subject.must("bot:random is no class to check", named is not None)
+        assert named is not None
+        found = resolve(named.reference, launch_directory=launch_directory)
+    subject.must("it must be a class", callable(found), got=found)
+    assert callable(found)
+    make: Callable[..., object] = found
+    return lambda: subject.made(make, rule, **named.arguments)
+
+
+def _play(subject: Subject, bot: object, game: SampleGame) -> Transcript:
+    """Play some episodes at once, all seats by the bot."""
+    transcript: Transcript = []
+    watched = _Watched(bot)
+    with subject.obeying("its methods must take the arguments of arena.bots.asking.Bot"):
+        actors = {
+            name: BotActor(
+                cast("Bot", watched),
+                name=subject.name,
+                facts=game.facts(name),
+                actions=game.actions[name],
+            )
+            for name in game.populations
+        }
+    episodes = new_episodes(NUM_GAMES)
+    generator = torch.Generator().manual_seed(1)
+    num_over = 0
+    with closing(game.make(num_envs=NUM_GAMES)) as env:
+        turn = env.reset(range(NUM_GAMES))
+        for _ in range(MAX_CALLS):
+            actions = {
+                name: _choose(
+                    subject,
+                    actors[name],
+                    group,
+                    agents=env.agents,
+                    episodes=episodes,
+                    generator=generator,
+                    transcript=transcript,
+                )
+                for name, group in turn.groups.items()
+            }
+            rule = "act must not change its observations and action masks"
+            subject.must(rule, not watched.has_changed_its_arguments)
+            turn = env.step(actions)
+            over = turn.episode_over
+            num_over += int(over.sum())
+            episodes = torch.where(over, new_episodes(NUM_GAMES), episodes)
+            if num_over >= NUM_EPISODES:
+                break
+    return transcript
+
+
+def _choose(
+    subject: Subject,
+    actor: BotActor,
+    group: Group,
+    *,
+    agents: Sequence[str],
+    episodes: torch.Tensor,
+    generator: torch.Generator,
+    transcript: Transcript,
+) -> torch.Tensor:
+    """Ask the bot about the decisions of each agent of a population."""
+    actions = group.new_actions()
+    for index in sorted({*group.agent_index.flatten().tolist()} - {NO_DECISION}):
+        agent = agents[index]
+        asked = group.agent_index == index
+        games = asked.nonzero()[:, 0]
+        seat = Seat(name=agent, side=agent, population="", agents=(agent,))
+        mask = None if group.action_mask is None else group.action_mask[asked].clone()
+        inputs = ActorInput(
+            observation=group.observation[asked].clone(),
+            action_mask=mask,
+            games=Games(seat=seat, index=games, episode=episodes[games]),
+        )
+        with subject.drawing("act must draw from rng alone"), subject.obeying(LEGAL):
+            output = actor.act(inputs, agent=agent, generator=generator)
+        actions[asked] = output.action
+        transcript.append((agent, output.action.tolist()))
+    return actions
+
+
+class _Watched:
+    """A bot whose arguments are looked at after each call."""
+
+    def __init__(self, bot: Any) -> None:  # noqa: ANN401
+        self.has_changed_its_arguments = False
+        act = self.act = getattr(bot, "act", None)
+        if callable(act):
+            # The signature stays that of the bot's own method.
+            @functools.wraps(act)
+            def watched(observation: object, action_mask: object, **more: object) -> object:
+                before = copy.deepcopy((observation, action_mask))
+                answer: object = act(observation, action_mask, **more)
+                self.has_changed_its_arguments |= not _equal(before, (observation, action_mask))
+                return answer
+
+            self.act = watched
+        if hasattr(bot, "reset"):
+            self.reset = bot.reset
+
+
+def _equal(one: object, other: object) -> bool:
+    if isinstance(one, np.ndarray):
+        return np.array_equal(one, np.asarray(other))
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(_equal(one[key], other[key]) for key in one)
+    if isinstance(one, tuple) and isinstance(other, tuple):
+        return len(one) == len(other) and all(map(_equal, one, other))
+    return one is None and other is None

@@ -1,0 +1,160 @@
+"""The exception of all suites, and how a rule is checked. Torch-free.
+
+Tests: `tests/contracts/test_faults.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import random
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+
+from arena.errors import ArenaError
+from arena.rules import shown
+from arena.users_code import raised
+
+T = TypeVar("T")
+
+_NOTHING = object()
+
+
+class ContractBroken(AssertionError):
+    """A rule of a contract that an object breaks.
+
+    Attributes:
+        name: Name of the object.
+        rule: The rule, in one sentence.
+        found: Value or error that breaks it; empty where the rule says all.
+    """
+
+    def __init__(self, name: str, *, rule: str, found: str = "") -> None:
+        """Build the message."""
+        self.name, self.rule, self.found = name, rule, found
+        super().__init__(f"{name}: {rule}{f': {found}' if found else ''}")
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """Object that a suite checks.
+
+    Attributes:
+        name: Name in messages.
+    """
+
+    name: str
+
+    def must(self, rule: str, holds: object, *, got: object = _NOTHING, found: str = "") -> None:
+        """Check one rule.
+
+        Args:
+            rule: The rule, in one sentence.
+            holds: Whether it holds.
+            got: Value that breaks it.
+            found: Words about it, where there is no such value.
+
+        Raises:
+            ContractBroken: If it does not hold.
+        """
+        if not holds:
+            found = found if got is _NOTHING else f"got {shown(got)}"
+            raise ContractBroken(self.name, rule=rule, found=found)
+
+    @contextlib.contextmanager
+    def obeying(self, rule: str) -> Iterator[None]:
+        """Run code of the object, which breaks a rule if it raises.
+
+        Raises:
+            ContractBroken: With the error and the lines of the user's own files.
+        """
+        try:
+            yield
+        except ContractBroken:
+            raise
+        except Exception as error:
+            # Arena's own message names the rule already, and perhaps the user's error.
+            found = str(error) if isinstance(error, ArenaError) else raised("it", error)
+            raise ContractBroken(self.name, rule=rule, found=found) from error
+
+    @contextlib.contextmanager
+    def drawing(self, rule: str) -> Iterator[None]:
+        """Run code of the object that must leave global random generators alone.
+
+        Raises:
+            ContractBroken: If a state of ``random``, numpy's or torch's has changed.
+        """
+        before = _global_states()
+        yield
+        after = _global_states()
+        used = [name for name in before if before[name] != after[name]]
+        self.must(rule, not used, found=f"a draw from {' and '.join(used)}")
+
+    def takes(self, owner: object, method: str, *arguments: object, **keywords: object) -> None:
+        """Check that an object has a method that can be called with these arguments.
+
+        Raises:
+            ContractBroken: If not.
+        """
+        names = ", ".join([*("..." for _ in arguments), *keywords])
+        found = getattr(owner, method, None)
+        self.must(f"it must have a method {method}", callable(found), got=found)
+        assert callable(found)
+        with contextlib.suppress(ValueError):
+            # ValueError: some callables are not written in Python and tell no signature.
+            signature = inspect.signature(found)
+            try:
+                signature.bind(*arguments, **keywords)
+            except TypeError as error:
+                rule = f"its method {method} must take ({names})"
+                found_signature = f"got {method}{signature}: {error}"
+                raise ContractBroken(self.name, rule=rule, found=found_signature) from error
+
+    def made(self, make: Callable[..., T], rule: str, *arguments: object, **keywords: object) -> T:
+        """Return the object that a class makes.
+
+        Raises:
+            ContractBroken: If it cannot be made.
+        """
+        with self.obeying(rule):
+            return make(*arguments, **keywords)
+
+
+def name_of(given: object) -> str:
+    """Return a name for messages: a reference itself, ``module:Class`` of a class or an object."""
+    if isinstance(given, str):
+        return given
+    named = given if isinstance(given, type) or inspect.isfunction(given) else type(given)
+    return f"{named.__module__}:{named.__qualname__}"
+
+
+def reference_of(given: str | Callable[..., object]) -> str:
+    """Return the reference by which a run finds a class: ``package.module:Class``.
+
+    Raises:
+        ContractBroken: If a run could not find it.
+    """
+    name = name_of(given)
+    if isinstance(given, str):
+        return name
+    found: object = sys.modules.get(name.partition(":")[0])
+    for part in name.partition(":")[2].split("."):
+        found = getattr(found, part, None)
+    rule = "a class must be found by package.module:Class, at the top of a module"
+    Subject(name).must(rule, found is given, got=name)
+    return name
+
+
+def _global_states() -> dict[str, object]:
+    _, numbers, position, *_ = np.random.get_state()
+    numpys = (np.asarray(numbers).tobytes(), position)
+    states: dict[str, object] = {"random": random.getstate(), "numpy.random": numpys}
+    # Only where somebody has imported it: suites of the controller's half need no torch.
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        states["torch"] = torch.get_rng_state().numpy().tobytes()
+    return states

@@ -1,0 +1,124 @@
+"""A game for suites of things that play: its facts, and decisions that random play leads to.
+
+Shapes: B environments, N rows, F features of a flattened observation, n actions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass
+
+import torch
+
+from arena.contracts.contract import Subject
+from arena.environment_spec import AgentSpec, EnvironmentRequest, EnvironmentSpec
+from arena.envs.base import BatchedEnv
+from arena.envs.describe import environment_facts
+from arena.envs.make import BatchRequest, make_batched_env
+from arena.envs.random_play import action_layouts, populations_of, random_legal_actions
+from arena.envs.spaces.actions import ActionLayout
+from arena.envs.spaces.observations import ObservationLayout
+
+SEED = 7
+MAX_CALLS = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleGame:
+    """An environment that something plays.
+
+    Attributes:
+        spec: Facts about it.
+        launch_directory: Directory where its code is looked for first.
+    """
+
+    spec: EnvironmentSpec
+    launch_directory: str
+
+    @property
+    def populations(self) -> dict[str, tuple[str, ...]]:
+        """Agents with equal spaces, by the name of the first."""
+        return populations_of(self.spec)
+
+    @property
+    def actions(self) -> dict[str, ActionLayout]:
+        """Layouts of actions by population."""
+        return action_layouts(self.spec, populations=self.populations)
+
+    def facts(self, population: str) -> AgentSpec:
+        """Return the spaces of a population's agents."""
+        return self.spec.agent_specs[self.populations[population][0]]
+
+    def observation(self, population: str) -> ObservationLayout:
+        """Return the layout of a population's observations."""
+        return ObservationLayout.from_json(self.facts(population).observation)
+
+    def make(self, *, num_envs: int) -> BatchedEnv:
+        """Make B environments."""
+        return make_batched_env(
+            BatchRequest.of_spec(
+                self.spec, num_envs=num_envs, launch_directory=self.launch_directory
+            )
+        )
+
+    def rows(self, population: str, *, number: int) -> Rows:
+        """Return decisions of random play, in the order of play."""
+        seen: list[torch.Tensor] = []
+        masks: list[torch.Tensor] = []
+        num_rows = 0
+        generator = torch.Generator().manual_seed(SEED)
+        with closing(self.make(num_envs=8)) as env:
+            turn = env.reset(range(8))
+            for _ in range(MAX_CALLS):
+                group = turn.groups[population]
+                asked = group.agent_index >= 0
+                seen.append(group.observation[asked].clone())
+                num_rows += len(seen[-1])
+                if group.action_mask is not None:
+                    masks.append(group.action_mask[asked].clone())
+                if num_rows >= number:
+                    break
+                turn = env.step(
+                    random_legal_actions(turn, actions=self.actions, generator=generator)
+                )
+        mask = torch.cat(masks)[:number] if masks else None
+        return Rows(observation=torch.cat(seen)[:number], action_mask=mask)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """Decisions.
+
+    Attributes:
+        observation: float32 or uint8 [N, F].
+        action_mask: bool [N, n]; None without masks.
+    """
+
+    observation: torch.Tensor
+    action_mask: torch.Tensor | None
+
+    def __len__(self) -> int:
+        """Return N."""
+        return len(self.observation)
+
+
+def sample_game(
+    subject: Subject,
+    environment: str,
+    *,
+    kwargs: Mapping[str, object] | None,
+    launch_directory: str,
+) -> SampleGame:
+    """Return the environment of an id.
+
+    Raises:
+        ContractBroken: If there is no such environment.
+    """
+    with subject.obeying(f"the environment {environment} must be there"):
+        spec = environment_facts(
+            EnvironmentRequest(
+                environment, kwargs=dict(kwargs or {}), launch_directory=launch_directory or "."
+            )
+        )
+    return SampleGame(spec=spec, launch_directory=launch_directory or ".")

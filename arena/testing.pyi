@@ -1,0 +1,10 @@
+from arena.contracts.algorithm import check_algorithm as check_algorithm
+from arena.contracts.batched_game import check_batched_game as check_batched_game
+from arena.contracts.bot import check_bot as check_bot
+from arena.contracts.contract import ContractBroken as ContractBroken
+from arena.contracts.encoder import check_encoder as check_encoder
+from arena.contracts.sink import check_sink as check_sink
+from populations.contracts.exploit import check_exploit as check_exploit
+from populations.contracts.explore import check_explore as check_explore
+from populations.contracts.matchmaker import check_matchmaker as check_matchmaker
+from populations.contracts.thinning import check_thinning as check_thinning

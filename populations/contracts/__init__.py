@@ -1,0 +1,1 @@
+"""Contract suites of the controller's half: what `arena.testing` checks of users' rules."""

@@ -1,0 +1,172 @@
+"""Leagues that a matchmaker is asked about: all that a run may show it, from its first moment on.
+
+Shapes: N candidates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+
+from arena.types import Entrant, PlayerId, PolicyId
+from populations.candidates import Candidate, CandidateColumns, Candidates
+from populations.core import FloatArray, OpponentRequest
+
+TRAINEE = PolicyId("player/p000")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class League:
+    """State of a league when opponents are drawn.
+
+    Attributes:
+        name: Name in messages.
+        num_ghosts: Number of ghosts.
+        num_latest: Number of other policies' latest checkpoints.
+        num_opponents: Opponents to draw.
+        is_own: Whether the opponents are of the trainee's own population.
+        win_rate: Trainee's score against all; None: it has never met them.
+        is_rated: Whether players have ratings.
+        role: Role of the trainee.
+    """
+
+    name: str
+    num_ghosts: int
+    num_latest: int
+    num_opponents: int = 8
+    is_own: bool = True
+    win_rate: float | None = 0.5
+    is_rated: bool = True
+    role: str = "main"
+
+
+NOBODY = League(name="a league of nobody", num_ghosts=0, num_latest=0, is_own=False)
+
+LEAGUES = (
+    League(
+        name="a league without a ghost (every run begins so)",
+        num_ghosts=0,
+        num_latest=3,
+        win_rate=None,
+        is_rated=False,
+    ),
+    League(name="a league of one policy without a ghost", num_ghosts=0, num_latest=0),
+    League(name="a league of one policy with one ghost", num_ghosts=1, num_latest=0),
+    League(name="a league with six ghosts", num_ghosts=6, num_latest=3),
+    League(
+        name="a league without ratings", num_ghosts=6, num_latest=3, win_rate=None, is_rated=False
+    ),
+    League(name="a league whose ghosts are all beaten", num_ghosts=6, num_latest=3, win_rate=1.0),
+    League(name="a league whose ghosts always win", num_ghosts=6, num_latest=3, win_rate=0.0),
+    League(name="an assignment with one opponent", num_ghosts=6, num_latest=3, num_opponents=1),
+    League(name="an assignment with 64 opponents", num_ghosts=6, num_latest=3, num_opponents=64),
+    League(name="opponents of another population", num_ghosts=6, num_latest=3, is_own=False),
+    League(
+        name="opponents of another population without a ghost",
+        num_ghosts=0,
+        num_latest=3,
+        is_own=False,
+        is_rated=False,
+    ),
+    League(
+        name="opponents of another population without active policies",
+        num_ghosts=6,
+        num_latest=0,
+        is_own=False,
+    ),
+    League(name="a main exploiter's assignment", num_ghosts=6, num_latest=3, role="main_exploiter"),
+    League(name="a league with 300 ghosts", num_ghosts=300, num_latest=7),
+)
+
+
+def request_of(league: League) -> OpponentRequest:
+    """Return the request of a league; its columns can be written to, so that it shows."""
+    name = "player" if league.is_own else "other"
+    ghosts = [_ghost(number, population=name) for number in range(league.num_ghosts)]
+    latest = [_latest(number + 1, population=name) for number in range(league.num_latest)]
+
+    def record(candidates: Candidates) -> tuple[FloatArray, FloatArray]:
+        share = league.win_rate
+        matches = np.full(len(candidates), 0.0 if share is None else 20.0)
+        return matches * (share or 0.0), matches * (1.0 - (share or 0.0))
+
+    def ratings(candidates: Candidates) -> FloatArray:
+        known = candidates.agent_steps / 10.0 if league.is_rated else np.nan
+        return np.full(len(candidates), 1.0) * known
+
+    def predicted(candidates: Candidates) -> FloatArray:
+        return np.nan_to_num(_expected(-ratings(candidates)), nan=0.5)
+
+    def scores(candidates: Candidates) -> FloatArray:
+        rated = np.nan_to_num(ratings(candidates))
+        return _expected(rated[:, np.newaxis] - rated)
+
+    return OpponentRequest(
+        trainee=TRAINEE,
+        role=league.role,
+        entrant=Entrant(f"{TRAINEE}#0"),
+        agent_steps=10_000,
+        num_opponents=league.num_opponents,
+        is_own_population=league.is_own,
+        ghosts=_columns(ghosts),
+        latest=_columns(latest),
+        record=record,
+        predicted=predicted,
+        ratings=ratings,
+        trainee_rating=0.0 if league.is_rated else float("nan"),
+        scores=scores,
+    )
+
+
+def columns_of(request: OpponentRequest) -> Iterator[tuple[str, object]]:
+    """Yield all that a request holds, by name, in a form that can be compared."""
+    for owner in ("ghosts", "latest"):
+        candidates: Candidates = getattr(request, owner)
+        for one in fields(candidates):
+            column = getattr(candidates, one.name)
+            if isinstance(column, np.ndarray):
+                yield f"{owner}.{one.name}", column.tolist()
+
+
+def _expected(difference: FloatArray) -> FloatArray:
+    # 1 / (1 + 10^(-d / 400)), the expected score of Elo
+    return np.asarray(1.0 / (1.0 + 10.0 ** (-difference / 400.0)))
+
+
+def _columns(candidates: Sequence[Candidate]) -> Candidates:
+    columns = CandidateColumns()
+    for candidate in candidates:
+        columns.append(candidate)
+    shown = columns.candidates
+    copies: dict[str, Any] = {
+        one.name: column.copy()
+        for one in fields(shown)
+        if isinstance(column := getattr(shown, one.name), np.ndarray)
+    }
+    return replace(shown, **copies)
+
+
+def _ghost(number: int, *, population: str) -> Candidate:
+    policy, steps = f"{population}/p{number % 3:03d}", 100 * (number + 1)
+    roles = ("main", "main_exploiter", "league_exploiter")
+    return Candidate(
+        player=PlayerId(f"{policy}@{steps:012d}"),
+        policy=PolicyId(policy),
+        role=roles[number % 3],
+        entrant=Entrant(f"{number:064x}"),
+        agent_steps=steps,
+        quality=-0.01 * number,
+    )
+
+
+def _latest(number: int, *, population: str) -> Candidate:
+    policy = f"{population}/p{number:03d}"
+    return Candidate(
+        player=PlayerId(policy),
+        policy=PolicyId(policy),
+        entrant=Entrant(f"{10**6 + number:064x}"),
+        agent_steps=10_000,
+    )

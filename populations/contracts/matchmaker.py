@@ -1,0 +1,124 @@
+"""The contract of `populations.core.Matchmaker`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+import numpy as np
+
+from arena.contracts.contract import Subject, name_of
+from populations.contracts.leagues import LEAGUES, NOBODY, League, columns_of, request_of
+from populations.core import Matchmaker, OpponentRequest, Opponents
+from populations.matchmaking.make import UsersMatchmaker, make_matchmaker
+from populations.matchmaking.settings import MatchmakingConfig
+from populations.matchmaking.window import WindowSettings
+
+FUNCTION = "draw must be a function of its arguments: equal requests and generators, equal answers"
+
+
+def check_matchmaker(
+    matchmaker: Matchmaker | type[Matchmaker] | str,
+    *,
+    options: Mapping[str, object] | None = None,
+    launch_directory: str = "",
+) -> None:
+    """Check that a matchmaker draws the opponents of any league as the controller relies on.
+
+    Args:
+        matchmaker: Object, class, or ``matchmaking.kind``: ``package.module:Class`` or a kind of
+            Arena's.
+        options: Keys of a class's constructor, ``matchmaking.options``; for a kind of Arena's
+            further keys of the section ``matchmaking``.
+        launch_directory: Directory where ``package`` is looked for first; empty: where the process
+            is.
+
+    Raises:
+        ContractBroken: With the first rule that it breaks.
+    """
+    subject = Subject(name_of(matchmaker))
+    drawing = _made(subject, matchmaker, options or {}, launch_directory)
+    subject.takes(drawing, "draw", None, rng=None)
+    answers = [_draw(subject, drawing, league) for league in LEAGUES]
+    # In another order: a state of its own would show.
+    for league, answer in reversed(list(zip(LEAGUES, answers, strict=True))):
+        again = _draw(subject, drawing, league)
+        found = f"{_told(answer)}, then {_told(again)} of {league.name}"
+        subject.must(FUNCTION, again == answer, found=found)
+    try:
+        drawn = drawing.draw(request_of(NOBODY), rng=np.random.default_rng(0))
+    except Exception:
+        return
+    subject.must("draw must raise where there is nobody to draw", False, got=_told(drawn))
+
+
+def _made(
+    subject: Subject,
+    given: Matchmaker | type[Matchmaker] | str,
+    options: Mapping[str, object],
+    launch_directory: str,
+) -> Matchmaker:
+    rule = "it must be made with matchmaking.options as keyword arguments"
+    if isinstance(given, type):
+        return subject.made(given, rule, **options)
+    if not isinstance(given, str):
+        return given
+    with subject.obeying(rule):
+        keys = {"options": dict(options)} if ":" in given else dict(options)
+        section = MatchmakingConfig.model_validate({"kind": given, **keys})
+        made = make_matchmaker(
+            section, window=WindowSettings().window, launch_directory=launch_directory
+        )
+    # Its own errors, not those of the class that guards a run.
+    return made.matchmaker if isinstance(made, UsersMatchmaker) else made
+
+
+def _draw(subject: Subject, matchmaker: Matchmaker, league: League) -> Opponents:
+    request = request_of(league)
+    before = dict(columns_of(request))
+    with (
+        subject.drawing("draw must draw from rng alone"),
+        subject.obeying(f"draw must answer {league.name}"),
+    ):
+        drawn = matchmaker.draw(request, rng=np.random.default_rng(3))
+    after = dict(columns_of(request))
+    changed = [name for name in before if before[name] != after[name]]
+    subject.must("draw must not change its request", not changed, got=changed)
+    subject.must(
+        "draw must return populations.core.Opponents", isinstance(drawn, Opponents), got=drawn
+    )
+    _check_numbers(subject, drawn, request, league)
+    offered = {
+        # Equal by all that they hold, so that no made-up candidate passes.
+        *(request.ghosts[index] for index in range(len(request.ghosts))),
+        *(request.latest[index] for index in range(len(request.latest))),
+    }
+    strange = [player for player in drawn.players if player not in offered]
+    rule = "players must be candidates of request.ghosts and request.latest"
+    subject.must(rule, not strange, got=strange[:1])
+    return drawn
+
+
+def _check_numbers(
+    subject: Subject, drawn: Opponents, request: OpponentRequest, league: League
+) -> None:
+    mirrors = cast("object", drawn.num_mirrors)
+    is_number = isinstance(mirrors, int | np.integer) and mirrors >= 0
+    subject.must("num_mirrors must be a whole number, at least 0", is_number, got=mirrors)
+    subject.must("players must be a tuple", isinstance(drawn.players, tuple), got=drawn.players)
+    if not request.is_own_population:
+        rule = "num_mirrors must be 0 where the opponents are of another population"
+        subject.must(rule, drawn.num_mirrors == 0, got=drawn.num_mirrors)
+    number = drawn.num_mirrors + len(drawn.players)
+    subject.must(
+        "num_mirrors and players must sum to request.num_opponents",
+        number == request.num_opponents,
+        found=f"{number} of {request.num_opponents} in {league.name}",
+    )
+
+
+def _told(drawn: object) -> object:
+    if not isinstance(drawn, Opponents):
+        return drawn
+    names = [*["the trainee"] * drawn.num_mirrors, *(one.player for one in drawn.players)]
+    return ", ".join(names)

@@ -1,0 +1,108 @@
+"""The contract of `populations.core.Thinning`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from arena.contracts.contract import Subject, name_of
+from populations.config.sections import GhostsConfig
+from populations.core import Thinning, ThinningRequest
+from populations.thinning.make import UsersThinning, make_thinning
+
+FUNCTION = "choose must be a function of its request: equal requests, equal answers"
+
+
+def check_thinning(
+    thinning: Thinning | type[Thinning] | str,
+    *,
+    section: Mapping[str, object] | None = None,
+    launch_directory: str = "",
+) -> None:
+    """Check that a rule of thinning names ghosts that may go, in any pool.
+
+    Args:
+        thinning: Object, class, or ``ghosts.thinning``: ``package.module:Class`` or a kind of
+            Arena's.
+        section: Keys of the section ``ghosts``, with which a class is called.
+        launch_directory: Directory where ``package`` is looked for first; empty: where the process
+            is.
+
+    Raises:
+        ContractBroken: With the first rule that it breaks.
+    """
+    subject = Subject(name_of(thinning))
+    with subject.obeying("the section ghosts must be valid"):
+        keys = GhostsConfig.model_validate(dict(section or {}))
+    rule = "it must be made with the section ghosts as its argument"
+    made: Thinning
+    if isinstance(thinning, str):
+        with subject.obeying(rule):
+            made = make_thinning(thinning, keys, launch_directory=launch_directory)
+    else:
+        made = subject.made(thinning, rule, keys) if isinstance(thinning, type) else thinning
+    subject.takes(made, "choose", None)
+    guarded = made if isinstance(made, UsersThinning) else UsersThinning(rule=made)
+    answers = [_choose(subject, guarded, name) for name in POOLS]
+    for name, answer in reversed(list(zip(POOLS, answers, strict=True))):
+        again = _choose(subject, guarded, name)
+        subject.must(FUNCTION, again == answer, found=f"{answer}, then {again} of {name}")
+
+
+def _choose(subject: Subject, thinning: UsersThinning, name: str) -> tuple[int, ...]:
+    request, before = _request(POOLS[name]), _request(POOLS[name])
+    with (
+        subject.drawing("choose must draw nothing"),
+        # The run's own check of the answer, which names the rule that it breaks.
+        subject.obeying(f"choose must answer {name}"),
+    ):
+        places = thinning.choose(request)
+    changed = [
+        one.name
+        for one in fields(request)
+        if not np.array_equal(
+            getattr(request, one.name), getattr(before, one.name), equal_nan=one.name == "ratings"
+        )
+    ]
+    subject.must("choose must not change its request", not changed, got=changed)
+    rule = f"choose must name ghosts where some must go and all may, in {name}"
+    all_may = request.num_to_go > 0 and not request.is_needed.any()
+    subject.must(rule, places or not all_may, got=places)
+    return places
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Pool:
+    """Full pool of ghosts of three policies, or of one."""
+
+    num_policies: int = 3
+    num_needed: int = 0
+    num_to_go: int = 4
+    is_rated: bool = True
+
+
+NUM_GHOSTS = 12
+
+POOLS: Mapping[str, _Pool] = {
+    "a full pool of 12 ghosts": _Pool(),
+    "a pool without ratings": _Pool(is_rated=False),
+    "a pool whose newest ghosts are needed": _Pool(num_needed=4),
+    "a pool in which every ghost is needed": _Pool(num_needed=NUM_GHOSTS),
+    "a pool from which nothing must go": _Pool(num_to_go=0),
+    "a pool of one policy": _Pool(num_policies=1),
+}
+
+
+def _request(pool: _Pool) -> ThinningRequest:
+    ratings = np.linspace(0.0, 300.0, NUM_GHOSTS)
+    ratings = ratings if pool.is_rated else np.full(NUM_GHOSTS, np.nan)
+    return ThinningRequest(
+        policies=np.arange(NUM_GHOSTS) % pool.num_policies,
+        agent_steps=np.arange(1, NUM_GHOSTS + 1) * 1000,
+        ratings=ratings,
+        lows=ratings - 50.0 if pool.is_rated else np.full(NUM_GHOSTS, -np.inf),
+        is_needed=np.arange(NUM_GHOSTS) >= NUM_GHOSTS - pool.num_needed,
+        num_to_go=pool.num_to_go,
+    )
