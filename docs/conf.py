@@ -32,6 +32,9 @@ myst_heading_anchors = 4
 # The list of decisions is included by decisions/index.md.
 exclude_patterns = ["_build", "generate", "decisions/README.md"]
 
+# Options of commands keep their two dashes.
+smartquotes = False
+
 html_theme = "furo"
 html_title = f"Arena {release}"
 html_static_path = ["_static"]

@@ -62,7 +62,7 @@ class Key:
     Attributes:
         path: Parts of its dotted name.
         values: Values that it takes, in words.
-        default: Default, as YAML has it; empty: the key is required or is a section.
+        default: Default, as YAML has it; empty: the key is required, or has keys of its own.
         sentence: Meaning.
         readers: Rules and packages that read it.
     """
@@ -108,12 +108,11 @@ def all_keys() -> list[Key]:
     found = []
     for path, field, owner, inner in walk(RunConfig):
         value = _look_up(document, path)
-        required = field.is_required() if value is _MISSING else False
         found.append(
             Key(
                 path=path,
-                values=_values(field),
-                default="" if inner or required else _default(field, value),
+                values=_values(field) + (", required" if field.is_required() else ""),
+                default="" if inner or field.is_required() else _default(field, value),
                 sentence=comments.get(path) or _documented(owner, path[-1]),
                 readers=(*_rules_that_read(path), *_packages_that_read(path)),
             )
@@ -207,7 +206,7 @@ def _words(annotation: object) -> Iterator[str]:
     elif origin is dict:
         yield f"mapping to {' or '.join(dict.fromkeys(_words(arguments[1])))}"
     elif isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        yield "section"
+        yield "keys below"
     else:
         yield NAMES.get(annotation, "any value") if isinstance(annotation, type) else "any value"
 

@@ -53,6 +53,8 @@ def test_every_key_has_a_sentence_values_and_a_default() -> None:
     assert found["hooks.on_end"].values == "list of (text or list of text)"
     # Without a default only what must be written, or what has keys of its own.
     assert found["stop.evaluation.player"].default == ""
+    assert found["environment.id"].default == ""
+    assert found["environment.id"].values == "text, required"
     assert found["environment.curriculum.until.agent_steps"].default == "null"
 
 
