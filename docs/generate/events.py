@@ -93,9 +93,10 @@ def _texts(node: ast.expr, local: Mapping[str, set[str]]) -> Iterator[str]:
         yield from _texts(node.body, local)
         yield from _texts(node.orelse, local)
     elif isinstance(node, ast.Name):
-        yield from local.get(node.id) or text_constants().get(node.id, ())
+        yield from local.get(node.id, set()) or text_constants().get(node.id, set())
     elif isinstance(node, ast.JoinedStr) and len(node.values) == 2:
         # f"run_{ended}": each value of the variable after the text.
         prefix, value = node.values
-        if isinstance(prefix, ast.Constant) and isinstance(value, ast.FormattedValue):
-            yield from (f"{prefix.value}{text}" for text in _texts(value.value, local))
+        start = prefix.value if isinstance(prefix, ast.Constant) else None
+        if isinstance(start, str) and isinstance(value, ast.FormattedValue):
+            yield from (f"{start}{text}" for text in _texts(value.value, local))
