@@ -63,7 +63,17 @@ def copy_benchmarks(_app: Sphinx) -> None:
         shutil.copy2(page, target / page.name)
 
 
+def for_readers(_app: Sphinx, _what: str, _name: str, *rest: object) -> None:
+    """Take out of a docstring what is for those who work on Arena: where its tests are."""
+    lines = rest[-1]
+    assert isinstance(lines, list), "autodoc's last argument is the lines"
+    kept = "\n".join(lines).split("\n\n")
+    lines[:] = "\n\n".join(part for part in kept if not part.startswith("Tests: ")).split("\n")
+    lines[0] = lines[0].removeprefix("START HERE: ")
+
+
 def setup(app: Sphinx) -> None:
-    """Connect what is done before a build."""
+    """Connect what is done before and during a build."""
+    app.connect("autodoc-process-docstring", for_readers)
     # `config-inited` comes before Sphinx looks for pages.
     app.connect("config-inited", lambda app, _config: copy_benchmarks(app))
