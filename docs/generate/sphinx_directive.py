@@ -25,7 +25,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
 }
 
 
-class Generated(SphinxDirective):
+class Generated(SphinxDirective):  # type: ignore[misc]  # not installed by make setup
     """Directive that is replaced by what the code says."""
 
     required_arguments = 1
