@@ -32,6 +32,8 @@ myst_heading_anchors = 4
 # The list of decisions is included by decisions/index.md.
 exclude_patterns = ["_build", "generate", "decisions/README.md"]
 
+# Literal blocks of docstrings are texts as often as Python.
+highlight_language = "text"
 # Options of commands keep their two dashes.
 smartquotes = False
 
@@ -69,7 +71,8 @@ def for_readers(_app: Sphinx, _what: str, _name: str, *rest: object) -> None:
     assert isinstance(lines, list), "autodoc's last argument is the lines"
     kept = "\n".join(lines).split("\n\n")
     lines[:] = "\n\n".join(part for part in kept if not part.startswith("Tests: ")).split("\n")
-    lines[0] = lines[0].removeprefix("START HERE: ")
+    first = lines[0].removeprefix("START HERE: ")
+    lines[0] = first[:1].upper() + first[1:]
 
 
 def setup(app: Sphinx) -> None:
