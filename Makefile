@@ -4,17 +4,20 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 ENVIRONMENTS_STAMP := $(VENV)/.environments
+DOCS_STAMP := $(VENV)/.docs
+DOCS_BUILD := docs/_build
 DEMO := runs/demo
 ENVIRONMENTS := classic/rps-v2 classic/tictactoe-v3 classic/connect_four-v3 \
 	openspiel:kuhn_poker openspiel:leduc_poker mpe2/simple_spread_v3 mpe2/simple_tag_v3
 SOAK_KILLS ?= 200
 SOAK_MINUTES ?= 30
 
-.PHONY: help setup demo test test-slow check fix bench test-envs test-faults soak test-all
+.PHONY: help setup demo docs test test-slow check fix bench test-envs test-faults soak test-all
 
 help:
 	@echo "make setup        a virtual environment in $(VENV) with all that the others need"
 	@echo "make demo         train, rank and export a Connect Four champion (under four minutes)"
+	@echo "make docs         the documents as web pages, $(DOCS_BUILD)/html/index.html"
 	@echo "make test         all tests that take no more than two seconds (under five minutes)"
 	@echo "make test-slow    the others: whole runs, whole leagues, intervals over many draws"
 	@echo "make check        lint, format and types"
@@ -42,6 +45,14 @@ demo: setup
 	$(BIN)/arena export $(DEMO) --force
 	$(BIN)/arena evaluate $(DEMO)/champion bot:random --matches 200 --greedy
 	$(BIN)/python $(DEMO)/champion/champion.py --games 200
+
+# -n: every reference must resolve; -W: a warning is an error, --keep-going: all are shown.
+docs: $(DOCS_STAMP)
+	$(BIN)/python -m sphinx -W --keep-going -n -q -b html -d $(DOCS_BUILD)/doctrees docs $(DOCS_BUILD)/html
+
+$(DOCS_STAMP): $(STAMP) constraints-docs.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --requirement constraints-docs.txt
+	@touch $(DOCS_STAMP)
 
 # One thread of BLAS for each worker: more than cores make the suite three times as slow. Bytecode
 # is kept whatever the shell says: else each of some hundred processes compiles the project anew.

@@ -1,5 +1,7 @@
 """START HERE: the nouns of the worker's side, each once.
 
+::
+
     Assignment   one piece of work that the controller gives out     arena.wire.messages
     Worker       carries out an assignment                           arena.learners.work.worker
     BatchedEnv   B environments stepped as one                       arena.envs.base

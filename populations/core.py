@@ -1,5 +1,7 @@
 """START HERE: the nouns of the controller's half, as Protocols, and what they exchange.
 
+::
+
     Matchmaker    decides against whom a policy trains      populations.matchmaking
     Exploit       decides which policy copies which one     populations.pbt.exploit
     Explore       changes hyperparameters                   populations.pbt.explore

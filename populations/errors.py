@@ -1,14 +1,16 @@
 """The exceptions of the controller's half.
 
-ArenaError
-└── PopulationError
-    ├── RunInUse          another controller has the run directory (exit 4)
-    ├── RunFailed         no active policy is left, or learners cannot be started (exit 3)
-    ├── StorageError      full, read-only or unreadable (exit 5)
-    │   ├── StorageUnavailable   full or read-only for now; a retry may succeed later
-    │   └── JournalCorrupt
-    │       └── JournalForeign   not damaged, but not this release's
-    └── ResumeRefused     the configuration differs from the run's (exit 2)
+::
+
+    ArenaError
+    └── PopulationError
+        ├── RunInUse          another controller has the run directory (exit 4)
+        ├── RunFailed         no active policy is left, or learners cannot be started (exit 3)
+        ├── StorageError      full, read-only or unreadable (exit 5)
+        │   ├── StorageUnavailable   full or read-only for now; a retry may succeed later
+        │   └── JournalCorrupt
+        │       └── JournalForeign   not damaged, but not this release's
+        └── ResumeRefused     the configuration differs from the run's (exit 2)
 
 Tests: `tests/tools/terminal/test_exit_codes.py`.
 """

@@ -7,7 +7,7 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).parent.parent
 
-CHECKED = ("arena", "populations", "tools", "configs", "experiments")
+CHECKED = ("arena", "populations", "tools", "configs", "experiments", "docs")
 
 QUESTION = re.compile(r"(What|Who|Whose|Where)\b")
 ARGUMENT = re.compile(r"\s+\*{0,2}[a-z_]+: (Of|Who|Whose|What|Where)\b")

@@ -36,7 +36,7 @@ class Sink(Protocol):
         Args:
             policy: Policy's id, ``player/p003``, or ``run`` for the whole run.
             agent_steps: Step of the points: the policy's count, or the run's.
-            metrics: Finite numbers by ``group/name_unit``; `populations/README.md` lists them.
+            metrics: Finite numbers by ``group/name_unit``; `docs/reference/metrics.md` lists them.
         """
 
     def flush(self) -> None:

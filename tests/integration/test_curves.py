@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,6 +13,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from arena.environment_spec import EnvironmentRequest
 from arena.envs.inspect import inspect_environment
+from docs.generate.metrics import patterns
 from populations.config.run_config import validate_config
 from populations.config.run_file import new_run_file
 from populations.controller.server.run_directory import OpenRun, create_run
@@ -86,21 +86,9 @@ def curves(directory: Path) -> dict[str, list[tuple[int, float]]]:
     }
 
 
-def explained() -> list[re.Pattern[str]]:
-    """The names in the tables of populations/README.md, as patterns."""
-    text = (ROOT / "populations" / "README.md").read_text()
-    section = text.split("## Metrics")[1].split("## Alerts")[0]
-    names = re.findall(r"^\| `([a-z_]+/[^`]+)` \| \S", section, flags=re.MULTILINE)
-    assert len(names) > 50
-    return [
-        re.compile("[A-Za-z0-9_.-]+".join(map(re.escape, re.split("<[a-z]+>", name))))
-        for name in names
-    ]
-
-
 def unexplained(names: Iterable[str]) -> list[str]:
-    patterns = explained()
-    return [name for name in names if not any(pattern.fullmatch(name) for pattern in patterns)]
+    known = patterns()
+    return [name for name in names if not any(pattern.fullmatch(name) for pattern in known)]
 
 
 def test_tensorboards_reader_lists_the_curves_of_a_run(run: Path) -> None:

@@ -1,0 +1,44 @@
+"""The page of the journal's tables."""
+
+from __future__ import annotations
+
+import inspect
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from docs.generate.markdown import code, from_docstring, table
+from docs.generate.repository import attribute_docs
+from populations.records.tables import TABLES, Table
+
+
+def page() -> str:
+    """Return a table of columns for each table of the journal."""
+    return "\n".join(map(_section, TABLES))
+
+
+def columns(of: Table[Any]) -> list[tuple[str, str, str]]:
+    """Return name, SQL type and meaning of each column."""
+    file = inspect.getsourcefile(of.row_type)
+    assert file is not None, "rows are classes of a module"
+    meanings = attribute_docs(Path(file), of.row_type.__name__)
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute(of.create)
+        # Place, name, type, whether it is NOT NULL, default, place in the key.
+        stored = connection.execute(f"PRAGMA table_info({of.name})").fetchall()
+    return [
+        (name, _type(type_, required=bool(required), in_key=bool(key)), meanings[name])
+        for _, name, type_, required, _, key in stored
+        if name != "singleton"
+    ]
+
+
+def _type(name: str, *, required: bool, in_key: bool) -> str:
+    return f"{name}, key" if in_key else name if required else f"{name} or NULL"
+
+
+def _section(of: Table[Any]) -> str:
+    about = from_docstring((inspect.getdoc(of.row_type) or "").split("\n\n")[0])
+    rows = [(code(name), type_, from_docstring(text)) for name, type_, text in columns(of)]
+    return f"## `{of.name}`\n\n{about}\n\n{table(['column', 'type', 'meaning'], rows)}"

@@ -1,0 +1,73 @@
+"""The page of metrics, and the names that the code publishes."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+
+from arena.metrics.names import EVALUATION_METRICS, TRAINING_METRICS
+from docs.generate.markdown import code, table
+from docs.generate.repository import modules
+from populations.controller.monitoring.metric_names import (
+    CHECKPOINT_METRICS,
+    RUN_METRICS,
+    SETTING_METRICS,
+)
+
+GROUPS: Mapping[str, Mapping[str, str]] = {
+    "Each training assignment, measured by its learner": TRAINING_METRICS,
+    "Settings of the same assignment": SETTING_METRICS,
+    "Each evaluated checkpoint": CHECKPOINT_METRICS,
+    "The run": RUN_METRICS,
+    "Each evaluation assignment, in the journal alone": EVALUATION_METRICS,
+}
+
+NAME = re.compile(r"([a-z]+)/[a-z_]+")
+
+
+def page() -> str:
+    """Return the tables of metrics."""
+    return "\n".join(
+        f"## {title}\n\n{table(['name', 'meaning'], [(code(n), names[n]) for n in names])}"
+        for title, names in GROUPS.items()
+    )
+
+
+def known_names() -> list[str]:
+    """Return all names; ``<...>`` stands for a subject."""
+    return [name for names in GROUPS.values() for name in names]
+
+
+def patterns() -> list[re.Pattern[str]]:
+    """Return a pattern for each name, with any subject."""
+    return [
+        re.compile("[A-Za-z0-9_.-]+".join(map(re.escape, re.split("<[a-z]+>", name))))
+        for name in known_names()
+    ]
+
+
+def published_names() -> Iterator[tuple[str, str]]:
+    """Yield names of metrics in the code, each with its module.
+
+    Parts that are known only when it runs are ``x``; a prefix ends with ``_`` or ``/``.
+    """
+    groups = {name.partition("/")[0] for name in known_names()}
+    for path, tree in modules("arena", "populations"):
+        if path.name in ("names.py", "metric_names.py"):
+            continue
+        inner = {
+            id(part)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.JoinedStr)
+            for part in node.values
+        }
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                if id(node) not in inner and NAME.fullmatch(node.value):
+                    yield node.value, str(path)
+            elif isinstance(node, ast.JoinedStr):
+                parts = [getattr(part, "value", "x") for part in node.values]
+                text = "".join(part if isinstance(part, str) else "x" for part in parts)
+                if text.partition("/")[0] in groups and "/" in text and " " not in text:
+                    yield text, str(path)

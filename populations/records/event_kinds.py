@@ -1,0 +1,104 @@
+"""Kinds of events: every name that an event of the journal can have, and its meaning.
+
+Names stay: scripts and hooks of users ask for them. `EventRow.data` has the numbers of each event.
+
+Tests: `tests/docs/test_reference.py` compares the names with those in the code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+RUN_EVENTS: Mapping[str, str] = {
+    "weights_imported": "A population starts from the weights of a player (`--init-from`).",
+    "policy_created": "A policy exists, with its role and first hyperparameters.",
+    "controller_started": "A controller has begun or resumed the run; `epoch` counts them.",
+    "versions_differ": "A resume found other versions of packages than the launch.",
+    "configuration_changed": "A resume changed a key; the value before and the value after.",
+    "hyperparameters_changed": "A resume changed start values, and a policy has followed.",
+    "lesson_began": "Training went on to the next lesson of `environment.curriculum`.",
+    "training_stopped": "A stop condition was reached; final matches follow.",
+    "tournament_assigned": "The possible champions play the matches that they lack.",
+    "finals_stopped": "The final matches took longer than they may, and were ended.",
+    "evaluation_only": "A stopped run is evaluated further (`arena evaluate --into`).",
+    "run_finished": "The run has reached a stop condition, and everything is saved.",
+    "run_stopped": "The run was interrupted, and everything is saved.",
+    "run_failed": "The run cannot go on; `reason` says why.",
+}
+"""The run as a whole."""
+
+LEARNER_EVENTS: Mapping[str, str] = {
+    "learner_joined": "A learner process has connected.",
+    "learner_left": "A learner has left by itself.",
+    "learner_lost": "A learner was silent for too long, or died; its work is given out again.",
+    "learner_refused": "A learner may not join: `reason` says why.",
+    "learner_dismissed": "A learner fails assignments that others can do, and was sent away.",
+    "learner_start_failed": "A learner process ended before it could work.",
+    "start_assigned": "A learner makes the initial weights of policies.",
+    "train_assigned": "A learner trains policies against the opponents that are named.",
+    "evaluation_assigned": "A learner plays evaluation matches.",
+    "assignment_failed": "An assignment was given back; `failure` is its kind.",
+    "episodes_dropped": "A learner dropped episodes in flight for lack of memory.",
+}
+"""Learners and their assignments."""
+
+EVOLUTION_EVENTS: Mapping[str, str] = {
+    "exploited": "A policy copied a donor's weights, with the numbers that decided.",
+    "explored": "A policy kept its weights and changed its hyperparameters.",
+    "kept": "A decision was due and left the policy as it is.",
+    "decision_postponed": "A decision is due and too little is known for it.",
+    "decisions_counted": "Stands for the decisions before it, which were archived.",
+    "exploit_failed": "The rule that selects donors failed.",
+    "explore_failed": "The rule that changes hyperparameters failed; they were perturbed instead.",
+    "exploit_abandoned": "A copy was given up, because the donor's checkpoint is gone.",
+    "immigrated": "A policy from outside took the place of a copy.",
+    "replayed": "A policy moved on in its recorded schedule of hyperparameters.",
+    "reset": "An exploiter began again.",
+    "rewound": "A policy was put back on one of its checkpoints (`arena rewind`).",
+    "quarantined": "A policy is trained, rated and copied no more; `reason` says why.",
+    "learning_rate_halved": "A quarantined policy goes on with half its learning rate.",
+}
+"""Population-based training: what happened to a policy, and why."""
+
+LEAGUE_EVENTS: Mapping[str, str] = {
+    "ghost_created": "A policy left a frozen copy as an opponent.",
+    "ghosts_thinned": "A population had too many ghosts, and some were removed.",
+    "thinning_failed": "A user's rule of thinning failed, and another one chose.",
+    "results_merged": "Results of weights that are gone were added to those of their generation.",
+    "checkpoint_rows_removed": "Rows of checkpoints that nothing refers to were removed.",
+    "pinned": "A user keeps a player for good (`arena pin`).",
+    "unpinned": "A user has given a pinned player free.",
+    "ratings_fitted": "Ratings were fitted to new evaluation matches.",
+    "champion": "Another player leads its population.",
+    "export_due": "A policy has reached a mark of `checkpoints.export_every_agent_steps`.",
+    "alert": "A state that needs attention began.",
+    "alert_cleared": "That state is over.",
+}
+"""Ghosts, ratings and alerts."""
+
+STORAGE_EVENTS: Mapping[str, str] = {
+    "storage_full": "The disk refuses durable data; the run waits and tries again.",
+    "storage_recovered": "The disk accepts data again.",
+    "checkpoint_corrupt": "A checkpoint's bytes differ from those published; it was set aside.",
+    "ghost_corrupt": "A ghost's bytes differ from those published; it was set aside.",
+    "outsider_corrupt": "The copied weights of a player from outside are damaged.",
+    "fell_back": "A policy goes on from an older checkpoint, because a newer one is damaged.",
+    "journal_migrated": "This release brought the journal of an older one up to date.",
+    "journal_restored": "A repair replaced a damaged journal by its last backup.",
+    "checkpoint_adopted": "A repair recorded a checkpoint that the journal did not know.",
+    "ghost_adopted": "A repair recorded a ghost that the journal did not know.",
+    "checkpoint_restored": "A repair found a checkpoint intact that was marked as damaged.",
+    "ghost_restored": "A repair found a ghost intact that was marked as damaged.",
+    "policy_restored": "A repair brought a quarantined policy back to an intact checkpoint.",
+    "counters_lowered": "A repair corrected a counter that no work can explain.",
+}
+"""The disk, and repairs of what it lost."""
+
+EVENT_KINDS: Mapping[str, str] = {
+    **RUN_EVENTS,
+    **LEARNER_EVENTS,
+    **EVOLUTION_EVENTS,
+    **LEAGUE_EVENTS,
+    **STORAGE_EVENTS,
+}
+"""All kinds."""

@@ -1,0 +1,77 @@
+"""Files about the project agree with it: versions, make targets, pins, the length of the README."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from typing import Any
+
+import pytest
+import yaml
+
+import arena
+from docs.generate import picture
+from tests.docs.pages import ROOT
+
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
+TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+
+
+def read(path: str) -> Any:
+    return yaml.safe_load((ROOT / path).read_text())
+
+
+def test_versions_are_equal() -> None:
+    assert read("CITATION.cff")["version"] == PROJECT["project"]["version"] == arena.__version__
+    assert read("CITATION.cff")["title"] == "Arena"
+
+
+def test_the_readme_fits_three_screens() -> None:
+    lines = (ROOT / "README.md").read_text().splitlines()
+    assert len(lines) <= 120
+    (python,) = re.findall(r"```python\n(.*?)```", "\n".join(lines) + "\n", re.DOTALL)
+    assert len([line for line in python.splitlines() if line]) <= 20
+
+
+def test_workflows_and_hooks_run_targets_that_there_are() -> None:
+    jobs = read(".github/workflows/tests.yml")["jobs"]
+    steps = [step["run"] for job in jobs.values() for step in job["steps"] if "run" in step]
+    hooks = read(".pre-commit-config.yaml")["repos"][0]["hooks"]
+    run = [*steps, *(hook["entry"] for hook in hooks)]
+    assert {"make test", "make check", "make docs"} <= set(run)
+    assert {command.removeprefix("make ") for command in run} <= TARGETS
+
+
+@pytest.mark.parametrize("name", ["bug", "idea"])
+def test_templates_of_issues_ask_for_something(name: str) -> None:
+    template = read(f".github/ISSUE_TEMPLATE/{name}.yml")
+    assert {"name", "description", "body"} <= template.keys()
+    assert any(field.get("validations", {}).get("required") for field in template["body"])
+
+
+def test_the_documents_packages_are_pinned_once() -> None:
+    def pins(name: str) -> set[str]:
+        lines = (ROOT / name).read_text().splitlines()
+        return {line.split("==")[0].lower() for line in lines if "==" in line}
+
+    own = pins("constraints-docs.txt")
+    required = [re.split(r"[<>=]", one)[0] for one in PROJECT["dependency-groups"]["docs"]]
+    assert set(required) <= own
+    assert own & pins("constraints.txt") == set()
+
+
+def test_the_picture_shows_the_standings_and_asks_for_no_other_host() -> None:
+    line = {
+        "player": "player/p001", "rating": 683.2, "rating_low": 617.0, "rating_high": 748.4,
+        "matches": 4724, "generation": 1, "agent_steps": 1396333, "parent": None,
+    }  # fmt: skip
+    drawn = picture.draw({"player": [line]})
+    assert "617..748" in drawn
+    assert "1,396,333" in drawn
+    stored = (ROOT / "docs/_static/standings.svg").read_text()
+    for svg in (drawn, stored):
+        assert set(re.findall(r"https?://[^\s\"']+", svg)) <= {
+            "http://www.w3.org/2000/svg",
+            "https://www.textualize.io",
+        }
+        assert "url(http" not in svg
