@@ -120,7 +120,7 @@ def test_a_batched_game_of_ones_own(example: Copy, monkeypatch: pytest.MonkeyPat
 def test_a_notebook(example: Copy) -> None:
     notebook = example("notebook")
     path = notebook.directory / "league.ipynb"
-    document = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
+    document = nbformat.read(path, as_version=4)
     # A kernel of its own, which starts where the notebook is.
     place = {"metadata": {"path": str(notebook.directory)}}
     NotebookClient(document, timeout=500, resources=place).execute()
