@@ -144,7 +144,11 @@ def believable(rates: FloatArray, deviations: FloatArray) -> tuple[FloatArray, F
 
 
 def _variances(deviations: FloatArray) -> FloatArray:
-    return np.maximum(deviations**2, MIN_VARIANCE * float((deviations**2).max()))
+    least = MIN_VARIANCE * float((deviations**2).max())
+    # So exact that a share of it is no number any more: all are exact.
+    if least < np.finfo(np.float64).tiny:
+        return np.zeros_like(deviations)
+    return np.maximum(deviations**2, least)
 
 
 def _between(rates: FloatArray, variances: FloatArray) -> float:

@@ -66,6 +66,7 @@ LEAGUE_EVENTS: Mapping[str, str] = {
     "thinning_failed": "A user's rule of thinning failed, and another one chose.",
     "results_merged": "Results of weights that are gone were added to those of their generation.",
     "checkpoint_rows_removed": "Rows of checkpoints that nothing refers to were removed.",
+    "generation_rows_removed": "Rows of old generations were removed; the event has them.",
     "pinned": "A user keeps a player for good (`arena pin`).",
     "unpinned": "A user has given a pinned player free.",
     "ratings_fitted": "Ratings were fitted to new evaluation matches.",

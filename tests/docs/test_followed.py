@@ -84,6 +84,27 @@ def test_code_of_a_how_to_page_runs(block: Block, tmp_path: Path) -> None:
         assert failed not in events, events
 
 
+CHECKS = [
+    block for block in all_blocks("python")
+    if block.page.parent.name == "how-to" and "from arena.testing import" in block.text
+]  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.xdist_group("processes")
+@pytest.mark.parametrize("block", CHECKS, ids=lambda block: block.page.stem)
+def test_code_of_a_how_to_page_keeps_its_contract(block: Block, tmp_path: Path) -> None:
+    for file, one in FILES.items():
+        (tmp_path / file).write_text(one.text)
+    (tmp_path / "check.py").write_text(block.text)
+    follow("python check.py", tmp_path, timeout_s=280)
+
+
+def test_checks_of_how_to_pages_are_found() -> None:
+    assert len(CHECKS) == 8
+
+
 def test_the_code_of_how_to_pages_is_found() -> None:
     assert {block.page.stem for block in OWN_CODE} == {
         "matchmaker", "pbt-rule", "bot", "network", "algorithm", "batched-game", "sink", "hook",
