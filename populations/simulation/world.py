@@ -174,6 +174,8 @@ class World:
     def fit(self) -> None:
         """Fit the requested snapshot, and tell the controller."""
         while self.fits:
+            # How long it took is counted in evaluations: no pause follows from that.
+            self.state.fit_pace.begin(self.now_s)
             fitted = fit_ratings(fit_input(self.fits.pop(0)))
             self.handle(
                 RatingsFitted(rows=fitted.rows, spreads=fitted.spreads, centres=fitted.centres)
