@@ -72,7 +72,7 @@ def test_an_object_is_one_file_found_by_its_reference(
     suite: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "path", list(sys.path))
-    right, module = SUITES[suite][0], f"own_{suite}"
+    right, module = SUITES[suite][0], f"file_of_{suite}"
     text = f"from {right.__module__} import {right.__name__}\n\nclass Own({right.__name__}): ...\n"
     (tmp_path / f"{module}.py").write_text(text, encoding="utf8")
     check(suite, f"{module}:Own", launch_directory=str(tmp_path))
