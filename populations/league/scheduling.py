@@ -33,9 +33,6 @@ IntArray = npt.NDArray[np.int64]
 BASE_IMPORTANCE = 0.3
 """Importance of a ranked player with no open question; each fully open question adds 1."""
 
-GROWTH = 32
-"""Rows for pairs that are allocated at once."""
-
 BASE_IMPORTANCE_UNRANKED = 0.03
 """Importance of a ghost with no open question: its rating is only displayed."""
 
@@ -186,18 +183,19 @@ def choose_pairs(
     # Without a player of each population there is no match.
     if playing.size < 2 or num_present < np.unique(field.population).size:
         return []
-    known = _Knowledge(field, playing, weights=weights[playing])
+    known = _Knowledge(
+        field,
+        playing,
+        weights=weights[playing],
+        num_pairs=num_pairs,
+        matches_per_pair=matches_per_pair,
+    )
     pairs = []
     position = {int(player): index for index, player in enumerate(playing)}
     for turn in range(num_pairs):
-        if turn < len(first):
-            focus = position[first[turn]]
-        else:
-            # The largest weighted variance w_i V_ii.
-            focus = int(np.argmax(known.weights * known.variances))
-        covariances = known.covariances(focus)
-        rival = known.best_rival(focus, covariances, num_matches=matches_per_pair)
-        known.play(focus, rival, covariances, num_matches=matches_per_pair)
+        # Else the largest weighted variance w_i V_ii.
+        focus = position[first[turn]] if turn < len(first) else known.most_important()
+        rival = known.play_best_rival(focus)
         pairs.append((int(playing[focus]), int(playing[rival])))
     return pairs
 
@@ -205,80 +203,73 @@ def choose_pairs(
 class _Knowledge:
     """Covariance of the playing players, as it will be after the chosen pairs.
 
-    Stored as factor, own variances, and one column per pair with the covariance that it removes.
+    Rows of the covariance of the fit are made as needed: those who are served and those whom they
+    meet are few. Each chosen pair takes away the product of one column with itself.
     """
 
-    def __init__(self, field: Field, playing: npt.NDArray[np.intp], *, weights: FloatArray) -> None:
-        self.weights = weights
-        self._ratings = field.ratings[playing]
+    def __init__(
+        self,
+        field: Field,
+        playing: npt.NDArray[np.intp],
+        *,
+        weights: FloatArray,
+        num_pairs: int,
+        matches_per_pair: int,
+    ) -> None:
+        remaining = field.remaining[playing]
+        spread = field.centred_spread()[playing] * np.sqrt(remaining)[:, None]
+        self._spread, self._own = spread, field.own_variance[playing] * remaining
+        self._rows: dict[int, FloatArray] = {}
+        self._lost = np.zeros((num_pairs, len(playing)))
+        self._num_lost = 0
+        self._variances = (spread**2).sum(axis=1) + self._own
+        self._weights = weights
+        self._strengths = field.ratings[playing] / ELO_PER_UNIT
+        self._noise = ELO_PER_UNIT**2 / matches_per_pair
         self._population = field.population[playing]
         self._is_one_population = bool((field.population == field.population[0]).all())
-        remaining = field.remaining[playing]
-        self._spread = field.centred_spread()[playing] * np.sqrt(remaining)[:, None]
-        self._own = field.own_variance[playing] * remaining
-        self._lost = np.zeros((0, len(playing)))
-        self._num_lost = 0
-        self.variances = np.asarray((self._spread**2).sum(axis=1) + self._own)
 
-    def best_rival(self, focus: int, covariances: FloatArray, *, num_matches: int) -> int:
-        """Return the opponent against whom matches reduce the weighted variance of both most.
+    def most_important(self) -> int:
+        """Return the player with the largest weighted variance."""
+        return int((self._weights * self._variances).argmax())
 
-        Args:
-            focus: Player to serve.
-            covariances: Covariances with the player. float64 [N].
-            num_matches: Number of matches.
+    def play_best_rival(self, focus: int) -> int:
+        """Let a player meet the opponent against whom matches tell most, and return that one.
+
+        Told is by how much the weighted variances of both fall.
         """
-        variances = self.variances
-        # Observing i - j with noise s: the variance of i falls by (V_ii - V_ij)^2 / (Var(i - j) +
-        # s).
-        total = self._noise(focus, num_matches=num_matches) + np.maximum(
-            variances + variances[focus] - 2.0 * covariances, 0.0
-        )
+        variances, covariances = self._variances, self._covariances(focus)
+        # 1 / (n p (1 - p)), and 1 / (p (1 - p)) = 2 + 2 cosh(d), as in `noise_of`.
+        noise = self._noise * (2.0 + 2.0 * np.cosh(self._strengths[focus] - self._strengths))
+        # s + Var(i - j)
+        total = noise + np.maximum(variances + variances[focus] - 2.0 * covariances, 0.0)
+        # The variance of i falls by (V_ii - V_ij)^2 / (s + Var(i - j)).
         gain = (
-            self.weights[focus] * (variances[focus] - covariances) ** 2
-            + self.weights * (variances - covariances) ** 2
+            self._weights[focus] * (variances[focus] - covariances) ** 2
+            + self._weights * (variances - covariances) ** 2
         ) / total
         # Gains are at least 0, so -1 is never chosen while another remains.
         gain[focus] = -1.0
         if not self._is_one_population:
             # In a game of several populations an opponent is one of another population.
             gain[self._population == self._population[focus]] = -1.0
-        return int(np.argmax(gain))
-
-    def play(self, focus: int, rival: int, covariances: FloatArray, *, num_matches: int) -> None:
-        """Update the covariance for two players' matches: the Kalman update of a difference.
-
-        Args:
-            focus: One of the two.
-            rival: The other one.
-            covariances: Current covariances with ``focus``. float64 [N].
-            num_matches: Number of matches.
-        """
-        difference = covariances - self.covariances(rival)
-        ahead = float(self._ratings[focus] - self._ratings[rival])
-        # V' = V - l l^T, with l = V (e_i - e_j) / sqrt(Var(i - j) + s).
-        noise = noise_of(ahead, num_matches=num_matches)
-        lost = difference / math.sqrt(noise + max(float(difference[focus] - difference[rival]), 0))
-        # Grown by blocks: a column for each pair would copy all of them each time.
-        if self._num_lost == len(self._lost):
-            self._lost = np.concatenate([self._lost, np.zeros((GROWTH, len(lost)))])
+        rival = int(gain.argmax())
+        # The Kalman update of a difference: V' = V - l l^T, with l = V (e_i - e_j) / sqrt(s +
+        # Var(i - j)).
+        lost = (covariances - self._covariances(rival)) / math.sqrt(total[rival])
         self._lost[self._num_lost] = lost
         self._num_lost += 1
-        self.variances = np.maximum(self.variances - lost**2, 0.0)
+        self._variances = np.maximum(variances - lost**2, 0.0)
+        return rival
 
-    def covariances(self, player: int) -> FloatArray:
+    def _covariances(self, player: int) -> FloatArray:
         """Return the covariances with one player, after the chosen pairs. float64 [N]."""
-        covariances = np.asarray(self._spread @ self._spread[player])
-        covariances[player] += self._own[player]
+        row = self._rows.get(player)
+        if row is None:
+            row = self._rows[player] = self._spread @ self._spread[player]
+            row[player] += self._own[player]
         lost = self._lost[: self._num_lost]
-        # V - sum l l^T: the row of one player, without the N x N matrix.
-        covariances -= lost[:, player] @ lost
-        return covariances
-
-    def _noise(self, focus: int, *, num_matches: int) -> FloatArray:
-        """Return the noise of matches against each opponent, in Elo squared. float64 [N]."""
-        ahead = (self._ratings[focus] - self._ratings) / ELO_PER_UNIT
-        return np.asarray(ELO_PER_UNIT**2 * (2.0 + 2.0 * np.cosh(ahead)) / num_matches)
+        return np.asarray(row - lost[:, player] @ lost)
 
 
 def noise_of(ahead: float, *, num_matches: int) -> float:

@@ -151,11 +151,11 @@ def pairings_about(
         ],
     )
     # A pair that was chosen more than once plays more.
-    shares = Counter(
-        seating
-        for first, second in (*chosen, *_anchoring(state, known, chosen, may_play=may_play))
-        for seating in seatings_of(state, known.players[first], known.players[second])
-    )
+    pairs = Counter((*chosen, *_anchoring(state, known, chosen, may_play=may_play)))
+    shares: Counter[Seating] = Counter()
+    for (first, second), share in pairs.items():
+        for seating in seatings_of(state, known.players[first], known.players[second]):
+            shares[seating] += share
     shares.update(_anchors(state))
     if not shares:
         return ()
