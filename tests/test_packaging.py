@@ -130,6 +130,8 @@ def test_constraints_pin_everything_that_is_required() -> None:
     required = [
         *PROJECT["project"]["dependencies"],
         *PROJECT["project"]["optional-dependencies"]["mpe"],
+        *PROJECT["project"]["optional-dependencies"]["web"],
+        *PROJECT["project"]["optional-dependencies"]["plots"],
         *PROJECT["dependency-groups"]["dev"],
         *PROJECT["build-system"]["requires"],
     ]
