@@ -33,8 +33,10 @@ from populations.records.rows import PolicyRow
 BATCH = 16
 """Evaluated weights that are gone before something is done about them: it is done seldom."""
 
-MAX_MERGED = 64
-"""Evaluated weights that are merged at once: an old run that is resumed has very many."""
+MAX_MERGED = 256
+"""Evaluated weights that are merged at once, a tenth of a second of the controller's thread. An old
+run that is resumed has very many; and where fits take long, and so are seldom, as many must go with
+each as come meanwhile."""
 
 RECENT_GENERATIONS = 8
 """Newest generations of a policy that have sums and training results of their own."""
