@@ -102,7 +102,7 @@ class FirstDecisions:
     Args:
         num_envs: B.
         num_agents: A.
-        radices: What each choice counts in an action's index, by population; None: an action has
+        radices: Place values of choices in an action's index, by population; None: an action has
             no index (`arena.matches.openings.radices`).
         device: Device of turns and actions.
     """

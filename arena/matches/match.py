@@ -166,7 +166,7 @@ def play_matches(
         generator: Source of all actions, on the environment's device.
         progress: Counter of steps.
         should_stop: Called before every step; True stops.
-        radices: What each choice counts in an action's index, by population, where first decisions
+        radices: Place values of choices in an action's index, by population, where first decisions
             are counted (`arena.matches.openings.radices`).
 
     Returns:
