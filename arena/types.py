@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NewType
 
+from arena.decoding import later
+
 PolicyId = NewType("PolicyId", str)
 """``player/p003``: population, slash, ``p`` and at least three digits."""
 
@@ -135,6 +137,21 @@ class PairScore:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SeatOpenings:
+    """First decisions of a seat, the most frequent first; all other matches are the rest.
+
+    Attributes:
+        actions: Index of each action (`arena.matches.openings`).
+        matches: Matches that began with it.
+        points: Sum of the seat's scores in these.
+    """
+
+    actions: tuple[int, ...] = ()
+    matches: tuple[int, ...] = ()
+    points: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Tally:
     """Results of one seating in one assignment, as sent and stored.
 
@@ -148,6 +165,7 @@ class Tally:
         length_sum: Calls of ``step`` in these matches; in cooperation a match of two players has
             two episodes.
         distinct: Different games among the matches. None: not counted.
+        openings: First decisions of each seat; empty: not counted.
     """
 
     entrants: tuple[Entrant, ...]
@@ -157,6 +175,7 @@ class Tally:
     return_sum_of_squares: tuple[float, ...]
     length_sum: int
     distinct: int | None = None
+    openings: tuple[SeatOpenings, ...] = later(())
 
 
 def population_of(player: str) -> str:

@@ -1,4 +1,4 @@
-"""Tells games apart by a hash of all decisions and returns.
+"""Tells games apart by a hash of all decisions and returns, and keeps their first decisions.
 
 Two games are the same where all decisions and the returns of all seats are. Chance that no agent
 saw (a hidden card) does not count. With 64 bits, two of a million different games look the same
@@ -22,6 +22,15 @@ _STEP, _FINAL, _COLUMN = -0x61C8864680B583EB, -0x3D4D51C2D82B14B1, 0x2545F4914F6
 _AGENT = 0x1F83D9ABFB41BD6B
 _SHIFT = 29
 
+# Below the number of the turn stands the action's index, less than 2**31.
+_CODE_BITS = 32
+_CODE = (1 << _CODE_BITS) - 1
+_TURNS_AT_ONCE = 256
+_NEVER = torch.iinfo(torch.int64).max
+
+NO_DECISION = -1
+"""First decision of a seat that made none, or whose actions have no index."""
+
 
 class GameHashes:
     """Hashes of the games that B environments play. Owned by the loop that steps them.
@@ -29,10 +38,14 @@ class GameHashes:
     Args:
         num_envs: B.
         device: Device of turns and actions.
+        first: First decisions in these games. None: not kept.
     """
 
-    def __init__(self, *, num_envs: int, device: torch.device) -> None:
+    def __init__(
+        self, *, num_envs: int, device: torch.device, first: FirstDecisions | None = None
+    ) -> None:
         self._hashes = torch.zeros(num_envs, dtype=torch.int64, device=device)
+        self.first = first
 
     def absorb(self, turn: Turn, actions: Mapping[str, torch.Tensor]) -> None:
         """Add the decisions that a turn asked for.
@@ -43,6 +56,8 @@ class GameHashes:
             turn: Turn that asked for them.
             actions: Actions by population. int64 [B, S] or float32 [B, S, K].
         """
+        if self.first is not None:
+            self.first.absorb(turn, actions)
         for population, group in turn.groups.items():
             chosen = actions[population]
             if chosen.dtype != torch.int64:
@@ -69,10 +84,115 @@ class GameHashes:
     def forget(self, environments: torch.Tensor) -> None:
         """Begin a new game in some environments. bool [B]."""
         self._hashes.masked_fill_(environments, 0)
+        if self.first is not None:
+            self.first.forget(environments)
 
     def forget_all(self) -> None:
         """Begin a new game in every environment."""
         self._hashes.zero_()
+        if self.first is not None:
+            self.first.forget_all()
+
+
+class FirstDecisions:
+    """First decision of each agent in the games that B environments play.
+
+    Turns are only kept at first, and read many at once: what a turn costs is a copy.
+
+    Args:
+        num_envs: B.
+        num_agents: A.
+        radices: Place values of choices in an action's index, by population; None: an action has
+            no index (`arena.matches.openings.radices`).
+        device: Device of turns and actions.
+    """
+
+    def __init__(
+        self,
+        *,
+        num_envs: int,
+        num_agents: int,
+        radices: Mapping[str, tuple[int, ...] | None],
+        device: torch.device,
+    ) -> None:
+        self._radices = {name: places for name, places in radices.items() if places is not None}
+        # Of each environment; game k of environment b is k B + b. Never changed in place: turns
+        # keep it.
+        self._games = torch.arange(num_envs, device=device)
+        # By game and agent; the last column is no agent's.
+        self._keys = torch.full((num_envs, num_agents + 1), _NEVER, device=device)
+        self._turns: list[tuple[torch.Tensor, dict[str, tuple[torch.Tensor, torch.Tensor]]]] = []
+        self._num_read = 0
+
+    def absorb(self, turn: Turn, actions: Mapping[str, torch.Tensor]) -> None:
+        """Add the decisions that a turn asked for; arguments as of `GameHashes.absorb`."""
+        asked = {
+            # A turn's tensors may change with the next one.
+            name: (turn.groups[name].agent_index.clone(), actions[name])
+            for name in self._radices
+            if name in turn.groups
+        }
+        self._turns.append((self._games, asked))
+        if len(self._turns) == _TURNS_AT_ONCE:
+            self._read()
+
+    def games(self, environments: torch.Tensor) -> torch.Tensor:
+        """Return the numbers of the games in some environments, for `of`. int64 [N].
+
+        Args:
+            environments: Indices int64 [N], or bool [B].
+        """
+        return self._games[environments]
+
+    def of(self, games: torch.Tensor, *, seats: Sequence[Sequence[int]]) -> torch.Tensor:
+        """Return the first decision of each seat, on the CPU; -1: none. int64 [N, Q].
+
+        Args:
+            games: Numbers of games. int64 [N].
+            seats: Indices of each seat's agents.
+        """
+        self._read()
+        keys = self._keys[games].cpu()
+        first = torch.stack([keys[:, list(agents)].amin(dim=1) for agents in seats], dim=1)
+        return (first & _CODE).masked_fill(first == _NEVER, NO_DECISION)
+
+    def forget(self, environments: torch.Tensor) -> None:
+        """Begin a new game in some environments. bool [B]."""
+        self._games = torch.add(self._games, environments, alpha=len(self._games))
+
+    def forget_all(self) -> None:
+        """Begin a new game in every environment."""
+        self._games = self._games + len(self._games)
+
+    def _read(self) -> None:
+        """Take the first decisions out of the turns that were kept."""
+        missing = int(self._games.max()) + 1 - len(self._keys)
+        if missing > 0:
+            # Twice as many, so that all copies together cost as much as the last one.
+            more = torch.full_like(self._keys[:1], _NEVER).expand(max(missing, len(self._keys)), -1)
+            self._keys = torch.cat([self._keys, more])
+        num_columns, flat = self._keys.shape[1], self._keys.view(-1)
+        for name, places in self._radices.items():
+            kept = [
+                (at, games, *asked[name])
+                for at, (games, asked) in enumerate(self._turns, start=self._num_read)
+                if name in asked
+            ]
+            if not kept:
+                continue
+            at, games, agents, actions = zip(*kept, strict=True)
+            chosen = torch.stack(actions)
+            if chosen.dtype != torch.int64:
+                chosen = (chosen.long() * torch.tensor(places, device=chosen.device)).sum(dim=3)
+            # Turn and action in one number: the smallest is the first. [T, B, S]
+            when = torch.tensor(at, device=chosen.device) << _CODE_BITS
+            key = chosen + when[:, None, None]
+            # -1 modulo (A + 1) is A, the column of nobody.
+            column = torch.stack(agents).remainder(num_columns)
+            index = torch.stack(games)[:, :, None] * num_columns + column
+            flat.scatter_reduce_(0, index.flatten(), key.flatten(), "amin")
+        self._num_read += len(self._turns)
+        self._turns.clear()
 
 
 def combined(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
@@ -104,9 +224,11 @@ def num_distinct(games: Sequence[Games], *, rows: int) -> list[int]:
     # Adding 0 makes 0 of -0. Mixed first: signs alone would cancel out.
     words = _mixed((torch.cat([some.returns for some in games]) + 0.0).view(torch.int64))
     codes = combined(decisions, (words * _columns(words.shape[1], words.device)).sum(dim=1))
-    # Pairs (row, code): equal games of different entrants are two games.
-    different = torch.unique(torch.stack([row, codes], dim=1), dim=0)
-    counts: list[int] = torch.bincount(different[:, 0], minlength=rows).tolist()
+    # With the row: equal games of different entrants are two games. One number, for unique sorts
+    # numbers much faster than pairs.
+    different, index = torch.unique(combined(row, codes), return_inverse=True)
+    row_of = torch.empty_like(different).scatter_(0, index, row)
+    counts: list[int] = torch.bincount(row_of, minlength=rows).tolist()
     return counts
 
 

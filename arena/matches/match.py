@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Protocol
 
 import torch
@@ -17,11 +18,17 @@ from arena.envs.base import BatchedEnv, Group, Phase, Turn
 from arena.envs.batched.scoring import sides_beaten
 from arena.envs.phase import players_of_agents, tell_environments
 from arena.errors import EnvironmentFault
-from arena.matches.distinct import GameHashes, combined
+from arena.matches.distinct import NO_DECISION, FirstDecisions, GameHashes, combined
 from arena.matches.seated import SeatedPlayers, block_of_envs
 from arena.matches.seating import is_cooperation, seat_teams
 from arena.matches.seeds import Stream, derived_seed
-from arena.matches.tally import TallyBook, TallySums, mean_of_agents, played_to_the_end
+from arena.matches.tally import (
+    TallyBook,
+    TallySums,
+    agents_of_seats,
+    mean_of_agents,
+    played_to_the_end,
+)
 from arena.types import Entrant, Seat, Tally
 
 # An environment and the number of its episode are one int64: the number has these bits.
@@ -142,6 +149,7 @@ def play_matches(
     generator: torch.Generator,
     progress: Progress | None = None,
     should_stop: Callable[[], bool] = lambda: False,
+    radices: Mapping[str, tuple[int, ...] | None] = MappingProxyType({}),
 ) -> tuple[Tally, ...]:
     """Play every block's matches to their ends.
 
@@ -158,6 +166,8 @@ def play_matches(
         generator: Source of all actions, on the environment's device.
         progress: Counter of steps.
         should_stop: Called before every step; True stops.
+        radices: Place values of choices in an action's index, by population, where first decisions
+            are counted (`arena.matches.openings.radices`).
 
     Returns:
         One tally per distinct tuple of entrants.
@@ -187,6 +197,7 @@ def play_matches(
         generator=generator,
         progress=progress,
         should_stop=should_stop,
+        radices=radices,
     )
     if is_cooperation(sides):
         return _compare_returns(play, blocks=blocks, block_of_env=block_of_env, seats=seats)
@@ -219,13 +230,14 @@ def _compare_returns(
     row_of_env = row_of_block[block_of_env.cpu()]
     sums = TallySums(distinct, seats=seats, compare=True)
     seeds = play.seeds
+    first: list[torch.Tensor] = []
     for number in range(1, MAX_ROUNDS + 1):
         logs = _play_teams(play, blocks=blocks, block_of_env=block_of_env, seats=seats)
         # Only episodes of one seed are compared: those that both teams have played to the end.
         keys = [log.keys for log in logs]
         rows = [torch.isin(own, other) for own, other in zip(keys, reversed(keys), strict=True)]
         env = keys[0][rows[0]] >> _NUMBER_BITS
-        returns, scores, lengths, games = zip(
+        returns, scores, lengths, games, decisions = zip(
             *(log.rows(chosen) for log, chosen in zip(logs, rows, strict=True)), strict=True
         )
         sums.add(
@@ -239,10 +251,11 @@ def _compare_returns(
             length=torch.stack(lengths).sum(dim=0),
             game=combined(*games),
         )
+        first.append(torch.cat(decisions, dim=1))
         num_played = torch.bincount(env, minlength=len(row_of_env))
         play.num_matches = play.num_matches - num_played.to(play.num_matches.device)
         if not bool(play.num_matches.any()):
-            return sums.tallies()
+            return sums.tallies(first=torch.cat(first))
         # The same seeds would begin the same episodes again.
         play.seeds = [derived_seed(seed, Stream.ENVIRONMENTS, number) for seed in seeds]
     raise EnvironmentFault(
@@ -283,6 +296,7 @@ class _EpisodeLog:
             return, the mean return of all agents. float64 [episodes, 1].
         lengths: Calls of ``step``. int64 [episodes].
         games: Hashes of the decisions. int64 [episodes].
+        numbers: Numbers of the games, by which first decisions are known. int64 [episodes].
         keys: Environment and number of each episode, ascending. int64 [episodes].
     """
 
@@ -305,12 +319,23 @@ class _EpisodeLog:
         self.scores = torch.zeros(num_episodes, 1, dtype=torch.float64)
         self.lengths = torch.zeros(num_episodes, dtype=torch.int64)
         self.games = torch.zeros(num_episodes, dtype=torch.int64)
+        self.numbers = torch.zeros(num_episodes, dtype=torch.int64)
         self.keys = torch.zeros(num_episodes, dtype=torch.int64)
         self._hashes = games
+        self._members = agents_of_seats(seats, agents=agents)
 
     def rows(self, chosen: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """Return returns, scores, lengths and games of some episodes (bool [episodes])."""
-        return self.returns[chosen], self.scores[chosen], self.lengths[chosen], self.games[chosen]
+        """Return returns, scores, lengths, games and first decisions of some episodes
+        (bool [episodes]).
+        """
+        first = self._hashes.first
+        decisions = (
+            torch.full_like(self.returns, NO_DECISION, dtype=torch.int64)[chosen]
+            if first is None
+            else first.of(self.numbers[chosen], seats=self._members)
+        )
+        columns = (self.returns, self.scores, self.lengths, self.games)
+        return *(column[chosen] for column in columns), decisions
 
     def record(self, turn: Turn) -> None:
         if turn.episode is None:
@@ -328,6 +353,8 @@ class _EpisodeLog:
         self.keys[places] = (over.nonzero().squeeze(1) << _NUMBER_BITS) + turn.episode.cpu()[over]
         # Before forget, which begins the next game there.
         self.games[places] = self._hashes.of(played_to_the_end(turn))
+        if self._hashes.first is not None:
+            self.numbers[places] = self._hashes.first.games(played_to_the_end(turn)).cpu()
         self._hashes.forget(turn.episode_over)
         self._next[over] += 1
         # Void episodes, too: nothing of them is kept.
@@ -348,6 +375,7 @@ class _Play:
         generator: torch.Generator,
         progress: Progress | None,
         should_stop: Callable[[], bool],
+        radices: Mapping[str, tuple[int, ...] | None],
     ) -> None:
         self.env = env
         self.seeds = seeds
@@ -356,7 +384,14 @@ class _Play:
         self._should_stop = should_stop
         self.num_matches = num_matches
         self.agents = env.agents
-        self.games = GameHashes(num_envs=env.num_envs, device=generator.device)
+        num_envs, device = env.num_envs, generator.device
+        first = FirstDecisions(
+            num_envs=num_envs, num_agents=len(env.agents), radices=radices, device=device
+        )
+        has_index = any(places is not None for places in radices.values())
+        self.games = GameHashes(
+            num_envs=num_envs, device=device, first=first if has_index else None
+        )
 
     def run(self, seated: SeatedPlayers[Actor], *, record: Callable[[Turn], None]) -> None:
         """Play once from the start; ``record`` sees every turn."""

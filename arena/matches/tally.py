@@ -12,10 +12,11 @@ import torch
 
 from arena.envs.base import Turn
 from arena.envs.batched.scoring import score_against
-from arena.matches.distinct import GameHashes, Games, num_distinct
+from arena.matches.distinct import NO_DECISION, GameHashes, Games, num_distinct
+from arena.matches.openings import MAX_ACTIONS, MAX_CODES, NOT_COUNTED, added, most_played
 from arena.matches.pair_scores import added_sums, kept_sums
 from arena.matches.seating import rival_seats
-from arena.types import Entrant, PairScore, Seat, Tally
+from arena.types import Entrant, PairScore, Seat, SeatOpenings, Tally
 
 
 class TallySums:
@@ -48,6 +49,8 @@ class TallySums:
         # Columns: its scores and their squares.
         self._scores = torch.zeros(rows, len(self._pairs), 2, dtype=torch.float64)
         self._games: list[Games] = []
+        # Row and points of the seats' sides, call by call.
+        self._added: list[tuple[torch.Tensor, torch.Tensor]] = []
 
     def add(
         self,
@@ -74,6 +77,7 @@ class TallySums:
         # index_add_ adds repeated rows, where indexing with += would keep one of them.
         self._returns.index_add_(0, row, seat_return)
         self._squares.index_add_(0, row, seat_return.square())
+        self._added.append((row, seat_score))
         for column, (first, second) in enumerate(self._pairs):
             score = score_against(seat_score[:, first], seat_score[:, second])
             # With 1/2 exactly for equal points, a draw is no matter of rounding.
@@ -82,12 +86,18 @@ class TallySums:
             both = torch.stack((score, score.square()), dim=1)
             self._scores[:, column].index_add_(0, row, both)
 
-    def tallies(self) -> tuple[Tally, ...]:
-        """One per tuple of entrants that played; those without a match are left out."""
+    def tallies(self, *, first: torch.Tensor | None = None) -> tuple[Tally, ...]:
+        """One per tuple of entrants that played; those without a match are left out.
+
+        Args:
+            first: First decision of each seat in all matches, in their order. int64 [.., Q]. None:
+                not counted.
+        """
         matches, lengths = self._matches.tolist(), self._length.tolist()
         returns, squares = self._returns.tolist(), self._squares.tolist()
         results, scores = self._results.tolist(), self._scores.tolist()
         distinct = num_distinct(self._games, rows=len(matches))
+        openings = self._openings(first)
         return tuple(
             Tally(
                 entrants=entrants,
@@ -97,10 +107,51 @@ class TallySums:
                 return_sum_of_squares=tuple(squares[row]),
                 length_sum=lengths[row],
                 distinct=distinct[row] if self._games else None,
+                openings=openings[row],
             )
             for row, entrants in enumerate(self._entrants)
             if matches[row]
         )
+
+    def _openings(self, first: torch.Tensor | None) -> list[tuple[SeatOpenings, ...]]:
+        """Count first decisions, row by row; a row without one has none."""
+        if first is None or not self._added:
+            return [()] * len(self._entrants)
+        row, score = (torch.cat(parts) for parts in zip(*self._added, strict=True))
+        points = torch.zeros(first.shape, dtype=torch.float64)
+        for one, other in self._pairs:
+            won = score_against(score[:, one], score[:, other])
+            points[:, one] += won
+            points[:, other] += 1.0 - won
+        # A seat's points in a match are the mean over its rivals.
+        rivals = [sum(seat in pair for pair in self._pairs) for seat in range(first.shape[1])]
+        points /= torch.tensor(rivals).clamp(min=1)
+        counted = first != NO_DECISION
+        seats = [
+            _openings_of_seat(row[own], first[own, seat], points[own, seat])
+            for seat, own in enumerate(counted.unbind(dim=1))
+        ]
+        by_row = [
+            tuple(seat.get(at, NOT_COUNTED) for seat in seats) for at in range(len(self._entrants))
+        ]
+        return [() if set(found) == {NOT_COUNTED} else found for found in by_row]
+
+
+def _openings_of_seat(
+    row: torch.Tensor, action: torch.Tensor, points: torch.Tensor
+) -> dict[int, SeatOpenings]:
+    """Return a seat's openings by row, from those of N matches."""
+    # One number of both, for unique rows would be sorted number by number.
+    different, index, counts = torch.unique(
+        row * MAX_CODES + action, return_inverse=True, return_counts=True
+    )
+    # On the CPU index_add_ adds in the order of the matches.
+    won = torch.zeros(len(different), dtype=torch.float64).index_add_(0, index, points)
+    found: dict[int, list[tuple[int, int, float]]] = {}
+    for key, count, total in zip(different.tolist(), counts.tolist(), won.tolist(), strict=True):
+        at, code = divmod(key, MAX_CODES)
+        found.setdefault(at, []).append((code, count, total))
+    return {at: most_played(lines, most=MAX_ACTIONS) for at, lines in found.items()}
 
 
 def _pair_score(
@@ -167,6 +218,10 @@ class TallyBook:
         self._matches = TallySums(distinct, seats=seats, compare=compare)
         self._void_sums = TallySums(distinct, seats=seats, compare=compare)
         self._games = games
+        self._first = None if games is None else games.first
+        self._members = agents_of_seats(seats, agents=agents)
+        # Numbers of the games that `_matches` has, in its order.
+        self._numbers: list[torch.Tensor] = []
         self._open = open_episodes or OpenEpisodes(
             num_envs=len(block_of_env), num_agents=len(agents), device=device
         )
@@ -209,6 +264,8 @@ class TallyBook:
 
     def _add(self, turn: Turn, *, environments: torch.Tensor, sums: TallySums) -> None:
         over = environments.nonzero().squeeze(1)
+        if sums is self._matches and self._first is not None:
+            self._numbers.append(self._first.games(over))
         sums.add(
             # float64 on the CPU: additions have the same order on every device.
             self._row[over].cpu(),
@@ -221,7 +278,10 @@ class TallyBook:
 
     def tallies(self) -> tuple[Tally, ...]:
         """Return the matches so far, one tally per distinct tuple of entrants."""
-        return self._matches.tallies()
+        first = None
+        if self._first is not None and self._numbers:
+            first = self._first.of(torch.cat(self._numbers), seats=self._members)
+        return self._matches.tallies(first=first)
 
     def episodes(self) -> tuple[Tally, ...]:
         """Like `tallies`, with the episodes that are no matches; for statistics only."""
@@ -231,6 +291,11 @@ class TallyBook:
 def played_to_the_end(turn: Turn) -> torch.Tensor:
     """Return environments whose episode is over and counts: it did not break. bool [B]."""
     return turn.episode_over if turn.void is None else turn.episode_over & ~turn.void
+
+
+def agents_of_seats(seats: Sequence[Seat], *, agents: tuple[str, ...]) -> list[list[int]]:
+    """Return the indices of each seat's agents."""
+    return [[agents.index(agent) for agent in seat.agents] for seat in seats]
 
 
 def mean_of_agents(seats: tuple[Seat, ...], *, agents: tuple[str, ...]) -> torch.Tensor:
@@ -270,6 +335,7 @@ def _sum(one: Tally, other: Tally) -> Tally:
             if one.distinct is None or other.distinct is None
             else one.distinct + other.distinct
         ),
+        openings=added(one, other),
     )
 
 

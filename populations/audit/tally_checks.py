@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TypeVar
 
+from arena.matches.openings import openings_problem
 from arena.matches.pair_scores import adds_up
 from arena.types import AssignmentId, Seat, Tally
 from populations.config.run_file import RunFile, learner_setup
@@ -135,7 +136,7 @@ def _problem(tally: Tally, *, num_seats: int | None) -> str | None:
             return f"results {tuple(results)} of {tally.matches} matches"
     if tally.distinct is not None and not 1 <= tally.distinct <= tally.matches:
         return f"{tally.distinct} different games of {tally.matches} matches"
-    return None
+    return openings_problem(tally)
 
 
 Aggregate = RecordRow | PairRow

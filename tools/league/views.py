@@ -107,6 +107,16 @@ def _shown_standing(row: Row) -> Row:
     return {**_with_interval(row), "return": row["mean_return"], "gen": row["generation"]}
 
 
+def _shown_opening(row: Row) -> Row:
+    score_low = row["score_low"]
+    of_score = None if score_low is None else f"{score_low:.2f}..{row['score_high']:.2f}"
+    return {
+        **row,
+        "95%": f"{row['share_low']:.2f}..{row['share_high']:.2f}",
+        "score 95%": of_score,
+    }
+
+
 def _shown_checkpoint(row: Row) -> Row:
     return {**row, "pins": " ".join(cast("list[str]", row["pins"]))}
 
@@ -172,6 +182,16 @@ VIEWS: dict[str, View] = {
             *("sequence", "assignment", "kind", "seats", "matches", "distinct"),
             *("mean_return", "mean_length"),
         ),
+    ),
+    "openings": View(
+        document="openings_view",
+        rows=_listed("openings"),
+        columns=(
+            *("seat", "player", "agent_steps_from", "matches", "label", "share", "95%"),
+            *("score", "score 95%"),
+        ),
+        shown=_shown_opening,
+        is_grouped=True,
     ),
     "checkpoints": View(
         document="checkpoints_view",

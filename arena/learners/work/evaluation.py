@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import time
 
+from arena.config import LearnerSetup
+from arena.envs.random_play import action_layouts
 from arena.learners.work.equipment import Equipment
 from arena.learners.work.faults import AssignmentFault
 from arena.learners.work.players import frozen_entrant
+from arena.matches import openings
 from arena.matches.match import Block, Share, Stopped, play_matches, share_envs
 from arena.matches.seating import num_episodes
 from arena.matches.seeds import environment_seeds, seed_everything
@@ -32,6 +35,7 @@ def evaluate(message: Evaluate, equipment: Equipment) -> Finished:
     generator = seed_everything(message.seed, device=equipment.device)
     setup, env = equipment.setup, equipment.environments.matches()
     num_matches = [pairing.num_matches for pairing in message.pairings]
+    radices = _radices(setup)
     tallies: list[Tally] = []
     # More pairings than environments are played in waves.
     for wave, shares in enumerate(share_envs(num_matches, num_envs=env.num_envs)):
@@ -50,11 +54,12 @@ def evaluate(message: Evaluate, equipment: Equipment) -> Finished:
                 generator=generator,
                 progress=equipment.progress,
                 should_stop=equipment.should_stop,
+                radices=radices,
             )
         except Stopped as stopped:
             raise AssignmentFault("stopped", str(stopped)) from stopped
     # Pairings of equal seatings may be in several waves, but the wire wants one tally of each.
-    merged = merge_tallies(tallies)
+    merged = openings.bounded(merge_tallies(tallies))
     duration_s = time.perf_counter() - started
     return Finished(
         assignment_id=message.assignment_id,
@@ -64,6 +69,16 @@ def evaluate(message: Evaluate, equipment: Equipment) -> Finished:
         metrics=_metrics(merged, seats=setup.seats, duration_s=duration_s),
         duration_s=duration_s,
     )
+
+
+def _radices(setup: LearnerSetup) -> dict[str, tuple[int, ...] | None]:
+    """Return what each choice of a population's actions counts in an index."""
+    agents = {seat.population: seat.agents for seat in setup.seats}
+    layouts = action_layouts(setup.spec, populations=agents)
+    return {
+        name: openings.radices(layout.branches, has_numbers=bool(layout.num_continuous))
+        for name, layout in layouts.items()
+    }
 
 
 def _block(seating: Seating, *, share: Share, equipment: Equipment) -> Block:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from arena.checkpoints.manifest import Manifest, checkpoint_key
 from arena.config import LearnerSetup
+from arena.matches.openings import openings_problem
 from arena.matches.pair_scores import adds_up
 from arena.matches.seating import num_episodes, rival_seats
 from arena.rollout.calls import rollout_calls
@@ -168,6 +169,8 @@ def _problems_of_tallies(asked: Asked, finished: Finished) -> Iterator[str]:
             yield f"the tally of {tally.entrants} does not add up: it is about other pairs of seats"
         elif not _adds_up(tally, num_seats=len(seats)):
             yield f"the tally of {tally.entrants} does not add up"
+        elif (problem := openings_problem(tally)) is not None:
+            yield f"the tally of {tally.entrants} has {problem}"
         elif tally.length_sum < num_episodes(tally, seats=seats):
             # An episode has one call of ``step`` at least.
             yield f"the matches of {tally.entrants} have {tally.length_sum} steps"

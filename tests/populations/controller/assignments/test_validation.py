@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
 from arena.checkpoints.manifest import checkpoint_key
-from arena.types import CheckpointRef, Entrant, PairScore, PolicyId, Tally
+from arena.types import CheckpointRef, Entrant, PairScore, PolicyId, SeatOpenings, Tally
 from arena.wire.messages import Evaluate, InFlight
 from populations.controller.assignments.validation import LENGTH, SPEED
 from populations.controller.state.events import AssignmentFinished
@@ -42,6 +43,19 @@ def with_scores(
     pairs = event.finished.tallies[0].pairs
     changed = tuple(replace(p, score_sum=score_sum, square_sum=square_sum) for p in pairs)
     return with_tally(event, pairs=changed)
+
+
+def with_openings(
+    event: AssignmentFinished,
+    *,
+    seats: int = 2,
+    action: int = 0,
+    matches: int = 1,
+    points: float = 0.5,
+) -> AssignmentFinished:
+    """The event with one opening of each seat in its first tally."""
+    seat = SeatOpenings(actions=(action,), matches=(matches,), points=(points,))
+    return with_tally(event, openings=(seat,) * seats)
 
 
 def with_key(event: AssignmentFinished, key: str) -> AssignmentFinished:
@@ -103,6 +117,20 @@ FAULTS: dict[str, Callable[[AssignmentFinished], AssignmentFinished]] = {
     "not add": lambda event: with_tally(event, return_sum=(1.0,)),
     "does not add": lambda event: with_scores(event, score_sum=1e9, square_sum=1.0),
     "of (": lambda event: with_tally(event, distinct=0),
+    "openings of 1 seats": lambda event: with_openings(event, seats=1),
+    "points in 1 matches": lambda event: with_openings(event, points=2.0),
+    "nan points": lambda event: with_openings(event, points=math.nan),
+    "-1 points": lambda event: with_openings(event, points=-1.0),
+    "counts (1000000,)": lambda event: with_openings(event, matches=10**6),
+    "counts (0,)": lambda event: with_openings(event, matches=0),
+    "no such index": lambda event: with_openings(event, action=2**40),
+    "33 actions": lambda event: with_tally(
+        event,
+        openings=(SeatOpenings(actions=(*range(33),), matches=(1,) * 33, points=(0.0,) * 33),) * 2,
+    ),
+    "count and points": lambda event: with_tally(
+        event, openings=(SeatOpenings(actions=(1, 1), matches=(1, 1), points=(0.0, 0.0)),) * 2
+    ),
     "other pairs of seats": lambda event: with_tally(
         event, pairs=event.finished.tallies[0].pairs * 2
     ),
