@@ -25,6 +25,7 @@ from populations.inspection.cells import payoff_cells
 from populations.inspection.checkpoints import pins_of
 from populations.inspection.cross_play import cross_play
 from populations.inspection.exploitability import read_exploitability
+from populations.inspection.metrics import metrics_view as metrics_view
 from populations.inspection.ratings import (
     ASSIGNED,
     champion_spans,
@@ -283,7 +284,8 @@ def _space(run: Inspection, population: str) -> SearchSpace:
 def hyperparameters_view(run: Inspection, population: str | None) -> Document:
     """Return the current hyperparameters of each policy, and every change.
 
-    ``factors`` are those of hyperparameters that have a schedule.
+    ``factors`` are those of hyperparameters that have a schedule; ``search_space`` is what PBT may
+    change, by population.
     """
     now: Document = {
         row.policy: with_names(row.hyperparameters, _space(run, row.population))
@@ -303,6 +305,11 @@ def hyperparameters_view(run: Inspection, population: str | None) -> Document:
         "run": run.tables.run.run,
         "policies": now,
         "factors": factors,
+        "search_space": {
+            name: cast("Document", {key: dict(entry) for key, entry in _space(run, name).items()})
+            for name in run.run_file.config.populations
+            if population in (None, name)
+        },
         "generations": _generations(run, population),
         "changes": _events(run, population, kinds=kinds),
     }
