@@ -21,6 +21,9 @@ from .kinds import Documents
 from .ratings import COPIES
 
 PANEL_INCHES = 1.6
+MARGIN = 1.04
+"""Factor of room for lines at the ends of a logarithmic axis."""
+
 Generation = Mapping[str, Any]
 
 
@@ -61,9 +64,10 @@ def _add_legend(
     handles = []
     for population, policies in lines.items():
         colours = style.Colours.ranked(_ranked(policies, leaders.get(population)))
-        shown = colours.of if colours.is_complete else [leaders.get(population, "")]
+        led = [one for one in (leaders.get(population),) if one in policies]
+        shown = list(colours.of) if colours.is_complete else led
         for player in shown:
-            if player in policies:
+            if player is not None:
                 is_leader = player == leaders.get(population)
                 name = style.named(player, list(lines))
                 handles.append(
@@ -75,7 +79,7 @@ def _add_legend(
                     )
                 )
         if not colours.is_complete:
-            label = f"{len(policies) - 1} others"
+            label = f"{len(policies) - len(shown)} others"
             handles.append(Line2D([], [], color=style.OTHERS, linewidth=0.6, label=label))
     handles.append(style.mark("v", "copied"))
     figure.legend(handles=handles, loc="outside lower left", ncols=5)
@@ -144,16 +148,20 @@ def _draw_panel(
             zorder=order,
             label=policy,
         )
+        if not stands_out:
+            # Marks of very many would cover the lines.
+            continue
         copies = [place for place, row in enumerate(rows) if row["cause"] in COPIES]
         axes.plot(
             [begins[place] for place in copies],
             [values[place] for place in copies],
             linestyle="none",
             marker="v",
-            markersize=4.0 if stands_out else 2.0,
+            markersize=4.0,
             color=colour,
             zorder=order + 0.1,
         )
+    axes.set_xlim(left=0)
 
 
 def _scale(
@@ -179,13 +187,13 @@ def _scale(
         axes.yaxis.set_minor_locator(NullLocator())
         ends = (_rounded(1.0 - high, up=False), _rounded(1.0 - low, up=True))
         axes.set_yticks([1.0 - one for one in _round_numbers(*ends)])
-        axes.set_ylim(1.0 - ends[1], 1.0 - ends[0])
+        axes.set_ylim(1.0 - ends[1] * MARGIN, 1.0 - ends[0] / MARGIN)
     elif low > 0.0:
         axes.set_yscale("log")
         axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
         axes.yaxis.set_major_formatter(FuncFormatter(style.number_text))
         axes.yaxis.set_minor_locator(NullLocator())
-        axes.set_ylim(_rounded(low, up=False), _rounded(high, up=True))
+        axes.set_ylim(_rounded(low, up=False) / MARGIN, _rounded(high, up=True) * MARGIN)
 
 
 def _from_complement(values: np.ndarray) -> np.ndarray:

@@ -21,7 +21,9 @@ from .ratings import COPIES
 
 LANE_INCHES = 0.135
 COLOURS = "cividis_r"
-COPY = "#D55E00"
+BEST_LINE, OTHER_COPY = "#D55E00", "#8A8A8A"
+MAX_TICKED = 16
+"""Lanes up to which generations that are no copies have a tick."""
 
 Points = Mapping[str, Sequence[Mapping[str, Any]]]
 """Rated checkpoints of each policy, in the order of their training."""
@@ -54,14 +56,14 @@ def draw(documents: Documents) -> Figure:
         if len(policies) > 1:
             panel.set_title(style.shortened(population))
     if values:
-        bar = figure.colorbar(lines, ax=list(axes), aspect=30, shrink=0.9)
-        bar.set_label("rating (Elo)")
-        bar.outline.set_visible(False)
+        style.add_bar(figure, lines, list(axes), "rating (Elo)")
     marks = [
-        style.mark(">", "copy, from the donor to the copier", colour=COPY),
-        style.mark("|", "other new generation", colour="#000000"),
+        style.mark(">", "copy that the best policy goes back to", colour=BEST_LINE),
+        style.mark(">", "other copy, from the donor to the copier", colour=OTHER_COPY),
     ]
-    figure.legend(handles=marks, loc="outside lower left", ncols=2)
+    if any(len(rows) <= MAX_TICKED for rows in policies.values()):
+        marks.append(style.mark("|", "other new generation", colour="#000000"))
+    figure.legend(handles=marks, loc="outside lower left", ncols=3)
     return figure
 
 
@@ -91,6 +93,7 @@ def _draw_lanes(
     axes.add_collection(lines)
     axes.autoscale_view()
     style.count_agent_steps(axes)
+    axes.set_xlim(left=0)
     axes.set_ylim(len(ordered) - 0.4, -0.6)
     axes.tick_params(axis="y", length=0.0)
     axes.spines["left"].set_visible(False)
@@ -106,6 +109,9 @@ def _draw_copies(
         for row in lineage["generations"]
         if row["policy"] in lanes and row["generation"] > 0 and row["cause"] not in COPIES
     ]
+    if len(ordered) > MAX_TICKED:
+        begun = []
+    line = _line_of(ordered[0]["policy"], lineage["generations"])
     axes.plot(
         [row["agent_steps_begin"] for row in begun],
         [lanes[row["policy"]] for row in begun],
@@ -119,16 +125,31 @@ def _draw_copies(
     for event in lineage["exploits"]:
         if event["subject"] not in lanes or event["donor"] not in lanes:
             continue
+        is_best = (event["subject"], event["generation"]) in line
         arrow = FancyArrowPatch(
             (event["donor_agent_steps"], lanes[event["donor"]]),
             (event["agent_steps"], lanes[event["subject"]]),
             arrowstyle="-|>",
             connectionstyle="arc3,rad=0.12",
             mutation_scale=5.0,
-            linewidth=0.6,
-            color=COPY,
+            linewidth=1.0 if is_best else 0.6,
+            color=BEST_LINE if is_best else OTHER_COPY,
+            alpha=1.0 if is_best or len(ordered) <= MAX_TICKED else 0.35,
             shrinkA=0.0,
             shrinkB=1.0,
-            zorder=4.0,
+            zorder=5.0 if is_best else 4.0,
         )
         axes.add_patch(arrow)
+
+
+def _line_of(policy: str, generations: Sequence[Mapping[str, Any]]) -> set[tuple[str, int]]:
+    """Return the generations that a policy's weights go back to, by policy and number."""
+    rows = {row["entrant"]: row for row in generations}
+    own = [row for row in generations if row["policy"] == policy]
+    row = max(own, key=lambda row: row["generation"], default=None)
+    line: set[tuple[str, int]] = set()
+    # A row of a repaired journal may name itself.
+    while row is not None and (row["policy"], row["generation"]) not in line:
+        line.add((row["policy"], row["generation"]))
+        row = rows.get(row["parent"])
+    return line

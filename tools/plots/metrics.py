@@ -93,4 +93,5 @@ def _draw_panel(
             marker="." if len(steps) == 1 else None,
             label=policy,
         )
+    axes.set_xlim(left=0)
     axes.yaxis.set_major_formatter(FuncFormatter(style.number_text))

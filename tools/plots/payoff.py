@@ -75,8 +75,8 @@ def _draw_map(
     figure = style.make_figure(width, 0.9 * width)
     axes = figure.subplots()
     # What is not covered shows the ground: cells without matches.
-    axes.set_facecolor("#F4F4F4")
-    axes.patch.set(hatch="//////", edgecolor="#C8C8C8", linewidth=0.0)
+    axes.set_facecolor("white")
+    axes.patch.set(hatch="////", edgecolor="#D4D4D4", linewidth=0.0)
     image = axes.imshow(
         np.ma.masked_invalid(scores), cmap="RdBu", vmin=0.0, vmax=1.0, interpolation="none"
     )
@@ -88,17 +88,15 @@ def _draw_map(
     axes.set_yticks(places, labels)
     axes.tick_params(length=2.0)
     axes.spines[:].set_visible(False)
-    axes.set_ylabel("player, the best rated first")
+    axes.set_ylabel("player: the best rated first, unrated last")
     axes.set_xlabel("opponent")
     note = "hatched: no matches"
     axes.set_title(f"{note}; {hidden} ghosts are left out" if hidden else note, color="#444444")
     if size <= MAX_NUMBERED:
         _write_numbers(axes, scores)
     _separate(axes, [population for population, _ in ordered])
-    bar = figure.colorbar(image, ax=axes, shrink=0.6, aspect=25, ticks=[0.0, 0.25, 0.5, 0.75, 1.0])
-    bar.ax.set_yticklabels(["0", "0.25", "0.5", "0.75", "1"])
-    bar.set_label("score of the player")
-    bar.outline.set_visible(False)
+    bar = style.add_bar(figure, image, [axes], "score of the player")
+    bar.set_ticks([0.0, 0.25, 0.5, 0.75, 1.0], labels=["0", "0.25", "0.5", "0.75", "1"])
     return figure
 
 

@@ -80,13 +80,14 @@ def _draw_population(
                 [point["rating_low"] for point in points],
                 [point["rating_high"] for point in points],
                 color=colour,
-                alpha=0.15,
+                alpha=0.15 if colours.is_complete else 0.08,
                 linewidth=0.0,
                 zorder=1.0,
             )
             _mark_generations(axes, points, colour)
     axes.axhline(0.0, color="#888888", linewidth=0.5, linestyle=(0, (4, 3)), zorder=0.5)
     style.count_agent_steps(axes)
+    axes.set_xlim(left=0)
     # All ratings are on a scale with it at 0.
     axes.text(
         *(0.995, 0.0, "bot:random"),
@@ -147,7 +148,8 @@ def _draw_champions(
         return
     begin, end = min(moments), max(moments)
     unit, seconds = _unit(end - begin)
-    last = max((end - begin) / seconds, 1e-9)
+    # Of simulated leagues all moments are the same.
+    last = max((end - begin) / seconds, 1.0 if begin == end else 0.0)
     for span in spans:
         since = (datetime.fromisoformat(span["since"]).timestamp() - begin) / seconds
         until = last
@@ -168,7 +170,9 @@ def _draw_champions(
             )
     axes.set_xlim(0.0, last)
     axes.set_ylim(0.0, 1.0)
-    axes.set_xlabel(f"time ({unit})")
+    axes.set_xlabel(f"time ({unit})" if begin < end else "time")
+    if begin == end:
+        axes.set_xticks([])
     axes.xaxis.set_major_formatter(FuncFormatter(style.number_text))
 
 

@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colorbar import Colorbar
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -135,7 +137,6 @@ def number_text(value: float, _position: object = None) -> str:
 def count_agent_steps(axes: Axes) -> None:
     """Make the x-axis one of agent steps."""
     axes.set_xlabel("agent steps")
-    axes.set_xlim(left=0)
     axes.xaxis.set_major_locator(MaxNLocator(nbins=6, steps=[1, 2, 5, 10]))
     axes.xaxis.set_major_formatter(FuncFormatter(count_text))
 
@@ -164,6 +165,15 @@ def make_panels(num_panels: int, *, inches: float) -> tuple[Figure, list[Axes]]:
         if index + NUM_COLUMNS < num_panels:
             panel.set_xlabel("")
     return figure, axes[:num_panels]
+
+
+def add_bar(figure: Figure, coloured: ScalarMappable, axes: Sequence[Axes], label: str) -> Colorbar:
+    """Add a bar that says what colours mean, two inches high beside axes of any height."""
+    share = min(0.9, 2.0 / figure.get_size_inches()[1])
+    bar = figure.colorbar(coloured, ax=list(axes), shrink=share, aspect=18)
+    bar.set_label(label)
+    bar.outline.set_visible(False)
+    return bar
 
 
 def spread(wanted: Sequence[float], *, gap: float) -> list[float]:
