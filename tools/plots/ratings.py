@@ -69,7 +69,6 @@ def _draw_population(
             color=colour,
             linewidth=1.2 if stands_out else 0.5,
             zorder=3.0 if stands_out else 1.5,
-            gid=player if player.isascii() else None,
             label=player,
         )
         # Of many policies bands would cover each other.
