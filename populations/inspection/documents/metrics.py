@@ -8,14 +8,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from arena.metrics.jsonl import files_of
 from arena.metrics.sink import METRICS_FILE
+from populations.inspection.inspection import Document, Inspection
 from populations.records.rows import Json
-
-if TYPE_CHECKING:
-    from populations.inspection.views import Document, Inspection
 
 KEYS = ("policy", "agent_steps")
 """Keys of a line that are no metrics."""
