@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from typing import cast
 
 from arena.matches.seating import num_episodes
 from arena.types import Digest, ghost_id, is_bot, is_trainee
@@ -18,7 +19,7 @@ from populations.inspection.calibration import calibrations
 from populations.inspection.cells import payoff_cells
 from populations.inspection.checkpoints import pins_of
 from populations.inspection.cross_play import cross_play
-from populations.inspection.documents.metrics import metrics_view as metrics_view
+from populations.inspection.documents.metrics import metrics_view
 from populations.inspection.documents.status import status_view
 from populations.inspection.exploitability import read_exploitability
 from populations.inspection.inspection import Document, Inspection, folded
@@ -44,6 +45,7 @@ __all__ = [
     "hyperparameters_view",
     "lineage_view",
     "matches_view",
+    "metrics_view",
     "payoff_view",
     "ratings_view",
     "standings_view",

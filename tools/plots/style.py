@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from ..terminal.names import short_name
+from ..terminal.names import compact, short_name
 from ..terminal.text import one_line
 
 NARROW_INCHES, WIDE_INCHES = 3.4, 7.0
@@ -121,14 +121,6 @@ def make_figure(width: float, height: float) -> Figure:
     return Figure(figsize=(width, min(height, MAX_INCHES)), layout="constrained")
 
 
-def count_text(value: float, _position: object = None) -> str:
-    """Return a count as an axis shows it: 0, 500k, 1.5M."""
-    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if abs(value) >= size:
-            return f"{value / size:g}{unit}"
-    return f"{value:g}"
-
-
 def number_text(value: float, _position: object = None) -> str:
     """Return a number as an axis shows it."""
     return f"{value:g}".replace("-", "\N{MINUS SIGN}")
@@ -138,7 +130,7 @@ def count_agent_steps(axes: Axes) -> None:
     """Make the x-axis one of agent steps."""
     axes.set_xlabel("agent steps")
     axes.xaxis.set_major_locator(MaxNLocator(nbins=6, steps=[1, 2, 5, 10]))
-    axes.xaxis.set_major_formatter(FuncFormatter(count_text))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: compact(round(value))))
 
 
 def text_on(colour: str) -> str:
