@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch
@@ -33,7 +32,7 @@ def _style() -> Iterator[None]:
 
 def draw(view: str, **changed: Any) -> Figure:
     figure = PLOTS[view].draw({**documents.everything(), **changed})
-    FigureCanvasAgg(figure).draw()
+    figure.draw_without_rendering()
     return figure
 
 
@@ -107,7 +106,7 @@ def test_the_payoff_map_has_the_scores_sorted_by_rating() -> None:
     (image,) = panel.images
     # p001 has 300, p000 has 100, bot:random 0; the ghost and p002 met nobody.
     assert ticks(panel, "y") == ticks(panel, "x") == ["p001", "p000", "bot:random"]
-    shown = np.ma.filled(np.ma.asarray(image.get_array()), -1.0)
+    shown: np.ndarray = np.ma.filled(np.ma.asarray(image.get_array()), -1.0)
     assert shown.tolist() == [[-1, 0.75, 1], [0.25, -1, -1], [0, -1, -1]]
     assert image.get_clim() == (0.0, 1.0)
     numbers = {(x, y): text.get_text() for text in panel.texts for x, y in [text.get_position()]}
