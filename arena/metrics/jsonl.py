@@ -68,6 +68,11 @@ class JsonlSink:
         self._file.close()
 
 
+def files_of(path: Path) -> list[Path]:
+    """Return a file of metrics after those that were set aside, in the order of time."""
+    return [*_set_aside(path).values(), path]
+
+
 def _set_aside(path: Path) -> dict[int, Path]:
     """Return the files that were set aside, by their numbers, in order."""
     names = path.parent.glob(f"{path.stem}.*{path.suffix}")

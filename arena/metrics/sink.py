@@ -19,6 +19,9 @@ from arena.resolve import resolve
 
 BYTES_PER_MB = 10**6
 
+METRICS_FILE = "metrics.jsonl"
+"""File of the sink ``jsonl`` in a run directory."""
+
 RUN = "run"
 """Stands for the policy in metrics of the whole run, whose step is the run's agent steps."""
 
@@ -82,7 +85,7 @@ def _find_sink(
     name: str, run_dir: Path, rotation: Rotation, launch_directory: str
 ) -> Callable[[], Sink]:
     if name == "jsonl":
-        return lambda: JsonlSink(run_dir / "metrics.jsonl", rotation=rotation)
+        return lambda: JsonlSink(run_dir / METRICS_FILE, rotation=rotation)
     if name == "tensorboard":
         return lambda: TensorboardSink(run_dir / "tensorboard", rotation=rotation)
     if ":" not in name:

@@ -63,7 +63,9 @@ def test_a_tutorial_is_followed(name: str, tmp_path: Path) -> None:
     for command in found:
         output = follow(command, tmp_path, timeout_s=900)
         if command.startswith(("arena league", "arena evaluate")):
-            assert "player" in output or "pairs" in output or "agent" in output
+            assert (
+                "player" in output or "pairs" in output or "agent" in output or "plot of" in output
+            )
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ import typer
 
 from ..terminal.options import AsJson, OnlyPopulation, RunDirectory
 from ..terminal.output import console, print_json
-from .documents import inspected, view_document
+from .documents import inspected, view_document, view_documents
 from .tables import print_csv, print_view
 from .views import VIEWS
 
@@ -36,6 +36,22 @@ def league(
     watch: Annotated[bool, typer.Option("--watch", help="Refresh every two seconds.")] = False,
     as_json: AsJson = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print comma-separated rows.")] = False,
+    plot: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.png|svg|pdf",
+            help="File to draw the view into, for a paper; needs matplotlib.",
+            show_default=False,
+        ),
+    ] = None,
+    metric: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Metric to show, with metrics; may be repeated. Default: all.",
+            show_default=False,
+        ),
+    ] = None,
     seats: Annotated[
         bool, typer.Option("--seats", help="Show each pair of seats by itself, with payoff.")
     ] = False,
@@ -60,7 +76,19 @@ def league(
 
     if as_json and as_csv:
         raise ConfigError("--json and --csv exclude each other")
+    if plot is not None:
+        others = {
+            "--csv": as_csv,
+            "--watch": watch,
+            "--seats": seats,
+            "--exploitability": exploitability,
+            "--optuna": optuna is not None,
+        }
+        for name in (name for name, is_given in others.items() if is_given):
+            raise ConfigError(f"--plot and {name} exclude each other")
     # An option that would change nothing is refused, not ignored.
+    if metric and view != "metrics":
+        raise ConfigError(f"--metric belongs to the view metrics, not to {view}")
     if seats and view != "payoff":
         raise ConfigError(f"--seats belongs to the view payoff, not to {view}")
     if exploitability and view != "standings":
@@ -70,11 +98,16 @@ def league(
             raise ConfigError(f"--optuna belongs to the view hyperparameters, not to {view}")
         _write_studies(run, optuna, population, as_json=as_json)
         return
+    options: dict[str, object] = {"names": metric} if metric else {}
+    if plot is not None:
+        _plot(run, view, plot, population, options, as_json=as_json)
+        return
+    if seats:
+        options["by_seats"] = True
     while True:
         # In each round: players appear while the run goes on, and only new ones are measured.
         if exploitability:
             _measure(run, population)
-        options = {"by_seats": True} if seats else {}
         document = view_document(run, view, population, **options)
         if as_json:
             print_json(document)
@@ -100,6 +133,30 @@ def _measure(run: Path, population: str | None) -> None:
     with inspected(run, population) as inspection:
         game = Game.of_setup(learner_setup(inspection.run_file, root=inspection.run_dir))
         measure_run(inspection, game, population=population)
+
+
+def _plot(
+    run: Path,
+    view: str,
+    file: Path,
+    population: str | None,
+    options: Mapping[str, object],
+    *,
+    as_json: bool,
+) -> None:
+    """Draw a view into a file, and say which."""
+    from ..plots.kinds import find_plot
+
+    # Before the run is read, which may take long.
+    plot = find_plot(view, file)
+    # Only now: matplotlib is there.
+    from ..plots.files import write_plot
+
+    write_plot(plot, view_documents(run, plot.documents, population, **options), file)
+    if as_json:
+        print_json({"run": str(run), "view": view, "file": str(file)})
+        return
+    console().print(f"{file}: plot of {view}", markup=False, soft_wrap=True)
 
 
 def _write_studies(run: Path, file: Path, population: str | None, *, as_json: bool) -> None:

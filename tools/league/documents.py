@@ -5,7 +5,7 @@ Tests: `tests/integration/test_launch.py`, `tests/tools/api/test_runs.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -53,10 +53,34 @@ def view_document(
         ConfigError: If there is no run, or it has no such population.
         StorageError: If its journal cannot be read.
     """
+    return view_documents(run, [view], population, **options)[view]
+
+
+def view_documents(
+    run: Path, names: Sequence[str], population: str | None = None, /, **options: object
+) -> dict[str, dict[str, object]]:
+    """Return documents of several views at one moment of the run, by view.
+
+    Args:
+        run: Run directory.
+        names: Names of the views.
+        population: Population that they are restricted to. None: all.
+        **options: Options of the first view's function.
+
+    Raises:
+        ConfigError: If there is no run, or it has no such population.
+        StorageError: If its journal cannot be read.
+    """
     from populations.gc_pause import collector_paused
     from populations.inspection import views
 
     # Opened anew each time, because an inspection is one moment of the run.
     with collector_paused(), inspected(run, population) as inspection:
-        make = getattr(views, VIEWS[view].document)
-        return dict(make(inspection, population, **options))
+        return {
+            name: dict(
+                getattr(views, VIEWS[name].document)(
+                    inspection, population, **(options if name == names[0] else {})
+                )
+            )
+            for name in names
+        }

@@ -92,6 +92,20 @@ def _hyperparameter_rows(document: Document) -> list[Row]:
     ]
 
 
+def _metric_rows(document: Document) -> list[Row]:
+    return [
+        {
+            "policy": line["policy"],
+            "agent_steps": line["agent_steps"],
+            "metric": name,
+            "value": value,
+        }
+        for line in cast("list[Row]", document["metrics"])
+        for name, value in line.items()
+        if name not in ("policy", "agent_steps")
+    ]
+
+
 def _status_rows(document: Document) -> list[Row]:
     lines = alert_lines(cast("Mapping[str, Json]", document))
     shown = {**document, "alerts": "  ".join(lines) or None}
@@ -175,6 +189,11 @@ VIEWS: dict[str, View] = {
     ),
     "lineage": View(document="lineage_view", rows=_listed("policies")),
     "hyperparameters": View(document="hyperparameters_view", rows=_hyperparameter_rows),
+    "metrics": View(
+        document="metrics_view",
+        rows=_metric_rows,
+        columns=("policy", "agent_steps", "metric", "value"),
+    ),
     "matches": View(
         document="matches_view",
         rows=_listed("tallies"),

@@ -1,0 +1,69 @@
+"""The document of metrics: lines of the sink's files, in order."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from arena.metrics.jsonl import JsonlSink
+from arena.metrics.rotation import Rotation
+from populations.inspection.documents.metrics import metrics_view
+from populations.inspection.inspection import Inspection
+
+
+def inspected(run_dir: Path) -> Inspection:
+    fields = {field.name: None for field in dataclasses.fields(Inspection)}
+    tables = SimpleNamespace(run=SimpleNamespace(run="x"))
+    return Inspection(**cast("Any", {**fields, "run_dir": run_dir, "tables": tables}))
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Inspection:
+    # A file for each line: the first two are set aside.
+    sink = JsonlSink(tmp_path / "metrics.jsonl", rotation=Rotation(file_bytes=1))
+    sink.write("player/p000", 100, {"loss/value": 0.5, "policy/entropy": 1.5})
+    sink.write("playerless/p000", 100, {"loss/value": 0.6})
+    sink.write("run", 200, {"run/ghosts_count": 3.0})
+    sink.close()
+    with (tmp_path / "metrics.jsonl").open("a") as file:
+        file.write('{"policy": "player/p000", "agent_st')
+    return inspected(tmp_path)
+
+
+def test_lines_of_all_files_come_in_order_without_a_torn_one(run: Inspection) -> None:
+    assert sorted(path.name for path in run.run_dir.iterdir()) == [
+        "metrics.0001.jsonl",
+        "metrics.0002.jsonl",
+        "metrics.jsonl",
+    ]
+    assert metrics_view(run, None) == {
+        "run": "x",
+        "names": None,
+        "metrics": [
+            {
+                "policy": "player/p000",
+                "agent_steps": 100,
+                "loss/value": 0.5,
+                "policy/entropy": 1.5,
+            },
+            {"policy": "playerless/p000", "agent_steps": 100, "loss/value": 0.6},
+            {"policy": "run", "agent_steps": 200, "run/ghosts_count": 3.0},
+        ],
+    }
+
+
+def test_names_and_a_population_restrict_lines(run: Inspection) -> None:
+    assert metrics_view(run, "player", names=["policy/entropy", "none/such"]) == {
+        "run": "x",
+        "names": ["policy/entropy", "none/such"],
+        "metrics": [{"policy": "player/p000", "agent_steps": 100, "policy/entropy": 1.5}],
+    }
+    assert metrics_view(run, None, names=["none/such"])["metrics"] == []
+
+
+def test_without_the_sink_there_are_no_lines(tmp_path: Path) -> None:
+    assert metrics_view(inspected(tmp_path), None)["metrics"] == []

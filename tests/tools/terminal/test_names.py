@@ -1,0 +1,35 @@
+"""Short names of players, and counts in few characters."""
+
+from __future__ import annotations
+
+import pytest
+
+from tools.terminal.names import compact, short_name
+
+
+@pytest.mark.parametrize(
+    ("player", "alone", "among"),
+    [
+        ("player/p002", "p002", "player/p002"),
+        ("player/p001@000002100000", "p001@2.1M", "player/p001@2.1M"),
+        ("player/p1234@000000000512", "p1234@512", "player/p1234@512"),
+        ("bot:random", "bot:random", "bot:random"),
+        ("bot:a.b:C(path='player/p001')", *["bot:a.b:C(path='player/p001')"] * 2),
+        ("", "", ""),
+    ],
+)
+def test_a_population_is_named_where_there_are_several(player: str, alone: str, among: str) -> None:
+    assert short_name(player, populations=["player"]) == alone
+    assert short_name(player, populations=["player", "other"]) == among
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (0, "0"), (999, "999"), (1000, "1k"), (12_500, "12.5k"), (999_949, "999.9k"),
+        (999_950, "1M"), (2_100_000, "2.1M"), (3_195_847, "3.196M"), (5 * 10**9, "5G"),
+        (7 * 10**12, "7T"),
+    ],
+)  # fmt: skip
+def test_a_count_has_four_digits_and_a_unit(number: int, text: str) -> None:
+    assert compact(number) == text

@@ -1,0 +1,1 @@
+"""Plots of a league's views, for `arena league --plot`."""
