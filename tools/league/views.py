@@ -113,7 +113,8 @@ def _shown_checkpoint(row: Row) -> Row:
 
 def _shown_event(row: Row) -> Row:
     fixed = ("sequence", "time", "kind", "subject")
-    why = "  ".join(f"{key}={_shortened(text_of(row[key]))}" for key in row if key not in fixed)
+    data = [key for key in row if key not in (*fixed, "sentence")]
+    why = "  ".join(f"{key}={_shortened(text_of(row[key]))}" for key in data)
     # Each kind of event has data of its own, so these share one column.
     return {**{key: row[key] for key in fixed}, "why": why}
 
