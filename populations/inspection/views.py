@@ -18,6 +18,7 @@ from populations.inspection.calibration import calibrations
 from populations.inspection.cells import payoff_cells
 from populations.inspection.checkpoints import pins_of
 from populations.inspection.cross_play import cross_play
+from populations.inspection.documents.lives import why_view
 from populations.inspection.documents.status import status_view
 from populations.inspection.exploitability import read_exploitability
 from populations.inspection.inspection import Document, Inspection, folded
@@ -48,6 +49,7 @@ __all__ = [
     "ratings_view",
     "standings_view",
     "status_view",
+    "why_view",
 ]
 
 

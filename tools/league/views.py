@@ -187,4 +187,9 @@ VIEWS: dict[str, View] = {
         shown=_shown_event,
     ),
     "status": View(document="status_view", rows=_status_rows),
+    "why": View(
+        document="why_view",
+        rows=_listed("entries"),
+        columns=("time", "agent_steps", "generation", "kind", "sentence"),
+    ),
 }
