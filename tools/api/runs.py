@@ -124,14 +124,6 @@ class Run:
         """Return each learner: what it does, its speed, shares of its time, restarts, faults."""
         return self._view("learners", None)
 
-    def champion(self, *, population: str | None = None) -> Records:
-        """Return what each champion scores against its opponents, the worst score first.
-
-        Args:
-            population: Population that it leads. None: all.
-        """
-        return self._view("champion", population)
-
     def why(self, player: str) -> Records:
         """Return the life of a policy or ghost as sentences with their numbers, oldest first.
 
