@@ -153,6 +153,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(arguments)
     end_on_sigterm()
+    # A shell ignores SIGINT for what it runs in the background. The run is stopped by it, and would
+    # inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix="arena-soak-") as directory:
         figures = soak(
             Path(directory),
