@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from .views import VIEWS
 
@@ -60,3 +60,40 @@ def view_document(
     with collector_paused(), inspected(run, population) as inspection:
         make = getattr(views, VIEWS[view].document)
         return dict(make(inspection, population, **options))
+
+
+class Opened(NamedTuple):
+    """Document of a view, and the names that say how players are shown.
+
+    Attributes:
+        document: The document.
+        populations: Names of the run's populations.
+    """
+
+    document: dict[str, object]
+    populations: tuple[str, ...]
+
+
+def opened_view(run: Path, view: str, population: str | None = None, **options: object) -> Opened:
+    """Return a view's document as `view_document` does, and the run's populations.
+
+    Raises:
+        ConfigError: If there is no run, or it has no such population.
+        StorageError: If its journal cannot be read.
+    """
+    from populations.config.run_file import RUN_FILE, RunFile
+
+    document = view_document(run, view, population, **options)
+    # It never changes while a run goes on.
+    return Opened(document, tuple(RunFile.load(run / RUN_FILE).config.populations))
+
+
+def policies_of(run: Path) -> tuple[str, ...]:
+    """Return the ids of a run's policies.
+
+    Raises:
+        ConfigError: If there is no run.
+        StorageError: If its journal cannot be read.
+    """
+    with inspected(run, None) as inspection:
+        return tuple(inspection.tables.policies)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tools.terminal.names import compact, short_name
+from tools.terminal.names import short_name
+from tools.terminal.quantities import compact
 
 
 @pytest.mark.parametrize(

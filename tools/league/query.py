@@ -1,0 +1,89 @@
+"""What was asked about a run on the command line, and the documents that answer it.
+
+Tests: `tests/tools/league/test_query.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from .documents import Opened, inspected, opened_view, policies_of
+from .narrowing import full_player, select_rows
+from .views import VIEWS
+
+SELECTED = {"events": "events", "payoff": "payoff"}
+"""Lists from which rows are chosen, by view."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """What to show of a run.
+
+    Attributes:
+        run: Run directory.
+        population: Single population. None: all.
+        kinds: Kinds of events. Empty: all.
+        player: Policy that rows must name. None: any.
+        since: Time of the first event. None: the run's first.
+        operand: Player of the view why, or second run of the view diff.
+        by_seats: Whether each pair of seats has a result by itself.
+        measures: Whether exploitability is measured first.
+    """
+
+    run: Path
+    population: str | None = None
+    kinds: Sequence[str] = ()
+    player: str | None = None
+    since: datetime | None = None
+    operand: str | None = None
+    by_seats: bool = False
+    measures: bool = False
+
+    def read(self, view: str) -> Opened:
+        """Return the document of a view as it is now.
+
+        Raises:
+            ConfigError: If the run, the population, or what the view is about is not there.
+            StorageError: If the journal cannot be read.
+        """
+        if self.measures and view == "standings":
+            # In each round: players appear while the run goes on, and only new ones are measured.
+            self._measure()
+        opened = opened_view(self.run, view, self.population, **self._options(view))
+        if view not in SELECTED:
+            return opened
+        document = select_rows(
+            opened.document,
+            SELECTED[view],
+            # A payoff has neither kinds nor times.
+            kinds=self.kinds if view == "events" else (),
+            player=self.player,
+            since=self.since if view == "events" else None,
+        )
+        return opened._replace(document=document)
+
+    def _options(self, view: str) -> dict[str, object]:
+        options: dict[str, object] = {}
+        if self.by_seats and view == "payoff":
+            options["by_seats"] = True
+        name = VIEWS[view].operand
+        if name and self.operand is not None:
+            is_player = name == "player"
+            options[name] = (
+                full_player(self.operand, policies_of(self.run)) if is_player else self.operand
+            )
+        return options
+
+    def _measure(self) -> None:
+        """Measure how exploitable the players are, once each; the run's directory keeps it."""
+        from populations.config.run_file import learner_setup
+
+        from ..players.exploitability import measure_run
+        from ..players.game import Game
+
+        with inspected(self.run, self.population) as inspection:
+            game = Game.of_setup(learner_setup(inspection.run_file, root=inspection.run_dir))
+            measure_run(inspection, game, population=self.population)
