@@ -27,6 +27,7 @@ from populations.inspection.ratings import (
     rated_checkpoints,
     rating_points,
 )
+from populations.inspection.sentences import event_document
 from populations.league.standings import Standing
 from populations.records.rows import Json
 
@@ -220,7 +221,9 @@ def lineage_view(run: Inspection, population: str | None) -> Document:
 
     ``started`` is the time of the run's first event, ``rating`` a policy's rating now.
     """
-    ratings = {line.player: line.rating for lines in run.standings().values() for line in lines}
+    ratings: dict[str, float | None] = {
+        line.player: line.rating for lines in run.standings().values() for line in lines
+    }
     policies: list[Json] = [
         {
             "policy": row.policy,
@@ -361,13 +364,7 @@ def events_view(
 
 def _events(run: Inspection, population: str | None, *, kinds: Sequence[str] | None) -> list[Json]:
     return [
-        {
-            "sequence": row.sequence,
-            "time": row.time,
-            "kind": row.kind,
-            "subject": row.subject,
-            **row.data,
-        }
+        event_document(row)
         for row in run.reader.events(kinds=kinds)
         # Events without a subject are about the whole run.
         if population is None or row.subject.split("/")[0] in (population, "")

@@ -18,8 +18,9 @@ from ..terminal.output import console, print_json
 from .documents import inspected, policies_of
 from .narrowing import checked_kinds, full_player, limited, since_time
 from .query import SELECTED, Query
+from .renderers.look import Document
 from .tables import Shown, print_csv, print_view
-from .views import VIEWS, Document
+from .views import VIEWS
 
 if TYPE_CHECKING:
     ViewName = str

@@ -63,7 +63,7 @@ class Query:
             player=self.player,
             since=self.since if view == "events" else None,
         )
-        return opened._replace(document=document)
+        return opened._replace(document=dict(document))
 
     def _options(self, view: str) -> dict[str, object]:
         options: dict[str, object] = {}

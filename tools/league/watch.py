@@ -53,7 +53,6 @@ def watch_views(query: Query, shown: Shown) -> None:
             screen=True,
             auto_refresh=False,
             vertical_overflow="crop",
-            transient=True,
         ) as live,
     ):
         _Watch(query, shown, screen, live, keys).run()

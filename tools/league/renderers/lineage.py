@@ -51,7 +51,9 @@ def lineage(document: Document, look: Look) -> Iterator[RenderableType]:
     for name in dict.fromkeys(str(row["population"]) for row in generations):
         own = [row for row in generations if row["population"] == name]
         lives, life_of = lives_of(own)
-        tree = Tree(Text(f"lineage of {name}: a branch is a copy of the weights", style="bold"))
+        tree = Tree(
+            Text(f"lineage of {name}: a branch is a copy; agent steps from-to", style="bold")
+        )
         # In ASCII, rich takes the guides from the console's encoding by itself.
         branches: dict[str, Tree] = {}
         for first, rows in lives.items():
@@ -87,7 +89,7 @@ def _line(
         parts.append(f"copied {donor}@{steps(first['parent_agent_steps'])}{when}")
     elif first["cause"] != "start":
         parts.append(str(first["cause"]))
-    parts.append(f"{steps(begin)}-{steps(end)} steps")
+    parts.append(f"{steps(begin)}-{steps(end)}")
     rating = policy.get("rating") if is_last else last["rating_end"]
     if first["rating_begin"] is not None and rating is not None:
         gained = cast("float", rating) - cast("float", first["rating_begin"])

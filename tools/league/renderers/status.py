@@ -11,6 +11,8 @@ from .look import Document, Look, Row, interval, steps, text_of, whole
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from populations.records.rows import Json
+
 COUNTS = (
     *("agent_steps", "matches", "assignments_finished", "checkpoints", "ghosts", "exploits"),
     "agent_steps_per_s",
@@ -24,7 +26,7 @@ def status(document: Document, look: Look) -> Iterator[RenderableType]:
 
     from ...notices import alert_lines
 
-    for line in alert_lines(cast("Mapping[str, object]", document)):  # type: ignore[arg-type]
+    for line in alert_lines(cast("Mapping[str, Json]", document)):
         yield Text(look.cut(line, 4 * look.width))
     yield pairs(_lines(document, look))
 
