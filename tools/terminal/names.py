@@ -10,7 +10,7 @@ from collections.abc import Collection
 
 from .quantities import compact
 
-_PLAYER = re.compile(r"([a-z][a-z0-9_]*)/(p[0-9]+)(?:@([0-9]+))?")
+_PLAYER = re.compile(r"(?<![\w/.'])([a-z][a-z0-9_]*)/(p[0-9]{3,})(?:@([0-9]+))?(?![\w/.]\w)")
 
 
 def short_name(player: str, *, populations: Collection[str]) -> str:
@@ -26,3 +26,15 @@ def short_name(player: str, *, populations: Collection[str]) -> str:
     population, policy, steps = matched.groups()
     name = policy if len(populations) <= 1 else f"{population}/{policy}"
     return name if steps is None else f"{name}@{compact(int(steps))}"
+
+
+def short_names(text: str, *, populations: Collection[str]) -> str:
+    """Return a sentence with the names of players in it in few characters."""
+
+    def short(found: re.Match[str]) -> str:
+        # A path may look like a player's name.
+        if found[1] not in populations:
+            return found[0]
+        return short_name(found[0], populations=populations)
+
+    return _PLAYER.sub(short, text)

@@ -41,7 +41,7 @@ def events(document: Document, look: Look) -> Iterator[RenderableType]:
 def sentence(row: Row, look: Look) -> str:
     """Return an event's sentence; without one its kind, its subject and its data."""
     if row.get("sentence"):
-        return text_of(row["sentence"])
+        return look.names(text_of(row["sentence"]))
     data = [f"{key}={look.cut(text_of(row[key]), MAX_DATUM)}" for key in row if key not in FIXED]
     subject = look.name(row["subject"]) if row["subject"] else ""
     # Below the kind's own column it need not be said.

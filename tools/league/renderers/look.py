@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from ...terminal.names import short_name
+from ...terminal.names import short_name, short_names
 from ...terminal.quantities import count
 from ...terminal.text import plain
 
@@ -49,6 +49,10 @@ class Look:
         if DIGEST.fullmatch(text):
             return text[:DIGEST_CHARS]
         return self.cut(short_name(text, populations=self.populations), MAX_CELL)
+
+    def names(self, text: str) -> str:
+        """Return a sentence with the names of players in it as they are shown."""
+        return text if self.is_wide else short_names(text, populations=self.populations)
 
     def cut(self, text: str, most: int) -> str:
         """Return a text shortened at its end to so many characters, unless everything is shown."""
