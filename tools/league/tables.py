@@ -79,6 +79,7 @@ def rendered(shown: Shown, opened: Opened, screen: Screen) -> Iterator[Renderabl
         is_wide=shown.is_wide,
         populations=opened.populations,
         is_ascii=not (screen.encoding or "").lower().startswith("utf"),
+        limit=shown.limit,
     )
     narrowed = Narrowed(document=document)
     if shown.name == "events" and not shown.all_kinds:

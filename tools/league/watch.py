@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from ..terminal.screen import Screen
 
 REFRESH_S = 2.0
-FOOT = 4
-"""Lines of the screen for names of views and keys."""
+FOOT = 8
+"""Lines of the screen for names of views, keys, and warnings."""
 
 KEYS = "arrows or 1-9: view   + -: rows   w: wide   q: quit"
 
@@ -55,7 +55,7 @@ def watch_views(query: Query, shown: Shown) -> None:
             vertical_overflow="crop",
         ) as live,
     ):
-        _Watch(query, shown, screen, live, keys).run()
+        _Watch(query, replace(shown, overhead=shown.overhead + FOOT), screen, live, keys).run()
 
 
 class _Watch:
@@ -136,7 +136,7 @@ class _Watch:
 
         names = [
             # Not by colour alone.
-            f"[{number} {name}]" if name == self._shown.name else f"{number} {name}"
+            f"[{number}\xa0{name}]" if name == self._shown.name else f"{number}\xa0{name}"
             for number, name in enumerate(self._views, 1)
         ]
         where = os.fspath(self._query.run)

@@ -96,5 +96,5 @@ def _line(
         parts.append(f"{signed(gained)} Elo")
     if is_last:
         state = policy.get("state")
-        parts.append("trains" if state == "active" else str(state))
+        parts.append("now" if state == "active" else str(state))
     return ", ".join(parts)

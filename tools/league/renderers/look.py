@@ -32,12 +32,14 @@ class Look:
         is_wide: Whether everything is shown, however wide.
         populations: Names of the run's populations.
         is_ascii: Whether the stream's encoding lacks blocks and arrows.
+        limit: Most rows of a table that were asked for. None: what the screen takes.
     """
 
     width: int
     is_wide: bool = False
     populations: tuple[str, ...] = ()
     is_ascii: bool = False
+    limit: int | None = None
 
     def name(self, player: object) -> str:
         """Return a player's name as it is shown."""

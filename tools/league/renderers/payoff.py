@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 from .look import Document, Look, Row, share, steps, whole
@@ -50,16 +50,16 @@ def payoff(document: Document, look: Look) -> Iterator[RenderableType]:
 
 def is_map(document: Document, look: Look) -> bool:
     """Return whether the results are shown as a map: there is room for all policies and bots."""
+    # A place per seat would be a map per pair of seats; a limit counts rows of a list.
     rows = cast("Sequence[Row]", document["payoff"])
-    # A place per seat would be a map per pair of seats.
-    if look.width < MAP_WIDTH or look.is_wide or any("seat" in row for row in rows):
+    if look.limit is not None or look.is_wide or any("seat" in row for row in rows):
         return False
-    return 1 < len(_living(rows)) <= MAP_PLAYERS
+    # By the players, of which a limit cuts off none.
+    return look.width >= MAP_WIDTH and 1 < len(_living(rank_of(document))) <= MAP_PLAYERS
 
 
-def _living(rows: Sequence[Row]) -> list[Player]:
+def _living(players: Iterable[Player]) -> list[Player]:
     """Return the players that are no ghosts."""
-    players = dict.fromkeys((str(row["population"]), str(row["player"])) for row in rows)
     return [player for player in players if "@" not in player[1]]
 
 
@@ -112,7 +112,7 @@ def _map(document: Document, look: Look) -> Iterator[RenderableType]:
         return ranks.get(player, len(ranks))
 
     everybody = {(str(row["population"]), str(row["player"])) for row in rows}
-    living = _living(rows)
+    living = _living(sorted(everybody))
     # What room is left is for the best ghosts.
     ghosts = sorted(everybody - set(living), key=rank)[: MAP_PLAYERS - len(living)]
     players = sorted([*living, *ghosts], key=rank)
