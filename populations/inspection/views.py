@@ -8,16 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from typing import cast
 
 from arena.matches.seating import num_episodes
-from arena.types import Digest, ghost_id, is_bot, is_trainee
+from arena.types import Digest, ghost_id, is_bot, is_trainee, trainee_entrant
 from populations.choices import with_names
 from populations.controller.monitoring.champions import CHAMPION
 from populations.core import SearchSpace
 from populations.inspection.calibration import calibrations
-from populations.inspection.cells import payoff_cells
+from populations.inspection.cells import Names, payoff_cells
 from populations.inspection.checkpoints import pins_of
 from populations.inspection.cross_play import cross_play
+from populations.inspection.documents.champions import champion_view, names_of
+from populations.inspection.documents.gains import (
+    BEGINNINGS,
+    checkpoint_fit,
+    gains,
+    times_of_generations,
+)
+from populations.inspection.documents.learners import learners_view
+from populations.inspection.documents.lives import why_view
 from populations.inspection.documents.status import status_view
 from populations.inspection.exploitability import read_exploitability
 from populations.inspection.inspection import Document, Inspection, folded
@@ -35,6 +45,7 @@ from populations.records.rows import Json
 __all__ = [
     "Inspection",
     "calibration_view",
+    "champion_view",
     "champions_of",
     "checkpoints_view",
     "cross_play_view",
@@ -42,12 +53,14 @@ __all__ = [
     "events_view",
     "fits",
     "hyperparameters_view",
+    "learners_view",
     "lineage_view",
     "matches_view",
     "payoff_view",
     "ratings_view",
     "standings_view",
     "status_view",
+    "why_view",
 ]
 
 
@@ -137,14 +150,8 @@ def cross_play_view(run: Inspection, population: str | None) -> Document:
     return {"run": run.tables.run.run, "cross_play": shown}
 
 
-def _names(run: Inspection) -> dict[tuple[str, str], str]:
-    """Return the names of the standings' players, by population and entrant."""
-    return {
-        (name, line.weights or line.player): line.player
-        for name, lines in run.standings().items()
-        # Reversed: of a policy and a ghost with its weights the first line gives the name.
-        for line in reversed(lines)
-    }
+def _names(run: Inspection) -> Names:
+    return names_of(run.standings())
 
 
 def calibration_view(run: Inspection, population: str | None) -> Document:
@@ -241,10 +248,34 @@ def lineage_view(run: Inspection, population: str | None) -> Document:
         "run": run.tables.run.run,
         "started": begin[0].time if begin else None,
         "policies": policies,
-        "generations": _generations(run, population),
+        "generations": _gained(run, population),
         "exploits": _events(run, population, kinds=("exploited",)),
         "immigrants": _events(run, population, kinds=("immigrated",)),
     }
+
+
+def _gained(run: Inspection, population: str | None) -> list[Json]:
+    """Return generations with their times, and with Elo at their begin and end by one fit."""
+    tables, fit = checkpoint_fit(run)
+    generations = run.history().generations
+    known = gains(tables, fit, generations)
+    times = times_of_generations(run.reader.events(kinds=BEGINNINGS))
+    documents: list[Json] = []
+    for row, document in zip(
+        (row for row in generations.values() if population in (None, row.population)),
+        _generations(run, population),
+        strict=True,
+    ):
+        after = trainee_entrant(row.policy, generation=row.generation + 1)
+        documents.append(
+            {
+                **cast("Document", document),
+                "time_begin": times.get(row.entrant),
+                "time_end": times.get(after),
+                **known[row.entrant].document(),
+            }
+        )
+    return documents
 
 
 def _generations(run: Inspection, population: str | None) -> list[Json]:

@@ -1,6 +1,6 @@
 """What was asked about a run on the command line, and the documents that answer it.
 
-Tests: `tests/tools/league/test_query.py`.
+Tests: `tests/tools/league/test_command.py`.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from .documents import Opened, inspected, opened_view, policies_of
-from .narrowing import full_player, select_rows
+from .documents import Opened, inspected, opened_view
+from .narrowing import select_rows
 from .views import VIEWS
 
 SELECTED = {"events": "events", "payoff": "payoff"}
@@ -69,12 +69,8 @@ class Query:
         options: dict[str, object] = {}
         if self.by_seats and view == "payoff":
             options["by_seats"] = True
-        name = VIEWS[view].operand
-        if name and self.operand is not None:
-            is_player = name == "player"
-            options[name] = (
-                full_player(self.operand, policies_of(self.run)) if is_player else self.operand
-            )
+        if VIEWS[view].operand and self.operand is not None:
+            options[VIEWS[view].operand] = self.operand
         return options
 
     def _measure(self) -> None:

@@ -12,9 +12,12 @@ from typing import TYPE_CHECKING, cast
 
 from ..notices import alert_lines
 from .renderers import lists
+from .renderers.champion import champion
 from .renderers.events import events
 from .renderers.hyperparameters import hyperparameters, rows_of
+from .renderers.learners import learners
 from .renderers.lineage import lineage
+from .renderers.lives import why
 from .renderers.look import Document, Look, Row
 from .renderers.payoff import is_map, payoff, worst_first
 from .renderers.ratings import ratings
@@ -94,6 +97,15 @@ def _rating_rows(document: Document) -> list[Row]:
     ]
 
 
+def _opponent_rows(document: Document) -> list[Row]:
+    """Return what each champion scores against its opponents."""
+    return [
+        {"population": one["population"], "player": one["player"], **row}
+        for one in cast("list[Row]", document["champions"])
+        for row in cast("list[Row]", one["opponents"])
+    ]
+
+
 def _status_rows(document: Document) -> list[Row]:
     lines = alert_lines(cast("Mapping[str, Json]", document))
     shown = {**document, "alerts": "  ".join(lines) or None}
@@ -162,4 +174,17 @@ VIEWS: dict[str, View] = {
         lines=2,
     ),
     "status": View(document="status_view", rows=_status_rows, render=status),
+    "learners": View(
+        document="learners_view", rows=_listed("learners"), render=learners, limits="learners"
+    ),
+    "champion": View(document="champion_view", rows=_opponent_rows, render=champion),
+    "why": View(
+        document="why_view",
+        rows=_listed("entries"),
+        render=why,
+        limits="entries",
+        keeps_last=True,
+        lines=2,
+        operand="player",
+    ),
 }
