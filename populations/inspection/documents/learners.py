@@ -26,7 +26,7 @@ LIVE = ("progress", "agent_steps_per_s", "straggler", "rss_bytes", "silent_s")
 
 @dataclass(slots=True)
 class _Learner:
-    """What events and assignments say of one learner."""
+    """Account of one learner, by events and assignments."""
 
     joined: EventRow
     slot: Json = None

@@ -50,13 +50,8 @@ def test_opponents_are_worst_first_without_the_player_itself() -> None:
 
 
 def line(player: str, weights: str | None, rating: float | None, **other: Any) -> Any:
-    return SimpleNamespace(
-        player=player,
-        weights=weights,
-        rating=rating,
-        kind="policy",
-        **{"state": "active", **other},
-    )
+    about = {"kind": "policy", "state": "active", **other}
+    return SimpleNamespace(player=player, weights=weights, rating=rating, **about)
 
 
 def test_the_lead_is_over_the_next_other_weights_by_the_differences_own_interval() -> None:
