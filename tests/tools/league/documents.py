@@ -283,6 +283,106 @@ def status() -> dict[str, Any]:
     }
 
 
+def champion() -> dict[str, Any]:
+    """Return a champion that copied another policy."""
+    return {
+        "run": "r",
+        "champions": [
+            {
+                "population": "player",
+                "player": "player/p000",
+                "agent_steps": 4_863_054,
+                "rating": 939.3,
+                "rating_low": 847.0,
+                "rating_high": 1031.7,
+                "since": "2026-01-01T00:03:00+00:00",
+                "changes": 27,
+                "next": "player/p003",
+                "lead": 72.5,
+                "lead_low": -9.9,
+                "lead_high": 105.2,
+                "line": [
+                    {"policy": "player/p001", "cause": "start", "begin": 0, "agent_steps": 7},
+                    {"policy": "player/p000", "cause": "exploit", "begin": 7, "agent_steps": 9},
+                ],
+                "opponents": [
+                    {
+                        "opponent_population": "player",
+                        "opponent": f"player/p{place:03d}@{2_100_000:012d}",
+                        "matches": 62,
+                        "wins": place,
+                        "draws": 0,
+                        "losses": 62 - place,
+                        "score": place / 62,
+                        "score_low": 0.0,
+                        "score_high": 1.0,
+                        "mean_return": 0.0,
+                    }
+                    for place in range(1, 14)
+                ],
+            }
+        ],
+    }
+
+
+def learners() -> dict[str, Any]:
+    """Return a learner at work with a fault, and one that has gone."""
+    common = {"mean_agent_steps_per_s": 52_682.2, "share_training": 0.94, "share_evaluation": 0.05}
+    return {
+        "run": "r",
+        "state": "running",
+        "learners": [
+            {
+                **common,
+                "learner": "vm-1",
+                "state": "waiting",
+                "share_waiting": 0.01,
+                "doing": "trains",
+                "policies": ["player/p003"],
+                "progress": 0.5,
+                "since": "2026-01-01T00:03:00+00:00",
+                "waits_for": HOSTILE,
+                "agent_steps_per_s": 61_000.0,
+                "faults": ["first", "second"],
+                "left": None,
+            },
+            {
+                **common,
+                "learner": "vm-2" + "x" * 60,
+                "state": "gone",
+                "share_waiting": 0.02,
+                "left": "2026-01-01T00:04:00+00:00",
+                "left_reason": "lost",
+                "faults": [],
+            },
+        ],
+    }
+
+
+def why() -> dict[str, Any]:
+    """Return a life of two sentences."""
+    entries = [
+        {
+            "time": f"2026-01-01T00:0{n}:00+00:00",
+            "agent_steps": None if n else 1_019_355,
+            "generation": n,
+            "kind": "exploited",
+            "sentence": f"player/p003 copied player/p000@000002100000, number {n}. " + HOSTILE * 9,
+        }
+        for n in range(2)
+    ]
+    return {
+        "run": "r",
+        "player": "player/p003",
+        "kind": "policy",
+        "role": "main",
+        "state": "active",
+        "generation": 2,
+        "agent_steps": 4_863_054,
+        "entries": entries,
+    }
+
+
 DOCUMENTS: dict[str, dict[str, Any]] = {
     "standings": standings(),
     "ratings": ratings(),
@@ -295,5 +395,8 @@ DOCUMENTS: dict[str, dict[str, Any]] = {
     "checkpoints": checkpoints(),
     "events": events(),
     "status": status(),
+    "learners": learners(),
+    "champion": champion(),
+    "why": why(),
 }
 """A document of each view."""

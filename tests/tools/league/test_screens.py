@@ -196,3 +196,31 @@ def test_several_populations_are_named() -> None:
     text = draw("standings", standings(), populations=("player", "other"))
     assert "player/p000" in text
     assert HOSTILE not in draw("events", DOCUMENTS["events"])
+
+
+def test_a_champion_is_told_with_its_lead_its_line_and_its_worst_results() -> None:
+    text = draw("champion", DOCUMENTS["champion"])
+    assert "champion of player: p000, 939 Elo, 95% 847..1032, 4.86M agent steps" in text
+    assert "leads since 00:03:00 UTC, after 27 changes" in text
+    assert "next: p003, 72 Elo behind, 95% -10..+105" in text
+    assert "p001 (start at 0) → p000 (copy at 7)" in text
+    assert line_of(text, "p001@2.1M")[1] == "0.016"
+    assert "in all rows: matches 62, 95% 0.000..1.000" in text
+    assert "3 more opponents hidden" in text
+    assert "no champion yet" in draw("champion", {"champions": []})
+
+
+def test_learners_say_what_they_do_wait_for_and_suffered() -> None:
+    text = " ".join(draw("learners", DOCUMENTS["learners"]).split())
+    assert "vm-1: trains p003, 50% done, since 00:03:00 UTC; waits for" in text
+    assert "2 faults, the last: second" in text
+    assert "went away at 00:04:00 UTC: lost" in text
+    assert "61,000" in text
+    assert "no learner has joined yet" in draw("learners", {"state": "running", "learners": []})
+
+
+def test_a_life_is_told_in_sentences() -> None:
+    text = draw("why", DOCUMENTS["why"])
+    assert text.startswith("p003: policy, role main, active, generation 2, 4.86M agent steps\n")
+    assert "00:00:00  1.02M    0  p003 copied p000@2.1M, number 0." in text
+    assert text.index("number 0") < text.index("number 1")

@@ -11,6 +11,9 @@ from .tables import Column, label, table
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+CAUSES = {"exploit": "copy", "explore": "change"}
+"""Words for causes of generations."""
+
 OPPONENTS = 10
 """Opponents of a champion that are shown."""
 
@@ -47,7 +50,8 @@ def _one(one: Row, look: Look) -> Iterator[RenderableType]:
     if line:
         arrow = " > " if look.is_ascii else " → "
         parts = [
-            f"{look.name(part['policy'])} ({part['cause']}) to {steps(part['agent_steps'])}"
+            f"{look.name(part['policy'])} "
+            f"({CAUSES.get(str(part['cause']), part['cause'])} at {steps(part['begin'])})"
             for part in line
         ]
         yield Text(f"its line of weights: {arrow.join(parts)}")
