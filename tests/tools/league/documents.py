@@ -339,7 +339,7 @@ def learners() -> dict[str, Any]:
                 "share_waiting": 0.01,
                 "doing": "trains",
                 "policies": ["player/p003"],
-                "progress": 0.5,
+                "progress": 35_184,
                 "since": "2026-01-01T00:03:00+00:00",
                 "waits_for": HOSTILE,
                 "agent_steps_per_s": 61_000.0,

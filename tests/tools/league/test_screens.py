@@ -212,7 +212,7 @@ def test_a_champion_is_told_with_its_lead_its_line_and_its_worst_results() -> No
 
 def test_learners_say_what_they_do_wait_for_and_suffered() -> None:
     text = " ".join(draw("learners", DOCUMENTS["learners"]).split())
-    assert "vm-1: trains p003, 50% done, since 00:03:00 UTC; waits for" in text
+    assert "vm-1: trains p003, 35,184 steps so far, since 00:03:00 UTC; waits for" in text
     assert "2 faults, the last: second" in text
     assert "went away at 00:04:00 UTC: lost" in text
     assert "61,000" in text
@@ -224,3 +224,22 @@ def test_a_life_is_told_in_sentences() -> None:
     assert text.startswith("p003: policy, role main, active, generation 2, 4.86M agent steps\n")
     assert "00:00:00  1.02M    0  p003 copied p000@2.1M, number 0." in text
     assert text.index("number 0") < text.index("number 1")
+
+
+def test_a_large_tree_shows_the_lines_that_live() -> None:
+    document = DOCUMENTS["lineage"]
+    # Policies of which each copied p000 and then was replaced.
+    dead = [
+        {
+            **document["generations"][2],
+            "entrant": f"player/p1{n:02d}#1",
+            "policy": f"player/p1{n:02d}",
+        }
+        for n in range(40)
+    ]
+    many = {**document, "generations": [*document["generations"], *dead]}
+    text = draw("lineage", many)
+    # Also p001's first life, which nobody has copied, is over.
+    assert "41 lives without living descendants hidden (--wide shows all)" in text
+    assert "p001, gen 1-2, copied p000@900k" in text
+    assert "p100" in draw("lineage", many, is_wide=True, width=200)

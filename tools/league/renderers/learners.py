@@ -46,7 +46,8 @@ def _work(row: Row, look: Look) -> str:
     if row.get("doing"):
         policies = ", ".join(map(look.name, cast("Sequence[str]", row.get("policies") or ())))
         progress = row.get("progress")
-        done = f", {progress:.0%} done" if isinstance(progress, int | float) else ""
+        # Steps so far; an evaluation counts those of its matches.
+        done = f", {steps(progress)} steps so far" if isinstance(progress, int | float) else ""
         since = f", since {clock(row['since'])} UTC" if row.get("since") else ""
         parts.append(f"{text_of(row['doing'])} {policies}".strip() + done + since)
     if row.get("waits_for"):

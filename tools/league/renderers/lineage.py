@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.tree import Tree
 
+MAX_LIVES = 30
+"""Lives from which on only those that have living descendants are shown."""
+
 Lives = dict[str, list[Row]]
 """Generations of each life, by the entrant of the first."""
 
@@ -54,14 +57,31 @@ def lineage(document: Document, look: Look) -> Iterator[RenderableType]:
         tree = Tree(
             Text(f"lineage of {name}: a branch is a copy; agent steps from-to", style="bold")
         )
+        shown = lives if look.is_wide or len(lives) <= MAX_LIVES else _living(lives, life_of, now)
         # In ASCII, rich takes the guides from the console's encoding by itself.
         branches: dict[str, Tree] = {}
-        for first, rows in lives.items():
+        for first, rows in shown.items():
             above = branches.get(life_of.get(str(rows[0]["parent"]), ""), tree)
             time = times.get((rows[0]["policy"], rows[0]["generation"]))
             line = _line(rows, now, time=time, started=document.get("started"), look=look)
             branches[first] = above.add(Text(line))
         yield tree
+        if hidden := len(lives) - len(shown):
+            yield Text(f"{hidden} lives without living descendants hidden (--wide shows all)")
+
+
+def _living(lives: Lives, life_of: Mapping[str, str], now: Mapping[str, Row]) -> Lives:
+    """Return the lives that go on, and those from which they descend."""
+    kept: set[str] = set()
+    for first, rows in lives.items():
+        policy = now.get(str(rows[-1]["policy"]), {})
+        if policy.get("generation") != rows[-1]["generation"]:
+            continue
+        ancestor: str | None = first
+        while ancestor is not None and ancestor not in kept:
+            kept.add(ancestor)
+            ancestor = life_of.get(str(lives[ancestor][0]["parent"]))
+    return {first: rows for first, rows in lives.items() if first in kept}
 
 
 def _line(

@@ -87,6 +87,8 @@ def _list(document: Document, look: Look) -> Iterator[RenderableType]:
     shown = [
         {
             **row,
+            "player": _name(row["population"], row["player"], look),
+            "opponent": _name(row.get("opponent_population"), row["opponent"], look),
             "rating": ratings.get((str(row["population"]), str(row["player"]))),
             "opponent_rating": ratings.get(
                 (str(row.get("opponent_population")), str(row["opponent"]))
@@ -100,6 +102,12 @@ def _list(document: Document, look: Look) -> Iterator[RenderableType]:
 def _ratings(document: Document) -> dict[Player, object]:
     players = cast("Sequence[Row]", document.get("players", ()))
     return {(str(one["population"]), str(one["player"])): one.get("rating") for one in players}
+
+
+def _name(population: object, player: object, look: Look) -> object:
+    """Return a player's name, with its population where several have a bot of this name."""
+    is_shared = len(look.populations) > 1 and str(player).startswith("bot:")
+    return f"{population}/{player}" if is_shared else player
 
 
 def _map(document: Document, look: Look) -> Iterator[RenderableType]:
@@ -138,7 +146,7 @@ def _map(document: Document, look: Look) -> Iterator[RenderableType]:
     lines: list[Mapping[str, object]] = [
         {
             "number": f"#{place}",
-            "player": player[1],
+            "player": _name(*player, look),
             "rating": ratings.get(player),
             **{
                 str(other): scores.get((player, opponent))
