@@ -9,9 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import cast
 
 from .documents import Opened, inspected, opened_view
 from .narrowing import select_rows
+from .renderers.look import Row
 from .views import VIEWS
 
 SELECTED = {"events": "events", "payoff": "payoff"}
@@ -55,13 +57,17 @@ class Query:
         opened = opened_view(self.run, view, self.population, **self._options(view))
         if view not in SELECTED:
             return opened
+        if view == "payoff":
+            # As the player: the same results stand there from the other side, too.
+            cells = cast("Sequence[Row]", opened.document["payoff"])
+            chosen = [row for row in cells if self.player in (None, row["player"])]
+            return opened._replace(document={**opened.document, "payoff": chosen})
         document = select_rows(
             opened.document,
             SELECTED[view],
-            # A payoff has neither kinds nor times.
-            kinds=self.kinds if view == "events" else (),
+            kinds=self.kinds,
             player=self.player,
-            since=self.since if view == "events" else None,
+            since=self.since,
         )
         return opened._replace(document=dict(document))
 

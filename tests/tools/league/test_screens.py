@@ -134,6 +134,9 @@ def test_ratings_are_curves_with_marks() -> None:
     assert text.index("p001") < text.index("p000")
     assert "p002" not in text
     assert "champion of player: p001, from 00:03:00 UTC until now" in text
+    wide = line_of(draw("ratings", DOCUMENTS["ratings"], width=120), "p001")[1]
+    assert len(wide) == 48
+    assert wide[-1] == "█"
 
 
 def test_lineage_is_a_tree_of_copies() -> None:

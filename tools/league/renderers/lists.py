@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
-from .look import Document, Look, Row, clock, share, steps
+from .look import MAX_CELL, Document, Look, Row, clock, share, steps
 from .tables import Column, label, table
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def matches(document: Document, look: Look) -> Iterator[RenderableType]:
         Column(key="sequence", title="#", is_label=True),
         Column(key="assignment", drop=2, is_label=True),
         Column(key="kind", is_right=False),
-        Column(key="players", is_label=True, is_right=False),
+        Column(key="players", is_label=True, is_right=False, most=2 * MAX_CELL),
         Column(key="matches", is_label=True),
         Column(key="wins-draws-losses", title="w-d-l", is_label=True),
         Column(key="mean_length", title="length", drop=1, is_label=True),

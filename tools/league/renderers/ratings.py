@@ -54,7 +54,7 @@ def _points(line: Row) -> Sequence[Row]:
 def _columns(look: Look) -> list[Column]:
     return [
         label("player", look),
-        Column(key="curve", is_label=True, is_right=False),
+        Column(key="curve", is_label=True, is_right=False, most=CURVE[1]),
         Column(key="first", is_label=True),
         Column(key="best", is_label=True),
         Column(key="at", is_label=True),

@@ -32,6 +32,7 @@ class Column:
         drop: Order in which columns are left out where there is no room; 0: never.
         is_label: Whether it says what the row is about, so that it stays though it is constant.
         is_text: Whether it takes the room that is left, in several lines if need be.
+        most: Most characters of a cell.
         is_right: Whether it ends at the right, as numbers do.
     """
 
@@ -41,6 +42,7 @@ class Column:
     drop: int = 0
     is_label: bool = False
     is_text: bool = False
+    most: int = MAX_CELL
     is_right: bool = True
 
     @property
@@ -92,7 +94,7 @@ def table(
 
 def _cell(column: Column, row: Row, look: Look) -> str:
     text = column.show(row.get(column.key))
-    return text if column.is_text else look.cut(text, MAX_CELL)
+    return text if column.is_text else look.cut(text, column.most)
 
 
 def _is_constant(column: Column, cells: Sequence[str]) -> bool:
