@@ -49,7 +49,7 @@ def test_the_live_display_fits_80_columns(encoding: str) -> None:
     world: World = make_world(DUEL)
     stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
     screen = screens.Screen(stream, force_terminal=True, width=80, height=60, no_color=True)
-    status = {"elapsed_s": 0.0, "agent_steps_per_s": None, "alerts": []}
+    status: dict[str, Any] = {"elapsed_s": 0.0, "agent_steps_per_s": None, "alerts": []}
     with Live(console=screen, auto_refresh=False) as live:
         display.LiveDisplay(screen, live, world.state).refresh(status)
     stream.flush()
