@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -19,7 +19,7 @@ from .documents import inspected, policies_of
 from .narrowing import checked_kinds, full_player, limited, since_time
 from .query import SELECTED, Query
 from .renderers.look import Document
-from .tables import Shown, print_csv, print_view
+from .tables import Shown, print_csv, print_view, warning_lines
 from .views import VIEWS
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ def league(
         if as_json or as_csv:
             _print_data(opened.document, view, limit=limit, as_json=as_json)
         else:
-            print_view(shown, opened, warnings=warnings(run, view, opened.document))
+            print_view(shown, opened, warnings=warning_lines(run, view, opened.document))
         if not watch:
             return
         time.sleep(WATCH_S)
@@ -206,15 +206,3 @@ def _write_studies(run: Path, file: Path, population: str | None, *, as_json: bo
             f"optuna-dashboard sqlite:///{file} shows it",
             soft_wrap=True,
         )
-
-
-def warnings(run: Path, view: str, document: Document) -> list[str]:
-    """Return lines about ratings that mislead: only for people, documents have the figures."""
-    from ..notices import cyclic_warnings, misfit_warnings
-
-    if not VIEWS[view].warns:
-        return []
-    # The view calibration has a fit, but no cyclicity.
-    cyclicity = cast("dict[str, float | None]", document.get("cyclicity", {}))
-    fits = cast("dict[str, dict[str, float]]", document["fit"])
-    return [*misfit_warnings(fits, run=run), *cyclic_warnings(cyclicity, run=run)]

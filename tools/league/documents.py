@@ -10,8 +10,6 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from .views import VIEWS
-
 if TYPE_CHECKING:
     from populations.inspection.views import Inspection
 
@@ -55,6 +53,9 @@ def view_document(
     """
     from populations.gc_pause import collector_paused
     from populations.inspection import views
+
+    # Here: ``import arena`` brings this module, and looks at no view.
+    from .views import VIEWS
 
     # Opened anew each time, because an inspection is one moment of the run.
     with collector_paused(), inspected(run, population) as inspection:

@@ -1,4 +1,4 @@
-"""What was asked about a run on the command line, and the documents that answer it.
+"""Query of the command line about a run, and the documents that answer it.
 
 Tests: `tests/tools/league/test_command.py`.
 """
@@ -22,7 +22,7 @@ SELECTED = {"events": "events", "payoff": "payoff"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """What to show of a run.
+    """Choice of a run and of its rows.
 
     Attributes:
         run: Run directory.

@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from .documents import Opened
@@ -32,13 +33,14 @@ PIPE_WIDTH = 160
 OVERHEAD = 7
 """Lines of a screen that no rows are on: title, head, notes, prompt."""
 
+WARNING_LINES = 3
 LEAST_ROWS = 5
 WIDEST = 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """What a person asked to see.
+    """View that a person asked to see.
 
     Attributes:
         name: Name of the view.
@@ -115,7 +117,9 @@ def _limit(shown: Shown, document: Document, screen: Screen, look: Look) -> int 
         isinstance(rows, list) for rows in cast("Mapping[str, object]", entries).values()
     )
     num_tables = max(len(cast("Mapping[str, object]", entries)), 1) if is_grouped else 1
-    room = (screen.height - shown.overhead) // shown.view.lines // num_tables
+    # Warnings stand below the tables.
+    overhead = shown.overhead + (WARNING_LINES if shown.view.warns else 0)
+    room = (screen.height - overhead) // shown.view.lines // num_tables
     return max(room, LEAST_ROWS)
 
 
@@ -129,6 +133,18 @@ def print_view(shown: Shown, opened: Opened, *, warnings: Sequence[str] = ()) ->
         screen.print(part)
     for warning in warnings:
         screen.print(warning)
+
+
+def warning_lines(run: Path, view: str, document: Document) -> list[str]:
+    """Return lines about ratings that mislead: only for people, documents have the figures."""
+    from ..notices import cyclic_warnings, misfit_warnings
+
+    if not VIEWS[view].warns:
+        return []
+    # The view calibration has a fit, but no cyclicity.
+    cyclicity = cast("dict[str, float | None]", document.get("cyclicity", {}))
+    fits = cast("dict[str, dict[str, float]]", document["fit"])
+    return [*misfit_warnings(fits, run=run), *cyclic_warnings(cyclicity, run=run)]
 
 
 def print_csv(rows: Sequence[Row]) -> None:

@@ -11,10 +11,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..terminal.output import console
-from .command import warnings
 from .keys import Keys, read_keys
 from .query import Query
-from .tables import Shown, rendered
+from .tables import Shown, rendered, warning_lines
 from .views import VIEWS
 
 if TYPE_CHECKING:
@@ -127,7 +126,7 @@ class _Watch:
             parts.append(Text(str(error)))
         else:
             parts += rendered(self._shown, opened, self._screen)
-            parts += map(Text, warnings(self._query.run, self._shown.name, opened.document))
+            parts += map(Text, warning_lines(self._query.run, self._shown.name, opened.document))
         self._live.update(Group(*parts), refresh=True)
 
     def _head(self) -> RenderableType:

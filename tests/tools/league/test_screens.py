@@ -85,7 +85,7 @@ def test_standings_have_what_matters_in_80_columns() -> None:
 def test_rows_that_no_screen_takes_are_counted() -> None:
     text = draw("standings", standings(64), height=20)
     shown = sum(1 for line in text.splitlines() if re.match(r"(p[0-9]|bot:)", line))
-    assert shown == 13
+    assert shown == 10
     assert f"{len(players(64)) - shown} more rows hidden (--limit N shows N)" in text
     assert "hidden" not in draw("standings", standings(64), limit=1000)
 

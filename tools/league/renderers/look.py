@@ -77,6 +77,8 @@ def text_of(value: object) -> str:
         if 0 < abs(value) < 0.01:
             return f"{value:.3g}"
         return f"{value:.3f}".rstrip("0").rstrip(".")
+    if value in ({}, [], ()):
+        return "none"
     if isinstance(value, Mapping):
         return " ".join(f"{key}={text_of(one)}" for key, one in value.items())
     if isinstance(value, list | tuple):
