@@ -107,7 +107,8 @@ def payoff_view(run: Inspection, population: str | None, *, by_seats: bool = Fal
     """Return results between the players of the standings, from evaluation matches.
 
     ``merged_matches`` are those of weights that are gone, once for each of their seats: they are in
-    no cell, but in the ratings (`populations.league.merging`).
+    no cell, but in the ratings (`populations.league.merging`). ``players`` are those of the
+    standings with their ratings, the best of each population first.
 
     Args:
         run: Run to read.
@@ -126,7 +127,24 @@ def payoff_view(run: Inspection, population: str | None, *, by_seats: bool = Fal
         for (name, entrant), record in run.league.records.items()
         if is_trainee(entrant) and population in (None, name)
     )
-    return {"run": run.tables.run.run, "payoff": shown, "merged_matches": merged}
+    players: list[Json] = [
+        {
+            "population": name,
+            "player": line.player,
+            "rating": line.rating,
+            "rating_low": line.rating_low,
+            "rating_high": line.rating_high,
+        }
+        # Also of other populations: cells name them as opponents.
+        for name, lines in run.standings().items()
+        for line in lines
+    ]
+    return {
+        "run": run.tables.run.run,
+        "payoff": shown,
+        "players": players,
+        "merged_matches": merged,
+    }
 
 
 def cross_play_view(run: Inspection, population: str | None) -> Document:
@@ -210,20 +228,29 @@ def fits(run: Inspection, population: str | None = None) -> dict[str, dict[str, 
 
 
 def lineage_view(run: Inspection, population: str | None) -> Document:
-    """Return the origin of each policy's weights: copies, and every generation of every policy."""
+    """Return the origin of each policy's weights: copies, and every generation of every policy.
+
+    ``started`` is the time of the run's first event, ``rating`` a policy's rating now.
+    """
+    ratings: dict[str, float | None] = {
+        line.player: line.rating for lines in run.standings().values() for line in lines
+    }
     policies: list[Json] = [
         {
             "policy": row.policy,
             "generation": row.generation,
             "parent": row.parent,
             "agent_steps": row.agent_steps,
+            "rating": ratings.get(row.policy),
             "state": row.state,
         }
         for row in run.tables.policies.values()
         if population in (None, row.population)
     ]
+    begin = run.reader.events(limit=1)
     return {
         "run": run.tables.run.run,
+        "started": begin[0].time if begin else None,
         "policies": policies,
         "generations": _gained(run, population),
         "exploits": _events(run, population, kinds=("exploited",)),

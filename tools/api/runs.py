@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, cast
 
 from ..league.documents import inspected, view_document
-from ..league.views import VIEWS
 from .records import Records, records_of
 
 
@@ -134,6 +133,8 @@ class Run:
 
     def _view(self, view: str, population: str | None, **options: object) -> Records:
         document = view_document(self.run_dir, view, population, **options)
+        from ..league.views import VIEWS
+
         return records_of(cast("Sequence[Mapping[str, Any]]", VIEWS[view].rows(document)))
 
 

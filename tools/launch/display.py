@@ -9,9 +9,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ..notices import alert_lines, alerts_of
+from ..terminal.names import short_name
 from ..terminal.output import log_console
+from ..terminal.quantities import count
 from ..terminal.text import one_line, plain
-from .headline import Moment, count, counts, learner_lines, shares, short_name, what_happens
+from .headline import Moment, counts, learner_lines, shares, what_happens
 
 if TYPE_CHECKING:
     from rich.console import JustifyMethod, RenderableType
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
 LINE_EVERY_S = 5.0
 MAX_LINES = 12
+NAME_CHARS = 20
 MAX_CHARS = 400
 """Most characters of one detail of an event; the events have all of it."""
 
@@ -94,11 +97,12 @@ class PlainDisplay:
 
 
 class LiveDisplay(PlainDisplay):
-    """Bars per policy, standings, speed, time left; events scroll by above."""
+    """Standings with trends, bars per policy, speed, time left; events scroll by above."""
 
     def __init__(self, screen: Screen, live: Live, state: ControllerState) -> None:
         super().__init__(screen, state)
         self._live = live
+        self._trends: dict[str, Trend] = {}
 
     def refresh(self, status: Mapping[str, Json]) -> None:
         """Draw anew."""
@@ -131,9 +135,15 @@ class LiveDisplay(PlainDisplay):
         table = Table(
             title=population, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, expand=False
         )
-        for column in ("player", "rating", "95%", "matches", "return", "gen", "steps", ""):
+        columns = ("player", "rating", "95%", "change", "matches", "gen", "steps", "")
+        for column in columns:
             justify: JustifyMethod = "left" if column in ("player", "") else "right"
             table.add_column(column, justify=justify, no_wrap=True)
+        trend = self._trends.setdefault(population, Trend())
+        row = self._state.tables.ratings.get(population)
+        trend.record(None if row is None else row.num_tallies, lines)
+        is_ascii = not (self._screen.encoding or "").lower().startswith("utf")
+        populations = tuple(self._state.setup.populations)
         most = max((line.agent_steps for line in lines), default=1) or 1
         # Policies that train are always shown; then the best of the others.
         shown = sorted(lines, key=lambda line: line.kind != "policy")[:MAX_LINES]
@@ -144,11 +154,11 @@ class LiveDisplay(PlainDisplay):
                 else "-"
             )
             table.add_row(
-                short_name(line.player),
+                one_line(short_name(line.player, populations=populations), max_chars=NAME_CHARS),
                 "-" if line.rating is None else f"{line.rating:.0f}",
                 interval,
+                trend.change(line, is_ascii=is_ascii),
                 count(line.matches),
-                "-" if line.mean_return is None else f"{line.mean_return:.4g}",
                 str(line.generation),
                 count(line.agent_steps),
                 ProgressBar(total=most, completed=line.agent_steps, width=8)
@@ -157,7 +167,40 @@ class LiveDisplay(PlainDisplay):
             )
         if len(lines) > MAX_LINES:
             table.caption = f"and {len(lines) - MAX_LINES} more players"
+            table.caption_justify = "left"
         return table
+
+
+class Trend:
+    """Ratings of one population by its last fit and by the fit before."""
+
+    def __init__(self) -> None:
+        self._fit: int | None = None
+        self._now: dict[str, float | None] = {}
+        self._before: dict[str, float | None] = {}
+
+    def record(self, fit: int | None, lines: Sequence[Standing]) -> None:
+        """Take the ratings of the current standings.
+
+        Args:
+            fit: Evaluation matches that the fit covers, which tell it from others; None: none yet.
+            lines: Standings.
+        """
+        if fit != self._fit:
+            self._fit, self._before = fit, self._now
+        self._now = {line.player: line.rating for line in lines}
+
+    def change(self, line: Standing, *, is_ascii: bool) -> str:
+        """Return how a player's rating has changed since the fit before: an arrow and Elo."""
+        before = self._before.get(line.player)
+        if before is None or line.rating is None:
+            return "-"
+        elo = round(line.rating - before)
+        if elo == 0:
+            return "= 0"
+        # The sign tells the same where there are no arrows, and no colour is needed.
+        arrow = "" if is_ascii else "↑ " if elo > 0 else "↓ "
+        return f"{arrow}{elo:+d}"
 
 
 def waiting(name: str, most_s: float) -> str:

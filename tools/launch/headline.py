@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
+
+from ..terminal.names import short_name
+from ..terminal.quantities import count, duration
 
 if TYPE_CHECKING:
     from populations.config.run_config import RunConfig
@@ -187,9 +189,10 @@ def _work(state: ControllerState, learner: Learner, moment: Moment) -> str:
     began_s = learner.held[0].started_s
     since = f"for {duration(max(moment.now_s - began_s, 0.0))}" if began_s is not None else "begins"
     if isinstance(row.message, Train):
-        is_alone = len(state.setup.populations) == 1
-        trainees = (trainee.policy for trainee in row.message.trainees)
-        policies = ", ".join(short_name(name) if is_alone else name for name in trainees)
+        policies = ", ".join(
+            short_name(trainee.policy, populations=state.setup.populations)
+            for trainee in row.message.trainees
+        )
         # An assignment without steps only publishes weights.
         if row.message.agent_steps == 0:
             return f"publishes the first weights of {policies}, {since}"
@@ -197,37 +200,6 @@ def _work(state: ControllerState, learner: Learner, moment: Moment) -> str:
         return f"trains {policies}, {done}, {since}"
     matches = sum(pairing.num_matches for pairing in row.message.pairings)
     return f"evaluates, {count(matches)} matches of {len(row.message.pairings)} pairings, {since}"
-
-
-def short_name(player: str) -> str:
-    """Return a player's name below the name of its population: ``p003``, ``p003@120000``."""
-    # Ids pad agent steps to 12 digits, so that they sort.
-    return re.sub(r"@0+(?=[0-9])", "@", player.partition("/")[2] or player)
-
-
-def count(number: int) -> str:
-    """Write a count in at most seven characters: 12,345 or 1.35M."""
-    if number < 100_000:
-        return f"{number:,}"
-    # Three digits: from 999.5 on rounding would write 1e+03.
-    for unit, size in (("k", 10**3), ("M", 10**6), ("G", 10**9)):
-        if number < 1000 * size:
-            return f"{number / size:.3g}{unit}" if number / size < 999.5 else f"1{_above(unit)}"
-    return f"{number:.3g}"
-
-
-def _above(unit: str) -> str:
-    return {"k": "M", "M": "G", "G": "T"}[unit]
-
-
-def duration(seconds: float) -> str:
-    """Write a time as people say it: 95 s, 12 min 30 s, 3 h 05 min."""
-    whole = round(seconds)
-    if whole < 120:
-        return f"{whole} s"
-    if whole < 7200:
-        return f"{whole // 60} min {whole % 60:02d} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
 
 
 def _at_most(seconds: float) -> str:

@@ -216,7 +216,8 @@ def _require_evaluable(run: OpenRun) -> None:
 
 def _plan_line(run: OpenRun) -> str:
     """Say what happens until the end of the run."""
-    from .headline import duration, finals_line
+    from ..terminal.quantities import duration
+    from .headline import finals_line
 
     only = run.state.evaluation_only
     if only is not None:

@@ -5,17 +5,21 @@ Tests: `tests/tools/players/test_exploitability.py`, `tests/integration/test_lau
 
 from __future__ import annotations
 
+import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from ..terminal.options import AsJson, OnlyPopulation, RunDirectory
 from ..terminal.output import console, print_json
-from .documents import inspected, view_document, view_documents
-from .tables import print_csv, print_view
+from .documents import inspected, policies_of, view_documents
+from .narrowing import checked_kinds, full_player, limited, since_time
+from .query import SELECTED, Query
+from .renderers.look import Document
+from .tables import Shown, print_csv, print_view, warning_lines
 from .views import VIEWS
 
 if TYPE_CHECKING:
@@ -32,8 +36,19 @@ def league(
     view: Annotated[
         ViewName, typer.Argument(metavar="[VIEW]", help=f"View to show: {', '.join(VIEWS)}.")
     ] = "standings",
+    operand: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[PLAYER|RUN2]",
+            help="Player of the view why, or second run of the view diff.",
+            show_default=False,
+        ),
+    ] = None,
     population: OnlyPopulation = None,
-    watch: Annotated[bool, typer.Option("--watch", help="Refresh every two seconds.")] = False,
+    watch: Annotated[
+        bool,
+        typer.Option("--watch", help="Refresh every two seconds; keys change the view, q ends."),
+    ] = False,
     as_json: AsJson = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print comma-separated rows.")] = False,
     plot: Annotated[
@@ -49,6 +64,42 @@ def league(
         typer.Option(
             metavar="NAME",
             help="Metric to show, with metrics; may be repeated. Default: all.",
+            show_default=False,
+        ),
+    ] = None,
+    wide: Annotated[
+        bool, typer.Option("--wide", help="Show all columns, full names and long texts.")
+    ] = False,
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="Most rows of a table. Default: what the terminal's height takes, else all.",
+            show_default=False,
+        ),
+    ] = None,
+    kind: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KIND",
+            help="Kind of events to show, with events; may be repeated. Default: decisions.",
+            show_default=False,
+        ),
+    ] = None,
+    player: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PLAYER",
+            help="Policy that rows must name (p003, player/p003), with events and payoff.",
+            show_default=False,
+        ),
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Time of the first event (UTC), or a time ago such as 10m or 2h, with events.",
             show_default=False,
         ),
     ] = None,
@@ -87,52 +138,85 @@ def league(
         for name in (name for name, is_given in others.items() if is_given):
             raise ConfigError(f"--plot and {name} exclude each other")
     # An option that would change nothing is refused, not ignored.
-    if metric and view != "metrics":
-        raise ConfigError(f"--metric belongs to the view metrics, not to {view}")
-    if seats and view != "payoff":
-        raise ConfigError(f"--seats belongs to the view payoff, not to {view}")
-    if exploitability and view != "standings":
-        raise ConfigError(f"--exploitability belongs to the view standings, not to {view}")
+    given = {
+        "--seats": (seats, ("payoff",)),
+        "--exploitability": (exploitability, ("standings",)),
+        "--optuna": (optuna is not None, ("hyperparameters",)),
+        "--metric": (bool(metric), ("metrics",)),
+        "--kind": (bool(kind), ("events",)),
+        "--since": (since is not None, ("events",)),
+        "--player": (player is not None, tuple(SELECTED)),
+        "--limit": (limit is not None, tuple(name for name in VIEWS if VIEWS[name].limits)),
+    }
+    _check(view, operand, given)
     if optuna is not None:
-        if view != "hyperparameters":
-            raise ConfigError(f"--optuna belongs to the view hyperparameters, not to {view}")
         _write_studies(run, optuna, population, as_json=as_json)
         return
-    options: dict[str, object] = {"names": metric} if metric else {}
     if plot is not None:
-        _plot(run, view, plot, population, options, as_json=as_json)
+        _plot(run, view, plot, population, {"names": metric} if metric else {}, as_json=as_json)
         return
-    if seats:
-        options["by_seats"] = True
+    query = Query(
+        run=run,
+        population=population,
+        kinds=checked_kinds(kind or ()),
+        player=None if player is None else full_player(player, policies_of(run)),
+        since=None if since is None else since_time(since),
+        operand=operand,
+        metrics=metric or (),
+        by_seats=seats,
+        measures=exploitability,
+    )
+    shown = Shown(name=view, limit=limit, is_wide=wide, all_kinds=bool(kind))
+    # Keys need a terminal on both sides; a pipe gets one text after the other.
+    if watch and not (as_json or as_csv) and sys.stdin.isatty() and sys.stdout.isatty():
+        from .watch import watch_views
+
+        watch_views(query, shown)
+        return
     while True:
-        # In each round: players appear while the run goes on, and only new ones are measured.
-        if exploitability:
-            _measure(run, population)
-        document = view_document(run, view, population, **options)
-        if as_json:
-            print_json(document)
-        elif as_csv:
-            print_csv(VIEWS[view].rows(document))
+        opened = query.read(view)
+        if as_json or as_csv:
+            _print_data(opened.document, view, limit=limit, as_json=as_json)
         else:
-            print_view(view, VIEWS[view], document, clear=watch)
-            # Only for people: documents and rows have the figures.
-            if VIEWS[view].warns:
-                _print_warnings(run, document)
+            print_view(shown, opened, warnings=warning_lines(run, view, opened.document))
         if not watch:
             return
         time.sleep(WATCH_S)
 
 
-def _measure(run: Path, population: str | None) -> None:
-    """Measure how exploitable the players are, once each; the run's directory keeps it."""
-    from populations.config.run_file import learner_setup
+def _check(view: str, operand: str | None, given: Mapping[str, tuple[bool, Sequence[str]]]) -> None:
+    """Refuse an option or argument that would change nothing.
 
-    from ..players.exploitability import measure_run
-    from ..players.game import Game
+    Args:
+        view: View that was asked for.
+        operand: Last argument.
+        given: Whether each option was given, and the views to which it belongs.
 
-    with inspected(run, population) as inspection:
-        game = Game.of_setup(learner_setup(inspection.run_file, root=inspection.run_dir))
-        measure_run(inspection, game, population=population)
+    Raises:
+        ConfigError: If there is one, or an argument is missing.
+    """
+    from arena.errors import ConfigError
+
+    for option, (is_given, views) in given.items():
+        if is_given and view not in views:
+            belongs = f"the view {views[0]}" if len(views) == 1 else f"the views {', '.join(views)}"
+            raise ConfigError(f"{option} belongs to {belongs}, not to {view}")
+    needed = VIEWS[view].operand
+    if needed and operand is None:
+        what = "a player: arena league RUN why p003" if needed == "player" else "a second run"
+        raise ConfigError(f"the view {view} needs {what}")
+    if operand is not None and not needed:
+        raise ConfigError(f"the view {view} takes no further argument, but {operand!r} was given")
+
+
+def _print_data(document: Document, view: str, *, limit: int | None, as_json: bool) -> None:
+    """Print a document for programs: with all rows, unless a limit is given."""
+    if limit is not None:
+        document = limited(document, VIEWS[view], limit).document
+    if as_json:
+        print_json(document)
+    else:
+        print_csv(VIEWS[view].rows(document))
 
 
 def _plot(
@@ -178,13 +262,3 @@ def _write_studies(run: Path, file: Path, population: str | None, *, as_json: bo
             f"optuna-dashboard sqlite:///{file} shows it",
             soft_wrap=True,
         )
-
-
-def _print_warnings(run: Path, document: Mapping[str, object]) -> None:
-    from ..notices import cyclic_warnings, misfit_warnings
-
-    # The view calibration has a fit, but no cyclicity.
-    cyclicity = cast("dict[str, float | None]", document.get("cyclicity", {}))
-    fits = cast("dict[str, dict[str, float]]", document["fit"])
-    for warning in (*misfit_warnings(fits, run=run), *cyclic_warnings(cyclicity, run=run)):
-        console().print(warning, markup=False, soft_wrap=True)

@@ -8,9 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-from .views import VIEWS
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from populations.inspection.views import Inspection
@@ -74,6 +72,9 @@ def view_documents(
     from populations.gc_pause import collector_paused
     from populations.inspection import views
 
+    # Here: ``import arena`` brings this module, and looks at no view.
+    from .views import VIEWS
+
     # Opened anew each time, because an inspection is one moment of the run.
     with collector_paused(), inspected(run, population) as inspection:
         return {
@@ -84,3 +85,40 @@ def view_documents(
             )
             for name in names
         }
+
+
+class Opened(NamedTuple):
+    """Document of a view, and the names that say how players are shown.
+
+    Attributes:
+        document: The document.
+        populations: Names of the run's populations.
+    """
+
+    document: dict[str, object]
+    populations: tuple[str, ...]
+
+
+def opened_view(run: Path, view: str, population: str | None = None, **options: object) -> Opened:
+    """Return a view's document as `view_document` does, and the run's populations.
+
+    Raises:
+        ConfigError: If there is no run, or it has no such population.
+        StorageError: If its journal cannot be read.
+    """
+    from populations.config.run_file import RUN_FILE, RunFile
+
+    document = view_document(run, view, population, **options)
+    # It never changes while a run goes on.
+    return Opened(document, tuple(RunFile.load(run / RUN_FILE).config.populations))
+
+
+def policies_of(run: Path) -> tuple[str, ...]:
+    """Return the ids of a run's policies.
+
+    Raises:
+        ConfigError: If there is no run.
+        StorageError: If its journal cannot be read.
+    """
+    with inspected(run, None) as inspection:
+        return tuple(inspection.tables.policies)

@@ -1,62 +1,150 @@
-"""Rows of a view as tables on a screen and as CSV.
+"""A view on a screen, and its rows as CSV.
 
-Tests: `tests/tools/league/test_views.py`.
+Tests: `tests/tools/league/test_views.py`, `tests/tools/league/test_screens.py`.
 """
 
 from __future__ import annotations
 
 import csv
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
-from ..terminal.output import console
-from .views import Cell, Document, Row, View, text_of
+from .documents import Opened
+from .narrowing import Narrowed, limited, without_quiet
+from .renderers.lists import any_rows
+from .renderers.look import Document, Look, Row
+from .views import VIEWS, View
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from ..terminal.screen import Screen
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """Beginnings of a text that a spreadsheet takes for a formula."""
 
-WIDE = 160
-TEXTS = ("player", "opponent", "parent", "kind", "subject", "key", "state")
-"""Columns that are not wrapped."""
+PIPE_WIDTH = 160
+"""Columns of a file or pipe without the variable COLUMNS."""
+
+OVERHEAD = 7
+"""Lines of a screen that no rows are on: title, head, notes, prompt."""
+
+WARNING_LINES = 3
+LEAST_ROWS = 5
+WIDEST = 100_000
 
 
-def print_view(name: str, view: View, document: Document, *, clear: bool) -> None:
-    """Print a view's tables, on a cleared terminal if wanted."""
-    from rich.table import Table
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """View that a person asked to see.
 
-    rows = view.rows(document)
-    columns = _columns(view, rows)
+    Attributes:
+        name: Name of the view.
+        limit: Most rows of a table. None: what the screen takes.
+        is_wide: Whether everything is shown, however wide.
+        all_kinds: Whether kinds of events were chosen, so that none is left out.
+        overhead: Lines of the screen that the view does not have.
+    """
+
+    name: str
+    limit: int | None = None
+    is_wide: bool = False
+    all_kinds: bool = False
+    overhead: int = OVERHEAD
+
+    @property
+    def view(self) -> View:
+        """Shape of the view."""
+        return VIEWS[self.name]
+
+
+def fit_screen(screen: Screen, *, is_wide: bool) -> None:
+    """Give a screen the width for views: the terminal's, that of COLUMNS, or a pipe's."""
+    if is_wide:
+        screen.width = WIDEST
+    elif not screen.is_terminal and not os.environ.get("COLUMNS", "").isdigit():
+        # rich takes 80 columns for a pipe, in which few views fit.
+        screen.width = PIPE_WIDTH
+
+
+def rendered(shown: Shown, opened: Opened, screen: Screen) -> Iterator[RenderableType]:
+    """Yield what people see of a view, and a last line about what they do not."""
+    from rich.text import Text
+
+    view, document = shown.view, opened.document
+    look = Look(
+        width=screen.width,
+        is_wide=shown.is_wide,
+        populations=opened.populations,
+        is_ascii=not (screen.encoding or "").lower().startswith("utf"),
+        limit=shown.limit,
+    )
+    narrowed = Narrowed(document=document)
+    if shown.name == "events" and not shown.all_kinds:
+        narrowed = without_quiet(document)
+    quiet, hidden = narrowed.quiet, 0
+    if view.limits:
+        limit = _limit(shown, narrowed.document, screen, look)
+        narrowed = limited(narrowed.document, view, limit)
+        hidden = narrowed.hidden
+    if view.render is not None:
+        yield from view.render(narrowed.document, look)
+    else:
+        rows = view.rows(narrowed.document)
+        yield from any_rows(rows, view.columns, look, title=shown.name)
+    if quiet:
+        kinds = ", ".join(f"{count} {kind}" for kind, count in quiet.items())
+        yield Text(f"hidden kinds: {kinds} (--kind shows one)")
+    if hidden:
+        which = "earlier rows" if view.keeps_last else "more rows"
+        yield Text(f"{hidden} {which} hidden (--limit N shows N)")
+
+
+def _limit(shown: Shown, document: Document, screen: Screen, look: Look) -> int | None:
+    """Return the most rows of a table; None: all."""
+    if shown.limit is not None:
+        return shown.limit
+    # A pipe has room for everything.
+    if not screen.is_terminal or shown.view.fits(document, look):
+        return None
+    entries = document[shown.view.limits]
+    # Tables beside each other share a screen; a list is one.
+    is_grouped = isinstance(entries, Mapping) and all(
+        isinstance(rows, list) for rows in cast("Mapping[str, object]", entries).values()
+    )
+    num_tables = max(len(cast("Mapping[str, object]", entries)), 1) if is_grouped else 1
+    # Warnings stand below the tables.
+    overhead = shown.overhead + (WARNING_LINES if shown.view.warns else 0)
+    room = (screen.height - overhead) // shown.view.lines // num_tables
+    return max(room, LEAST_ROWS)
+
+
+def print_view(shown: Shown, opened: Opened, *, warnings: Sequence[str] = ()) -> None:
+    """Print a view, and warnings below it."""
+    from ..terminal.output import console
+
     screen = console()
-    if not screen.is_terminal:
-        # rich takes 80 columns for a pipe, in which no view fits.
-        screen.width = WIDE
-    if clear and screen.is_terminal:
-        screen.clear()
-    # In order of first rows, as the document has them.
-    groups = dict.fromkeys(str(row.get("population", "")) for row in rows)
-    for group in groups if view.is_grouped else [None]:
-        table = Table(title=f"{name} {group or ''}".strip(), title_justify="left")
-        for column in columns:
-            table.add_column(column.replace("_", " "), no_wrap=column in TEXTS, overflow="fold")
-        for row in rows:
-            if group in (None, row.get("population")):
-                shown = view.shown(row)
-                table.add_row(*(text_of(shown.get(column)) for column in columns))
-        screen.print(table)
+    fit_screen(screen, is_wide=shown.is_wide)
+    for part in rendered(shown, opened, screen):
+        screen.print(part)
+    for warning in warnings:
+        screen.print(warning)
 
 
-def _columns(view: View, rows: Sequence[Row]) -> tuple[str, ...]:
-    """Return a view's columns without those that say nothing in these rows."""
-    # Every key that any row has, in order of appearance.
-    columns = view.columns or tuple(dict.fromkeys(key for row in rows for key in row))
-    if view.drops_missing:
-        columns = tuple(name for name in columns if any(name in row for row in rows))
-    # Most leagues have no exploiters, and most games no exploitability.
-    if all(row.get("role") in (None, "main") for row in rows):
-        columns = tuple(name for name in columns if name != "role")
-    if all(row.get("exploitability") is None for row in rows):
-        columns = tuple(name for name in columns if name != "exploitability")
-    return columns
+def warning_lines(run: Path, view: str, document: Document) -> list[str]:
+    """Return lines about ratings that mislead: only for people, documents have the figures."""
+    from ..notices import cyclic_warnings, misfit_warnings
+
+    if not VIEWS[view].warns:
+        return []
+    # The view calibration has a fit, but no cyclicity.
+    cyclicity = cast("dict[str, float | None]", document.get("cyclicity", {}))
+    fits = cast("dict[str, dict[str, float]]", document["fit"])
+    return [*misfit_warnings(fits, run=run), *cyclic_warnings(cyclicity, run=run)]
 
 
 def print_csv(rows: Sequence[Row]) -> None:
@@ -67,7 +155,7 @@ def print_csv(rows: Sequence[Row]) -> None:
     writer.writerows([_csv_cell(row.get(column)) for column in columns] for row in rows)
 
 
-def _csv_cell(value: Cell) -> Cell:
+def _csv_cell(value: object) -> object:
     """Return a cell that no spreadsheet takes for a formula."""
     if isinstance(value, str) and value[:1] in FORMULA:
         # Behind an apostrophe a spreadsheet calculates nothing.

@@ -1,62 +1,80 @@
-"""Views of a league, one entry each: their rows, their columns, and how people read them.
+"""Views of a league, one entry each: their document, their rows, and how people see them.
 
 A new view is an entry in `VIEWS`, which names the function that makes its document.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import TYPE_CHECKING, cast
 
 from ..notices import alert_lines
-from ..terminal.text import plain
+from .renderers import lists
+from .renderers.champion import champion
+from .renderers.events import events
+from .renderers.hyperparameters import hyperparameters, rows_of
+from .renderers.learners import learners
+from .renderers.lineage import lineage
+from .renderers.lives import why
+from .renderers.look import Document, Look, Row
+from .renderers.payoff import is_map, payoff, worst_first
+from .renderers.ratings import ratings
+from .renderers.standings import standings
+from .renderers.status import status
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from populations.records.rows import Json
 
-MAX_TEXT = 160
-"""Characters of one datum of an event, as people see it."""
+Render = Callable[[Document, Look], "Iterator[RenderableType]"]
+Order = Callable[[Sequence[Row], Document], list[Row]]
 
-Cell = object
-Row = Mapping[str, Cell]
-Document = Mapping[str, object]
+
+def as_stored(rows: Sequence[Row], document: Document) -> list[Row]:
+    """Return rows in the order of the document."""
+    return list(rows)
+
+
+def never(document: Document, look: Look) -> bool:
+    """Return that a document has no form that shows all of it on one screen."""
+    return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """Shape of one view as tables.
+    """Shape of one view.
 
     Attributes:
         document: Function of `populations.inspection.views` that makes the view's document from an
             inspection and a population (None: all). By name, for its module takes long to import.
         rows: Function that takes the flat rows out of the view's document.
-        columns: Columns of the table; empty: every key of the rows.
-        shown: Function that makes a row readable.
-        is_grouped: One table per population.
+        render: Function that yields what people see. None: a table of the rows.
+        columns: Columns of that table; empty: every key of the rows.
+        limits: Key of the document whose entries ``--limit`` counts: a list, or lists or entries by
+            name. Empty: the view is never cut.
+        order: Order of these entries for people and under a limit.
+        keeps_last: Whether a limit keeps the last entries, not the first.
+        lines: Lines of a screen that an entry takes, about.
+        fits: Function that tells whether a form of the view needs no limit.
         warns: Warnings about ratings below the table.
-        drops_missing: Columns that no row has are left out.
+        operand: Name of the option of the document's function that the command line's last
+            argument is; empty: it takes none.
     """
 
     document: str
     rows: Callable[[Document], list[Row]]
+    render: Render | None = None
     columns: tuple[str, ...] = ()
-    shown: Callable[[Row], Row] = dict
-    is_grouped: bool = False
+    limits: str = ""
+    order: Order = as_stored
+    keeps_last: bool = False
+    lines: int = 1
+    fits: Callable[[Document, Look], bool] = never
     warns: bool = False
-    drops_missing: bool = False
-
-
-def text_of(value: Cell) -> str:
-    """Return a cell as a table shows it."""
-    if value is None:
-        return "-"
-    if isinstance(value, float):
-        # From 100 on decimals of Elo and returns are noise.
-        return f"{value:.3f}".rstrip("0").rstrip(".") if abs(value) < 100 else f"{value:.0f}"
-    # Names may come from another machine: no control characters.
-    return plain(str(value))
+    operand: str = ""
 
 
 def _listed(key: str) -> Callable[[Document], list[Row]]:
@@ -76,19 +94,6 @@ def _rating_rows(document: Document) -> list[Row]:
         for name, lines in populations.items()
         for line in lines
         for point in cast("list[Row]", line["points"])
-    ]
-
-
-def _hyperparameter_rows(document: Document) -> list[Row]:
-    policies = cast("Mapping[str, Row]", document["policies"])
-    factors = cast("Mapping[str, Row]", document.get("factors", {}))
-    return [
-        {
-            "policy": name,
-            **values,
-            **{f"{key}_factor": factor for key, factor in factors.get(name, {}).items()},
-        }
-        for name, values in policies.items()
     ]
 
 
@@ -121,138 +126,93 @@ def _status_rows(document: Document) -> list[Row]:
     return [{"key": key, "value": value} for key, value in shown.items() if key != "schema"]
 
 
-def _with_interval(row: Row) -> Row:
-    low, high = row["rating_low"], row["rating_high"]
-    return {**row, "95%": f"{low:.0f}..{high:.0f}" if isinstance(low, float) else None}
-
-
-def _shown_standing(row: Row) -> Row:
-    return {**_with_interval(row), "return": row["mean_return"], "gen": row["generation"]}
-
-
-def _shown_opening(row: Row) -> Row:
-    score_low = row["score_low"]
-    of_score = None if score_low is None else f"{score_low:.2f}..{row['score_high']:.2f}"
-    return {
-        **row,
-        "95%": f"{row['share_low']:.2f}..{row['share_high']:.2f}",
-        "score 95%": of_score,
-    }
-
-
-def _shown_checkpoint(row: Row) -> Row:
-    return {**row, "pins": " ".join(cast("list[str]", row["pins"]))}
-
-
-def _shown_event(row: Row) -> Row:
-    fixed = ("sequence", "time", "kind", "subject")
-    data = [key for key in row if key not in (*fixed, "sentence")]
-    why = "  ".join(f"{key}={_shortened(text_of(row[key]))}" for key in data)
-    # Each kind of event has data of its own, so these share one column.
-    return {**{key: row[key] for key in fixed}, "why": why}
-
-
-def _shortened(text: str) -> str:
-    # Lists of players can be pages long; --json and --csv have all of it.
-    return text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 3]}..."
-
-
 VIEWS: dict[str, View] = {
     "standings": View(
         document="standings_view",
         rows=_standings_rows,
-        columns=(
-            *("player", "role", "rating", "95%", "matches", "wins", "draws", "losses"),
-            *("return", "exploitability", "gen", "agent_steps", "parent", "state"),
-        ),
-        shown=_shown_standing,
-        is_grouped=True,
+        render=standings,
+        limits="populations",
         warns=True,
     ),
     "ratings": View(
-        document="ratings_view",
-        rows=_rating_rows,
-        columns=("player", "agent_steps", "rating", "95%", "generation", "cause", "time"),
-        shown=_with_interval,
-        is_grouped=True,
+        document="ratings_view", rows=_rating_rows, render=ratings, limits="populations"
     ),
     "payoff": View(
         document="payoff_view",
         rows=_listed("payoff"),
-        columns=(
-            *("player", "seat", "opponent", "opponent_seat", "matches", "wins", "draws"),
-            *("losses", "score", "mean_return"),
-        ),
-        # Only --seats has columns of seats.
-        drops_missing=True,
+        render=payoff,
+        limits="payoff",
+        order=worst_first,
+        fits=is_map,
     ),
     "cross-play": View(
         document="cross_play_view",
         rows=_listed("cross_play"),
-        columns=("player", "partner", "matches", "score", "mean_return"),
+        render=lists.cross_play,
+        limits="cross_play",
     ),
     "calibration": View(
         document="calibration_view",
         rows=_listed("calibration"),
-        columns=("player", "opponent", "matches", "score", "predicted", "deviations"),
+        render=lists.calibration,
+        limits="calibration",
         warns=True,
     ),
-    "lineage": View(document="lineage_view", rows=_listed("policies")),
-    "hyperparameters": View(document="hyperparameters_view", rows=_hyperparameter_rows),
+    "lineage": View(document="lineage_view", rows=_listed("policies"), render=lineage),
+    "hyperparameters": View(
+        document="hyperparameters_view",
+        rows=rows_of,
+        render=hyperparameters,
+        limits="policies",
+    ),
     "metrics": View(
         document="metrics_view",
         rows=_metric_rows,
         columns=("policy", "agent_steps", "metric", "value"),
+        limits="metrics",
+        keeps_last=True,
     ),
     "matches": View(
         document="matches_view",
         rows=_listed("tallies"),
-        columns=(
-            *("sequence", "assignment", "kind", "seats", "matches", "distinct"),
-            *("mean_return", "mean_length"),
-        ),
+        render=lists.matches,
+        limits="tallies",
+        order=lists.newest,
     ),
     "openings": View(
         document="openings_view",
         rows=_listed("openings"),
-        columns=(
-            *("seat", "player", "agent_steps_from", "matches", "label", "share", "95%"),
-            *("score", "score 95%"),
-        ),
-        shown=_shown_opening,
-        is_grouped=True,
+        render=lists.openings,
+        limits="openings",
+        keeps_last=True,
     ),
     "checkpoints": View(
         document="checkpoints_view",
         rows=_listed("checkpoints"),
-        columns=("policy", "agent_steps", "generation", "learner_updates", "state", "pins", "key"),
-        shown=_shown_checkpoint,
+        render=lists.checkpoints,
+        limits="checkpoints",
+        order=lists.newest_checkpoints,
     ),
     "events": View(
         document="events_view",
         rows=_listed("events"),
-        columns=("sequence", "time", "kind", "subject", "why"),
-        shown=_shown_event,
+        render=events,
+        limits="events",
+        keeps_last=True,
+        lines=2,
     ),
-    "status": View(document="status_view", rows=_status_rows),
+    "status": View(document="status_view", rows=_status_rows, render=status),
     "learners": View(
-        document="learners_view",
-        rows=_listed("learners"),
-        columns=(
-            *("learner", "state", "doing", "policies", "agent_steps_per_s"),
-            *("mean_agent_steps_per_s", "share_training", "share_evaluation", "share_waiting"),
-            *("restarts", "waits_for"),
-        ),
+        document="learners_view", rows=_listed("learners"), render=learners, limits="learners"
     ),
-    "champion": View(
-        document="champion_view",
-        rows=_opponent_rows,
-        columns=("player", "opponent", "matches", "score", "score_low", "score_high"),
-        is_grouped=True,
-    ),
+    "champion": View(document="champion_view", rows=_opponent_rows, render=champion),
     "why": View(
         document="why_view",
         rows=_listed("entries"),
-        columns=("time", "agent_steps", "generation", "kind", "sentence"),
+        render=why,
+        limits="entries",
+        keeps_last=True,
+        lines=2,
+        operand="player",
     ),
 }

@@ -8,7 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-_PLAYER = re.compile(r"([a-z][a-z0-9_]*)/(p[0-9]+)(?:@([0-9]+))?")
+from .quantities import compact
+
+_PLAYER = re.compile(r"(?<![\w/.'])([a-z][a-z0-9_]*)/(p[0-9]{3,})(?:@([0-9]+))?(?![\w/.]\w)")
 
 
 def short_name(player: str, *, populations: Collection[str]) -> str:
@@ -26,11 +28,13 @@ def short_name(player: str, *, populations: Collection[str]) -> str:
     return name if steps is None else f"{name}@{compact(int(steps))}"
 
 
-def compact(number: int) -> str:
-    """Write a count in at most four digits and a unit: 950, 12.5k, 2.1M."""
-    value, units = float(number), iter("kMGT")
-    unit = ""
-    # Rounded to four digits 999,950 is 1000k, which is 1M.
-    while float(f"{value:.4g}") >= 1000 and (larger := next(units, None)):
-        value, unit = value / 1000, larger
-    return f"{value:.4g}{unit}"
+def short_names(text: str, *, populations: Collection[str]) -> str:
+    """Return a sentence with the names of players in it in few characters."""
+
+    def short(found: re.Match[str]) -> str:
+        # A path may look like a player's name.
+        if found[1] not in populations:
+            return found[0]
+        return short_name(found[0], populations=populations)
+
+    return _PLAYER.sub(short, text)

@@ -16,6 +16,7 @@ from populations.controller.state.events import HeartbeatReceived, StopRequested
 from tests.populations.controller.simulated import DUEL, TAG, World, make_world, tag_spec
 
 headline: Any = importlib.import_module("populations.commands.launch.headline")
+quantities: Any = importlib.import_module("populations.commands.terminal.quantities")
 
 WIDTH = 80
 
@@ -244,7 +245,7 @@ def test_lines_fit_80_columns(steps: int) -> None:
     ],
 )  # fmt: skip
 def test_counts_are_short(number: int, text: str) -> None:
-    assert headline.count(number) == text
+    assert quantities.count(number) == text
 
 
 @pytest.mark.parametrize(
@@ -252,10 +253,4 @@ def test_counts_are_short(number: int, text: str) -> None:
     [(9.6, "10 s"), (119, "119 s"), (750, "12 min 30 s"), (11_100, "3 h 05 min")],
 )
 def test_times_are_short(seconds: float, text: str) -> None:
-    assert headline.duration(seconds) == text
-
-
-def test_names_are_those_that_commands_take() -> None:
-    assert headline.short_name("player/p003@000000503903") == "p003@503903"
-    assert headline.short_name("player/p003@000000000000") == "p003@0"
-    assert headline.short_name("bot:random") == "bot:random"
+    assert quantities.duration(seconds) == text

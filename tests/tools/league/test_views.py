@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from populations.inspection import views
-from tools.league.tables import _columns, _csv_cell
-from tools.league.views import VIEWS, View, text_of
+from tools.league.renderers.look import text_of
+from tools.league.tables import _csv_cell
+from tools.league.views import VIEWS
 
 
 def test_each_document_has_a_view() -> None:
@@ -53,27 +54,6 @@ def test_rows_of_the_status_join_its_alerts() -> None:
 )
 def test_other_rows_are_a_list_of_the_document(view: str, key: str) -> None:
     assert VIEWS[view].rows({key: [{"a": 1}]}) == [{"a": 1}]
-
-
-def test_an_event_is_explained_by_its_other_keys() -> None:
-    row = {"sequence": 1, "time": "now", "kind": "exploited", "subject": "p1", "gap": 0.25}
-    assert VIEWS["events"].shown(row)["why"] == "gap=0.25"
-
-
-def test_a_standing_shows_its_interval() -> None:
-    row = {"rating_low": -10.0, "rating_high": 12.0, "mean_return": 1.0, "generation": 2}
-    assert VIEWS["standings"].shown(row)["95%"] == "-10..12"
-    assert VIEWS["standings"].shown({**row, "rating_low": None})["95%"] is None
-
-
-def test_columns_that_say_nothing_are_left_out() -> None:
-    columns = _columns(VIEWS["standings"], [{"role": "main", "exploitability": None}])
-    assert "role" not in columns
-    assert "exploitability" not in columns
-    columns = _columns(VIEWS["standings"], [{"role": "exploiter", "exploitability": 0.1}])
-    assert {"role", "exploitability"} <= set(columns)
-    assert _columns(VIEWS["payoff"], [{"player": "a"}]) == ("player",)
-    assert _columns(View(document="", rows=lambda document: []), [{"a": 1}, {"b": 2}]) == ("a", "b")
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tools.terminal.names import compact, short_name
+from tools.terminal.names import short_name, short_names
+from tools.terminal.quantities import compact
 
 
 @pytest.mark.parametrize(
@@ -33,3 +34,15 @@ def test_a_population_is_named_where_there_are_several(player: str, alone: str, 
 )  # fmt: skip
 def test_a_count_has_four_digits_and_a_unit(number: int, text: str) -> None:
     assert compact(number) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "short"),
+    [
+        ("player/p001 copied player/p000@000000884342.", "p001 copied p000@884.3k."),
+        ("runs/p001 and a/player/p001 are paths", "runs/p001 and a/player/p001 are paths"),
+        ("player/p001/x.log, player/p001.log", "player/p001/x.log, player/p001.log"),
+    ],
+)
+def test_players_in_a_sentence_are_short_and_paths_stay(text: str, short: str) -> None:
+    assert short_names(text, populations=["player"]) == short

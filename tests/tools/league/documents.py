@@ -1,0 +1,402 @@
+"""Fixed documents of views, as `arena league --json` has them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+HOSTILE = "\x1b[31m[bold]=1+1\u202egnp"
+"""Text that colours, is markup, begins a formula and reverses."""
+
+
+def players(count: int = 6) -> list[str]:
+    """Return policies, a ghost of each, and the bot: the best first."""
+    names = [f"player/p{n:03d}" for n in range(count)]
+    return [*names, *(f"{name}@{2_100_000 + n:012d}" for n, name in enumerate(names)), "bot:random"]
+
+
+def standings(count: int = 6, *, rated: bool = True) -> dict[str, Any]:
+    """Return standings in which ratings fall by 50 from player to player."""
+    lines = [
+        {
+            "player": name,
+            "kind": "policy",
+            "role": "main",
+            "generation": place % 3,
+            "agent_steps": 1_400_000 + place,
+            "rating": 900.4 - 50 * place if rated else None,
+            "rating_low": 850.2 - 50 * place if rated else None,
+            "rating_high": 950.3 - 50 * place if rated else None,
+            "rank_low": place + 1 if rated else None,
+            "rank_high": place + 2 if rated else None,
+            "matches": 1234,
+            "wins": 600,
+            "draws": 34,
+            "losses": 600,
+            "mean_return": 0.123 + place,
+            "parent": "player/p001" if place == 2 else None,
+            "state": "quarantined" if place == 3 else "active",
+            "exploitability": None,
+        }
+        for place, name in enumerate(players(count))
+    ]
+    return {"run": "r", "populations": {"player": lines}, "cyclicity": {}, "fit": {}}
+
+
+def payoff(count: int = 4) -> dict[str, Any]:
+    """Return results of everybody against everybody: the later in the list, the weaker."""
+    names = players(count)
+    cells = [
+        {
+            "population": "player",
+            "player": one,
+            "opponent_population": "player",
+            "opponent": other,
+            "matches": 100,
+            "wins": 50 + 3 * (second - first),
+            "draws": 0,
+            "losses": 50 - 3 * (second - first),
+            "score": 0.5 + 0.03 * (second - first),
+            "mean_return": 0.0,
+        }
+        # Not in the order of ratings.
+        for first, one in reversed(list(enumerate(names)))
+        for second, other in enumerate(names)
+        if first != second
+    ]
+    rated = [
+        {"population": "player", "player": name, "rating": 900.0 - 50 * place}
+        for place, name in enumerate(names)
+    ]
+    return {"run": "r", "payoff": cells, "players": rated, "merged_matches": 0}
+
+
+def ratings() -> dict[str, Any]:
+    """Return two curves: one rises and copies, the other falls and changes."""
+
+    def points(values: list[float], cause: str) -> list[dict[str, Any]]:
+        return [
+            {
+                "agent_steps": 1_000_000 * place,
+                "time": f"2026-01-01T00:0{place}:00+00:00",
+                "rating": value,
+                "rating_low": value - 40,
+                "rating_high": value + 40,
+                "generation": int(place >= 2),
+                "cause": cause if place >= 2 else "start",
+            }
+            for place, value in enumerate(values)
+        ]
+
+    return {
+        "run": "r",
+        "populations": {
+            "player": [
+                {"player": "player/p000", "points": points([700, 500, 300, 0], "explore")},
+                {"player": "player/p001", "points": points([0, 300, 500, 800], "exploit")},
+                {"player": "player/p002", "points": []},
+            ]
+        },
+        "champions": [
+            {
+                "population": "player",
+                "player": "player/p001",
+                "since": "2026-01-01T00:03:00+00:00",
+                "until": None,
+            }
+        ],
+    }
+
+
+def lineage() -> dict[str, Any]:
+    """Return two policies of which the second copied the first and changed itself twice."""
+
+    def generation(policy: int, number: int, parent: str | None, cause: str) -> dict[str, Any]:
+        return {
+            "entrant": f"player/p00{policy}#{number}",
+            "policy": f"player/p00{policy}",
+            "population": "player",
+            "generation": number,
+            "cause": cause,
+            "parent": parent,
+            "parent_agent_steps": 900_000 if parent else None,
+            "agent_steps_begin": 1_000_000 * number,
+            "agent_steps_end": 1_000_000 * (number + 1),
+            "rating_begin": 100.0 * number,
+            "rating_end": 100.0 * number + 250,
+        }
+
+    return {
+        "run": "r",
+        "started": "2026-01-01T00:00:00+00:00",
+        "policies": [
+            {
+                "policy": f"player/p00{policy}",
+                "generation": number,
+                "agent_steps": 3_000_000,
+                "rating": 700.0,
+                "state": "active",
+            }
+            for policy, number in ((0, 0), (1, 2))
+        ],
+        "generations": [
+            generation(0, 0, None, "start"),
+            generation(1, 0, None, "start"),
+            generation(1, 1, "player/p000#0", "exploit"),
+            generation(1, 2, "player/p001#1", "explore"),
+        ],
+        "exploits": [
+            {
+                "time": "2026-01-01T00:01:30+00:00",
+                "kind": "exploited",
+                "subject": "player/p001",
+                "generation": 1,
+            }
+        ],
+        "immigrants": [],
+    }
+
+
+def hyperparameters() -> dict[str, Any]:
+    """Return four policies with many values, of which one differs."""
+    values = {f"parameter_{letter}": 0.5 for letter in "abcdefghijkl"}
+    return {
+        "run": "r",
+        "policies": {
+            f"player/p00{n}": {"learning_rate": 0.001 * (n + 1), **values} for n in range(4)
+        },
+        "factors": {},
+        "changes": [
+            {
+                "time": "2026-01-01T00:01:30+00:00",
+                "kind": "exploited",
+                "subject": "player/p001",
+                "donor": "player/p000",
+                "agent_steps": 1_234_567,
+                "old": {"learning_rate": 0.003, "gamma": 0.9},
+                "new": {"learning_rate": 0.002, "gamma": 0.9},
+            }
+        ],
+    }
+
+
+def event(sequence: int, kind: str, **data: Any) -> dict[str, Any]:
+    """Return an event a minute after the one before it."""
+    time = f"2026-01-01T{sequence // 60:02d}:{sequence % 60:02d}:00+00:00"
+    return {"sequence": sequence, "time": time, "kind": kind, "subject": "player/p001", **data}
+
+
+def events() -> dict[str, Any]:
+    """Return a decision between assignments, and one that somebody made up."""
+    said = "player/p001 copied player/p000@000002100000: better with probability 0.997. " * 3
+    return {
+        "run": "r",
+        "events": [
+            event(1, "train_assigned", opponents=[["player/p000"] * 500]),
+            event(2, "exploited", donor="player/p000", sentence=said.strip()),
+            event(3, "ratings_fitted"),
+            event(4, "assignment_failed", reason=HOSTILE * 50),
+        ],
+    }
+
+
+def matches() -> dict[str, Any]:
+    """Return two results."""
+    tallies = [
+        {
+            "sequence": n,
+            "assignment": n,
+            "kind": "evaluate",
+            "seats": {"player_0": "player/p000@000002100000", "player_1": HOSTILE},
+            "matches": 62,
+            "distinct": None,
+            "pairs": [{"first": 0, "second": 1, "wins": 40 + n, "draws": 2, "losses": 20 - n}],
+            "mean_return": [0.3, -0.3],
+            "mean_length": 12.5,
+        }
+        for n in (1, 2)
+    ]
+    return {"run": "r", "tallies": tallies}
+
+
+def checkpoints() -> dict[str, Any]:
+    """Return a deleted one after one that is kept."""
+    rows = [
+        {
+            "policy": "player/p000",
+            "agent_steps": 4_583_758 + n,
+            "generation": n,
+            "learner_updates": 5408,
+            "state": state,
+            "assignment_id": n,
+            "pins": ["latest", "best"] if n == 1 else [],
+            "digest": f"{n}" * 64,
+        }
+        for n, state in ((1, "present"), (2, "deleted"), (3, "present"))
+    ]
+    return {"run": "r", "checkpoints": rows, "ghosts": []}
+
+
+def calibration() -> dict[str, Any]:
+    """Return pairs with names that are digests, and hostile."""
+    rows = [
+        {
+            "population": "player",
+            "player": "a" * 64,
+            "opponent_population": "player",
+            "opponent": opponent,
+            "matches": 62,
+            "score": 0.75,
+            "predicted": 0.5,
+            "deviations": -3.25,
+        }
+        for opponent in (HOSTILE, "player/p001", "bot:" + "very.long." * 20)
+    ]
+    return {"run": "r", "calibration": rows, "fit": {}}
+
+
+def cross_play() -> dict[str, Any]:
+    """Return one policy beside another."""
+    row = {"player": "player/p000", "partner": "player/p001", "matches": 5, "score": 0.25}
+    return {"run": "r", "cross_play": [{**row, "mean_return": 1.5}]}
+
+
+def status() -> dict[str, Any]:
+    """Return the state of a run that goes on."""
+    return {
+        "run": "422dfacd",
+        "state": "running",
+        "reason": HOSTILE,
+        "elapsed_s": 750.0,
+        "agent_steps": 18_578_431,
+        "matches": 904_120,
+        "alerts": [{"name": "kl_high", "what": "kl is 0.2", "advice": "Lower the rate."}],
+        "quarantined": ["player/p003"],
+        "learners": [{"learner": "vm-1", "state": "training", "assignment": 7}],
+        "champion": {
+            "player": {
+                "player": "player/p000",
+                "rating": 939.3,
+                "rating_low": 847.0,
+                "rating_high": 1031.7,
+            }
+        },
+    }
+
+
+def champion() -> dict[str, Any]:
+    """Return a champion that copied another policy."""
+    return {
+        "run": "r",
+        "champions": [
+            {
+                "population": "player",
+                "player": "player/p000",
+                "agent_steps": 4_863_054,
+                "rating": 939.3,
+                "rating_low": 847.0,
+                "rating_high": 1031.7,
+                "since": "2026-01-01T00:03:00+00:00",
+                "changes": 27,
+                "next": "player/p003",
+                "lead": 72.5,
+                "lead_low": -9.9,
+                "lead_high": 105.2,
+                "line": [
+                    {"policy": "player/p001", "cause": "start", "begin": 0, "agent_steps": 7},
+                    {"policy": "player/p000", "cause": "exploit", "begin": 7, "agent_steps": 9},
+                ],
+                "opponents": [
+                    {
+                        "opponent_population": "player",
+                        "opponent": f"player/p{place:03d}@{2_100_000:012d}",
+                        "matches": 62,
+                        "wins": place,
+                        "draws": 0,
+                        "losses": 62 - place,
+                        "score": place / 62,
+                        "score_low": 0.0,
+                        "score_high": 1.0,
+                        "mean_return": 0.0,
+                    }
+                    for place in range(1, 14)
+                ],
+            }
+        ],
+    }
+
+
+def learners() -> dict[str, Any]:
+    """Return a learner at work with a fault, and one that has gone."""
+    common = {"mean_agent_steps_per_s": 52_682.2, "share_training": 0.94, "share_evaluation": 0.05}
+    return {
+        "run": "r",
+        "state": "running",
+        "learners": [
+            {
+                **common,
+                "learner": "vm-1",
+                "state": "waiting",
+                "share_waiting": 0.01,
+                "doing": "trains",
+                "policies": ["player/p003"],
+                "progress": 35_184,
+                "since": "2026-01-01T00:03:00+00:00",
+                "waits_for": HOSTILE,
+                "agent_steps_per_s": 61_000.0,
+                "faults": ["first", "second"],
+                "left": None,
+            },
+            {
+                **common,
+                "learner": "vm-2" + "x" * 60,
+                "state": "gone",
+                "share_waiting": 0.02,
+                "left": "2026-01-01T00:04:00+00:00",
+                "left_reason": "lost",
+                "faults": [],
+            },
+        ],
+    }
+
+
+def why() -> dict[str, Any]:
+    """Return a life of two sentences."""
+    entries = [
+        {
+            "time": f"2026-01-01T00:0{n}:00+00:00",
+            "agent_steps": None if n else 1_019_355,
+            "generation": n,
+            "kind": "exploited",
+            "sentence": f"player/p003 copied player/p000@000002100000, number {n}. " + HOSTILE * 9,
+        }
+        for n in range(2)
+    ]
+    return {
+        "run": "r",
+        "player": "player/p003",
+        "kind": "policy",
+        "role": "main",
+        "state": "active",
+        "generation": 2,
+        "agent_steps": 4_863_054,
+        "entries": entries,
+    }
+
+
+DOCUMENTS: dict[str, dict[str, Any]] = {
+    "standings": standings(),
+    "ratings": ratings(),
+    "payoff": payoff(),
+    "cross-play": cross_play(),
+    "calibration": calibration(),
+    "lineage": lineage(),
+    "hyperparameters": hyperparameters(),
+    "matches": matches(),
+    "checkpoints": checkpoints(),
+    "events": events(),
+    "status": status(),
+    "learners": learners(),
+    "champion": champion(),
+    "why": why(),
+}
+"""A document of each view."""

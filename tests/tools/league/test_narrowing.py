@@ -1,0 +1,105 @@
+"""Choice of rows: kinds, players, times and limits."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from arena.errors import ConfigError
+from tests.tools.league.documents import event, payoff, standings
+from tools.league.narrowing import (
+    checked_kinds,
+    full_player,
+    limited,
+    select_rows,
+    since_time,
+)
+from tools.league.views import VIEWS
+
+POLICIES = ("player/p000", "player/p003", "red/p003", "red/p010")
+NOW = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
+
+
+def test_an_unknown_kind_is_refused_with_the_nearest() -> None:
+    assert checked_kinds(["exploited", "kept"]) == ("exploited", "kept")
+    with pytest.raises(ConfigError, match=r"no kind of event 'exploitd'; nearest: exploited"):
+        checked_kinds(["exploitd"])
+
+
+@pytest.mark.parametrize(
+    ("player", "full"),
+    [
+        ("p000", "player/p000"),
+        ("red/p003", "red/p003"),
+        ("p010@120000", "red/p010@000000120000"),
+        ("red/p010@000000120000", "red/p010@000000120000"),
+    ],
+)
+def test_a_player_may_be_named_in_short(player: str, full: str) -> None:
+    assert full_player(player, POLICIES) == full
+
+
+@pytest.mark.parametrize(
+    ("player", "message"),
+    [("p003", "may be player/p003, red/p003"), ("p011", "nearest: .*red/p010"), ("", "no policy")],
+)
+def test_a_player_that_is_not_there_is_refused(player: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        full_player(player, POLICIES)
+
+
+@pytest.mark.parametrize(
+    ("text", "time"),
+    [
+        ("10m", datetime(2026, 1, 2, 11, 50, tzinfo=UTC)),
+        ("2h ago", datetime(2026, 1, 2, 10, 0, tzinfo=UTC)),
+        ("1.5d", datetime(2026, 1, 1, 0, 0, tzinfo=UTC)),
+        ("2026-01-01T10:30", datetime(2026, 1, 1, 10, 30, tzinfo=UTC)),
+        ("2026-01-01T10:30+02:00", datetime(2026, 1, 1, 8, 30, tzinfo=UTC)),
+        ("9" * 30 + "d", datetime.min.replace(tzinfo=UTC)),
+    ],
+)
+def test_a_time_is_written_as_it_is_or_as_time_ago(text: str, time: datetime) -> None:
+    assert since_time(text, now=NOW) == time
+
+
+@pytest.mark.parametrize("text", ["yesterday", "10x", "", "-5m"])
+def test_another_time_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="--since takes a time"):
+        since_time(text)
+
+
+def test_events_are_selected_by_kind_player_and_time() -> None:
+    rows = [
+        event(1, "exploited", donor="player/p000"),
+        event(2, "kept"),
+        event(3, "train_assigned", opponents=[["player/p000@000000000005"]], subject="7"),
+        event(4, "exploited", donor="player/p0001"),
+    ]
+    document = {"events": rows}
+
+    def chosen(**options: object) -> list[object]:
+        found = select_rows(document, "events", **options)["events"]  # type: ignore[arg-type]
+        return [row["sequence"] for row in found]  # type: ignore[attr-defined]
+
+    assert chosen() == [1, 2, 3, 4]
+    assert chosen(kinds=("exploited",)) == [1, 4]
+    # A policy with its ghosts, and no other whose name begins like it.
+    assert chosen(player="player/p000") == [1, 3]
+    assert chosen(since=datetime(2026, 1, 1, 0, 3, tzinfo=UTC)) == [3, 4]
+    assert chosen(kinds=("exploited",), player="player/p000") == [1]
+
+
+def test_a_limit_keeps_what_matters_most() -> None:
+    first = limited(standings(), VIEWS["standings"], 2)
+    assert first.hidden == 11
+    lines = first.document["populations"]["player"]  # type: ignore[index]
+    assert [line["player"] for line in lines] == ["player/p000", "player/p001"]
+    cells = limited(payoff(), VIEWS["payoff"], 1).document["payoff"]
+    assert [(cell["player"], cell["opponent"]) for cell in cells] == [  # type: ignore[attr-defined]
+        ("player/p000", "player/p001")
+    ]
+    last = limited({"events": [event(n, "kept") for n in range(5)]}, VIEWS["events"], 2)
+    assert [row["sequence"] for row in last.document["events"]] == [3, 4]  # type: ignore[attr-defined]
+    assert limited(standings(), VIEWS["standings"], None).hidden == 0

@@ -1,0 +1,104 @@
+"""`--watch` on a terminal: keys change the view, and every end restores the terminal."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+TIMEOUT_S = 30.0
+CODE = """
+import sys
+from tools.league.command import league
+from tools.terminal.signals import leave_on_signals
+from pathlib import Path
+with leave_on_signals():
+    league(Path(sys.argv[1]), watch=True)
+"""
+
+
+class Terminal:
+    """A process on a terminal of 80 by 40 characters."""
+
+    def __init__(self, run: Path) -> None:
+        self._ours, self.theirs = pty.openpty()
+        termios.tcsetwinsize(self.theirs, (40, 80))
+        self.before = termios.tcgetattr(self.theirs)
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", CODE, str(run)],
+            stdin=self.theirs,
+            stdout=self.theirs,
+            stderr=self.theirs,
+            start_new_session=True,
+            env={**os.environ, "TERM": "xterm", "OMP_NUM_THREADS": "1"},
+        )
+        self.text = ""
+
+    def wait_for(self, text: str) -> None:
+        """Read until a text appears after all that was waited for before."""
+        deadline_s = time.monotonic() + TIMEOUT_S
+        while text not in self.text:
+            assert time.monotonic() < deadline_s, self.text
+            ready, _, _ = select.select([self._ours], [], [], 0.1)
+            if ready:
+                self.text += os.read(self._ours, 65536).decode()
+            assert ready or self.process.poll() is None, self.text
+        self.text = self.text.partition(text)[2]
+
+    def press(self, keys: bytes) -> None:
+        """Press keys."""
+        os.write(self._ours, keys)
+
+    def close(self) -> None:
+        """End it."""
+        self.process.kill()
+        self.process.wait()
+        os.close(self._ours)
+        os.close(self.theirs)
+
+
+@pytest.fixture
+def terminal(board_run: Path) -> Iterator[Terminal]:
+    terminal = Terminal(board_run)
+    yield terminal
+    terminal.close()
+
+
+ENTER, LEAVE = "\x1b[?1049h", "\x1b[?1049l"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("end", "code"),
+    [
+        (lambda terminal: terminal.press(b"q"), 0),
+        (lambda terminal: terminal.process.send_signal(signal.SIGINT), 130),
+        (lambda terminal: terminal.process.send_signal(signal.SIGTERM), 143),
+    ],
+    ids=["q", "SIGINT", "SIGTERM"],
+)
+def test_keys_change_the_view_and_the_terminal_comes_back(
+    terminal: Terminal, end: Callable[[Terminal], None], code: int
+) -> None:
+    terminal.wait_for(ENTER)
+    terminal.wait_for("standings of player")
+    assert termios.tcgetattr(terminal.theirs) != terminal.before, "keys are read one by one"
+    terminal.press(b"2")
+    terminal.wait_for("2\xa0ratings]")
+    terminal.press(b"\x1b[C")
+    terminal.wait_for("3\xa0payoff]")
+    terminal.press(b"\x1b[D")
+    terminal.wait_for("2\xa0ratings]")
+    end(terminal)
+    terminal.wait_for(LEAVE)
+    assert terminal.process.wait(timeout=TIMEOUT_S) == code
+    assert termios.tcgetattr(terminal.theirs) == terminal.before

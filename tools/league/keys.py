@@ -1,0 +1,60 @@
+"""Keys of a terminal, one at a time, without waiting for a line.
+
+Tests: `tests/tools/league/test_watch.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+import termios
+import tty
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+NAMES = {
+    b"\x1b[A": "up", b"\x1b[B": "down", b"\x1b[C": "right", b"\x1b[D": "left",
+    b"\x1bOA": "up", b"\x1bOB": "down", b"\x1bOC": "right", b"\x1bOD": "left",
+    b"\t": "right", b"\x1b[Z": "left", b"\x1b": "escape",
+}  # fmt: skip
+MAX_SEQUENCE = 16
+
+
+class Keys:
+    """Keys that are pressed on standard input while it is in this mode."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._is_open = True
+
+    def wait(self, timeout_s: float) -> str:
+        """Return the name of the next key; empty: none was pressed in this time.
+
+        A terminal that was closed is the key ``q``.
+        """
+        ready, _, _ = select.select([self._descriptor], [], [], timeout_s)
+        if not ready:
+            return ""
+        # A key with a sequence arrives as a whole.
+        pressed = os.read(self._descriptor, MAX_SEQUENCE)
+        if not pressed:
+            return "q"
+        if pressed in NAMES:
+            return NAMES[pressed]
+        # Of several keys that were pressed at once, the last counts.
+        return "" if pressed.startswith(b"\x1b") else chr(pressed[-1])
+
+
+@contextmanager
+def read_keys() -> Iterator[Keys]:
+    """Read single keys from the terminal on standard input; its mode comes back afterwards."""
+    descriptor = sys.stdin.fileno()
+    before = termios.tcgetattr(descriptor)
+    try:
+        # Not raw: Ctrl-C stays a signal.
+        tty.setcbreak(descriptor)
+        yield Keys(descriptor)
+    finally:
+        # What was typed and not read is no command for the shell.
+        termios.tcsetattr(descriptor, termios.TCSAFLUSH, before)

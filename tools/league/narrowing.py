@@ -1,0 +1,178 @@
+"""Choice of what a view shows: kinds of events, a player, a time, and how many rows.
+
+Documents are narrowed, so that tables, CSV and JSON show the same.
+
+Tests: `tests/tools/league/test_narrowing.py`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import cast
+
+from .renderers.look import Document, Row, moment
+from .views import View
+
+QUIET = ("start_assigned", "train_assigned", "evaluation_assigned", "ratings_fitted")
+"""Kinds of events that people see only on request: most of all, and no decision about a policy."""
+
+_AGO = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(s|m|min|h|d)(?:\s+ago)?")
+_SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Narrowed:
+    """Document with what is shown, and counts of what is not.
+
+    Attributes:
+        document: The document.
+        hidden: Entries that a limit has cut off.
+        quiet: Events that are shown only on request, by kind.
+    """
+
+    document: Document
+    hidden: int = 0
+    quiet: Mapping[str, int] = field(default_factory=dict)
+
+
+def checked_kinds(kinds: Sequence[str]) -> tuple[str, ...]:
+    """Return the kinds of events that were asked for.
+
+    Raises:
+        ConfigError: If there is no such kind; it names the nearest ones.
+    """
+    from arena.errors import ConfigError
+    from populations.records.event_kinds import EVENT_KINDS
+
+    for kind in kinds:
+        if kind not in EVENT_KINDS:
+            near = difflib.get_close_matches(kind, EVENT_KINDS, n=3) or sorted(EVENT_KINDS)
+            raise ConfigError(f"there is no kind of event {kind!r}; nearest: {', '.join(near[:3])}")
+    return tuple(kinds)
+
+
+def full_player(player: str, known: Iterable[str]) -> str:
+    """Return the id of a policy or ghost that was named in short or in full.
+
+    Args:
+        player: ``player/p003``, ``p003`` where one population has it, or a ghost's name.
+        known: Ids of the run's policies.
+
+    Raises:
+        ConfigError: If the run has no such policy; it names the nearest ones.
+    """
+    from arena.errors import ConfigError
+
+    policies = tuple(known)
+    policy, at, agent_steps = player.partition("@")
+    found = [one for one in policies if policy in (one, one.rpartition("/")[2])]
+    if len(found) > 1:
+        raise ConfigError(f"{player!r} may be {', '.join(found)}")
+    if not found:
+        short = {one.rpartition("/")[2]: one for one in policies}
+        near = difflib.get_close_matches(policy, [*policies, *short], n=3)
+        names = dict.fromkeys(short.get(one, one) for one in near)
+        hint = f"nearest: {', '.join(names)}" if names else f"it has {', '.join(policies[:3])} ..."
+        raise ConfigError(f"the run has no policy {player!r}; {hint}")
+    # Ids of ghosts pad agent steps to 12 digits.
+    return f"{found[0]}{at}{agent_steps.zfill(12) if agent_steps.isdigit() else agent_steps}"
+
+
+def since_time(text: str, *, now: datetime | None = None) -> datetime:
+    """Return the time that is meant by ``10m``, ``2h ago`` or a time in ISO form (UTC).
+
+    Raises:
+        ConfigError: If it is neither.
+    """
+    from arena.errors import ConfigError
+
+    if ago := _AGO.fullmatch(text.strip()):
+        seconds = float(ago[1]) * _SECONDS[ago[2]]
+        try:
+            return (now or datetime.now(UTC)) - timedelta(seconds=seconds)
+        except OverflowError:
+            return datetime.min.replace(tzinfo=UTC)
+    found = moment(text.strip())
+    if found is None:
+        raise ConfigError(
+            f"--since takes a time such as 2026-01-31T12:00 (UTC) or a time ago such as 10m, "
+            f"not {text!r}"
+        )
+    return found
+
+
+def concerns(row: Row, player: str) -> bool:
+    """Return whether a row names a player, or one of a policy's ghosts and generations."""
+    return any(
+        name == player or name.startswith((f"{player}@", f"{player}#"))
+        for name in _texts(row.values())
+    )
+
+
+def _texts(values: Iterable[object]) -> Iterable[str]:
+    for value in values:
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, Mapping):
+            yield from _texts([*value.keys(), *value.values()])
+        elif isinstance(value, Sequence):
+            yield from _texts(value)
+
+
+def select_rows(
+    document: Document,
+    key: str,
+    *,
+    kinds: Sequence[str] = (),
+    player: str | None = None,
+    since: datetime | None = None,
+) -> Document:
+    """Return a document with those rows of a list that were asked for."""
+    rows = cast("Sequence[Row]", document[key])
+    if kinds:
+        rows = [row for row in rows if row["kind"] in kinds]
+    if player is not None:
+        rows = [row for row in rows if concerns(row, player)]
+    if since is not None:
+        rows = [row for row in rows if (found := moment(row["time"])) and found >= since]
+    return {**document, key: rows}
+
+
+def without_quiet(document: Document) -> Narrowed:
+    """Return a document of events without those that people see only on request."""
+    rows = cast("Sequence[Row]", document["events"])
+    quiet = Counter(str(row["kind"]) for row in rows if row["kind"] in QUIET)
+    loud = [row for row in rows if row["kind"] not in QUIET]
+    return Narrowed(document={**document, "events": loud}, quiet=quiet)
+
+
+def limited(document: Document, view: View, limit: int | None) -> Narrowed:
+    """Return a document with the entries that matter most, in the order in which they are shown.
+
+    Args:
+        document: Document of the view.
+        view: The view.
+        limit: Most entries of a list; None: all.
+    """
+    entries = document[view.limits]
+    if isinstance(entries, Mapping) and not all(isinstance(v, list) for v in entries.values()):
+        kept = dict(list(entries.items())[:limit])
+        hidden = len(entries) - len(kept)
+        return Narrowed(document={**document, view.limits: kept}, hidden=hidden)
+    lists = cast(
+        "Mapping[str, Sequence[Row]]", entries if isinstance(entries, Mapping) else {"": entries}
+    )
+    hidden, shown = 0, {}
+    for name, rows in lists.items():
+        ordered = view.order(rows, document)
+        if limit is not None and len(ordered) > limit:
+            hidden += len(ordered) - limit
+            ordered = ordered[len(ordered) - limit :] if view.keeps_last else ordered[:limit]
+        shown[name] = ordered
+    new = shown if isinstance(entries, Mapping) else shown[""]
+    return Narrowed(document={**document, view.limits: new}, hidden=hidden)

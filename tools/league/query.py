@@ -1,0 +1,95 @@
+"""Query of the command line about a run, and the documents that answer it.
+
+Tests: `tests/tools/league/test_command.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import cast
+
+from .documents import Opened, inspected, opened_view
+from .narrowing import select_rows
+from .renderers.look import Row
+from .views import VIEWS
+
+SELECTED = {"events": "events", "payoff": "payoff"}
+"""Lists from which rows are chosen, by view."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """Choice of a run and of its rows.
+
+    Attributes:
+        run: Run directory.
+        population: Single population. None: all.
+        kinds: Kinds of events. Empty: all.
+        player: Policy that rows must name. None: any.
+        since: Time of the first event. None: the run's first.
+        operand: Player of the view why, or second run of the view diff.
+        metrics: Metrics that are asked for. Empty: all.
+        by_seats: Whether each pair of seats has a result by itself.
+        measures: Whether exploitability is measured first.
+    """
+
+    run: Path
+    population: str | None = None
+    kinds: Sequence[str] = ()
+    player: str | None = None
+    since: datetime | None = None
+    operand: str | None = None
+    metrics: Sequence[str] = ()
+    by_seats: bool = False
+    measures: bool = False
+
+    def read(self, view: str) -> Opened:
+        """Return the document of a view as it is now.
+
+        Raises:
+            ConfigError: If the run, the population, or what the view is about is not there.
+            StorageError: If the journal cannot be read.
+        """
+        if self.measures and view == "standings":
+            # In each round: players appear while the run goes on, and only new ones are measured.
+            self._measure()
+        opened = opened_view(self.run, view, self.population, **self._options(view))
+        if view not in SELECTED:
+            return opened
+        if view == "payoff":
+            # As the player: the same results stand there from the other side, too.
+            cells = cast("Sequence[Row]", opened.document["payoff"])
+            chosen = [row for row in cells if self.player in (None, row["player"])]
+            return opened._replace(document={**opened.document, "payoff": chosen})
+        document = select_rows(
+            opened.document,
+            SELECTED[view],
+            kinds=self.kinds,
+            player=self.player,
+            since=self.since,
+        )
+        return opened._replace(document=dict(document))
+
+    def _options(self, view: str) -> dict[str, object]:
+        options: dict[str, object] = {}
+        if self.by_seats and view == "payoff":
+            options["by_seats"] = True
+        if self.metrics and view == "metrics":
+            options["names"] = self.metrics
+        if VIEWS[view].operand and self.operand is not None:
+            options[VIEWS[view].operand] = self.operand
+        return options
+
+    def _measure(self) -> None:
+        """Measure how exploitable the players are, once each; the run's directory keeps it."""
+        from populations.config.run_file import learner_setup
+
+        from ..players.exploitability import measure_run
+        from ..players.game import Game
+
+        with inspected(self.run, self.population) as inspection:
+            game = Game.of_setup(learner_setup(inspection.run_file, root=inspection.run_dir))
+            measure_run(inspection, game, population=self.population)

@@ -1,0 +1,120 @@
+"""Family tree: who copied whom, when, and what was gained since.
+
+A life is what a policy lives between two copies: its generations whose weights are its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, cast
+
+from .look import Document, Look, Row, elapsed, signed, steps
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.tree import Tree
+
+MAX_LIVES = 30
+"""Lives from which on only those that have living descendants are shown."""
+
+Lives = dict[str, list[Row]]
+"""Generations of each life, by the entrant of the first."""
+
+
+def lives_of(generations: Sequence[Row]) -> tuple[Lives, dict[str, str]]:
+    """Return the lives, and the life of each generation, by entrants.
+
+    Args:
+        generations: Generations in order of beginning.
+    """
+    lives: Lives = {}
+    life_of: dict[str, str] = {}
+    for row in generations:
+        entrant, parent = str(row["entrant"]), row["parent"]
+        # A policy goes on with its own weights where the parent is one of its generations.
+        goes_on = parent is not None and str(parent).split("#")[0] == row["policy"]
+        first = life_of.get(str(parent), entrant) if goes_on else entrant
+        life_of[entrant] = first
+        lives.setdefault(first, []).append(row)
+    return lives, life_of
+
+
+def lineage(document: Document, look: Look) -> Iterator[RenderableType]:
+    """Yield a tree per population, from the policies that copied nobody."""
+    from rich.text import Text
+    from rich.tree import Tree
+
+    generations = cast("Sequence[Row]", document["generations"])
+    now = {str(row["policy"]): row for row in cast("Sequence[Row]", document["policies"])}
+    times = {
+        (event["subject"], event.get("generation")): event["time"]
+        for key in ("exploits", "immigrants")
+        for event in cast("Sequence[Row]", document.get(key, ()))
+    }
+    for name in dict.fromkeys(str(row["population"]) for row in generations):
+        own = [row for row in generations if row["population"] == name]
+        lives, life_of = lives_of(own)
+        tree = Tree(
+            Text(f"lineage of {name}: a branch is a copy; agent steps from-to", style="bold")
+        )
+        shown = lives if look.is_wide or len(lives) <= MAX_LIVES else _living(lives, life_of, now)
+        # In ASCII, rich takes the guides from the console's encoding by itself.
+        branches: dict[str, Tree] = {}
+        for first, rows in shown.items():
+            above = branches.get(life_of.get(str(rows[0]["parent"]), ""), tree)
+            time = times.get((rows[0]["policy"], rows[0]["generation"]))
+            line = _line(rows, now, time=time, started=document.get("started"), look=look)
+            branches[first] = above.add(Text(line))
+        yield tree
+        if hidden := len(lives) - len(shown):
+            yield Text(f"{hidden} lives without living descendants hidden (--wide shows all)")
+
+
+def _living(lives: Lives, life_of: Mapping[str, str], now: Mapping[str, Row]) -> Lives:
+    """Return the lives that go on, and those from which they descend."""
+    kept: set[str] = set()
+    for first, rows in lives.items():
+        policy = now.get(str(rows[-1]["policy"]), {})
+        if policy.get("generation") != rows[-1]["generation"]:
+            continue
+        ancestor: str | None = first
+        while ancestor is not None and ancestor not in kept:
+            kept.add(ancestor)
+            ancestor = life_of.get(str(lives[ancestor][0]["parent"]))
+    return {first: rows for first, rows in lives.items() if first in kept}
+
+
+def _line(
+    rows: Sequence[Row],
+    now: Mapping[str, Row],
+    *,
+    time: object,
+    started: object,
+    look: Look,
+) -> str:
+    """Return a life as one line."""
+    first, last = rows[0], rows[-1]
+    policy = now.get(str(last["policy"]), {})
+    is_last = policy.get("generation") == last["generation"]
+    begin = cast("int", first["agent_steps_begin"])
+    end = last["agent_steps_end"]
+    if end is None and is_last:
+        end = policy.get("agent_steps")
+    parts = [look.name(first["policy"])]
+    numbers = [str(row["generation"]) for row in (first, last)]
+    parts.append(f"gen {numbers[0]}" if len(rows) == 1 else f"gen {numbers[0]}-{numbers[1]}")
+    if first["parent"] is not None:
+        donor = look.name(str(first["parent"]).split("#")[0])
+        when = "" if time is None or started is None else f" at {elapsed(started, time)}"
+        parts.append(f"copied {donor}@{steps(first['parent_agent_steps'])}{when}")
+    elif first["cause"] != "start":
+        parts.append(str(first["cause"]))
+    parts.append(f"{steps(begin)}-{steps(end)}")
+    rating = policy.get("rating") if is_last else last["rating_end"]
+    if first["rating_begin"] is not None and rating is not None:
+        gained = cast("float", rating) - cast("float", first["rating_begin"])
+        parts.append(f"{signed(gained)} Elo")
+    if is_last:
+        state = policy.get("state")
+        parts.append("now" if state == "active" else str(state))
+    return ", ".join(parts)

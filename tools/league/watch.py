@@ -1,0 +1,142 @@
+"""Views that are drawn anew in place, with keys to change between them.
+
+Tests: `tests/tools/league/test_watch.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ..terminal.output import console
+from .keys import Keys, read_keys
+from .query import Query
+from .tables import Shown, rendered, warning_lines
+from .views import VIEWS
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.live import Live
+
+    from ..terminal.screen import Screen
+
+REFRESH_S = 2.0
+FOOT = 8
+"""Lines of the screen for names of views, keys, and warnings."""
+
+KEYS = "arrows or 1-9: view   + -: rows   w: wide   q: quit"
+
+
+def watch_views(query: Query, shown: Shown) -> None:
+    """Show a view until ``q`` is pressed or a signal ends the command.
+
+    Args:
+        query: Run, and choice of its rows.
+        shown: View to begin with.
+
+    Raises:
+        ArenaError: If the first view cannot be read.
+    """
+    from rich.live import Live
+
+    # Before the screen is taken: a mistake is told on the screen that the user sees.
+    query.read(shown.name)
+    screen = console()
+    # Both restore the terminal, also after SystemExit, which signals raise.
+    with (
+        read_keys() as keys,
+        Live(
+            console=screen,
+            screen=True,
+            auto_refresh=False,
+            vertical_overflow="crop",
+        ) as live,
+    ):
+        _Watch(query, replace(shown, overhead=shown.overhead + FOOT), screen, live, keys).run()
+
+
+class _Watch:
+    """One session at the screen."""
+
+    def __init__(self, query: Query, shown: Shown, screen: Screen, live: Live, keys: Keys) -> None:
+        self._query = query
+        self._shown = shown
+        self._screen = screen
+        self._live = live
+        self._keys = keys
+        # A view about a player or a second run needs to be told which.
+        self._views = [
+            name for name, view in VIEWS.items() if not view.operand or name == shown.name
+        ]
+
+    def run(self) -> None:
+        """Draw and read keys until the end."""
+        while True:
+            self._draw()
+            next_s = time.monotonic() + REFRESH_S
+            size = self._size()
+            while (left_s := next_s - time.monotonic()) > 0.0:
+                # In short waits, so that a window that changes its size is drawn soon.
+                key = self._keys.wait(min(left_s, 0.25))
+                if key in ("q", "escape"):
+                    return
+                if key and self._turn(key):
+                    break
+                if self._size() != size:
+                    break
+
+    def _size(self) -> tuple[int, int]:
+        size = self._screen.size
+        return size.width, size.height
+
+    def _turn(self, key: str) -> bool:
+        """Do what a key asks for, and return whether anything changes."""
+        place = self._views.index(self._shown.name)
+        views = len(self._views)
+        names = {
+            "right": self._views[(place + 1) % views],
+            "left": self._views[(place - 1) % views],
+            **{str(number): name for number, name in enumerate(self._views[:9], 1)},
+        }
+        if key in names:
+            self._shown = replace(self._shown, name=names[key])
+        elif key in ("+", "-", "up", "down"):
+            rows = self._shown.limit or max(self._screen.height - FOOT, 1)
+            more = 5 if key in ("+", "down") else -5
+            self._shown = replace(self._shown, limit=max(rows + more, 5))
+        elif key == "w":
+            self._shown = replace(self._shown, is_wide=not self._shown.is_wide)
+        else:
+            return False
+        return True
+
+    def _draw(self) -> None:
+        from rich.console import Group
+        from rich.text import Text
+
+        from arena.errors import ArenaError
+
+        parts: list[RenderableType] = [self._head()]
+        try:
+            opened = self._query.read(self._shown.name)
+        except ArenaError as error:
+            # A view that this run has not (cross-play), or a run that is removed meanwhile.
+            parts.append(Text(str(error)))
+        else:
+            parts += rendered(self._shown, opened, self._screen)
+            parts += map(Text, warning_lines(self._query.run, self._shown.name, opened.document))
+        self._live.update(Group(*parts), refresh=True)
+
+    def _head(self) -> RenderableType:
+        """Return the names of the views, the shown one in brackets, and the keys."""
+        from rich.text import Text
+
+        names = [
+            # Not by colour alone.
+            f"[{number}\xa0{name}]" if name == self._shown.name else f"{number}\xa0{name}"
+            for number, name in enumerate(self._views, 1)
+        ]
+        where = os.fspath(self._query.run)
+        return Text(f"{where}\n{'  '.join(names)}\n{KEYS}")
