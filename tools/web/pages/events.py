@@ -1,0 +1,95 @@
+"""Events with filters, each with a permanent link.
+
+Tests: `tests/tools/web/test_pages.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..content import Block, Cell, Content, Filter, Row, cell, moment, shown
+from .asked import Asked, Line, lines_of
+
+ROUTINE = ("train_assigned", "evaluation_assigned", "start_assigned", "ratings_fitted")
+"""Kinds that are most of the events, and no decisions about players: only by their filter."""
+
+FIXED = ("sequence", "time", "kind", "subject")
+COLUMNS = ("time", "kind", "about", "what happened")
+MAX_DATUM = 60
+
+
+def events(asked: Asked) -> Content:
+    """Return the events that the filters leave, the newest first."""
+    every = lines_of(asked.documents["events"], "events")
+    kind, player, since = (asked.query.get(key, "") for key in ("kind", "player", "since"))
+    chosen = [
+        line
+        for line in reversed(every)
+        if (line["kind"] == kind if kind else line["kind"] not in ROUTINE)
+        and (not player or concerns(line, player))
+        and (not since or str(line["time"]) >= since)
+    ]
+    kinds = sorted({str(line["kind"]) for line in every})
+    hidden = "" if kind else " Assignments and fits are shown when their kind is chosen."
+    return Content(
+        title="Events",
+        filters=[
+            Filter(name="kind", label="Kind", value=kind, choices=kinds),
+            Filter(name="player", label="Player", value=player),
+            Filter(name="since", label="Since (UTC, 2026-01-31T12:00)", value=since),
+        ],
+        blocks=[
+            Block(
+                heading="Events, the newest first",
+                note=f"{len(chosen):,} of {len(every):,}.{hidden}",
+                table=asked.part(
+                    COLUMNS, event_rows(asked, chosen), csv=f"{asked.links.base}events.csv"
+                ),
+            )
+        ],
+    )
+
+
+def concerns(line: Line, player: str) -> bool:
+    """Return whether an event is about a policy or one of its ghosts."""
+    return any(
+        isinstance(value, str)
+        and (value == player or value.startswith((f"{player}@", f"{player}#")))
+        for key, value in line.items()
+        if key not in ("kind", "time", "reason")
+    )
+
+
+def event_rows(asked: Asked, lines: Sequence[Line]) -> list[Row]:
+    """Return events as rows, each with a link to itself."""
+    return [
+        Row(
+            anchor=f"event-{line['sequence']}",
+            cells=[
+                _when(line),
+                Cell(text=shown(line["kind"]), href=f"#event-{line['sequence']}"),
+                asked.player(line["subject"]) if line["subject"] else cell(None),
+                cell(sentence(asked, line)),
+            ],
+        )
+        for line in lines
+    ]
+
+
+def _when(line: Line) -> Cell:
+    return moment(line["time"])
+
+
+def sentence(asked: Asked, line: Line) -> str:
+    """Return what an event's numbers say."""
+    parts = [
+        f"{shown(key)} {_datum(value)}"
+        for key, value in line.items()
+        if key not in FIXED and value not in (None, "", [], {})
+    ]
+    return ", ".join(parts)
+
+
+def _datum(value: object) -> str:
+    text = shown(value)
+    return text if len(text) <= MAX_DATUM else f"{text[: MAX_DATUM - 3]}..."
