@@ -6,6 +6,7 @@ Tests: `tests/tools/web/test_pages.py`.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -71,6 +72,13 @@ def plotly_script() -> bytes:
 
 
 @cache
+def placeholders() -> tuple[str, ...]:
+    """Return the ids of the style sheets that plotly adds unless an element has them."""
+    found = re.findall(rb'getElementById\("([0-9a-f]{64})"\)', plotly_script())
+    return tuple(dict.fromkeys(one.decode() for one in found))
+
+
+@cache
 def static_version() -> str:
     """Return a digest of the files, so that browsers keep one version each."""
     digest = hashlib.sha256()
@@ -86,5 +94,11 @@ def render(content: Content, frame: Frame) -> str:
     return (
         templates()
         .get_template("page.html")
-        .render(content=content, frame=frame, scripts=(PLOTLY, *SCRIPTS), version=version)
+        .render(
+            content=content,
+            frame=frame,
+            scripts=(PLOTLY, *SCRIPTS),
+            placeholders=placeholders(),
+            version=version,
+        )
     )

@@ -8,10 +8,11 @@ Tests: `tests/tools/web/test_runs.py`.
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
@@ -30,6 +31,8 @@ a core goes to it, whatever the number of readers."""
 
 FILES = ("journal.db", "journal.db-wal", "status.json", "run.yaml")
 MAX_SLUG = 40
+
+SERIALS = itertools.count(1)
 
 Version = tuple[object, ...]
 
@@ -57,8 +60,7 @@ class Run:
     slug: str
     clock: Callable[[], float] = time.monotonic
     _made: dict[str, _Made] = field(default_factory=dict)
-    _lock: Lock = field(default_factory=Lock)
-    _serial: int = 0
+    _locks: Mapping[str, Lock] = field(default_factory=lambda: {name: Lock() for name in VIEWS})
 
     @property
     def name(self) -> str:
@@ -72,45 +74,43 @@ class Run:
             ConfigError: If there is no run.
             StorageError: If its journal cannot be read.
         """
-        # One at a time: readers that ask meanwhile get what the first one made.
-        with self._lock:
-            self._refresh(names)
-            return {name: self._made[name].document for name in names}
+        self._refresh(names)
+        return {name: self._made[name].document for name in names}
 
     def etag(self, names: Sequence[str]) -> str:
         """Return a text that changes whenever one of these documents does."""
-        with self._lock:
-            self._refresh(names)
-            return "-".join(str(self._made[name].serial) for name in names)
+        self._refresh(names)
+        return "-".join(str(self._made[name].serial) for name in names)
 
     def _refresh(self, names: Sequence[str]) -> None:
-        version, now_s = self._version(), self.clock()
-        stale = [name for name in names if self._is_stale(name, version, now_s)]
-        if stale:
-            self._make(stale, version)
+        version = self._version()
+        for name in names:
+            lock = self._locks[name]
+            # While another reader's request makes it anew, the old one will do: the ratings of a
+            # big league take a minute.
+            if lock.acquire(blocking=name not in self._made):
+                try:
+                    if self._is_stale(name, version):
+                        self._make(name, version)
+                finally:
+                    lock.release()
 
-    def _is_stale(self, name: str, version: Version, now_s: float) -> bool:
+    def _is_stale(self, name: str, version: Version) -> bool:
         made = self._made.get(name)
         if made is None:
             return True
-        age_s = now_s - made.made_s
+        age_s = self.clock() - made.made_s
         return made.version != version and age_s >= max(LEAST_S, PATIENCE * made.took_s)
 
-    def _make(self, names: Iterable[str], version: Version) -> None:
+    def _make(self, name: str, version: Version) -> None:
         from populations.gc_pause import collector_paused
         from populations.inspection import views
 
         began_s = self.clock()
         with collector_paused(), inspected(self.path, None) as inspection:
-            opened_s = self.clock() - began_s
-            for name in names:
-                start_s = self.clock()
-                made = getattr(views, VIEWS[name].document)(inspection, None)
-                end_s = self.clock()
-                self._serial += 1
-                self._made[name] = _Made(
-                    made, version, self._serial, end_s, opened_s + end_s - start_s
-                )
+            document = getattr(views, VIEWS[name].document)(inspection, None)
+        now_s = self.clock()
+        self._made[name] = _Made(document, version, next(SERIALS), now_s, now_s - began_s)
 
     def _version(self) -> Version:
         """Return what changes with every commit, without opening the journal."""

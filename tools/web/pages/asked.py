@@ -5,7 +5,7 @@ Tests: `tests/tools/web/test_pages.py`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -53,17 +53,23 @@ class Asked:
         )
 
     def part(
-        self, columns: Sequence[str], rows: Sequence[Row], *, csv: str = "", size: int = MAX_ROWS
+        self,
+        columns: Sequence[str],
+        lines: Sequence[Line],
+        make_row: Callable[[Line], Row],
+        *,
+        csv: str = "",
+        size: int = MAX_ROWS,
     ) -> Table:
-        """Return the asked part of a table."""
+        """Return the asked part of a table; rows are made for that part only."""
         start = (self.number - 1) * size
         return Table(
             columns=columns,
-            rows=rows[start : start + size],
-            total=len(rows),
-            csv=csv,
+            rows=[make_row(line) for line in lines[start : start + size]],
+            total=len(lines),
+            csv=f"{self.links.base}{csv}.csv" if csv else "",
             previous=self._numbered(self.number - 1) if self.number > 1 else "",
-            following=self._numbered(self.number + 1) if start + size < len(rows) else "",
+            following=self._numbered(self.number + 1) if start + size < len(lines) else "",
         )
 
     def _numbered(self, number: int) -> str:

@@ -5,8 +5,6 @@ Tests: `tests/tools/web/test_pages.py`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from ..content import Block, Cell, Content, Filter, Row, cell, moment, shown
 from .asked import Asked, Line, lines_of
 
@@ -22,12 +20,11 @@ def events(asked: Asked) -> Content:
     """Return the events that the filters leave, the newest first."""
     every = lines_of(asked.documents["events"], "events")
     kind, player, since = (asked.query.get(key, "") for key in ("kind", "player", "since"))
+    event = asked.query.get("event")
     chosen = [
         line
         for line in reversed(every)
-        if (line["kind"] == kind if kind else line["kind"] not in ROUTINE)
-        and (not player or concerns(line, player))
-        and (not since or str(line["time"]) >= since)
+        if (str(line["sequence"]) == event if event else _is_chosen(line, kind, player, since))
     ]
     kinds = sorted({str(line["kind"]) for line in every})
     hidden = "" if kind else " Assignments and fits are shown when their kind is chosen."
@@ -43,11 +40,17 @@ def events(asked: Asked) -> Content:
                 heading="Events, the newest first",
                 note=f"{len(chosen):,} of {len(every):,}.{hidden}",
                 table=asked.part(
-                    COLUMNS, event_rows(asked, chosen), csv=f"{asked.links.base}events.csv"
+                    COLUMNS, chosen, lambda line: event_row(asked, line), csv="events"
                 ),
             )
         ],
     )
+
+
+def _is_chosen(line: Line, kind: str, player: str, since: str) -> bool:
+    if line["kind"] != kind if kind else line["kind"] in ROUTINE:
+        return False
+    return (not player or concerns(line, player)) and (not since or str(line["time"]) >= since)
 
 
 def concerns(line: Line, player: str) -> bool:
@@ -60,24 +63,21 @@ def concerns(line: Line, player: str) -> bool:
     )
 
 
-def event_rows(asked: Asked, lines: Sequence[Line]) -> list[Row]:
-    """Return events as rows, each with a link to itself."""
-    return [
-        Row(
-            anchor=f"event-{line['sequence']}",
-            cells=[
-                _when(line),
-                Cell(text=shown(line["kind"]), href=f"#event-{line['sequence']}"),
-                asked.player(line["subject"]) if line["subject"] else cell(None),
-                cell(sentence(asked, line)),
-            ],
-        )
-        for line in lines
-    ]
-
-
-def _when(line: Line) -> Cell:
-    return moment(line["time"])
+def event_row(asked: Asked, line: Line) -> Row:
+    """Return an event as a row with a permanent link to itself."""
+    sequence = str(line["sequence"])
+    anchor = f"event-{sequence}"
+    here = asked.links.page("events", anchor=anchor, event=sequence)
+    return Row(
+        anchor=anchor,
+        cells=[
+            moment(line["time"]),
+            # Parts of an export stay as they are; those of a server go on.
+            Cell(text=shown(line["kind"]), href=f"#{anchor}" if asked.links.is_static else here),
+            asked.player(line["subject"]) if line["subject"] else cell(None),
+            cell(sentence(asked, line)),
+        ],
+    )
 
 
 def sentence(asked: Asked, line: Line) -> str:

@@ -57,16 +57,12 @@ def _now(
         return Block(heading=heading, note=f"All policies have the same: {same}.")
     lines = standing_lines(asked.documents["standings"])[name]
     ratings = {str(line["player"]): number(line["rating"]) for line in lines}
-    rows = [
-        Row(
-            cells=[
-                asked.player(policy),
-                cell(ratings.get(policy)),
-                *(cell(now[policy].get(key)) for key in keys),
-            ]
-        )
-        for policy in best
-    ]
+
+    def row(line: Line) -> Row:
+        values = now[str(line["player"])]
+        shown_values = (cell(values.get(key)) for key in keys)
+        return Row(cells=[asked.player(line["player"]), cell(line["rating"]), *shown_values])
+
     return Block(
         heading=heading,
         note="One line per policy, now: blue are the best rated, orange the worst. What all have "
@@ -74,8 +70,9 @@ def _now(
         chart=_parallel(asked, best[:MAX_POLICIES], now, keys[:MAX_AXES], ratings),
         table=asked.part(
             ["player", "rating", *map(shown, keys)],
-            rows,
-            csv=f"{asked.links.base}hyperparameters.csv",
+            [line for line in lines if line["player"] in now],
+            row,
+            csv="hyperparameters",
         ),
     )
 

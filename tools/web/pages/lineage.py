@@ -37,8 +37,9 @@ def lineage(asked: Asked) -> Content:
                 chart=_tree(asked, best[:MAX_LANES], own),
                 table=asked.part(
                     GENERATION_COLUMNS,
-                    [generation_row(asked, line) for line in own],
-                    csv=f"{asked.links.base}lineage.csv",
+                    own,
+                    lambda line: generation_row(asked, line),
+                    csv="lineage",
                 ),
             )
         )

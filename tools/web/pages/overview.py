@@ -5,12 +5,13 @@ Tests: `tests/tools/web/test_pages.py`.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 from typing import cast
 
 from ...notices import alerts_of
 from ..content import Block, Chart, Content, Row, Table, cell, facts, shown
-from .asked import Asked, Line, interval, lines_of, number, standing_lines
+from .asked import MAX_ROWS, Asked, Line, interval, lines_of, number, standing_lines
 
 MAX_WHISKERS = 30
 """Players of the chart of standings: more are a wall."""
@@ -26,16 +27,19 @@ def overview(asked: Asked) -> Content:
     status = asked.documents["status"]
     blocks = [*_alerts(status), _champions(asked), _progress(status)]
     for name, lines in standing_lines(asked.documents["standings"]).items():
-        rows = _standing_rows(asked, lines)[:MAX_WHISKERS]
+        best = lines[:MAX_WHISKERS]
         table = Table(
-            columns=COLUMNS, rows=rows, total=len(lines), csv=asked.links.base + "standings.csv",
+            columns=COLUMNS,
+            rows=[_standing_row(asked, rank, line) for rank, line in enumerate(best, 1)],
+            total=len(lines),
+            csv=f"{asked.links.base}standings.csv",
             following=asked.links.page("standings"),
-        )  # fmt: skip
+        )
         blocks.append(
             Block(
                 heading=f"Standings of {name}",
                 note=_about(asked, name, lines),
-                chart=whiskers(asked, lines[:MAX_WHISKERS]),
+                chart=whiskers(asked, best),
                 table=table,
             )
         )
@@ -49,13 +53,18 @@ def standings(asked: Asked) -> Content:
         Block(
             heading=f"Standings of {name}",
             note=_about(asked, name, lines),
-            table=asked.part(
-                COLUMNS, _standing_rows(asked, lines), csv=f"{asked.links.base}standings.csv"
-            ),
+            table=_standings_part(asked, lines),
         )
         for name, lines in standing_lines(asked.documents["standings"]).items()
     ]
     return Content(title="Standings", blocks=blocks)
+
+
+def _standings_part(asked: Asked, lines: list[Line]) -> Table:
+    ranks = itertools.count(1 + (asked.number - 1) * MAX_ROWS)
+    return asked.part(
+        COLUMNS, lines, lambda line: _standing_row(asked, next(ranks), line), csv="standings"
+    )
 
 
 def _about(asked: Asked, name: str, lines: list[Line]) -> str:
@@ -71,23 +80,20 @@ def _about(asked: Asked, name: str, lines: list[Line]) -> str:
     return text
 
 
-def _standing_rows(asked: Asked, lines: list[Line]) -> list[Row]:
-    return [
-        Row(
-            cells=[
-                cell(rank),
-                asked.player(line["player"]),
-                cell(line["rating"]),
-                cell(interval(line)),
-                *(cell(line[key]) for key in ("matches", "wins", "draws", "losses", "mean_return")),
-                cell(line["generation"]),
-                cell(line["agent_steps"]),
-                asked.player(line["parent"]),
-                cell(line["state"]),
-            ]
-        )
-        for rank, line in enumerate(lines, 1)
-    ]
+def _standing_row(asked: Asked, rank: int, line: Line) -> Row:
+    return Row(
+        cells=[
+            cell(rank),
+            asked.player(line["player"]),
+            cell(line["rating"]),
+            cell(interval(line)),
+            *(cell(line[key]) for key in ("matches", "wins", "draws", "losses", "mean_return")),
+            cell(line["generation"]),
+            cell(line["agent_steps"]),
+            asked.player(line["parent"]),
+            cell(line["state"]),
+        ]
+    )
 
 
 def whiskers(asked: Asked, lines: list[Line]) -> Chart:

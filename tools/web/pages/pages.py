@@ -48,7 +48,7 @@ PAGES: dict[str, Page] = {
         title="Events",
         views=("events", "standings"),
         make=events,
-        filters=("kind", "player", "since"),
+        filters=("kind", "player", "since", "event"),
     ),
 }
 """Pages by their names in addresses, in the order of the navigation."""

@@ -10,7 +10,7 @@ from typing import cast
 
 from ..content import Block, Content, Row, Table, cell, facts, shown
 from .asked import Asked, Line, interval, lines_of, number, standing_lines
-from .events import COLUMNS, concerns, event_rows
+from .events import COLUMNS, concerns, event_row
 from .lineage import GENERATION_COLUMNS, generation_row
 from .payoff import anchor_of, result_line
 
@@ -152,7 +152,9 @@ def _events(asked: Asked, player: str) -> Iterator[Block]:
         yield Block(
             heading="Events about it, the newest first",
             table=Table(
-                columns=COLUMNS, rows=event_rows(asked, found[:MAX_EVENTS]), total=len(found),
+                columns=COLUMNS,
+                rows=[event_row(asked, one) for one in found[:MAX_EVENTS]],
+                total=len(found),
                 following=asked.links.page("events", player=player),
             ),
         )  # fmt: skip

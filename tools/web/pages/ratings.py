@@ -25,6 +25,9 @@ def thinned(points: Sequence[Line]) -> list[Line]:
     return kept if not points or kept[-1] is points[-1] else [*kept, points[-1]]
 
 
+COLUMNS = ("player", "agent steps", "rating", "95%", "generation", "cause", "given out")
+
+
 def ratings(asked: Asked) -> Content:
     """Return ratings of policies over their training, of one fit, and the champions."""
     document = asked.documents["ratings"]
@@ -32,32 +35,33 @@ def ratings(asked: Asked) -> Content:
     for name, lines in standing_lines(document).items():
         by_player = {str(line["player"]): cast("list[Line]", line["points"]) for line in lines}
         best = [p for p in best_policies(asked, name) if by_player.get(p)][:MAX_LINES]
-        rows = [
-            Row(
-                cells=[
-                    asked.player(player),
-                    cell(point["agent_steps"]),
-                    cell(point["rating"]),
-                    cell(interval(point)),
-                    cell(point["generation"]),
-                    cell(point["cause"]),
-                    moment(point["time"]),
-                ]
-            )
-            for player in best
-            for point in by_player[player]
-        ]
-        columns = ["player", "agent steps", "rating", "95%", "generation", "cause", "given out"]
+        points = [{**point, "player": one} for one in best for point in by_player[one]]
         blocks.append(
             Block(
                 heading=f"Ratings of {name}",
                 note=f"All points are of one fit, with 95% intervals. {len(best)} of "
                 f"{len(lines):,} policies, the best now. A cross marks a copy of other weights.",
                 chart=_curves(asked, {player: by_player[player] for player in best}),
-                table=asked.part(columns, rows, csv=f"{asked.links.base}ratings.csv"),
+                table=asked.part(
+                    COLUMNS, points, lambda point: _point_row(asked, point), csv="ratings"
+                ),
             )
         )
     return Content(title="Ratings", blocks=[*blocks, _champions(asked)])
+
+
+def _point_row(asked: Asked, point: Line) -> Row:
+    return Row(
+        cells=[
+            asked.player(point["player"]),
+            cell(point["agent_steps"]),
+            cell(point["rating"]),
+            cell(interval(point)),
+            cell(point["generation"]),
+            cell(point["cause"]),
+            moment(point["time"]),
+        ]
+    )
 
 
 def _curves(asked: Asked, curves: Mapping[str, list[Line]]) -> Chart:

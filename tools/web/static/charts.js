@@ -25,13 +25,13 @@ window.arenaCharts = (function () {
       paper_bgcolor: "rgba(0,0,0,0)",
       plot_bgcolor: "rgba(0,0,0,0)",
       font: { color: style("--front"), size: 12, family: "system-ui, sans-serif" },
-      margin: { l: 8, r: 8, t: 8, b: 8 },
+      margin: { l: 60, r: narrow ? 10 : 20, t: 20, b: 52 },
       autosize: false,
       width: element.clientWidth,
       height: narrow ? 320 : 420,
       hovermode: "closest",
       dragmode: "pan",
-      legend: narrow ? { orientation: "h", y: -0.2 } : {},
+      legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 },
     };
     const result = Object.assign(base, more);
     result.xaxis = Object.assign({}, axis, more.xaxis);
@@ -71,14 +71,14 @@ window.arenaCharts = (function () {
     });
     const names = data.order.map(safe);
     plot(element, traces, {
-      height: 70 + 20 * names.length,
+      height: 110 + 20 * names.length,
+      margin: { l: 60, r: 20, t: 40, b: 52 },
       xaxis: { title: { text: "rating in Elo, 95% interval" } },
       yaxis: {
         type: "category", categoryorder: "array", categoryarray: names.slice().reverse(),
         range: [-0.7, names.length - 0.3], fixedrange: true, tickmode: "array", tickvals: names, ticktext: names,
       },
       showlegend: data.groups.length > 1,
-      legend: { orientation: "h", y: 1.02, yanchor: "bottom" },
     });
   }
 
@@ -157,10 +157,11 @@ window.arenaCharts = (function () {
       zmax: 1,
       xgap: 1,
       ygap: 1,
-      showscale: true,
-      colorbar: { title: { text: "score" }, thickness: 10, len: 0.9 },
+      // Its legend would set inline styles; the note says what the colours mean.
+      showscale: false,
     }], {
-      height: Math.max(240, size + 140),
+      height: Math.max(240, size + 130),
+      margin: { l: 60, r: 10, t: 90, b: 10 },
       xaxis: {
         tickvals: data.columns.map((_, i) => i), ticktext: data.columns.map(safe), tickangle: -90,
         side: "top", showgrid: false, zeroline: false, fixedrange: true,
