@@ -132,7 +132,6 @@ def _serve(
             # Its headers would let a client choose the address that is checked.
             proxy_headers=False,
             server_header=False,
-            root_path=access.root_path,
             ws="none",
             lifespan="off",
             # A page that hangs must not keep the process.

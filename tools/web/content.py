@@ -16,6 +16,9 @@ from ..terminal.text import plain
 MAX_TEXT = 200
 """Characters of one label. CSV and JSON have all of it."""
 
+MAX_LINE = 40
+"""Characters from which on a cell's text is folded."""
+
 POLICY = re.compile(r"[a-z][a-z0-9_]{0,31}/p[0-9]{3,}")
 
 
@@ -36,6 +39,11 @@ class Cell:
     title: str = ""
     is_number: bool = False
     time: str = ""
+
+    @property
+    def is_long(self) -> bool:
+        """Whether its text is folded."""
+        return len(self.text) > MAX_LINE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,4 +201,5 @@ def facts(values: Mapping[str, object]) -> Table:
 
 
 def _fact(value: object) -> Cell:
-    return value if isinstance(value, Cell) else cell(value)
+    # Left-aligned, numbers too: those below each other have nothing in common.
+    return value if isinstance(value, Cell) else Cell(text=shown(value))

@@ -28,7 +28,7 @@ LOCAL = ("localhost", "127.0.0.1", "::1")
 METHODS = ("GET", "HEAD")
 WILDCARDS = ("0.0.0.0", "::")
 
-# Neither inline code nor eval: a label that escaped the escaping could still do nothing. The hash is
+# Neither inline code nor eval: a label that escaped the escaping could do nothing. The hash is
 # that of nothing: plotly adds an empty style sheet, and fills it by the document's own interface.
 EMPTY = "'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='"
 POLICY = (
@@ -139,7 +139,14 @@ class Guard:
             await send(message)
 
         answer = self._refusal(scope) or self._admission(scope)
-        await (answer or self._app)(scope, receive, confined)
+        # With or without: some proxies take their path off, and some do not.
+        inner = {**scope, "path": self._inner(scope["path"])}
+        await (answer or self._app)(inner, receive, confined)
+
+    def _inner(self, path: str) -> str:
+        """Return a path without the proxy's."""
+        root = self._access.root_path
+        return path[len(root) :] if root and path.startswith(f"{root}/") else path
 
     def _refusal(self, scope: Scope) -> Response | None:
         """Return why a request is refused whoever sends it; None: it is not."""
@@ -175,7 +182,7 @@ class Guard:
         """Return a redirect to the same page without the token, which then stays in no history."""
         rest = QueryParams([(k, v) for k, v in query.multi_items() if k != "token"])
         # The application behind knows no other pages, so a leading // cannot name another host.
-        path = "/" + scope["path"].removeprefix(self._access.root_path).lstrip("/")
+        path = "/" + self._inner(scope["path"]).lstrip("/")
         target = f"{self._access.root_path}{path}" + (f"?{rest}" if rest else "")
         response = RedirectResponse(target, status_code=303, headers={"cache-control": "no-store"})
         response.set_cookie(

@@ -97,6 +97,21 @@ def names_of(standings: Document) -> dict[str, str]:
     return {player: name for player, name in found.items() if name}
 
 
+def with_ends(generations: Sequence[Line], standings: Document) -> list[Line]:
+    """Return generations, those that go on with the agent steps that they have reached."""
+    steps = {
+        line["player"]: line["agent_steps"]
+        for lines in standing_lines(standings).values()
+        for line in lines
+    }
+    return [
+        line
+        if line["agent_steps_end"] is not None
+        else {**line, "agent_steps_end": steps.get(line["policy"], line["agent_steps_begin"])}
+        for line in generations
+    ]
+
+
 def number(value: object) -> float | None:
     """Return a number of a document; None where it has none."""
     return float(value) if isinstance(value, int | float) else None

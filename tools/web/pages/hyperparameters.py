@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import cast
 
 from ..content import Block, Chart, Content, Row, Table, cell, shown
-from .asked import Asked, Line, best_policies, lines_of, number, standing_lines
+from .asked import Asked, Line, best_policies, lines_of, number, standing_lines, with_ends
 from .ratings import MAX_LINES
 
 MAX_AXES = 12
@@ -24,7 +24,7 @@ def hyperparameters(asked: Asked) -> Content:
     """Return parallel coordinates and schedules of what differs between policies or in time."""
     document = asked.documents["hyperparameters"]
     now = cast("Mapping[str, Line]", document["policies"])
-    generations = lines_of(document, "generations")
+    generations = with_ends(lines_of(document, "generations"), asked.documents["standings"])
     blocks: list[Block] = []
     for name in standing_lines(asked.documents["standings"]):
         best = [policy for policy in best_policies(asked, name) if policy in now]

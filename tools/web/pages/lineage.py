@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import cast
 
 from ..content import Block, Cell, Chart, Content, Row, cell, shown
-from .asked import Asked, Line, best_policies, lines_of, number, standing_lines
+from .asked import Asked, Line, best_policies, lines_of, number, standing_lines, with_ends
 
 MAX_LANES = 40
 """Policies of one tree."""
@@ -23,7 +23,7 @@ GENERATION_COLUMNS = (
 def lineage(asked: Asked) -> Content:
     """Return the family tree: generations, whose weights they began from, and what they gained."""
     document = asked.documents["lineage"]
-    generations = lines_of(document, "generations")
+    generations = with_ends(lines_of(document, "generations"), asked.documents["standings"])
     blocks = []
     for name in standing_lines(asked.documents["standings"]):
         best = best_policies(asked, name)

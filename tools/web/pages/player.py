@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import cast
 
-from ..content import Block, Content, Row, Table, cell, facts, shown
+from ..content import Block, Cell, Content, Row, Table, cell, facts, shown
 from .asked import Asked, Line, interval, lines_of, number, standing_lines
 from .events import COLUMNS, concerns, event_row
 from .lineage import GENERATION_COLUMNS, generation_row
@@ -130,16 +130,17 @@ def _checkpoints(asked: Asked, line: Line) -> Iterator[Block]:
 
 def _checkpoint_rows(lines: Sequence[Line]) -> list[Row]:
     return [
-        Row(
-            cells=[
-                cell(
-                    " ".join(cast("list[str]", line[column])) if column == "pins" else line[column]
-                )
-                for column in CHECKPOINT_COLUMNS
-            ]
-        )
+        Row(cells=[_checkpoint_cell(column, line[column]) for column in CHECKPOINT_COLUMNS])
         for line in lines
     ]
+
+
+def _checkpoint_cell(column: str, value: object) -> Cell:
+    if column == "pins":
+        return cell(" ".join(cast("list[str]", value)))
+    if column.endswith("digest"):
+        return Cell(text=str(value)[:16], title=str(value))
+    return cell(value)
 
 
 def _events(asked: Asked, player: str) -> Iterator[Block]:
