@@ -39,6 +39,48 @@ class Interval:
     high: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointFit:
+    """One fit of the weights of all recorded checkpoints that have played evaluation matches.
+
+    Attributes:
+        fit: The fit; None without an evaluation match.
+        positions: Place of each entrant in it.
+    """
+
+    fit: Fit[Rated] | None
+    positions: Mapping[Rated, int]
+
+    @classmethod
+    def of(cls, league: League, tables: Tables) -> CheckpointFit:
+        """Make the fit.
+
+        Args:
+            league: Fold of the tables, results of pairs included.
+            tables: Rows of the run.
+        """
+        fit = _fit(league, tables)
+        entrants = () if fit is None else fit.entrants
+        return cls(fit=fit, positions={rated: i for i, rated in enumerate(entrants)})
+
+    def difference(self, first: Rated, second: Rated) -> Interval | None:
+        """Return how much better ``first`` is, with the interval of the difference; None if one of
+        them is unrated.
+        """
+        i, j = self.positions.get(first), self.positions.get(second)
+        if self.fit is None or i is None or j is None:
+            return None
+        mean = float(self.fit.ratings[i] - self.fit.ratings[j])
+        # What is uncertain about both alike cancels.
+        gap = self.fit.spread[i] - self.fit.spread[j]
+        half = Z95 * float(gap @ gap) ** 0.5
+        return Interval(mean, mean - half, mean + half)
+
+    def intervals(self) -> dict[Rated, Interval]:
+        """Return the rating of each entrant."""
+        return {} if self.fit is None else _intervals(self.fit)
+
+
 def rated_checkpoints(league: League, tables: Tables) -> dict[Rated, Interval]:
     """Rate the weights of all recorded checkpoints that have played evaluation matches.
 
@@ -50,6 +92,10 @@ def rated_checkpoints(league: League, tables: Tables) -> dict[Rated, Interval]:
         Rating of each, by population and weights; ``bot:random`` is at 0 on each scale. Empty
         without an evaluation match.
     """
+    return CheckpointFit.of(league, tables).intervals()
+
+
+def _fit(league: League, tables: Tables) -> Fit[Rated] | None:
     known = snapshot(league, tables)
     chosen = {
         rated: None
@@ -57,8 +103,8 @@ def rated_checkpoints(league: League, tables: Tables) -> dict[Rated, Interval]:
         if is_bot(rated[1]) or Digest(rated[1]) in league.checkpoints
     }
     if not chosen:
-        return {}
-    fit = BradleyTerry(reduces_bias=True).fit(
+        return None
+    return BradleyTerry(reduces_bias=True).fit(
         # Links are results of players that are gone.
         joined(known.results.select(chosen), known.links.select(chosen)),
         entrants=chosen,
@@ -66,7 +112,6 @@ def rated_checkpoints(league: League, tables: Tables) -> dict[Rated, Interval]:
         times=times_of(known, chosen),
         anchors=[(population, Entrant(RANDOM_BOT)) for population in known.populations],
     )
-    return _intervals(fit)
 
 
 def _intervals(fit: Fit[Rated]) -> dict[Rated, Interval]:

@@ -7,90 +7,61 @@ Inspection never talks to the controller: it reads the journal through a read-on
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import asdict
 from typing import cast
 
 from arena.matches.seating import num_episodes
-from arena.types import Digest, ghost_id, is_bot, is_trainee
+from arena.types import Digest, ghost_id, is_bot, is_trainee, trainee_entrant
 from populations.choices import with_names
-from populations.config.run_file import RUN_FILE, RunFile, learner_setup
-from populations.controller.indexes.pbt_decisions import RECALLED, PbtDecisions
-from populations.controller.indexes.raised_alerts import CLEARED, RAISED, document, resumed
 from populations.controller.monitoring.champions import CHAMPION
-from populations.controller.server.live_status import STORAGE, STORAGE_ADVICE
 from populations.core import SearchSpace
 from populations.inspection.calibration import calibrations
-from populations.inspection.cells import payoff_cells
+from populations.inspection.cells import Names, payoff_cells
 from populations.inspection.checkpoints import pins_of
 from populations.inspection.cross_play import cross_play
+from populations.inspection.documents.champions import champion_view, names_of
+from populations.inspection.documents.gains import (
+    BEGINNINGS,
+    checkpoint_fit,
+    gains,
+    times_of_generations,
+)
+from populations.inspection.documents.learners import learners_view
+from populations.inspection.documents.lives import why_view
+from populations.inspection.documents.status import status_view
 from populations.inspection.exploitability import read_exploitability
+from populations.inspection.inspection import Document, Inspection, folded
 from populations.inspection.ratings import (
     ASSIGNED,
     champion_spans,
     rated_checkpoints,
     rating_points,
 )
-from populations.league.league import League
-from populations.league.lineage import History
-from populations.league.removed_rows import KINDS
-from populations.league.standings import Standing, champion, standings
+from populations.inspection.sentences import event_document
+from populations.league.standings import Standing
 from populations.records.rows import Json
-from populations.records.tables import Tables
-from populations.storage.database import JOURNAL
-from populations.storage.journal import JournalReader
-from populations.storage.lock import lock_holder
-from populations.storage.status import read_status
 
-Document = dict[str, Json]
-
-
-@dataclass(frozen=True, slots=True)
-class Inspection:
-    """Run directory at one moment."""
-
-    run_dir: Path
-    run_file: RunFile
-    reader: JournalReader
-    tables: Tables
-    league: League
-
-    @classmethod
-    def open(cls, run_dir: Path) -> Inspection:
-        """Read a run directory.
-
-        Raises:
-            ConfigError: If there is no run in it.
-            StorageError: If its journal cannot be read.
-        """
-        run_file = RunFile.load(run_dir / RUN_FILE)
-        reader = JournalReader(run_dir / JOURNAL)
-        # Pairs are by far the most rows, and only two views need them: these read them themselves.
-        tables = reader.load(pairs=False)
-        return cls(run_dir, run_file, reader, tables, _folded(tables, run_file, run_dir))
-
-    def close(self) -> None:
-        """Close the journal's reader."""
-        self.reader.close()
-
-    def history(self) -> History:
-        """Return all generations, those whose rows were removed included."""
-        return History.of(self.tables, self.reader.events(kinds=KINDS))
-
-    def standings(self, population: str | None = None) -> dict[str, list[Standing]]:
-        """Return the standings of all populations, or of one."""
-        found = standings(self.tables, self.league)
-        return {name: found[name] for name in found if population in (None, name)}
-
-
-def _folded(tables: Tables, run_file: RunFile, run_dir: Path) -> League:
-    setup = learner_setup(run_file, root=run_dir)
-    return League.fold(
-        tables,
-        seats=setup.seats,
-        half_life_matches=run_file.config.payoffs.half_life_matches,
-        mixes_teammates=bool(setup.agent_seats),
-    )
+# Functions that `tools.league.views.VIEWS` names are found here, and what else others take.
+__all__ = [
+    "Inspection",
+    "calibration_view",
+    "champion_view",
+    "champions_of",
+    "checkpoints_view",
+    "cross_play_view",
+    "cyclicity",
+    "events_view",
+    "fits",
+    "hyperparameters_view",
+    "learners_view",
+    "lineage_view",
+    "matches_view",
+    "payoff_view",
+    "ratings_view",
+    "standings_view",
+    "status_view",
+    "why_view",
+]
 
 
 def standings_view(run: Inspection, population: str | None) -> Document:
@@ -99,7 +70,7 @@ def standings_view(run: Inspection, population: str | None) -> Document:
     return {
         "run": run.tables.run.run,
         "populations": {
-            name: [_standing_json(line, measured, space=_space(run, name)) for line in lines]
+            name: [_standing_json(line, measured, space=run.space(name)) for line in lines]
             for name, lines in run.standings(population).items()
         },
         "cyclicity": {**cyclicity(run, population)},
@@ -161,14 +132,8 @@ def cross_play_view(run: Inspection, population: str | None) -> Document:
     return {"run": run.tables.run.run, "cross_play": shown}
 
 
-def _names(run: Inspection) -> dict[tuple[str, str], str]:
-    """Return the names of the standings' players, by population and entrant."""
-    return {
-        (name, line.weights or line.player): line.player
-        for name, lines in run.standings().items()
-        # Reversed: of a policy and a ghost with its weights the first line gives the name.
-        for line in reversed(lines)
-    }
+def _names(run: Inspection) -> Names:
+    return names_of(run.standings())
 
 
 def calibration_view(run: Inspection, population: str | None) -> Document:
@@ -210,7 +175,7 @@ def ratings_view(run: Inspection, population: str | None) -> Document:
     with run.reader.snapshot():
         tables = run.reader.load()
         assigned = run.reader.events(kinds=ASSIGNED)
-    ratings = rated_checkpoints(_folded(tables, run.run_file, run.run_dir), tables)
+    ratings = rated_checkpoints(folded(tables, run.run_file, run.run_dir), tables)
     points = rating_points(tables, ratings, assigned=assigned)
     return {
         "run": tables.run.run,
@@ -256,10 +221,34 @@ def lineage_view(run: Inspection, population: str | None) -> Document:
     return {
         "run": run.tables.run.run,
         "policies": policies,
-        "generations": _generations(run, population),
+        "generations": _gained(run, population),
         "exploits": _events(run, population, kinds=("exploited",)),
         "immigrants": _events(run, population, kinds=("immigrated",)),
     }
+
+
+def _gained(run: Inspection, population: str | None) -> list[Json]:
+    """Return generations with their times, and with Elo at their begin and end by one fit."""
+    tables, fit = checkpoint_fit(run)
+    generations = run.history().generations
+    known = gains(tables, fit, generations)
+    times = times_of_generations(run.reader.events(kinds=BEGINNINGS))
+    documents: list[Json] = []
+    for row, document in zip(
+        (row for row in generations.values() if population in (None, row.population)),
+        _generations(run, population),
+        strict=True,
+    ):
+        after = trainee_entrant(row.policy, generation=row.generation + 1)
+        documents.append(
+            {
+                **cast("Document", document),
+                "time_begin": times.get(row.entrant),
+                "time_end": times.get(after),
+                **known[row.entrant].document(),
+            }
+        )
+    return documents
 
 
 def _generations(run: Inspection, population: str | None) -> list[Json]:
@@ -269,15 +258,11 @@ def _generations(run: Inspection, population: str | None) -> list[Json]:
     return [
         {
             **asdict(row),
-            "hyperparameters": with_names(row.hyperparameters, _space(run, row.population)),
+            "hyperparameters": with_names(row.hyperparameters, run.space(row.population)),
         }
         for row in run.history().generations.values()
         if population in (None, row.population)
     ]
-
-
-def _space(run: Inspection, population: str) -> SearchSpace:
-    return run.run_file.config.populations[population].search_space
 
 
 def hyperparameters_view(run: Inspection, population: str | None) -> Document:
@@ -286,7 +271,7 @@ def hyperparameters_view(run: Inspection, population: str | None) -> Document:
     ``factors`` are those of hyperparameters that have a schedule.
     """
     now: Document = {
-        row.policy: with_names(row.hyperparameters, _space(run, row.population))
+        row.policy: with_names(row.hyperparameters, run.space(row.population))
         for row in run.tables.policies.values()
         if population in (None, row.population)
     }
@@ -383,106 +368,8 @@ def events_view(
 
 def _events(run: Inspection, population: str | None, *, kinds: Sequence[str] | None) -> list[Json]:
     return [
-        {
-            "sequence": row.sequence,
-            "time": row.time,
-            "kind": row.kind,
-            "subject": row.subject,
-            **row.data,
-        }
+        event_document(row)
         for row in run.reader.events(kinds=kinds)
         # Events without a subject are about the whole run.
         if population is None or row.subject.split("/")[0] in (population, "")
     ]
-
-
-def status_view(run: Inspection, population: str | None) -> Document:
-    """Return the state of the run: committed counts, and live figures while it runs."""
-    tables, row = run.tables, run.tables.run
-    holder = lock_holder(run.run_dir)
-    state: str = row.state
-    # The kernel frees the lock when its holder dies, so the journal's word is out of date.
-    if row.state == "running" and holder is None:
-        state = "crashed"
-    # A dead controller's last figures would pass for live ones.
-    live = (read_status(run.run_dir) or {}) if state == "running" else {}
-    champions: Document = {}
-    for name, lines in run.standings(population).items():
-        ratings = tables.ratings.get(name)
-        # As the last fit decided, with its optimism.
-        best = champion(lines, row=ratings)
-        if best is not None:
-            champions[name] = {
-                "player": best.player,
-                "checkpoint": best.checkpoint,
-                "rating": best.rating,
-                "rating_low": best.rating_low,
-                "rating_high": best.rating_high,
-            }
-    return {
-        "run": row.run,
-        "state": state,
-        "reason": row.reason,
-        "pid": holder,
-        "epoch": row.epoch,
-        "endpoint": live.get("endpoint"),
-        "phase": live.get("phase"),
-        "alerts": _alerts(run, live, is_running=state == "running"),
-        "elapsed_s": row.elapsed_s,
-        "agent_steps": row.agent_steps,
-        "matches": row.matches,
-        "assignments_finished": row.assignments_finished,
-        "checkpoints": sum(1 for c in tables.checkpoints.values() if c.state == "present"),
-        "ghosts": len(tables.ghosts),
-        "exploits": row.exploits,
-        "lesson": _lesson(run),
-        "evaluation": live.get("evaluation") or _evaluation(run),
-        "pbt": _pbt(run),
-        "quarantined": [p.policy for p in tables.policies.values() if p.state == "quarantined"],
-        "agent_steps_per_s": live.get("agent_steps_per_s"),
-        "learners": live.get("learners", []),
-        "champion": champions,
-    }
-
-
-def _lesson(run: Inspection) -> Document | None:
-    """Return the lesson that is trained in, counted from 1, and its end; None: there is none."""
-    lessons, index = run.run_file.config.environment.curriculum, run.tables.run.lesson
-    if not lessons:
-        return None
-    return {"number": index + 1, "lessons": len(lessons), **lessons[index].model_dump(mode="json")}
-
-
-def _evaluation(run: Inspection) -> Document:
-    """Return evaluation's share of learner seconds when training ended last, else until now."""
-    row = run.tables.run
-    # The share asked for ends with training: final matches would raise the journal's.
-    last = run.reader.events(kinds=["training_stopped"], limit=1, newest=True)
-    reached = last[0].data.get("evaluation_share") if last else None
-    spent_s = row.training_s + row.evaluation_s
-    if reached is None and spent_s > 0.0:
-        reached = row.evaluation_s / spent_s
-    return {"share_asked": run.run_file.config.evaluation.share, "share_reached": reached}
-
-
-def _pbt(run: Inspection) -> Document:
-    """Count decisions of PBT that were due and made, with reasons for those that wait."""
-    decisions = PbtDecisions.from_events(run.reader.recalled_events(kinds=RECALLED))
-    config = run.run_file.config
-    settings = {name: one.pbt or config.pbt for name, one in config.populations.items()}
-    return decisions.document(run.tables, pbt=settings)
-
-
-def _alerts(run: Inspection, live: Mapping[str, Json], *, is_running: bool) -> list[Json]:
-    """Return the alerts: by the live figures, else by the events."""
-    if alerts := live.get("alerts"):
-        return list(cast("list[Json]", alerts))
-    alerts = resumed(run.reader.recalled_events(kinds=[RAISED, CLEARED])).documents()
-    # A full disk may have refused the live figures, too, so its alert is derived from events. The
-    # last one of these decides: after the others it has recovered.
-    kinds = [STORAGE, "storage_recovered", "controller_started"]
-    last = run.reader.events(kinds=kinds, limit=1, newest=True)
-    if is_running and last and last[0].kind == STORAGE:
-        reason = str(last[0].data["reason"])
-        alerts.append(document(STORAGE, "", reason, advice=STORAGE_ADVICE))
-    return alerts

@@ -13,6 +13,7 @@ from populations.config.run_config import RunConfig
 from populations.config.sections import AlertKind
 from populations.config.validation import known_paths
 from populations.controller.indexes.alert_kinds import KINDS
+from populations.inspection.sentences import SENTENCES
 from populations.records.event_kinds import EVENT_KINDS
 from populations.records.tables import TABLES
 
@@ -82,6 +83,8 @@ def test_every_event_of_the_code_is_listed_and_no_other() -> None:
     emitted = events.emitted_kinds()
     assert {kind: path for kind, path in emitted.items() if kind not in EVENT_KINDS} == {}
     assert EVENT_KINDS.keys() - emitted.keys() == set()
+    # `arena league` tells each one as a sentence.
+    assert {kind: path for kind, path in emitted.items() if kind not in SENTENCES} == {}
     listed = re.findall(r"^\| `(\w+)` \| (.+) \|$", events.page(), re.MULTILINE)
     assert [kind for kind, _ in listed] == list(EVENT_KINDS)
     assert all(meaning.strip() for _, meaning in listed)

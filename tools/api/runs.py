@@ -120,6 +120,26 @@ class Run:
         with inspected(self.run_dir, population) as inspection:
             return records_of(champions_of(inspection, population))
 
+    def learners(self) -> Records:
+        """Return each learner: what it does, its speed, shares of its time, restarts, faults."""
+        return self._view("learners", None)
+
+    def champion(self, *, population: str | None = None) -> Records:
+        """Return what each champion scores against its opponents, the worst score first.
+
+        Args:
+            population: Population that it leads. None: all.
+        """
+        return self._view("champion", population)
+
+    def why(self, player: str) -> Records:
+        """Return the life of a policy or ghost as sentences with their numbers, oldest first.
+
+        Args:
+            player: Name such as ``player/p003``, ``p003`` or ``p003@120000``.
+        """
+        return self._view("why", None, player=player)
+
     def _view(self, view: str, population: str | None, **options: object) -> Records:
         document = view_document(self.run_dir, view, population, **options)
         return records_of(cast("Sequence[Mapping[str, Any]]", VIEWS[view].rows(document)))

@@ -92,6 +92,15 @@ def _hyperparameter_rows(document: Document) -> list[Row]:
     ]
 
 
+def _opponent_rows(document: Document) -> list[Row]:
+    """Return what each champion scores against its opponents."""
+    return [
+        {"population": one["population"], "player": one["player"], **row}
+        for one in cast("list[Row]", document["champions"])
+        for row in cast("list[Row]", one["opponents"])
+    ]
+
+
 def _status_rows(document: Document) -> list[Row]:
     lines = alert_lines(cast("Mapping[str, Json]", document))
     shown = {**document, "alerts": "  ".join(lines) or None}
@@ -113,7 +122,8 @@ def _shown_checkpoint(row: Row) -> Row:
 
 def _shown_event(row: Row) -> Row:
     fixed = ("sequence", "time", "kind", "subject")
-    why = "  ".join(f"{key}={_shortened(text_of(row[key]))}" for key in row if key not in fixed)
+    data = [key for key in row if key not in (*fixed, "sentence")]
+    why = "  ".join(f"{key}={_shortened(text_of(row[key]))}" for key in data)
     # Each kind of event has data of its own, so these share one column.
     return {**{key: row[key] for key in fixed}, "why": why}
 
@@ -186,4 +196,24 @@ VIEWS: dict[str, View] = {
         shown=_shown_event,
     ),
     "status": View(document="status_view", rows=_status_rows),
+    "learners": View(
+        document="learners_view",
+        rows=_listed("learners"),
+        columns=(
+            *("learner", "state", "doing", "policies", "agent_steps_per_s"),
+            *("mean_agent_steps_per_s", "share_training", "share_evaluation", "share_waiting"),
+            *("restarts", "waits_for"),
+        ),
+    ),
+    "champion": View(
+        document="champion_view",
+        rows=_opponent_rows,
+        columns=("player", "opponent", "matches", "score", "score_low", "score_high"),
+        is_grouped=True,
+    ),
+    "why": View(
+        document="why_view",
+        rows=_listed("entries"),
+        columns=("time", "agent_steps", "generation", "kind", "sentence"),
+    ),
 }

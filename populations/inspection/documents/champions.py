@@ -1,0 +1,159 @@
+"""Champion of each population: since when, by how much, against which players it does worst.
+
+Tests: `tests/populations/inspection/test_champions.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import cast
+
+from arena.types import Digest, Entrant, trainee_entrant
+from populations.controller.monitoring.champions import CHAMPION
+from populations.inspection.cells import Names, payoff_cells
+from populations.inspection.documents.gains import checkpoint_fit
+from populations.inspection.inspection import Document, Inspection
+from populations.inspection.ratings import CheckpointFit, champion_spans
+from populations.league.lineage import lineage
+from populations.league.standings import Standing, champion
+from populations.ratings.model import Z95
+from populations.records.rows import Json
+
+
+def champion_view(run: Inspection, population: str | None) -> Document:
+    """Return the champion of each population that has one.
+
+    ``lead`` is its rating difference to the next player with other weights, by one fit, with the
+    interval of the difference. ``opponents`` are the players that it met in evaluation, the worst
+    score first, with Wilson's 95% interval. ``line`` is the training behind its weights, oldest
+    first.
+    """
+    _, fit = checkpoint_fit(run)
+    found = run.standings(population)
+    names = names_of(run.standings())
+    spans = champion_spans(run.reader.events(kinds=(CHAMPION,)))
+    cells = payoff_cells(run.reader.pairs(kind="evaluate"), seats=run.league.seats, names=names)
+    champions: list[Json] = []
+    for name, lines in found.items():
+        best = champion(lines, row=run.tables.ratings.get(name))
+        if best is not None:
+            history: list[Json] = [span for span in spans if span["population"] == name]
+            own = names[name, best.weights or best.player]
+            champions.append(
+                {
+                    **_described(name, best, history),
+                    **lead(name, best, lines, fit),
+                    "history": history,
+                    "opponents": opponents(cells, population=name, player=own),
+                    "line": _line(run, best),
+                }
+            )
+    return {"run": run.tables.run.run, "champions": champions}
+
+
+def names_of(found: Mapping[str, list[Standing]]) -> Names:
+    """Return the names of the standings' players, by population and entrant."""
+    return {
+        (name, line.weights or line.player): line.player
+        for name, lines in found.items()
+        # Reversed: of a policy and a ghost with its weights the first line gives the name.
+        for line in reversed(lines)
+    }
+
+
+def _described(population: str, best: Standing, history: list[Json]) -> Document:
+    last = cast("Mapping[str, Json]", history[-1]) if history else {}
+    return {
+        "population": population,
+        "player": best.player,
+        "generation": best.generation,
+        "agent_steps": best.agent_steps,
+        "evaluated_agent_steps": best.evaluated_agent_steps,
+        "checkpoint": best.checkpoint,
+        "weights": best.weights,
+        "rating": best.rating,
+        "rating_low": best.rating_low,
+        "rating_high": best.rating_high,
+        # Null where the journal has not recorded yet that it leads.
+        "since": last.get("since") if last.get("player") == best.player else None,
+        "changes": max(len(history) - 1, 0),
+    }
+
+
+def lead(
+    population: str, best: Standing, lines: Iterable[Standing], fit: CheckpointFit
+) -> Document:
+    """Return by how much a champion leads the next player of the standings with other weights."""
+    others = [
+        line
+        for line in lines
+        if line.kind != "bot"
+        and line.state == "active"
+        and line.rating is not None
+        and line.weights not in (None, best.weights)
+    ]
+    # The standings are sorted by rating.
+    second = others[0] if others else None
+    gap = None
+    if second is not None:
+        gap = fit.difference(
+            (population, Entrant(best.weights or "")), (population, Entrant(second.weights or ""))
+        )
+    return {
+        "next": None if second is None else second.player,
+        "lead": None if gap is None else gap.rating,
+        "lead_low": None if gap is None else gap.low,
+        "lead_high": None if gap is None else gap.high,
+    }
+
+
+def opponents(cells: Iterable[Mapping[str, Json]], *, population: str, player: str) -> list[Json]:
+    """Return a player's results by opponent, the worst score first."""
+    rows: list[tuple[float, int, Document]] = []
+    for cell in cells:
+        score, matches = cell["score"], cell["matches"]
+        is_own = (cell["population"], cell["player"]) == (population, player)
+        # Against itself a player has half of the points.
+        is_itself = (cell["opponent_population"], cell["opponent"]) == (population, player)
+        if not is_own or is_itself or not isinstance(score, float) or not isinstance(matches, int):
+            continue
+        low, high = wilson(score, matches)
+        keys = ("opponent_population", "opponent", "matches", "wins", "draws", "losses", "score")
+        row: Document = {key: cell[key] for key in keys}
+        row |= {"score_low": low, "score_high": high, "mean_return": cell["mean_return"]}
+        rows.append((score, -matches, row))
+    # Of equal scores the one that more matches tell of comes first.
+    return [row for _, _, row in sorted(rows, key=lambda one: one[:2])]
+
+
+def wilson(score: float, matches: int) -> tuple[float, float]:
+    """Return Wilson's 95% interval of a score (1927); draws count as half a win.
+
+    It overstates the width where many matches are drawn.
+    """
+    # (s + z^2 / 2n -+ z sqrt(s (1 - s) / n + z^2 / 4n^2)) / (1 + z^2 / n)
+    square = Z95 * Z95 / matches
+    centre = score + square / 2.0
+    half = Z95 * ((score * (1.0 - score) + square / 4.0) / matches) ** 0.5
+    return max((centre - half) / (1.0 + square), 0.0), min((centre + half) / (1.0 + square), 1.0)
+
+
+def _line(run: Inspection, best: Standing) -> list[Json]:
+    """Return the generations behind a champion's weights, the copies it came through included."""
+    origin = run.league.checkpoints.get(Digest(best.weights or ""))
+    generations = run.history().generations
+    if origin is None:
+        return []
+    entrant = trainee_entrant(origin.policy, generation=origin.generation)
+    if entrant not in generations:
+        return []
+    return [
+        {
+            "policy": stretch.generation.policy,
+            "generation": stretch.generation.generation,
+            "cause": stretch.generation.cause,
+            "begin": stretch.begin,
+            "agent_steps": stretch.agent_steps,
+        }
+        for stretch in lineage(generations, entrant, agent_steps=origin.agent_steps)
+    ]

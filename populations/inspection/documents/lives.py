@@ -1,0 +1,263 @@
+"""Life of a policy or ghost: what happened to it and why, as sentences with their numbers.
+
+Tests: `tests/populations/inspection/test_lives.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from arena.errors import ConfigError
+from arena.types import PlayerId, PolicyId, ghost_id, is_bot
+from populations.inspection.documents.gains import (
+    BEGINNINGS,
+    Gain,
+    begun,
+    checkpoint_fit,
+    gains,
+)
+from populations.inspection.inspection import Document, Inspection
+from populations.inspection.sentences import event_document
+from populations.inspection.wording import is_number
+from populations.records.rows import EventRow, GenerationRow, Json
+from populations.yaml_documents import nearest
+
+GHOST = "ghost_created"
+
+KINDS = (
+    *BEGINNINGS,
+    *("quarantined", "exploit_abandoned", "exploit_failed", "explore_failed", "fell_back"),
+    *("checkpoint_corrupt", "checkpoint_restored", "policy_restored", "counters_lowered"),
+    *(GHOST, "ghosts_thinned", "ghost_corrupt", "ghost_restored", "ghost_adopted"),
+    *("champion", "pinned", "unpinned", "export_due"),
+)
+"""Kinds of the events that a life is made of."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """Player that a life is told of.
+
+    Attributes:
+        policy: The policy, or that of a ghost or checkpoint.
+        agent_steps: Agent steps of a ghost or checkpoint; None: the policy itself.
+    """
+
+    policy: PolicyId
+    agent_steps: int | None = None
+
+    @property
+    def player(self) -> str:
+        """Its name."""
+        if self.agent_steps is None:
+            return str(self.policy)
+        return str(ghost_id(self.policy, agent_steps=self.agent_steps))
+
+
+def why_view(run: Inspection, population: str | None, *, player: str | None = None) -> Document:
+    """Return the life of a player, oldest first.
+
+    An entry has ``time``, ``agent_steps`` (null: its event does not say it), ``generation``,
+    ``kind`` (of the event; ``gained`` sums up a generation), ``sentence`` and ``data``. The life of
+    a ghost is that of its policy until its agent steps, and what happened to itself.
+
+    Raises:
+        ConfigError: If no player is named, or the run has no such one.
+    """
+    if player is None:
+        raise ConfigError("the view why needs a player, such as player/p003 or p003@120000")
+    subject = find_player(run, player, population=population)
+    tables, fit = checkpoint_fit(run)
+    history = run.history()
+    events = run.reader.events(kinds=KINDS)
+    row = tables.policies[subject.policy]
+    known = gains(tables, fit, history.generations)
+    of_policy = {
+        one.generation: (one, known[one.entrant])
+        for one in history.generations.values()
+        if one.policy == subject.policy
+    }
+    ghost = tables.ghosts.get(PlayerId(subject.player))
+    return {
+        "run": tables.run.run,
+        "player": subject.player,
+        "population": row.population,
+        "policy": row.policy,
+        "kind": "policy"
+        if subject.agent_steps is None
+        else "ghost"
+        if ghost is not None
+        else "checkpoint",
+        "role": row.role,
+        "state": row.state,
+        "generation": row.generation,
+        "agent_steps": row.agent_steps if subject.agent_steps is None else subject.agent_steps,
+        "entries": list(entries(events, subject, generations=of_policy)),
+    }
+
+
+def find_player(run: Inspection, name: str, *, population: str | None = None) -> Subject:
+    """Return the player of a run that a name means: ``player/p003``, ``p003`` where one population
+    has it, ``player/p003@120000`` for a ghost or recorded checkpoint.
+
+    Raises:
+        ConfigError: If there is none, or several have the name.
+    """
+    if is_bot(name):
+        raise ConfigError(f"{name} is not trained: only policies and ghosts have a life")
+    base, _, steps = name.partition("@")
+    policies = [
+        policy
+        for policy, row in run.tables.policies.items()
+        if base in (policy, policy.split("/")[-1]) and population in (None, row.population)
+    ]
+    if not policies:
+        raise ConfigError(f"the run has no player {name!r}{nearest(base, run.tables.policies)}")
+    if len(policies) > 1:
+        raise ConfigError(f"{name!r} may be {' or '.join(policies)}: name its population too")
+    policy = policies[0]
+    if not steps:
+        return Subject(policy=policy)
+    at = int(steps) if re.fullmatch(r"[0-9]{1,18}", steps) else None
+    kept = {row.agent_steps for row in run.tables.checkpoints.values() if row.policy == policy}
+    kept |= {row.agent_steps for row in run.tables.ghosts.values() if row.policy == policy}
+    if at is None or at not in kept:
+        near = min(kept, key=lambda one: abs(one - (at or 0)), default=None)
+        advice = "" if near is None else f"; the nearest that it has is {policy}@{near}"
+        raise ConfigError(f"the run has no player {name!r}{advice}")
+    return Subject(policy=policy, agent_steps=at)
+
+
+def entries(
+    events: Iterable[EventRow],
+    subject: Subject,
+    *,
+    generations: dict[int, tuple[GenerationRow, Gain]],
+) -> Iterator[Document]:
+    """Yield the entries of a life.
+
+    Args:
+        events: Events of the kinds `KINDS`, oldest first.
+        subject: Player that it is about.
+        generations: Generations of its policy, with what each has gained.
+    """
+    events = list(events)
+    begins = {
+        event.sequence: entrant
+        for event, entrant in begun(events)
+        if event.subject == subject.policy
+    }
+    generation, until = 0, subject.agent_steps
+    ghosts: list[EventRow] = []
+    for event in events:
+        if not _is_about(event, subject):
+            continue
+        # What its policy did after a ghost was left is none of the ghost's.
+        is_later = until is not None and (_steps(event, subject) or 0) > until
+        if is_later and event.subject != subject.player:
+            continue
+        if event.kind == GHOST:
+            ghosts.append(event)
+            continue
+        yield from _ghosts(ghosts, subject, generation)
+        ghosts = []
+        if event.sequence in begins:
+            number = int(begins[event.sequence].rpartition("#")[2])
+            if number > generation:
+                yield from _gained(generations, generation, time=event.time)
+            generation = number
+        yield _entry(event, subject, generation)
+    yield from _ghosts(ghosts, subject, generation)
+    if until is None:
+        yield from _gained(generations, generation, time=None)
+
+
+def _is_about(event: EventRow, subject: Subject) -> bool:
+    policy, name = str(subject.policy), event.subject
+    if name == policy or event.data.get("donor") == policy:
+        return True
+    if name.startswith(f"{policy}@"):
+        # Of other ghosts only that they were left, and that they led.
+        return name == subject.player or event.kind in (GHOST, "champion")
+    previous = str(event.data.get("previous", ""))
+    if event.kind == "champion":
+        return previous.partition("@")[0] == policy
+    gone = event.data.get("ghosts")
+    return event.kind == "ghosts_thinned" and isinstance(gone, list) and subject.player in gone
+
+
+def _steps(event: EventRow, subject: Subject) -> int | None:
+    """Return the policy's agent steps at an event, if it says them."""
+    own = event.subject.partition("@")[0] == subject.policy
+    # As a donor it had others than the policy that the event is about.
+    steps = event.data.get("agent_steps" if own else "donor_agent_steps")
+    return steps if isinstance(steps, int) and is_number(steps) else None
+
+
+def _entry(event: EventRow, subject: Subject, generation: int) -> Document:
+    document = event_document(event)
+    return {
+        "time": event.time,
+        "agent_steps": _steps(event, subject),
+        "generation": generation,
+        "kind": event.kind,
+        "sentence": document["sentence"],
+        "data": {"subject": event.subject, **event.data},
+    }
+
+
+def _ghosts(ghosts: list[EventRow], subject: Subject, generation: int) -> Iterator[Document]:
+    """Yield one entry about ghosts that were left one after the other."""
+    if len(ghosts) < 2:
+        yield from (_entry(event, subject, generation) for event in ghosts)
+        return
+    first, last = ghosts[0], ghosts[-1]
+    begin, end = _steps(first, subject), _steps(last, subject)
+    yield {
+        "time": last.time,
+        "agent_steps": end,
+        "generation": generation,
+        "kind": GHOST,
+        "sentence": f"{subject.policy} left {len(ghosts)} ghosts, from {first.subject} to "
+        f"{last.subject}",
+        "data": {
+            "ghosts": len(ghosts),
+            "first": first.subject,
+            "last": last.subject,
+            "first_agent_steps": begin,
+            "last_agent_steps": end,
+        },
+    }
+
+
+def _gained(
+    generations: dict[int, tuple[GenerationRow, Gain]], number: int, *, time: str | None
+) -> Iterator[Document]:
+    """Yield the entry that sums up a generation, if its ratings are known."""
+    row, known = generations.get(number, (None, Gain()))
+    if row is None or known.end is None:
+        return
+    end = row.agent_steps_end
+    trained = None if end is None else end - row.agent_steps_begin
+    data: dict[str, Json] = {**known.document(), "agent_steps_trained": trained}
+    during = f"Generation {number}{' so far' if end is None else ''}"
+    steps = "" if trained is None else f" in {trained:,} agent steps"
+    if known.gain is None or known.begin is None:
+        told = f"{during} was rated {known.end.rating:.0f} Elo"
+    else:
+        verb = "gained" if known.gain.rating >= 0.0 else "lost"
+        interval = f"[{known.gain.low:+.0f}, {known.gain.high:+.0f}]"
+        told = (
+            f"{during} {verb} {abs(known.gain.rating):.0f} Elo {interval}{steps}: "
+            f"{known.begin.rating:.0f} -> {known.end.rating:.0f}"
+        )
+    yield {
+        "time": time,
+        "agent_steps": end,
+        "generation": number,
+        "kind": "gained",
+        "sentence": told,
+        "data": data,
+    }

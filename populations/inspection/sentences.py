@@ -1,0 +1,274 @@
+"""Events as plain English, each in one sentence with its numbers.
+
+An event's document is data: what users and other machines wrote stands in its sentence as they
+wrote it, on one line and cut off where it is long. Readers escape it as they escape the data.
+
+Tests: `tests/populations/inspection/test_sentences.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from populations.inspection.evolution_sentences import EVOLUTION
+from populations.inspection.wording import Data, Name, Wording, changes, listed, said, text
+from populations.records.rows import EventRow, Json
+
+FIXED = ("sequence", "time", "kind", "subject", "sentence")
+"""Keys of an event's document that are not its data."""
+
+RUN: Mapping[str, Wording] = {
+    "weights_imported": said(
+        "{subject} starts from the weights of {player:player}",
+        "{subject} starts from the weights of a player",
+        then=(" at {agent_steps:count} agent steps", " ({origin})"),
+    ),
+    "policy_created": said(
+        "{subject:player} begins as {role}",
+        "{subject:player} begins",
+        then=(", the reference member{reference:when}", ", with {hyperparameters:values}"),
+    ),
+    "controller_started": said(
+        "The run was resumed{resumed:when}",
+        "The run began{resumed:unless}",
+        then=(", by controller {epoch}",),
+    ),
+    "versions_differ": said("Packages are others than at the launch: {data:pairs}"),
+    "configuration_changed": said("The configuration was changed: {data:pairs}"),
+    "hyperparameters_changed": said(
+        "{subject:player} follows changed start values",
+        then=(" at {agent_steps:count} agent steps", ": {changes}"),
+    ),
+    "lesson_began": said(
+        "Lesson {subject} of {lessons:count} began",
+        "Lesson {subject} began",
+        then=(" at {agent_steps:count} agent steps", ": {reason}"),
+    ),
+    "training_stopped": said(
+        "Training stopped: {reason}",
+        "Training stopped",
+        then=("; evaluation had {evaluation_share:percent} of the learners' time",),
+    ),
+    "tournament_assigned": said(
+        "The possible champions {contenders:players} play {matches:count} final matches",
+        then=(", up to {matches_per_pair:count} per pair",),
+    ),
+    "finals_stopped": said(
+        "The final matches were ended",
+        then=(" after {evaluation_s:seconds} of evaluation", ", {over_s:seconds} over their time"),
+    ),
+    "evaluation_only": said(
+        "The run is evaluated for {duration_s:seconds} more", then=("; it had ended: {before}",)
+    ),
+    "run_finished": said("The run finished: {reason}", "The run finished"),
+    "run_stopped": said("The run was interrupted: {reason}", "The run was interrupted"),
+    "run_failed": said("The run failed: {reason}", "The run failed"),
+}
+"""The run as a whole."""
+
+LEARNERS: Mapping[str, Wording] = {
+    "learner_joined": said(
+        "Learner {subject} joined",
+        then=(
+            *(" from {host}", ", process {pid}", ", on {device}"),
+            ", for {populations:players} alone",
+        ),
+    ),
+    "learner_left": said(
+        "Learner {subject} went away",
+        then=(": {reason}", "; assignments {assignments:players} are given out again"),
+    ),
+    "learner_lost": said(
+        "Learner {subject} was lost",
+        then=(": {reason}", "; assignments {assignments:players} are given out again"),
+    ),
+    "learner_refused": said(
+        "Learner {subject} was refused: {reason}", "Learner {subject} was refused"
+    ),
+    "learner_dismissed": said(
+        "Learner {subject} was sent away",
+        then=(
+            *(" ({times:count} times so far)", ": {reason}"),
+            "; it failed assignments {assignments:players}",
+        ),
+    ),
+    "learner_start_failed": said(
+        "The learner process of {subject} ended before it could work", then=(": it {reason}",)
+    ),
+    "start_assigned": said(
+        "Learner {learner} makes the first weights of {policies:players}",
+        then=(" (assignment {subject})",),
+    ),
+    "train_assigned": said(
+        "Learner {learner} trains {policies:players}",
+        then=(
+            *(" for {agent_steps:count} agent steps", " for {episodes:count} episodes"),
+            *(" against {rivals:players}", " (assignment {subject})"),
+        ),
+    ),
+    "evaluation_assigned": said(
+        "Learner {learner} plays {matches:count} evaluation matches",
+        then=(" among {players:players}", " (assignment {subject})"),
+    ),
+    "assignment_failed": said(
+        "Assignment {subject} failed",
+        then=(
+            *(" at attempt {attempt:count}", " with {policy:player}", ", of the kind {failure}"),
+            ": {reason}",
+        ),
+    ),
+    "episodes_dropped": said(
+        "Learner {subject} dropped {episodes:count} episodes in flight",
+        "Learner {subject} dropped episodes in flight",
+        then=(" of {policies:players}", ": {reason}"),
+    ),
+}
+"""Learners and their assignments."""
+
+STORAGE: Mapping[str, Wording] = {
+    "storage_full": said(
+        "The disk refuses durable data: {reason}",
+        "The disk refuses durable data",
+        then=("; the next try is in {retry_in_s:seconds}",),
+    ),
+    "storage_recovered": said(
+        "The disk accepts data again",
+        then=(" after {paused_s:seconds}", " and {refusals:count} refusals"),
+    ),
+    "checkpoint_corrupt": said(
+        "A checkpoint of {subject:player} is damaged and was set aside",
+        "A checkpoint is damaged and was set aside",
+        then=(": {reason}", " ({key})"),
+    ),
+    "ghost_corrupt": said(
+        "The ghost {subject:player} is damaged and was set aside", then=(": {reason}",)
+    ),
+    "outsider_corrupt": said(
+        "The copied weights {subject} from outside are damaged",
+        then=(", for population {population}", ": {reason}"),
+    ),
+    "fell_back": said(
+        "{subject:player} goes on from an older checkpoint, because a newer one is damaged",
+        then=(": that at {agent_steps:count} agent steps",),
+    ),
+    "journal_migrated": said(
+        "The journal was brought from format {from} to {to}",
+        "The journal was brought up to date",
+        then=("; the older one is kept as {copy}",),
+    ),
+    "journal_restored": said(
+        "A repair replaced the damaged journal by its backup",
+        then=(
+            *(" of {assignments_finished:count} assignments", ": {damage}"),
+            "; at least {lost_assignments_at_least:count} assignments are lost",
+        ),
+    ),
+    "checkpoint_adopted": said(
+        "A repair recorded {num_checkpoints:count} unknown checkpoints of {subject:player}",
+        "A repair recorded unknown checkpoints of {subject:player}",
+        then=("; it is at {agent_steps:count} agent steps, not {agent_steps_before:count}",),
+    ),
+    "ghost_adopted": said("A repair recorded the unknown ghost {subject:player}"),
+    "checkpoint_restored": said(
+        "A repair found a checkpoint of {subject:player} intact", then=(" ({key})",)
+    ),
+    "ghost_restored": said("A repair found the ghost {subject:player} intact"),
+    "policy_restored": said(
+        "A repair brought {subject:player} back from quarantine", then=(", to {checkpoint}",)
+    ),
+    "counters_lowered": said(
+        "A repair corrected the agent steps of {subject:player}",
+        "A repair corrected the agent steps of the run",
+        then=(": {before:count} -> {after:count}",),
+    ),
+}
+"""The disk, and repairs of what it lost."""
+
+SENTENCES: Mapping[str, Wording] = {**RUN, **LEARNERS, **EVOLUTION, **STORAGE}
+"""Wordings of all kinds of events."""
+
+
+def sentence(event: Data, *, name: Name = str) -> str:
+    """Return an event as one sentence.
+
+    An event of an unknown kind (of another release) is told by its kind and data.
+
+    Args:
+        event: Document of the event, as `populations.inspection.views.events_view` has it.
+        name: Function that shortens players' names.
+    """
+    kind = str(event.get("kind"))
+    wording = SENTENCES.get(kind)
+    if wording is None:
+        return _plain(kind, event)
+    asked = {key for key, _ in wording.fields}
+    known = {key: make(event, name) for key, make in DERIVED.items() if key in asked}
+    return wording.render({**event, **known}, name=name) or _plain(kind, event)
+
+
+def event_document(row: EventRow) -> dict[str, Json]:
+    """Return an event as plain data: its data beside what every event has, and its sentence."""
+    document: dict[str, Json] = {
+        "sequence": row.sequence,
+        "time": row.time,
+        "kind": row.kind,
+        "subject": row.subject,
+        **row.data,
+    }
+    # Of the row's own kind and subject: data may have such keys, too.
+    about = {**document, "kind": row.kind, "subject": row.subject}
+    return {**document, "sentence": sentence(about)}
+
+
+def _rivals(event: Data, _: Name) -> Json:
+    """Return the opponents of a training assignment, each once."""
+    policies = set(_texts(event.get("policies")))
+    opponents = dict.fromkeys(_texts(event.get("opponents")))
+    if len(policies) == 1:
+        opponents = dict.fromkeys("itself" if one in policies else one for one in opponents)
+    return list(opponents)
+
+
+def _texts(value: Json) -> Iterator[str]:
+    """Yield the texts of nested lists."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Sequence):
+        for one in value:
+            yield from _texts(one)
+
+
+def _leaders(event: Data, name: Name) -> Json:
+    """Return the champions of populations with their ratings, in words."""
+    champions = event.get("champions")
+    if not isinstance(champions, Mapping):
+        return None
+    return [
+        f"{name(str(one['champion']))} with {one['rating']:,.0f} Elo"
+        for one in champions.values()
+        if isinstance(one, Mapping)
+        and isinstance(one.get("rating"), int | float)
+        and one.get("champion") is not None
+    ]
+
+
+def _data(event: Data) -> dict[str, Json]:
+    return {key: value for key, value in event.items() if key not in FIXED}
+
+
+DERIVED: Mapping[str, Callable[[Data, Name], Json]] = {
+    "data": lambda event, _: _data(event),
+    "changes": lambda event, _: changes(event.get("old"), event.get("new")),
+    "rivals": _rivals,
+    "players": lambda event, _: list(dict.fromkeys(_texts(event.get("pairings")))),
+    "leaders": _leaders,
+}
+"""Fields that are made of several keys of an event."""
+
+
+def _plain(kind: str, event: Data) -> str:
+    """Return an event's kind, subject and data."""
+    about = text(event.get("subject"))
+    values = listed(f"{text(key)} {text(value) or '-'}" for key, value in _data(event).items())
+    head = text(kind.replace("_", " ")) or "event"
+    return f"{head}{f' of {about}' if about else ''}{f': {values}' if values else ''}"
