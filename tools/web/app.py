@@ -16,13 +16,13 @@ from starlette.routing import Route
 
 from arena.errors import ArenaError
 
-from ..league.views import VIEWS
 from ..terminal.output import SCHEMA
 from ..terminal.text import one_line
 from .csv_files import csv_text
 from .exposition import OPENMETRICS, TEXT, exposition
 from .pages.pages import PAGES
 from .render import static_files, static_version
+from .runs import NAMES
 from .security import Access, Guard
 from .site import Address, Site
 
@@ -66,7 +66,10 @@ class Answers:
 
     def index(self, request: Request) -> Response:
         """Send the first page."""
-        tag = "_".join(run.etag(self._site.views("index")) for run in self._site.runs.values())
+        runs = self._site.runs.values()
+        # The list of several runs has their states alone.
+        views = self._site.views("index") if len(runs) == 1 else ("status",)
+        tag = "_".join(run.etag(views) for run in runs)
         return _unless_known(request, tag) or _html(self._site.index(), tag)
 
     def page(self, request: Request) -> Response:
@@ -90,7 +93,7 @@ class Answers:
     def csv(self, request: Request) -> Response:
         """Send all rows of a view."""
         run, view = self._run(request), request.path_params["name"]
-        if run is None or view not in VIEWS:
+        if run is None or view not in NAMES:
             return _missing()
         document = run.documents([view])[view]
         return _data(csv_text(view, document), "text/csv")
@@ -98,7 +101,7 @@ class Answers:
     def json(self, request: Request) -> Response:
         """Send a view's document, as `arena league RUN VIEW --json` prints it."""
         run, view = self._run(request), request.path_params["name"]
-        if run is None or view not in VIEWS:
+        if run is None or view not in NAMES:
             return _missing()
         document = {"schema": SCHEMA, **run.documents([view])[view]}
         return _data(json.dumps(document, allow_nan=False), "application/json")

@@ -173,12 +173,12 @@ def page_name(player: str, weights: str | None) -> str:
     return f"weights-{weights[:16]}" if weights else ""
 
 
-def shown(text: object) -> str:
+def shown(text: object, *, most: int = MAX_TEXT) -> str:
     """Return a text or number as it is displayed: safe, and short."""
     if isinstance(text, int) and not isinstance(text, bool):
         return f"{text:,}"
-    safe = text_of(text) if not isinstance(text, str) else plain(text[: MAX_TEXT + 1])
-    return safe if len(safe) <= MAX_TEXT else f"{safe[: MAX_TEXT - 3]}..."
+    safe = text_of(text) if not isinstance(text, str) else plain(text[: most + 1])
+    return safe if len(safe) <= most else f"{safe[: most - 3]}..."
 
 
 def cell(value: object, *, href: str = "") -> Cell:

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from ..league.views import VIEWS
 from .csv_files import csv_text
 from .pages.asked import names_of
 from .pages.pages import PAGES
@@ -24,7 +23,10 @@ MAX_GHOST_PAGES = 500
 MAX_PARTS = 200
 """Parts of one long table."""
 
-TABLES = ("standings", "payoff", "ratings", "lineage", "hyperparameters", "checkpoints", "events")
+TABLES = (
+    *("standings", "payoff", "ratings", "lineage", "hyperparameters", "checkpoints"),
+    *("learners", "events"),
+)
 """Views that are written as CSV."""
 
 
@@ -70,8 +72,7 @@ def _pages(site: Site, run: Run) -> Iterator[tuple[str, str]]:
     for name in PAGES:
         yield from _parts(site, run, Address(name=name))
     for view in TABLES:
-        if view in VIEWS:
-            yield f"{view}.csv", csv_text(view, run.documents([view])[view])
+        yield f"{view}.csv", csv_text(view, run.documents([view])[view])
     names = site.linked(names_of(run.documents(["standings"])["standings"]))
     for name in dict.fromkeys(names.values()):
         yield from _parts(site, run, Address(name=name))

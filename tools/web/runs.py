@@ -22,6 +22,9 @@ from ..league.views import VIEWS
 
 Document = Mapping[str, object]
 
+NAMES = tuple(name for name in VIEWS if name not in ("why", "matches", "diff"))
+"""Views with a document of the whole run. Every tally of a big league would take a gigabyte."""
+
 LEAST_S = 2.0
 """Least age at which a document is made again."""
 
@@ -60,7 +63,7 @@ class Run:
     slug: str
     clock: Callable[[], float] = time.monotonic
     _made: dict[str, _Made] = field(default_factory=dict)
-    _locks: Mapping[str, Lock] = field(default_factory=lambda: {name: Lock() for name in VIEWS})
+    _locks: Mapping[str, Lock] = field(default_factory=lambda: {name: Lock() for name in NAMES})
 
     @property
     def name(self) -> str:

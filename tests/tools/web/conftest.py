@@ -26,6 +26,9 @@ class Client:
         self._app: Any = make_app(Site(named_runs(runs)), ACCESS)
         self._cookies = httpx.Cookies()
 
+    def forget(self) -> None:
+        self._cookies = httpx.Cookies()
+
     def request(
         self, method: str, path: str, *, headers: Mapping[str, str] | None = None
     ) -> httpx.Response:
@@ -47,6 +50,13 @@ class Client:
         return self.request("GET", path, headers=headers)
 
 
-@pytest.fixture
-def client(board_run: Path) -> Client:
+@pytest.fixture(scope="session")
+def board_client(board_run: Path) -> Client:
     return Client([board_run])
+
+
+@pytest.fixture
+def client(board_client: Client) -> Client:
+    """Give a client of a run that is read once for all tests."""
+    board_client.forget()
+    return board_client

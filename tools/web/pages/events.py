@@ -11,9 +11,9 @@ from .asked import Asked, Line, lines_of
 ROUTINE = ("train_assigned", "evaluation_assigned", "start_assigned", "ratings_fitted")
 """Kinds that are most of the events, and no decisions about players: only by their filter."""
 
-FIXED = ("sequence", "time", "kind", "subject")
 COLUMNS = ("time", "kind", "about", "what happened")
-MAX_DATUM = 60
+MAX_SENTENCE = 1000
+"""Characters of a sentence; only hostile ones are longer."""
 
 
 def events(asked: Asked) -> Content:
@@ -75,21 +75,6 @@ def event_row(asked: Asked, line: Line) -> Row:
             # Parts of an export stay as they are; those of a server go on.
             Cell(text=shown(line["kind"]), href=f"#{anchor}" if asked.links.is_static else here),
             asked.player(line["subject"]) if line["subject"] else cell(None),
-            cell(sentence(asked, line)),
+            Cell(text=shown(line["sentence"], most=MAX_SENTENCE)),
         ],
     )
-
-
-def sentence(asked: Asked, line: Line) -> str:
-    """Return what an event's numbers say."""
-    parts = [
-        f"{shown(key)} {_datum(value)}"
-        for key, value in line.items()
-        if key not in FIXED and value not in (None, "", [], {})
-    ]
-    return ", ".join(parts)
-
-
-def _datum(value: object) -> str:
-    text = shown(value)
-    return text if len(text) <= MAX_DATUM else f"{text[: MAX_DATUM - 3]}..."

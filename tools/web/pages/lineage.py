@@ -32,8 +32,8 @@ def lineage(asked: Asked) -> Content:
             Block(
                 heading=f"Lineage of {name}",
                 note="A bar is a generation: from its first agent step to its last, with the Elo "
-                "gained. Blue gained, orange lost, grey neither. A dashed arc is a copy of "
-                f"weights. {min(len(best), MAX_LANES)} of {len(best):,} policies.",
+                "gained, by one fit. Blue gained, orange lost, grey neither. A dashed arc is a copy "
+                f"of weights. {min(len(best), MAX_LANES)} of {len(best):,} policies.",
                 chart=_tree(asked, best[:MAX_LANES], own),
                 table=asked.part(
                     GENERATION_COLUMNS,
@@ -46,15 +46,9 @@ def lineage(asked: Asked) -> Content:
     return Content(title="Lineage", blocks=blocks)
 
 
-def gained(line: Line) -> float | None:
-    """Return the Elo that a generation gained, by the document."""
-    begin, end = number(line["rating_begin"]), number(line["rating_end"])
-    return None if begin is None or end is None else end - begin
-
-
 def generation_row(asked: Asked, line: Line) -> Row:
     """Return a generation as a row."""
-    keys = ("agent_steps_begin", "agent_steps_end", "rating_begin", "rating_end")
+    keys = ("agent_steps_begin", "agent_steps_end", "elo_begin", "elo_end")
     return Row(
         cells=[
             asked.player(line["policy"]),
@@ -62,10 +56,17 @@ def generation_row(asked: Asked, line: Line) -> Row:
             cell(line["cause"]),
             _parent(asked, line),
             *(cell(line[key]) for key in keys),
-            cell(gained(line)),
+            cell(_gained(line)),
             cell(line["copies"]),
         ]
     )
+
+
+def _gained(line: Line) -> str | None:
+    gain, low, high = (number(line[f"elo_gain{end}"]) for end in ("", "_low", "_high"))
+    if gain is None:
+        return None
+    return f"{gain:+.0f}" + ("" if low is None or high is None else f" ({low:+.0f} to {high:+.0f})")
 
 
 def _parent(asked: Asked, line: Line) -> Cell:
@@ -96,7 +97,7 @@ def _tree(asked: Asked, policies: list[str], generations: list[Line]) -> Chart:
 
 
 def _segment(asked: Asked, line: Line, lanes: Mapping[str, int]) -> dict[str, object]:
-    gain = gained(line)
+    gain = number(line["elo_gain"])
     changed = ", ".join(
         f"{shown(key)} {shown(value)}"
         for key, value in cast("Line", line["hyperparameters"]).items()

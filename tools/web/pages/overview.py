@@ -10,8 +10,9 @@ from collections.abc import Iterator, Mapping
 from typing import cast
 
 from ...notices import alerts_of
-from ..content import Block, Chart, Content, Row, Table, cell, facts, shown
+from ..content import Block, Chart, Content, Row, Table, cell, facts, moment, shown
 from .asked import MAX_ROWS, Asked, Line, interval, lines_of, number, standing_lines
+from .learners import learner_blocks
 
 MAX_WHISKERS = 30
 """Players of the chart of standings: more are a wall."""
@@ -43,7 +44,7 @@ def overview(asked: Asked) -> Content:
                 table=table,
             )
         )
-    blocks += _learners(asked)
+    blocks += learner_blocks(asked)
     return Content(title="Overview", blocks=blocks)
 
 
@@ -140,23 +141,42 @@ def _alerts(status: Line) -> Iterator[Block]:
         )
 
 
+CHAMPION_COLUMNS = (
+    *("population", "champion", "rating", "95%", "since", "next best", "leads by", "loses most to"),
+)
+
+
 def _champions(asked: Asked) -> Block:
-    champions = cast("Mapping[str, Line]", asked.documents["status"]["champion"])
-    rows = [
-        Row(
-            cells=[
-                cell(population),
-                asked.player(line["player"]),
-                cell(line["rating"]),
-                cell(interval(line)),
-            ]
-        )
-        for population, line in champions.items()
-    ]
-    if not rows:
+    lines = lines_of(asked.documents["champion"], "champions")
+    if not lines:
         return Block(heading="Champion", note="No player is rated yet.")
-    columns = ["population", "champion", "rating", "95%"]
-    return Block(heading="Champion", table=Table(columns=columns, rows=rows, total=len(rows)))
+    rows = [_champion_row(asked, line) for line in lines]
+    return Block(
+        heading="Champion", table=Table(columns=CHAMPION_COLUMNS, rows=rows, total=len(rows))
+    )
+
+
+def _champion_row(asked: Asked, line: Line) -> Row:
+    lead, low, high = (number(line[key]) for key in ("lead", "lead_low", "lead_high"))
+    led = None if lead is None else f"{lead:+.0f}"
+    if led and low is not None and high is not None:
+        led += f" ({low:+.0f} to {high:+.0f})"
+    worst = next(iter(lines_of(line, "opponents")), None)
+    score = None if worst is None else number(worst["score"])
+    return Row(
+        cells=[
+            cell(line["population"]),
+            asked.player(line["player"]),
+            cell(line["rating"]),
+            cell(interval(line)),
+            moment(line["since"]),
+            asked.player(line["next"]),
+            cell(led),
+            cell(None)
+            if worst is None or score is None
+            else cell(f"{asked.short(worst['opponent'])}: score {score:.2f}"),
+        ]
+    )
 
 
 PROGRESS = (
@@ -181,17 +201,3 @@ def _progress(status: Line) -> Block:
     if quarantined := cast("list[str]", status["quarantined"]):
         values["quarantined"] = ", ".join(quarantined)
     return Block(heading="Progress", table=facts(values))
-
-
-def _learners(asked: Asked) -> Iterator[Block]:
-    lines = lines_of(asked.documents["status"], "learners")
-    if lines:
-        yield learner_block(lines)
-
-
-def learner_block(lines: list[Line]) -> Block:
-    """Return learners as a table with every key that any of them has."""
-    columns = list(dict.fromkeys(key for line in lines for key in line))
-    rows = [Row(cells=[cell(line.get(key)) for key in columns]) for line in lines]
-    headings = [column.replace("_", " ") for column in columns]
-    return Block(heading="Learners", table=Table(columns=headings, rows=rows, total=len(rows)))

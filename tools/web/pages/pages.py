@@ -12,6 +12,7 @@ from ..content import Content
 from .asked import Asked
 from .events import events
 from .hyperparameters import hyperparameters
+from .learners import learners
 from .lineage import lineage
 from .overview import overview, standings
 from .payoff import payoff
@@ -36,7 +37,9 @@ class Page:
 
 
 PAGES: dict[str, Page] = {
-    "index": Page(title="Overview", views=("status", "standings"), make=overview),
+    "index": Page(
+        title="Overview", views=("status", "standings", "champion", "learners"), make=overview
+    ),
     "standings": Page(title="Standings", views=("standings",), make=standings),
     "payoff": Page(title="Payoff", views=("payoff", "standings"), make=payoff),
     "ratings": Page(title="Ratings", views=("ratings", "standings"), make=ratings),
@@ -44,6 +47,7 @@ PAGES: dict[str, Page] = {
     "hyperparameters": Page(
         title="Hyperparameters", views=("hyperparameters", "standings"), make=hyperparameters
     ),
+    "learners": Page(title="Learners", views=("learners", "standings"), make=learners),
     "events": Page(
         title="Events",
         views=("events", "standings"),
