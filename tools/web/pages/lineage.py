@@ -32,8 +32,8 @@ def lineage(asked: Asked) -> Content:
             Block(
                 heading=f"Lineage of {name}",
                 note="A bar is a generation: from its first agent step to its last, with the Elo "
-                "gained, by one fit. Blue gained, orange lost, grey neither. A dashed arc is a copy "
-                f"of weights. {min(len(best), MAX_LANES)} of {len(best):,} policies.",
+                "gained, by one fit. Blue gained, orange lost, grey neither. A dashed arc is a "
+                f"copy of weights. {min(len(best), MAX_LANES)} of {len(best):,} policies.",
                 chart=_tree(asked, best[:MAX_LANES], own),
                 table=asked.part(
                     GENERATION_COLUMNS,
