@@ -23,7 +23,7 @@ PLOTLY = "plotly.min.js"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """What stands around the content of a page.
+    """Surroundings of a page's content.
 
     Attributes:
         root: Way to the folder of all runs, such as ``../``.
