@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,16 @@ HOSTILE = (
 )
 
 
+class Elements(HTMLParser):
+    """Elements of a page, none of which is a label's."""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert tag != "img"
+        assert not [name for name, _ in attrs if name.startswith("on")]
+        if tag == "script":
+            assert {name for name, _ in attrs} in ({"defer", "src"}, {"type"})
+
+
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
 def test_a_hostile_label_is_text(board_run: Path, tmp_path: Path, text: str) -> None:
     path = tmp_path / "run"
@@ -35,8 +46,6 @@ def test_a_hostile_label_is_text(board_run: Path, tmp_path: Path, text: str) -> 
     for name in ("index", "events", "learners", "player-p000"):
         page = client.get(f"/run/{name}.html").text
         assert len(page) < 200_000
-        # No element or attribute of theirs.
-        assert not re.search(r"<(img|script)[^>]*(onerror|>alert)", page)
-        assert not re.search(r"<[^>]*\sonmouseover=", page)
+        Elements().feed(page)
         assert not re.search("[\u202e\x1b\x07]", page)
         assert ">49<" not in page
