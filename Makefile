@@ -45,6 +45,7 @@ demo: setup
 	$(BIN)/arena export $(DEMO) --force
 	$(BIN)/arena evaluate $(DEMO)/champion bot:random --matches 200 --greedy
 	$(BIN)/python $(DEMO)/champion/champion.py --games 200
+	$(BIN)/arena web $(DEMO) --export $(DEMO)/page
 
 # -n: every reference must resolve; -W: a warning is an error, --keep-going: all are shown.
 docs: $(DOCS_STAMP)

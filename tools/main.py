@@ -32,6 +32,7 @@ from .terminal.key_value_command import TakesKeys
 from .terminal.signals import AtOnce, leave_on_signals
 from .terminal.text import one_line, paragraphs, plain
 from .verify import verify
+from .web.command import web
 
 app = typer.Typer(
     name="arena",
@@ -43,7 +44,7 @@ app = typer.Typer(
 )
 COMMANDS = (
     *(launch, learner, league, pin, rewind, presets, export, evaluate, rate, simulate, verify),
-    bench,
+    *(bench, web),
 )
 for command in COMMANDS:
     # The commands with KEY=VALUE, for which an unknown option may be meant as a key.

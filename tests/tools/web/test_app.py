@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.tools.web.conftest import Client
+from tools.league.documents import view_document
+from tools.web.pages.pages import PAGES
+
+
+def test_every_page_answers(client: Client) -> None:
+    for name, page in PAGES.items():
+        answer = client.get(f"/board/{name}.html")
+        assert answer.status_code == 200
+        assert f"<h1>{page.title}</h1>" in answer.text
+        # Links lead to pages that are there.
+        assert 'aria-current="page"' in answer.text
+
+
+def test_the_first_page_of_one_run_is_its_overview(client: Client) -> None:
+    text = client.get("/").text
+    assert "<h1>Overview</h1>" in text
+    assert 'href="board/player-p000.html"' in text
+    assert 'src="static/page.js' in text
+
+
+def test_several_runs_are_listed(board_run: Path, tag_run: Path) -> None:
+    client = Client([board_run, tag_run, board_run])
+    text = client.get("/").text
+    for slug in ("board", "tag", "board-2"):
+        assert f'href="{slug}/index.html"' in text
+        assert client.get(f"/{slug}/index.html").status_code == 200
+
+
+def test_a_page_that_has_not_changed_is_not_sent_again(client: Client) -> None:
+    first = client.get("/board/payoff.html")
+    again = client.get("/board/payoff.html", headers={"if-none-match": first.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
+    assert first.headers["cache-control"] == "private, no-cache"
+    old = client.get("/board/payoff.html", headers={"if-none-match": '"old", W/"older"'})
+    assert old.status_code == 200
+
+
+def test_scripts_are_kept_for_ever_by_their_version(client: Client) -> None:
+    text = client.get("/board/index.html").text
+    source = text.split('src="../static/plotly.min.js?v=')[1].split('"')[0]
+    kept = client.get(f"/static/plotly.min.js?v={source}").headers["cache-control"]
+    assert kept == "private, max-age=31536000, immutable"
+    other = client.get("/static/plotly.min.js?v=other").headers["cache-control"]
+    assert other == "private, no-cache"
+
+
+def test_json_is_the_document_of_the_view(client: Client, board_run: Path) -> None:
+    found = json.loads(client.get("/board/standings.json").text)
+    assert found == {"schema": 1, **view_document(board_run, "standings")}
+
+
+def test_csv_has_every_row(client: Client) -> None:
+    lines = client.get("/board/standings.csv").text.splitlines()
+    assert lines[0].startswith("population,player,kind")
+    # Three policies, two ghosts and the bot.
+    assert len(lines) == 1 + 6
+
+
+def test_a_ghosts_page_has_the_digest_of_its_weights(client: Client, board_run: Path) -> None:
+    lines = json.loads(client.get("/board/standings.json").text)["populations"]["player"]
+    (ghost,) = [line for line in lines if line["player"] == "player/p000@000000060000"]
+    answer = client.get(f"/board/weights-{ghost['weights'][:16]}.html")
+    assert "<h1>player/p000@000000060000</h1>" in answer.text
+    assert ghost["weights"] in answer.text
+
+
+def test_a_number_of_a_part_may_be_anything(client: Client) -> None:
+    for number in ("0", "-1", "x", "9" * 30, "\u0663", ""):
+        assert client.get(f"/board/events.html?page={number}").status_code == 200
+
+
+def test_a_run_that_cannot_be_read_says_why(tmp_path: Path, board_run: Path) -> None:
+    run = tmp_path / "broken"
+    run.mkdir()
+    (run / "run.yaml").write_bytes((board_run / "run.yaml").read_bytes())
+    (run / "journal.db").write_text("no journal")
+    answer = Client([run]).get("/")
+    assert answer.status_code == 503
+    assert "journal" in answer.text

@@ -1,0 +1,119 @@
+"""Pages in a real browser: nothing refused, nothing fetched from elsewhere, nothing too wide."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.sync_api import Browser, Page, Request, sync_playwright
+
+from tests.tools.web.conftest import TOKEN
+from tools.web.export import write_export
+from tools.web.pages.pages import PAGES
+from tools.web.runs import named_runs
+
+CHROMIUM = shutil.which("chromium")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.integration,
+    pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on PATH"),
+]
+LOOKS: list[Any] = [(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")]
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    # It leaves settings of the desktop there.
+    environment = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path_factory.mktemp("chromium"))}
+    with sync_playwright() as playwright:
+        launched = playwright.chromium.launch(
+            executable_path=CHROMIUM,
+            args=["--no-sandbox"],
+            env=cast("dict[str, str | float | bool]", environment),
+        )
+        yield launched
+        launched.close()
+
+
+@contextmanager
+def served(run: Path) -> Iterator[str]:
+    """Serve a run by the command; give the address of its first page."""
+    arguments = ["web", str(run), "--port", "0", "--token", TOKEN]
+    program = [sys.executable, "-m", "populations.commands.main", *arguments]
+    with subprocess.Popen(program, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield process.stdout.readline().strip()
+        finally:
+            process.terminate()
+
+
+def mistakes_of(page: Page, host: str) -> list[str]:
+    """Return a list that takes whatever goes wrong on a page."""
+    wrong: list[str] = []
+
+    def check(request: Request) -> None:
+        if urlsplit(request.url).netloc not in ("", host):
+            wrong.append(request.url)
+
+    page.on("console", lambda m: wrong.append(m.text) if m.type == "error" else None)
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on("dialog", lambda dialog: wrong.append(dialog.message))
+    page.on("request", check)
+    return wrong
+
+
+def look_at_all(browser: Browser, first: str, folder: str, names: list[str]) -> None:
+    """Open pages in all looks; fail on the first thing that is wrong."""
+    for width, scheme in LOOKS:
+        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        page = context.new_page()
+        wrong = mistakes_of(page, urlsplit(first).netloc)
+        page.goto(first)
+        for name in names:
+            page.goto(f"{folder}/{name}.html")
+            for chart in page.locator(".chart").all():
+                assert chart.locator("svg").count() > 0, (name, chart.get_attribute("data-kind"))
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, (name, width)
+            assert not wrong, (name, width, scheme, wrong)
+        context.close()
+
+
+def test_pages_of_a_server(browser: Browser, board_run: Path) -> None:
+    with served(board_run) as first:
+        folder = first.partition("/?")[0] + "/board"
+        look_at_all(browser, first, folder, [*PAGES, "player-p000"])
+
+
+def test_an_export_from_disk_and_from_a_web_server(
+    browser: Browser, board_run: Path, tmp_path: Path
+) -> None:
+    write_export(named_runs([board_run]), tmp_path)
+    names = [*PAGES, "player-p000"]
+    look_at_all(browser, (tmp_path / "index.html").as_uri(), (tmp_path / "board").as_uri(), names)
+
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, format: str, *args: Any) -> None:
+            """Say nothing."""
+
+    handler = functools.partial(Quiet, directory=str(tmp_path))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            url = f"http://127.0.0.1:{server.server_port}"
+            look_at_all(browser, f"{url}/index.html", f"{url}/board", names)
+        finally:
+            server.shutdown()
+            thread.join()

@@ -1,0 +1,165 @@
+"""Application: addresses and what is sent for them. No part of an address reaches the disk.
+
+Tests: `tests/tools/web/test_app.py`.
+"""
+
+from __future__ import annotations
+
+import json
+from mimetypes import guess_type
+from typing import TYPE_CHECKING
+
+from starlette.applications import Starlette
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from arena.errors import ArenaError
+
+from ..terminal.output import SCHEMA
+from ..terminal.text import one_line
+from .csv_files import csv_text
+from .exposition import OPENMETRICS, TEXT, exposition
+from .pages.pages import PAGES
+from .render import static_files, static_version
+from .runs import NAMES
+from .security import Access, Guard
+from .site import Address, Site
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.types import ASGIApp
+
+    from .runs import Run
+
+REVALIDATED = "private, no-cache"
+FOR_EVER = "private, max-age=31536000, immutable"
+
+
+def make_app(site: Site, access: Access) -> ASGIApp:
+    """Return the application that shows a site, behind its guard."""
+    answers = Answers(site)
+    routes = [
+        Route("/", answers.index),
+        Route("/index.html", answers.index),
+        Route("/metrics", answers.metrics),
+        Route("/static/{name}", answers.static),
+        Route("/{run}/{name}.html", answers.page),
+        Route("/{run}/{name}.csv", answers.csv),
+        Route("/{run}/{name}.json", answers.json),
+    ]
+    app = Starlette(routes=routes, exception_handlers={ArenaError: _explain})
+    return Guard(GZipMiddleware(app, minimum_size=1000), access=access)
+
+
+def _explain(_request: Request, error: Exception) -> Response:
+    """Answer that a run cannot be read, and why."""
+    text = one_line(str(error), max_chars=1000)
+    return PlainTextResponse(f"{text}\n", status_code=503, headers={"cache-control": "no-store"})
+
+
+class Answers:
+    """Answers to requests. Each runs in a thread of its own."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    def index(self, request: Request) -> Response:
+        """Send the first page."""
+        runs = self._site.runs.values()
+        # The list of several runs has their states alone.
+        views = self._site.views("index") if len(runs) == 1 else ("status",)
+        tag = "_".join(run.etag(views) for run in runs)
+        return _unless_known(request, tag) or _html(self._site.index(), tag)
+
+    def page(self, request: Request) -> Response:
+        """Send a page of a run."""
+        run, name = self._run(request), request.path_params["name"]
+        if run is None:
+            return _missing()
+        tag = run.etag(self._site.views(name))
+        if (known := _unless_known(request, tag)) is not None:
+            return known
+        page = PAGES.get(name)
+        query = {
+            key: request.query_params[key]
+            for key in (page.filters if page else ())
+            if key in request.query_params
+        }
+        address = Address(name=name, number=_number(request), query=query)
+        html = self._site.page(run.slug, address)
+        return _missing() if html is None else _html(html, tag)
+
+    def csv(self, request: Request) -> Response:
+        """Send all rows of a view."""
+        run, view = self._run(request), request.path_params["name"]
+        if run is None or view not in NAMES:
+            return _missing()
+        document = run.documents([view])[view]
+        return _data(csv_text(view, document), "text/csv")
+
+    def json(self, request: Request) -> Response:
+        """Send a view's document, as `arena league RUN VIEW --json` prints it."""
+        run, view = self._run(request), request.path_params["name"]
+        if run is None or view not in NAMES:
+            return _missing()
+        document = {"schema": SCHEMA, **run.documents([view])[view]}
+        return _data(json.dumps(document, allow_nan=False), "application/json")
+
+    def metrics(self, request: Request) -> Response:
+        """Send figures of all runs, for Prometheus."""
+        accepted = request.headers.get("accept", "")
+        kind = OPENMETRICS if "application/openmetrics-text" in accepted else TEXT
+        text = exposition(list(self._site.runs.values()), openmetrics=kind is OPENMETRICS)
+        return Response(text, headers={"content-type": kind, "cache-control": "no-store"})
+
+    def static(self, request: Request) -> Response:
+        """Send a script or a style sheet."""
+        name = request.path_params["name"]
+        content = static_files().get(name)
+        if content is None:
+            return _missing()
+        is_versioned = request.query_params.get("v") == static_version()
+        return Response(
+            content,
+            media_type=guess_type(name)[0],
+            headers={"cache-control": FOR_EVER if is_versioned else REVALIDATED},
+        )
+
+    def _run(self, request: Request) -> Run | None:
+        return self._site.runs.get(request.path_params["run"])
+
+
+def _number(request: Request) -> int:
+    text = request.query_params.get("page", "1")
+    # isdecimal alone takes digits of any script, and numbers of any length.
+    return max(int(text), 1) if text.isascii() and text.isdecimal() and len(text) < 9 else 1
+
+
+def _unless_known(request: Request, tag: str) -> Response | None:
+    """Return the answer to a reader who has this version already."""
+    given = ",".join(request.headers.getlist("if-none-match")).split(",")
+    # A new release may show the same documents differently.
+    if _quoted(tag) in [one.strip().removeprefix("W/") for one in given]:
+        return Response(status_code=304, headers=_headers(tag))
+    return None
+
+
+def _quoted(tag: str) -> str:
+    return f'"{static_version()}-{tag}"'
+
+
+def _headers(tag: str) -> dict[str, str]:
+    return {"etag": f"W/{_quoted(tag)}", "cache-control": REVALIDATED}
+
+
+def _html(text: str, tag: str) -> Response:
+    return Response(text, media_type="text/html", headers=_headers(tag))
+
+
+def _data(text: str, media_type: str) -> Response:
+    return Response(text, media_type=media_type, headers={"cache-control": REVALIDATED})
+
+
+def _missing() -> Response:
+    return PlainTextResponse("there is no such page\n", status_code=404)

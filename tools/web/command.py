@@ -1,0 +1,179 @@
+"""`arena web`: a league in a browser.
+
+Tests: `tests/tools/web/`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ..terminal.output import console, log_console
+
+if TYPE_CHECKING:
+    import socket
+
+    from .runs import Run
+
+
+def web(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run directories.")],
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any that is free.")
+    ] = 8517,
+    host: Annotated[
+        str, typer.Option(help="Address or name to listen on; other machines can read then, too.")
+    ] = "127.0.0.1",
+    token: Annotated[
+        str | None,
+        typer.Option(help="Secret of the address. Default: a new one.", show_default=False),
+    ] = None,
+    root_path: Annotated[
+        str, typer.Option("--root-path", help="Path below which a proxy shows the page.")
+    ] = "",
+    open_browser: Annotated[
+        bool, typer.Option("--open", help="Open the page in a browser.")
+    ] = False,
+    export: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Directory to write the page to, as files.", show_default=False
+        ),
+    ] = None,
+) -> None:
+    """Show runs as a page in a browser: standings, payoff map, ratings, lineage, events.
+
+    The first line on standard output is the page's address with its token. A page of a run that
+    goes on follows it. The page only reads.
+
+    With --export, the same pages become files that need no server; index.html is the first one.
+    """
+    from arena.errors import ConfigError
+
+    _require_packages()
+    from .runs import named_runs
+
+    if token is not None and not (token.isascii() and token.isprintable() and len(token) >= 8):
+        raise ConfigError("--token has 8 or more printable ASCII characters")
+    if root_path and not root_path.startswith("/"):
+        raise ConfigError(f"--root-path begins with /, not with {root_path[:1]!r}")
+    named = named_runs(runs)
+    if export is None:
+        _serve(named, host=host, port=port, token=token, root_path=root_path, opens=open_browser)
+    else:
+        _export(named, export, opens=open_browser)
+
+
+def _require_packages() -> None:
+    """Check that the packages of the page are installed."""
+    from importlib.util import find_spec
+
+    from arena.errors import ConfigError
+
+    names = ("starlette", "uvicorn", "jinja2", "plotly")
+    missing = [name for name in names if find_spec(name) is None]
+    if missing:
+        raise ConfigError(f"arena web needs {', '.join(missing)}: pip install 'arena-league[web]'")
+
+
+def _export(runs: dict[str, Run], target: Path, *, opens: bool) -> None:
+    from arena.errors import ConfigError
+
+    from .export import write_export
+
+    if target.exists() and not target.is_dir():
+        raise ConfigError(f"--export {target} is no directory")
+    count = write_export(runs, target)
+    index = (target / "index.html").resolve()
+    console().print(
+        f"{count} files in {target}; open {index.as_uri()} in a browser",
+        markup=False, soft_wrap=True,
+    )  # fmt: skip
+    if opens:
+        _open(index.as_uri())
+
+
+def _serve(
+    runs: dict[str, Run],
+    *,
+    host: str,
+    port: int,
+    token: str | None,
+    root_path: str,
+    opens: bool,
+) -> None:
+    """Listen, say where, and answer until a signal."""
+    import sys
+
+    import uvicorn
+
+    from .app import make_app
+    from .security import WILDCARDS, Access
+    from .site import Site
+
+    with _listening(host, port) as listener:
+        port = listener.getsockname()[1]
+        access = Access.to(host, port, token=token, root_path=root_path)
+        shown_host = "127.0.0.1" if host in WILDCARDS else host
+        name = f"[{shown_host}]" if ":" in shown_host else shown_host
+        url = f"http://{name}:{port}{access.root_path}/?token={access.token}"
+        # The first line, at once: a program may wait for it.
+        sys.stdout.write(f"{url}\n")
+        sys.stdout.flush()
+        log_console().print("Ctrl-C ends it; the runs go on.", markup=False)
+        if opens:
+            _open(url)
+        config = uvicorn.Config(
+            make_app(Site(runs), access),
+            log_level="warning",
+            access_log=False,
+            # Its headers would let a client choose the address that is checked.
+            proxy_headers=False,
+            server_header=False,
+            ws="none",
+            lifespan="off",
+            # A page that hangs must not keep the process.
+            timeout_graceful_shutdown=1,
+        )
+        uvicorn.Server(config).run(sockets=[listener])
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    """Listen on an address.
+
+    Raises:
+        AddressInUse: If another program listens there.
+        ConfigError: If there is no such address on this machine.
+    """
+    import errno
+    import socket
+
+    from arena.errors import AddressInUse, ConfigError
+
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listener = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise ConfigError(f"--host {host}: {error}") from error
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(128)
+    except OSError as error:
+        listener.close()
+        if error.errno == errno.EADDRINUSE:
+            raise AddressInUse(
+                f"port {port} of {host} is in use; --port 0 takes any that is free"
+            ) from error
+        raise ConfigError(f"{host}:{port} cannot be listened on: {error}") from error
+    return listener
+
+
+def _open(url: str) -> None:
+    import webbrowser
+
+    webbrowser.open(url)

@@ -1,0 +1,90 @@
+"""Export of the page as files that work opened from disk and from any web server.
+
+Tests: `tests/tools/web/test_export.py`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from .csv_files import csv_text
+from .pages.asked import names_of
+from .pages.pages import PAGES
+from .render import static_files
+from .runs import Run
+from .site import Address, Site
+
+MAX_GHOST_PAGES = 500
+"""Ghosts that have a page in an export: the best rated ones. The others are in its tables."""
+
+MAX_PARTS = 200
+"""Parts of one long table."""
+
+TABLES = (
+    *("standings", "payoff", "ratings", "lineage", "hyperparameters", "checkpoints"),
+    *("learners", "events"),
+)
+"""Views that are written as CSV."""
+
+
+def write_export(runs: Mapping[str, Run], target: Path) -> int:
+    """Write the pages of runs.
+
+    Args:
+        runs: Runs by their names in addresses.
+        target: Directory; files of the same names are replaced.
+
+    Returns:
+        Number of files.
+    """
+    site = Site(runs, is_static=True, linked=best_linked)
+    count = 0
+    for name, content in files_of(site):
+        path = target / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+        count += 1
+    return count
+
+
+def best_linked(names: dict[str, str]) -> dict[str, str]:
+    """Return the players that have a page in an export: all policies, and the best ghosts."""
+    # In the order of the standings.
+    ghosts = (player for player in names if "@" in player)
+    chosen = set(itertools.islice(ghosts, MAX_GHOST_PAGES))
+    return {p: name for p, name in names.items() if "@" not in p or p in chosen}
+
+
+def files_of(site: Site) -> Iterator[tuple[str, bytes]]:
+    """Yield the files of a site by their names, ``index.html`` first."""
+    yield "index.html", site.index().encode()
+    for name, content in static_files().items():
+        yield f"static/{name}", content
+    for slug, run in site.runs.items():
+        for name, text in _pages(site, run):
+            yield f"{slug}/{name}", text.encode()
+
+
+def _pages(site: Site, run: Run) -> Iterator[tuple[str, str]]:
+    for name in PAGES:
+        yield from _parts(site, run, Address(name=name))
+    for view in TABLES:
+        yield f"{view}.csv", csv_text(view, run.documents([view])[view])
+    names = site.linked(names_of(run.documents(["standings"])["standings"]))
+    for name in dict.fromkeys(names.values()):
+        yield from _parts(site, run, Address(name=name))
+
+
+def _parts(site: Site, run: Run, address: Address) -> Iterator[tuple[str, str]]:
+    """Yield a page and the parts that follow it."""
+    for number in range(1, MAX_PARTS + 1):
+        text = site.page(run.slug, replace(address, number=number))
+        assert text is not None, f"the site has a page {address.name}"
+        name = address.name if number == 1 else f"{address.name}-{number}"
+        yield f"{name}.html", text
+        # The page itself says whether rows follow it.
+        if f'href="{address.name}-{number + 1}.html"' not in text:
+            return

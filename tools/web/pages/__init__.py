@@ -1,0 +1,1 @@
+"""Pages of `arena web`, from the documents of a run's views."""

@@ -1,0 +1,203 @@
+"""Overview and standings.
+
+Tests: `tests/tools/web/test_pages.py`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from typing import cast
+
+from ...notices import alerts_of
+from ..content import Block, Chart, Content, Row, Table, cell, facts, moment, shown
+from .asked import MAX_ROWS, Asked, Line, interval, lines_of, number, standing_lines
+from .learners import learner_blocks
+
+MAX_WHISKERS = 30
+"""Players of the chart of standings: more are a wall."""
+
+COLUMNS = (
+    *("rank", "player", "rating", "95%", "matches", "wins", "draws", "losses", "return"),
+    *("generation", "agent steps", "parent", "state"),
+)
+
+
+def overview(asked: Asked) -> Content:
+    """Return the state of the run, its champions, alerts, learners and the best players."""
+    status = asked.documents["status"]
+    blocks = [*_alerts(status), _champions(asked), _progress(status)]
+    for name, lines in standing_lines(asked.documents["standings"]).items():
+        best = lines[:MAX_WHISKERS]
+        table = Table(
+            columns=COLUMNS,
+            rows=[_standing_row(asked, rank, line) for rank, line in enumerate(best, 1)],
+            total=len(lines),
+            csv=f"{asked.links.base}standings.csv",
+            following=asked.links.page("standings"),
+        )
+        blocks.append(
+            Block(
+                heading=f"Standings of {name}",
+                note=_about(asked, name, lines),
+                chart=whiskers(asked, best),
+                table=table,
+            )
+        )
+    blocks += learner_blocks(asked)
+    return Content(title="Overview", blocks=blocks)
+
+
+def standings(asked: Asked) -> Content:
+    """Return all players of each population with their records."""
+    blocks = [
+        Block(
+            heading=f"Standings of {name}",
+            note=_about(asked, name, lines),
+            table=_standings_part(asked, lines),
+        )
+        for name, lines in standing_lines(asked.documents["standings"]).items()
+    ]
+    return Content(title="Standings", blocks=blocks)
+
+
+def _standings_part(asked: Asked, lines: list[Line]) -> Table:
+    ranks = itertools.count(1 + (asked.number - 1) * MAX_ROWS)
+    return asked.part(
+        COLUMNS, lines, lambda line: _standing_row(asked, next(ranks), line), csv="standings"
+    )
+
+
+def _about(asked: Asked, name: str, lines: list[Line]) -> str:
+    """Return what a reader of the standings has to know, with the figures that say so."""
+    document = asked.documents["standings"]
+    share = number(cast("Line", document["cyclicity"]).get(name))
+    text = (
+        f"{len(lines):,} players. Ratings in Elo with 95% intervals, bot:random at 0, from "
+        "evaluation matches."
+    )
+    if share is not None:
+        text += f" Cyclicity {share:.2f}: that share of the results no rating can express."
+    return text
+
+
+def _standing_row(asked: Asked, rank: int, line: Line) -> Row:
+    return Row(
+        cells=[
+            cell(rank),
+            asked.player(line["player"]),
+            cell(line["rating"]),
+            cell(interval(line)),
+            *(cell(line[key]) for key in ("matches", "wins", "draws", "losses", "mean_return")),
+            cell(line["generation"]),
+            cell(line["agent_steps"]),
+            asked.player(line["parent"]),
+            cell(line["state"]),
+        ]
+    )
+
+
+def whiskers(asked: Asked, lines: list[Line]) -> Chart:
+    """Return ratings with their intervals, one line per player."""
+    rated = [line for line in lines if line["rating"] is not None]
+    groups = {
+        kind: [line for line in rated if line["kind"] == kind]
+        for kind in ("policy", "ghost", "bot")
+    }
+    return Chart(
+        kind="whiskers",
+        label="Ratings with 95% intervals, the best player first; the table has the figures",
+        data={
+            "order": [asked.short(line["player"]) for line in rated],
+            "groups": [
+                {
+                    "name": kind,
+                    "names": [asked.short(line["player"]) for line in chosen],
+                    "ratings": [line["rating"] for line in chosen],
+                    "low": [line["rating_low"] for line in chosen],
+                    "high": [line["rating_high"] for line in chosen],
+                    "texts": [
+                        f"{asked.short(line['player'])}: {shown(line['rating'])}, "
+                        f"95% {interval(line)}"
+                        for line in chosen
+                    ],
+                }
+                for kind, chosen in groups.items()
+                if chosen
+            ],
+        },
+    )
+
+
+def _alerts(status: Line) -> Iterator[Block]:
+    alerts = alerts_of(cast("Mapping[str, str]", status))
+    if alerts:
+        yield Block(
+            heading="Alerts",
+            lines=[
+                shown(f"{one['name']}: {one['what']}. {one.get('advice') or ''}") for one in alerts
+            ],
+            is_alert=True,
+        )
+
+
+CHAMPION_COLUMNS = (
+    *("population", "champion", "rating", "95%", "since", "next best", "leads by", "loses most to"),
+)
+
+
+def _champions(asked: Asked) -> Block:
+    lines = lines_of(asked.documents["champion"], "champions")
+    if not lines:
+        return Block(heading="Champion", note="No player is rated yet.")
+    rows = [_champion_row(asked, line) for line in lines]
+    return Block(
+        heading="Champion", table=Table(columns=CHAMPION_COLUMNS, rows=rows, total=len(rows))
+    )
+
+
+def _champion_row(asked: Asked, line: Line) -> Row:
+    lead, low, high = (number(line[key]) for key in ("lead", "lead_low", "lead_high"))
+    led = None if lead is None else f"{lead:+.0f}"
+    if led and low is not None and high is not None:
+        led += f" ({low:+.0f} to {high:+.0f})"
+    worst = next(iter(lines_of(line, "opponents")), None)
+    score = None if worst is None else number(worst["score"])
+    return Row(
+        cells=[
+            cell(line["population"]),
+            asked.player(line["player"]),
+            cell(line["rating"]),
+            cell(interval(line)),
+            moment(line["since"]),
+            asked.player(line["next"]),
+            cell(led),
+            cell(None)
+            if worst is None or score is None
+            else cell(f"{asked.short(worst['opponent'])}: score {score:.2f}"),
+        ]
+    )
+
+
+PROGRESS = (
+    *("state", "reason", "phase", "agent_steps", "agent_steps_per_s", "matches"),
+    *("assignments_finished", "checkpoints", "ghosts", "exploits"),
+)
+
+
+def _progress(status: Line) -> Block:
+    values: dict[str, object] = {
+        key.replace("_", " "): status[key] for key in PROGRESS if status.get(key) is not None
+    }
+    elapsed_s = number(status["elapsed_s"]) or 0.0
+    values["elapsed"] = f"{elapsed_s // 3600:.0f} h {elapsed_s % 3600 // 60:.0f} min"
+    pbt = cast("Line", status["pbt"])
+    values["PBT decisions"] = f"{pbt['made']} of {pbt['due']} due"
+    evaluation = cast("Line", status["evaluation"])
+    reached = number(evaluation.get("share_reached"))
+    if reached is not None:
+        asked_share = number(evaluation.get("share_asked")) or 0.0
+        values["evaluation"] = f"{reached:.1%} of learner time, {asked_share:.1%} asked for"
+    if quarantined := cast("list[str]", status["quarantined"]):
+        values["quarantined"] = ", ".join(quarantined)
+    return Block(heading="Progress", table=facts(values))

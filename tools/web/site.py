@@ -1,0 +1,130 @@
+"""Site of one or several runs: the page at an address, whether it is sent or written to a file.
+
+Tests: `tests/tools/web/test_pages.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import cast
+
+from .content import Block, Cell, Content, Links, Row, Table, cell
+from .pages.asked import Asked, Document, names_of, standing_lines
+from .pages.pages import PAGES, Page
+from .pages.player import VIEWS_OF_PLAYER, find_player, player_page
+from .render import Frame, render
+from .runs import Run
+
+POLL_S = 5.0
+"""Seconds between two looks of a visible page at a run that goes on."""
+
+IDLE_POLL_S = 30.0
+"""Seconds between two looks at a run that has stopped or crashed: it may be resumed."""
+
+MAX_QUERY = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """Address of a page: its name, its part, and the filters."""
+
+    name: str
+    number: int = 1
+    query: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Pages of runs.
+
+    Attributes:
+        runs: Runs by their names in addresses.
+        is_static: Whether pages become files.
+        linked: Players that have a page, of those that could have; a static export leaves most
+            ghosts of a big league out.
+    """
+
+    runs: Mapping[str, Run]
+    is_static: bool = False
+    linked: Callable[[dict[str, str]], dict[str, str]] = dict
+
+    def views(self, name: str) -> tuple[str, ...]:
+        """Return the views that a page needs; ``status`` for the frame is among them."""
+        page = PAGES.get(name)
+        return tuple(dict.fromkeys(("status", *(page.views if page else VIEWS_OF_PLAYER))))
+
+    def index(self) -> str:
+        """Return the first page: of the only run, or the list of runs."""
+        if len(self.runs) == 1:
+            (slug,) = self.runs
+            html = self.page(slug, Address(name="index"), root="", base=f"{slug}/")
+            assert html is not None, "every run has an overview"
+            return html
+        rows = [self._run_row(run) for run in self.runs.values()]
+        columns = ["run", "state", "agent steps", "matches", "champion", "rating"]
+        table = Table(columns=columns, rows=rows, total=len(rows))
+        content = Content(title="Runs", blocks=[Block(heading="All runs", table=table)])
+        poll_s = 0.0 if self.is_static else IDLE_POLL_S
+        frame = Frame(root="", page="", navigation={}, poll_s=poll_s, is_static=self.is_static)
+        return render(content, frame)
+
+    def _run_row(self, run: Run) -> Row:
+        status = run.documents(["status"])["status"]
+        champions = cast("Mapping[str, Mapping[str, object]]", status["champion"]).values()
+        best = next(iter(champions), {})
+        return Row(
+            cells=[
+                Cell(text=run.name, href=f"{run.slug}/index.html"),
+                *(cell(status[key]) for key in ("state", "agent_steps", "matches")),
+                cell(best.get("player")),
+                cell(best.get("rating")),
+            ]
+        )
+
+    def page(self, slug: str, address: Address, *, root: str = "../", base: str = "") -> str | None:
+        """Return a run's page; None: there is none of this name.
+
+        Args:
+            slug: Name of the run.
+            address: Page of the run.
+            root: Way from the page to the folder of all runs.
+            base: Way from the page to the run's folder.
+        """
+        run = self.runs[slug]
+        documents = run.documents(self.views(address.name))
+        names = names_of(documents["standings"])
+        asked = Asked(
+            documents=documents,
+            links=Links(base=base, is_static=self.is_static, names=self.linked(names)),
+            page=address.name,
+            number=address.number,
+            query={key: value[:MAX_QUERY] for key, value in address.query.items()},
+            populations=tuple(standing_lines(documents["standings"])),
+        )
+        page = PAGES.get(address.name)
+        if page is not None:
+            content = page.make(asked)
+        else:
+            player = find_player(address.name, names)
+            if player is None:
+                return None
+            content = player_page(asked, player)
+        return render(content, self._frame(run, documents["status"], page, root=root, base=base))
+
+    def _frame(
+        self, run: Run, status: Document, page: Page | None, *, root: str, base: str
+    ) -> Frame:
+        state = str(status["state"])
+        poll_s = POLL_S if state == "running" else IDLE_POLL_S
+        if self.is_static or state in ("finished", "failed"):
+            poll_s = 0.0
+        return Frame(
+            root=root,
+            run=run.name,
+            state=state,
+            page="" if page is None else page.title,
+            navigation={one.title: f"{base}{name}.html" for name, one in PAGES.items()},
+            poll_s=poll_s,
+            is_static=self.is_static,
+        )

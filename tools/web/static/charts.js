@@ -1,0 +1,201 @@
+"use strict";
+// Charts with axes, by plotly: SVG traces only, because its others compile code.
+window.arenaCharts = (function () {
+  // Okabe and Ito: told apart by colour-blind readers, on light and dark.
+  const COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D31", "#7F7F7F"];
+  const DASHES = ["solid", "dash", "dot", "dashdot"];
+
+  // plotly reads a few tags in labels; a label of ours has none.
+  function safe(text) {
+    return String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+  }
+
+  function style(name) {
+    return window.getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  }
+
+  function colour(index) {
+    return COLOURS[index % COLOURS.length];
+  }
+
+  function layout(element, more) {
+    const narrow = element.clientWidth < 600;
+    const axis = { gridcolor: style("--line"), zerolinecolor: style("--line"), automargin: true };
+    const base = {
+      paper_bgcolor: "rgba(0,0,0,0)",
+      plot_bgcolor: "rgba(0,0,0,0)",
+      font: { color: style("--front"), size: 12, family: "system-ui, sans-serif" },
+      margin: { l: 60, r: narrow ? 10 : 20, t: 20, b: 52 },
+      autosize: false,
+      width: element.clientWidth,
+      height: narrow ? 320 : 420,
+      hovermode: "closest",
+      dragmode: "pan",
+      legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 },
+    };
+    const result = Object.assign(base, more);
+    result.xaxis = Object.assign({}, axis, more.xaxis);
+    result.yaxis = Object.assign({}, axis, more.yaxis);
+    return result;
+  }
+
+  function plot(element, traces, more) {
+    const shown = layout(element, more);
+    window.Plotly.react(element, traces, shown, {
+      displaylogo: false,
+      displayModeBar: false,
+      scrollZoom: false,
+      showTips: false,
+    });
+  }
+
+  function whiskers(element, data) {
+    const traces = data.groups.map(function (group, index) {
+      return {
+        type: "scatter",
+        mode: "markers",
+        name: safe(group.name),
+        x: group.ratings,
+        y: group.names.map(safe),
+        marker: { size: 8, color: colour(index), symbol: index ? "diamond" : "circle" },
+        error_x: {
+          type: "data",
+          symmetric: false,
+          array: group.high.map((high, i) => high - group.ratings[i]),
+          arrayminus: group.low.map((low, i) => group.ratings[i] - low),
+          color: colour(index),
+        },
+        hovertext: group.texts.map(safe),
+        hoverinfo: "text",
+      };
+    });
+    const names = data.order.map(safe);
+    plot(element, traces, {
+      height: 110 + 20 * names.length,
+      margin: { l: 60, r: 20, t: 40, b: 52 },
+      xaxis: { title: { text: "rating in Elo, 95% interval" } },
+      yaxis: {
+        type: "category", categoryorder: "array", categoryarray: names.slice().reverse(),
+        range: [-0.7, names.length - 0.3], fixedrange: true, tickmode: "array", tickvals: names, ticktext: names,
+      },
+      showlegend: data.groups.length > 1,
+    });
+  }
+
+  function band(line, index) {
+    return {
+      type: "scatter",
+      mode: "lines",
+      x: line.x.concat(line.x.slice().reverse()),
+      y: line.high.concat(line.low.slice().reverse()),
+      fill: "toself",
+      fillcolor: colour(index) + "22",
+      line: { width: 0 },
+      hoverinfo: "skip",
+      showlegend: false,
+      legendgroup: String(index),
+    };
+  }
+
+  function lines(element, data) {
+    const traces = [];
+    data.series.forEach(function (line, index) {
+      if (line.low) {
+        traces.push(band(line, index));
+      }
+      traces.push({
+        type: "scatter",
+        mode: line.x.length > 60 ? "lines" : "lines+markers",
+        name: safe(line.name),
+        x: line.x,
+        y: line.y,
+        line: {
+          color: colour(index),
+          width: 2,
+          shape: data.steps ? "hv" : "linear",
+          dash: DASHES[Math.floor(index / COLOURS.length) % DASHES.length],
+        },
+        marker: { size: 4 },
+        text: (line.texts || []).map(safe),
+        hovertemplate: "%{fullData.name}: %{y:.4~g} at %{x:.3~s}" + (line.texts ? "<br>%{text}" : "") + "<extra></extra>",
+        legendgroup: String(index),
+      });
+      if (line.marks) {
+        traces.push({
+          type: "scatter",
+          mode: "markers",
+          x: line.marks.map((mark) => mark.x),
+          y: line.marks.map((mark) => mark.y),
+          marker: { size: 10, symbol: "x", color: colour(index) },
+          hovertext: line.marks.map((mark) => safe(mark.text)),
+          hoverinfo: "text",
+          showlegend: false,
+          legendgroup: String(index),
+        });
+      }
+    });
+    plot(element, traces, {
+      xaxis: { title: { text: safe(data.x) } },
+      yaxis: { title: { text: safe(data.y) }, type: data.log ? "log" : "linear" },
+      showlegend: data.series.length > 1,
+    });
+  }
+
+  function heatmap(element, data) {
+    const side = Math.max(12, Math.min(26, (element.clientWidth - 150) / data.columns.length));
+    const size = side * data.rows.length;
+    plot(element, [{
+      type: "heatmap",
+      x: data.columns.map((_, i) => i),
+      y: data.rows.map((_, i) => i),
+      z: data.scores,
+      text: data.texts.map((row) => row.map(safe)),
+      hovertemplate: "%{text}<extra></extra>",
+      // Dark blue wins, orange loses; told apart without red and green.
+      colorscale: [[0, "#b35806"], [0.25, "#f1a340"], [0.5, "#f7f7f7"], [0.75, "#67a9cf"], [1, "#08519c"]],
+      zmin: 0,
+      zmax: 1,
+      xgap: 1,
+      ygap: 1,
+      // Its legend would set inline styles; the note says what the colours mean.
+      showscale: false,
+    }], {
+      height: Math.max(240, size + 130),
+      margin: { l: 60, r: 10, t: 90, b: 10 },
+      xaxis: {
+        tickvals: data.columns.map((_, i) => i), ticktext: data.columns.map(safe), tickangle: -90,
+        side: "top", showgrid: false, zeroline: false, fixedrange: true,
+      },
+      yaxis: {
+        tickvals: data.rows.map((_, i) => i), ticktext: data.rows.map(safe),
+        autorange: "reversed", showgrid: false, zeroline: false, fixedrange: true,
+      },
+      dragmode: false,
+    });
+    element.on("plotly_click", function (event) {
+      const point = event.points[0];
+      const href = data.links[point.y];
+      if (href) {
+        window.location.href = href + "#" + data.anchors[point.x];
+      }
+    });
+  }
+
+  const kinds = { whiskers: whiskers, lines: lines, heatmap: heatmap };
+
+  function drawAll(root) {
+    for (const element of root.querySelectorAll(".chart")) {
+      const data = JSON.parse(element.parentElement.querySelector("script").textContent);
+      const draw = kinds[element.dataset.kind] || window.arenaDrawings[element.dataset.kind];
+      draw(element, data);
+    }
+  }
+
+  function clearAll(root) {
+    for (const element of root.querySelectorAll(".js-plotly-plot")) {
+      window.Plotly.purge(element);
+    }
+  }
+
+  return { drawAll: drawAll, clearAll: clearAll, colour: colour };
+})();
