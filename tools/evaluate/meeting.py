@@ -49,7 +49,7 @@ def resolve_players(
         if environment is None:
             raise ConfigError(
                 f"{first} plays by code of its maker's ({', '.join(game.user_code)}): evaluate it "
-                f"beside its run, or say --environment {game.spec.id} to use yours"
+                f"by naming its run, or say --environment {game.spec.id} to use yours"
             )
         first, game = "--environment", game.vouched_for(environment)
     for name, other in games.items():

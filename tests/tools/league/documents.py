@@ -383,6 +383,30 @@ def why() -> dict[str, Any]:
     }
 
 
+def openings() -> dict[str, Any]:
+    """Return first decisions of a seat, with a hostile label, and of one without a rival."""
+    row = {
+        "population": "player",
+        "seat": "player_0",
+        "player": None,
+        "window": 0,
+        "agent_steps_from": 0,
+        "agent_steps_to": 100_000,
+        "matches": 12_480,
+        "action": 4,
+        "label": HOSTILE,
+        "count": 9_360,
+        "share": 0.75,
+        "share_low": 0.742,
+        "share_high": 0.757,
+        "score": 0.5,
+        "score_low": 0.49,
+        "score_high": 0.51,
+    }
+    alone = {"player": "player/p001", "score": None, "score_low": None, "score_high": None}
+    return {"run": "r", "summary": [], "openings": [row, {**row, **alone, "label": "action 3"}]}
+
+
 DOCUMENTS: dict[str, dict[str, Any]] = {
     "standings": standings(),
     "ratings": ratings(),
@@ -398,5 +422,6 @@ DOCUMENTS: dict[str, dict[str, Any]] = {
     "learners": learners(),
     "champion": champion(),
     "why": why(),
+    "openings": openings(),
 }
 """A document of each view."""
