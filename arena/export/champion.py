@@ -930,13 +930,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.games < 1:
         parser.error(f"--games must be at least 1, got {options.games}")
     champion = Champion(options.directory)
-    record = play_record(
-        champion,
-        environment_id=options.env or champion.card["environment"]["id"],
-        games=options.games,
-        seed=options.seed,
-        sample=options.sample,
-    )
+    environment_id = options.env or champion.card["environment"]["id"]
+    # As with `python -m`: a game of one's own is found where the command is typed.
+    sys.path.append(str(Path.cwd()))
+    try:
+        record = play_record(
+            champion,
+            environment_id=environment_id,
+            games=options.games,
+            seed=options.seed,
+            sample=options.sample,
+        )
+    except ModuleNotFoundError as error:
+        parser.error(f"{environment_id} cannot be made: {error}; run this where it is found")
     sys.stdout.write(json.dumps(record) + "\n")
 
 

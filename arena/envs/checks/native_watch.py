@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from gymnasium.spaces import Box, Dict
 
 from arena.environment_spec import EnvironmentSpec
 from arena.envs.findings import MEND_STEP, Finding, Findings, finding_of
@@ -253,7 +254,24 @@ def _contains(space: Any, observation: object) -> bool:  # noqa: ANN401
 
 
 def _outside(observation: object, space: object) -> str:
-    return f"{_values(observation)} is not in {' '.join(str(space).split())[:120]}"
+    text = f"{_values(observation)} is not in {' '.join(str(space).split())[:120]}"
+    for name, found, wanted in _wrong_dtypes(observation, space):
+        text += f"; {name}is {found}, its space {wanted}: array.astype(np.{wanted})"
+    return text
+
+
+def _wrong_dtypes(observation: object, space: object, name: str = "") -> Iterator[tuple[str, ...]]:
+    """Yield place, dtype and the space's dtype of each array that its Box does not take."""
+    if isinstance(space, Dict) and isinstance(observation, Mapping):
+        for key, part in space.spaces.items():
+            yield from _wrong_dtypes(observation.get(key), part, f"{key!r} ")
+    elif (
+        isinstance(space, Box)
+        and isinstance(observation, np.ndarray)
+        # As in `Box.contains`: what might lose digits is outside.
+        and not np.can_cast(observation.dtype, space.dtype)
+    ):
+        yield name, str(observation.dtype), str(space.dtype)
 
 
 def _values(observation: object) -> str:

@@ -80,6 +80,28 @@ def test_it_stands_alone_and_plays_the_policys_likeliest_actions(
     assert json.loads(done.stdout) == expected.tolist()
 
 
+def test_a_game_of_ones_own_is_found_where_the_command_is_typed(
+    board_export: Written, tmp_path: Path
+) -> None:
+    program = [sys.executable, str(board_export.directory / "champion.py")]
+    program += ["--env", "game_of_mine:env", "--games", "1"]
+    (tmp_path / "empty").mkdir()
+    done = subprocess.run(
+        program, cwd=tmp_path / "empty", capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 2
+    assert "game_of_mine:env cannot be made: No module named 'game_of_mine'" in done.stderr
+    assert "Traceback" not in done.stderr
+    (tmp_path / "game_of_mine.py").write_text(
+        "from pettingzoo.classic.connect_four_v3 import env\n", encoding="utf-8"
+    )
+    done = subprocess.run(
+        program, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True
+    )
+    seats = next(part for part in json.loads(done.stdout).values() if isinstance(part, list))
+    assert [seat["matches"] for seat in seats] == [1, 1]
+
+
 def test_the_file_is_a_byte_for_byte_copy(board_export: Written) -> None:
     import arena.export.champion as module
 
