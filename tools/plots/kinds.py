@@ -81,5 +81,5 @@ def find_plot(view: str, file: Path) -> Plot:
     try:
         importlib.import_module("matplotlib")
     except ModuleNotFoundError as error:
-        raise ConfigError("--plot needs matplotlib: pip install 'arena-league[plots]'") from error
+        raise ConfigError("--plot needs matplotlib: pip install matplotlib") from error
     return PLOTS[view]

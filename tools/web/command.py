@@ -75,7 +75,7 @@ def _require_packages() -> None:
     names = ("starlette", "uvicorn", "jinja2", "plotly")
     missing = [name for name in names if find_spec(name) is None]
     if missing:
-        raise ConfigError(f"arena web needs {', '.join(missing)}: pip install 'arena-league[web]'")
+        raise ConfigError(f"arena web needs {', '.join(missing)}: pip install {' '.join(missing)}")
 
 
 def _export(runs: dict[str, Run], target: Path, *, opens: bool) -> None:

@@ -14,7 +14,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arena.types import CheckpointRef, Entrant, PairScore, Player, Seating, Tally, WeightsRef
+from arena.types import (
+    CheckpointRef,
+    Entrant,
+    PairScore,
+    Player,
+    Seating,
+    SeatOpenings,
+    Tally,
+    WeightsRef,
+)
 from arena.wire.messages import Evaluate, Pairing, Train, Trainee
 from populations.records.aggregates import PairRow, RecordRow
 from populations.records.rows import (
@@ -110,6 +119,9 @@ TALLY = build(
     pairs=several(build(PairScore)),
     return_sum=several(FLOATS),
     return_sum_of_squares=several(FLOATS),
+    openings=several(
+        build(SeatOpenings, actions=several(KEYS), matches=several(KEYS), points=several(FLOATS))
+    ),
 )
 ROWS: st.SearchStrategy[Row] = st.one_of(
     build(RunRow, state=st.sampled_from(["running", "stopped", "finished", "failed"])),

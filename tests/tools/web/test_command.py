@@ -26,7 +26,7 @@ def test_packages_that_are_missing_are_named(
 
     monkeypatch.setattr(importlib.util, "find_spec", without_plotly)
     error = command("web", board_run, code=2)["error"]
-    assert "plotly: pip install 'arena-league[web]'" in error
+    assert "plotly: pip install plotly" in error
 
 
 def test_a_port_that_is_in_use_is_exit_4(command: Command, board_run: Path) -> None:

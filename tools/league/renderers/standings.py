@@ -33,9 +33,10 @@ def _columns(look: Look) -> list[Column]:
         Column(key="score", show=share),
         Column(key="generation", title="gen"),
         Column(key="agent_steps", title="steps", show=steps),
-        label("parent", look),
+        label("parent", look, drop=1),
         Column(key="state", drop=2, is_right=False),
-        Column(key="role", drop=1, is_right=False),
+        # Only where somebody is no main policy; what a rating means depends on it then.
+        Column(key="role", is_right=False),
         Column(key="exploitability", drop=3),
         Column(key="wins", show=steps, drop=5),
         Column(key="draws", show=steps, drop=6),
