@@ -39,8 +39,8 @@ def league(
     operand: Annotated[
         str | None,
         typer.Argument(
-            metavar="[PLAYER|RUN2]",
-            help="Player of the view why, or second run of the view diff.",
+            metavar="[PLAYER]",
+            help="Player that the view why is about.",
             show_default=False,
         ),
     ] = None,
@@ -203,8 +203,7 @@ def _check(view: str, operand: str | None, given: Mapping[str, tuple[bool, Seque
             raise ConfigError(f"{option} belongs to {belongs}, not to {view}")
     needed = VIEWS[view].operand
     if needed and operand is None:
-        what = "a player: arena league RUN why p003" if needed == "player" else "a second run"
-        raise ConfigError(f"the view {view} needs {what}")
+        raise ConfigError(f"the view {view} needs a {needed}: arena league RUN {view} p003")
     if operand is not None and not needed:
         raise ConfigError(f"the view {view} takes no further argument, but {operand!r} was given")
 

@@ -30,7 +30,7 @@ class Query:
         kinds: Kinds of events. Empty: all.
         player: Policy that rows must name. None: any.
         since: Time of the first event. None: the run's first.
-        operand: Player of the view why, or second run of the view diff.
+        operand: Player of the view why.
         metrics: Metrics that are asked for. Empty: all.
         by_seats: Whether each pair of seats has a result by itself.
         measures: Whether exploitability is measured first.
