@@ -18,13 +18,14 @@ from arena.contracts.sample import MAX_CALLS, SampleGame, sample_game
 from arena.core import ActorInput, Games
 from arena.envs.base import Group
 from arena.envs.pettingzoo.buffers import NO_DECISION
+from arena.envs.random_play import random_legal_actions
 from arena.matches.actors import BotActor
 from arena.matches.recurrent_state import new_episodes
 from arena.resolve import resolve
 from arena.types import BOT_PREFIX, Seat
 
-NUM_GAMES = 4
-NUM_EPISODES = 8
+NUM_GAMES = 8
+NUM_EPISODES = 16
 LEGAL = "act must give one legal action for each row"
 
 Transcript = list[tuple[str, list[Any]]]
@@ -43,7 +44,8 @@ def check_bot(
     Args:
         bot: Object, class without arguments, or a bot's id: ``package.module:Class(depth=3)``, with
             or without ``bot:``.
-        environment: Id of the environment that it plays, in all seats.
+        environment: Id of the environment that it plays: some games in all seats, some in one
+            against random play.
         kwargs: Arguments of the environment's factory.
         launch_directory: Directory where ``package`` is looked for first; empty: where the process
             is.
@@ -83,7 +85,9 @@ def _maker(subject: Subject, given: object, launch_directory: str) -> Callable[[
 
 
 def _play(subject: Subject, bot: object, game: SampleGame) -> Transcript:
-    """Play some episodes at once, all seats by the bot."""
+    """Play some episodes at once: all seats by the bot in the first half of the games, one of them
+    in the others, where it meets what it would never do itself.
+    """
     transcript: Transcript = []
     watched = _Watched(bot)
     with subject.obeying("its methods must take the arguments of arena.bots.asking.Bot"):
@@ -97,23 +101,26 @@ def _play(subject: Subject, bot: object, game: SampleGame) -> Transcript:
             for name in game.populations
         }
     episodes = new_episodes(NUM_GAMES)
-    generator = torch.Generator().manual_seed(1)
+    generator, chance = (torch.Generator().manual_seed(seed) for seed in (1, 2))
     num_over = 0
     with closing(game.make(num_envs=NUM_GAMES)) as env:
+        own = torch.arange(NUM_GAMES)[:, None] % len(env.agents)
+        plays_all = torch.arange(NUM_GAMES)[:, None] < NUM_GAMES // 2
         turn = env.reset(range(NUM_GAMES))
         for _ in range(MAX_CALLS):
-            actions = {
-                name: _choose(
+            actions = random_legal_actions(turn, actions=game.actions, generator=chance)
+            for name, group in turn.groups.items():
+                _choose(
                     subject,
                     actors[name],
                     group,
+                    is_own=plays_all | (group.agent_index == own),
                     agents=env.agents,
                     episodes=episodes,
                     generator=generator,
                     transcript=transcript,
+                    actions=actions[name],
                 )
-                for name, group in turn.groups.items()
-            }
             rule = "act must not change its observations and action masks"
             subject.must(rule, not watched.has_changed_its_arguments)
             turn = env.step(actions)
@@ -130,16 +137,19 @@ def _choose(
     actor: BotActor,
     group: Group,
     *,
+    is_own: torch.Tensor,
     agents: Sequence[str],
     episodes: torch.Tensor,
     generator: torch.Generator,
     transcript: Transcript,
-) -> torch.Tensor:
-    """Ask the bot about the decisions of each agent of a population."""
-    actions = group.new_actions()
+    actions: torch.Tensor,
+) -> None:
+    """Ask the bot about its decisions for each agent of a population, and write them in."""
     for index in sorted({*group.agent_index.flatten().tolist()} - {NO_DECISION}):
         agent = agents[index]
-        asked = group.agent_index == index
+        asked = (group.agent_index == index) & is_own
+        if not asked.any():
+            continue
         games = asked.nonzero()[:, 0]
         seat = Seat(name=agent, side=agent, population="", agents=(agent,))
         mask = None if group.action_mask is None else group.action_mask[asked].clone()
@@ -152,7 +162,6 @@ def _choose(
             output = actor.act(inputs, agent=agent, generator=generator)
         actions[asked] = output.action
         transcript.append((agent, output.action.tolist()))
-    return actions
 
 
 class _Watched:

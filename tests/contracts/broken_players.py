@@ -34,6 +34,13 @@ class IgnoresTheMask:
         return np.full(len(action_mask), 4)
 
 
+class FillsInOrder:
+    """Legal against itself alone: nobody else takes the squares in order."""
+
+    def act(self, observation: Any, action_mask: Any, *, agent: str, rng: Any) -> Any:
+        return (~np.asarray(action_mask, dtype=bool)).sum(axis=1)
+
+
 class OneForAll:
     def act(self, observation: Any, action_mask: Any, *, agent: str, rng: Any) -> Any:
         return int(action_mask[0].argmax())
@@ -86,6 +93,7 @@ class NeedsADepth(FirstLegal):
 
 BOTS = {
     IgnoresTheMask: "act must give one legal action for each row",
+    FillsInOrder: "act must give one legal action for each row",
     OneForAll: "act must give one legal action for each row",
     LooksAtOneGame: "act must give one legal action for each row",
     DrawsFromNumpy: "act must draw from rng alone",
