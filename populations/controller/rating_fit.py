@@ -28,7 +28,7 @@ from populations.ratings.model import Z95, E
 from populations.ratings.model import Fit as BradleyTerryFit
 from populations.ratings.ranks import advantage_table, measured_cyclicity
 from populations.ratings.result_table import ResultSnapshot
-from populations.ratings.results import Rated, ResultColumns, joined
+from populations.ratings.results import Rated, ResultColumns
 from populations.records.rows import CheckpointRow, GenerationRow, RatingsRow
 from populations.records.tables import Tables
 
@@ -87,6 +87,7 @@ class FitInput:
 
     Attributes:
         results: Results of evaluation matches between the entrants of the fit.
+        links: What players that are gone say of them.
         parents: The rated entrant whose rating is the prior mean, for those that have one.
         times: Population of those that were trained, and the agent steps of their line, copies
             included.
@@ -96,6 +97,7 @@ class FitInput:
     """
 
     results: ResultColumns[Rated]
+    links: ResultColumns[Rated]
     parents: dict[Rated, Rated]
     times: dict[Rated, Time]
     wanted: tuple[Rated, ...]
@@ -205,7 +207,8 @@ def fit_input(known: Snapshot) -> FitInput:
     ]
     chosen = chosen_entrants(known)
     return FitInput(
-        results=joined(known.results.select(chosen), known.links.select(chosen)),
+        results=known.results.select(chosen),
+        links=known.links.select(chosen),
         parents=parents_of(known.checkpoints, chosen),
         times=times_of(known, chosen),
         wanted=tuple(wanted),
@@ -301,6 +304,7 @@ def fit_ratings(fit: FitInput) -> Fitted:
     model = BradleyTerry(reduces_bias=True)
     fitted = model.fit(
         fit.results,
+        links=fit.links,
         entrants=fit.wanted,
         parents=fit.parents,
         times=fit.times,

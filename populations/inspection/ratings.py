@@ -16,7 +16,7 @@ from populations.controller.rating_fit import parents_of, snapshot, times_of
 from populations.league.league import League
 from populations.ratings.bradley_terry import BradleyTerry
 from populations.ratings.model import Z95, Fit
-from populations.ratings.results import Rated, joined
+from populations.ratings.results import Rated
 from populations.records.rows import CheckpointRow, EventRow, Json
 from populations.records.tables import Tables
 
@@ -105,8 +105,8 @@ def _fit(league: League, tables: Tables) -> Fit[Rated] | None:
     if not chosen:
         return None
     return BradleyTerry(reduces_bias=True).fit(
-        # Links are results of players that are gone.
-        joined(known.results.select(chosen), known.links.select(chosen)),
+        known.results.select(chosen),
+        links=known.links.select(chosen),
         entrants=chosen,
         parents=parents_of(known.checkpoints, chosen),
         times=times_of(known, chosen),

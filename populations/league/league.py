@@ -28,7 +28,7 @@ from arena.types import (
     population_of,
 )
 from populations.gc_pause import collector_paused
-from populations.league.pairs import added, pair_rows
+from populations.league.pairs import added, as_link, pair_rows
 from populations.league.payoff import Payoff
 from populations.ratings.result_table import ResultTable
 from populations.ratings.results import Counts, Rated
@@ -334,6 +334,7 @@ class League:
             recent.append(key)
 
     def _put_pair(self, row: PairRow) -> None:
+        row = as_link(row) if row.kind == "merged" else row
         self._evaluation_pairs[row.key] = row
         share = self._share_of_row.get((row.first_seat, row.second_seat), 1.0)
         self._table(row)[self._result_key(row)] = Counts.from_results(row, weight=share)

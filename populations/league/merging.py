@@ -1,7 +1,7 @@
 """Results of players that are gone: what they say of those that stay, and their sums.
 
 Weights that are gone tie together those that they met: what their results say of these is kept as
-a mesh of results between them (`populations.league.elimination`).
+a mesh of links between them (`populations.league.elimination`).
 
 Matches, wins and returns go to the sums of the policy's generation. Training results only choose
 opponents, so those with players that cannot be drawn any more are forgotten. Generations that a
@@ -25,9 +25,17 @@ from itertools import pairwise
 from typing import cast
 
 from arena.types import Entrant, is_trainee
-from populations.league.elimination import Link, Seen, link_of, mesh, strength_of, together
+from populations.league.elimination import (
+    Link,
+    Seen,
+    known_of,
+    link_of,
+    mesh,
+    strength_of,
+    together,
+)
 from populations.league.league import League
-from populations.league.pairs import added
+from populations.league.pairs import added, link_row
 from populations.ratings.bradley_terry import ELO_PER_UNIT
 from populations.ratings.results import Rated
 from populations.records.aggregates import PairKey, PairRow, RecordKey, RecordRow
@@ -173,20 +181,12 @@ def apply_merge(league: League, merge: Merge) -> Merged:
         changes.drop(record)
         for pair in pairs:
             changes.drop(pair)
-        for first, second, won, lost in mesh(star, merge.point):
+        for first, second, tie in mesh(star):
             seat = next(
                 index for index, seat in enumerate(league.seats) if seat.population == first[0]
             )
             old = league.link(first[1], second[1], seat=seat)
-            new = PairRow(
-                kind="merged",
-                first=first[1],
-                second=second[1],
-                first_seat=seat,
-                second_seat=seat,
-                wins=won,
-                losses=lost,
-            )
+            new = link_row(tie, first[1], second[1], seat=seat)
             changes.put(added(old, new), is_new=old is None)
     weights = (gone for gone in merge.gone if not is_trainee(gone))
     for row in league.payoff.forget((*weights, *merge.forgotten)):
@@ -216,21 +216,22 @@ def _star(league: League, rated: Rated, merge: Merge) -> dict[Rated, Link]:
             played[second].append(Seen(counts, advantage))
         else:
             played[first].append(Seen(counts.turned(), -advantage))
-    tied: defaultdict[Rated, list[Seen]] = defaultdict(list)
-    for (first, second, _), counts in league.links.of_entrant(rated):
-        if first == rated:
-            tied[second].append(Seen(counts, 0.0))
-        else:
-            tied[first].append(Seen(counts.turned(), 0.0))
-    met = [(merge.point(other), seen) for other, seen in (*played.items(), *tied.items())]
-    own = strength_of(merge.point(rated), met)
     links: defaultdict[Rated, list[Link]] = defaultdict(list)
-    for found, deviation in ((played, merge.pair_deviation), (tied, 0.0)):
-        for other, seen in found.items():
-            ahead = own - merge.point(other)
-            link = link_of(seen, point=ahead, pair_deviation=deviation)
-            if link is not None:
-                links[other].append(link)
+    for (first, second, _), counts in league.links.of_entrant(rated):
+        known = Link.from_counts(counts)
+        if first == rated:
+            links[second].append(known)
+        else:
+            links[first].append(known.turned())
+    met = [(merge.point(other), seen) for other, seen in played.items()]
+    tied = [(merge.point(other), link) for other, known in links.items() for link in known]
+    own = strength_of(merge.point(rated), met, tied)
+    total = known_of(own, met, tied)
+    for other, seen in played.items():
+        ahead = own - merge.point(other)
+        link = link_of(seen, point=ahead, pair_deviation=merge.pair_deviation, known=total)
+        if link is not None:
+            links[other].append(link)
     return {other: together(known) for other, known in links.items()}
 
 

@@ -7,12 +7,15 @@ Tests: `tests/populations/league/test_payoff.py`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from arena.matches.pair_scores import added_sums, num_scored, points, reversed_sums
 from arena.types import Entrant, PairScore, Tally
+from populations.league.elimination import MIN_WEIGHT, Link, Seen, link_of
+from populations.ratings.results import Counts
 from populations.records.aggregates import PairRow
 
 JEFFREYS = 0.5
@@ -126,6 +129,37 @@ def added(old: PairRow | None, new: PairRow, *, remaining: float = 1.0) -> PairR
         score_sum=score_sum,
         square_sum=square_sum,
     )
+
+
+def link_row(link: Link, first: Entrant, second: Entrant, *, seat: int) -> PairRow:
+    """Return the row of what players that are gone say of two."""
+    counts = link.counts()
+    return PairRow(
+        kind="merged",
+        first=first,
+        second=second,
+        first_seat=seat,
+        second_seat=seat,
+        wins=counts.wins,
+        losses=counts.losses,
+        score_sum=counts.points,
+        square_sum=counts.squares,
+    )
+
+
+def as_link(row: PairRow) -> PairRow:
+    """Return a row of kind ``merged`` as `link_row` makes it: earlier ones were matches, all won or
+    lost.
+    """
+    if row.score_sum is not None:
+        return row
+    counts = Counts.from_results(row)
+    # Near what they show themselves, half a match added to each side.
+    point = math.log((row.wins + JEFFREYS) / (row.losses + JEFFREYS))
+    link = link_of([Seen(counts, 0.0)], point=point, pair_deviation=0.0, known=math.inf)
+    # Next to nothing: as little as is passed on at least.
+    known = Link(MIN_WEIGHT, point) if link is None else link
+    return link_row(known, row.first, row.second, seat=row.first_seat)
 
 
 def seats_of(row: PairRow) -> Seats:

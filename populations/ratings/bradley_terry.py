@@ -23,8 +23,12 @@ Wedderburn, "Quasi-likelihood functions, generalized linear models, and the Gaus
 Problems of up to `populations.ratings.fitting.newton.MAX_EXACT` parameters are fitted exactly,
 larger ones by sparse matrices, with a spread from samples.
 
+What else is known of a difference is a *link*: a normal distribution of theta_i - theta_j. It is
+given as n matches between equals with s points in all: they have the information n / 4 there, and
+the mean difference is (s - n / 2) / (n / 4). So links add up as results do.
+
 Shapes: N entrants; F of them free (no anchor); P parameters, those of the free entrants first, then
-one advantage per pair of seats, then the stages; M results; C children.
+one advantage per pair of seats, then the stages; M results; L links; C children.
 """
 
 from __future__ import annotations
@@ -55,7 +59,7 @@ from populations.ratings.fitting.posterior import (
     logistic,
 )
 from populations.ratings.model import E, Fit, Result
-from populations.ratings.results import ResultColumns, merge_columns, result_columns
+from populations.ratings.results import ResultColumns, merge_columns, renamed, result_columns
 
 # theta has natural odds, Elo odds of 10 : 1 in 400 points: Elo = 400 / ln 10 * theta.
 ELO_PER_UNIT = 400.0 / math.log(10.0)
@@ -101,6 +105,7 @@ class BradleyTerry:
         self,
         results: Iterable[Result[E]],
         *,
+        links: ResultColumns[E] | None = None,
         entrants: Iterable[E] = (),
         parents: Mapping[E, E] | None = None,
         times: Mapping[E, Time] | None = None,
@@ -113,6 +118,7 @@ class BradleyTerry:
 
         Args:
             results: Results in any order.
+            links: What else is known of differences; see above.
             entrants: Entrants to rate even if they have no result.
             parents: Entrant whose rating is the prior mean, by child.
             times: Population and age of the entrants that learn, from which the common gain is
@@ -124,7 +130,7 @@ class BradleyTerry:
                 parents form a cycle.
         """
         posterior = self.posterior(
-            results, entrants=entrants, parents=parents, times=times, anchors=anchors
+            results, links=links, entrants=entrants, parents=parents, times=times, anchors=anchors
         )
         estimated = self.estimate(posterior)
         return estimated.posterior.fit(
@@ -159,21 +165,28 @@ class BradleyTerry:
         self,
         results: Iterable[Result[E]],
         *,
+        links: ResultColumns[E] | None = None,
         entrants: Iterable[E] = (),
         parents: Mapping[E, E] | None = None,
         times: Mapping[E, Time] | None = None,
         anchors: Collection[E] = (),
     ) -> Posterior[E]:
         """Return the posterior that `fit` maximizes, with the components of variance as given."""
-        columns = result_columns(results)
+        columns, ties = result_columns(results), links or result_columns(())
         lineage = dict(parents or {})
         check_lineage(lineage)
-        names = dict.fromkeys((*columns.entrants, *entrants, *lineage, *lineage.values(), *anchors))
+        names = dict.fromkeys(
+            (*columns.entrants, *ties.entrants, *entrants, *lineage, *lineage.values(), *anchors)
+        )
         # repr, because entrants need not be comparable; it is the same in every process.
         ordered = tuple(sorted(names, key=repr))
-        merged = merge_columns(columns, entrants=ordered)
         return _posterior(
-            self, merged, parents=lineage, times=times or {}, anchors=frozenset(anchors)
+            self,
+            merge_columns(columns, entrants=ordered),
+            links=renamed(ties, entrants=ordered),
+            parents=lineage,
+            times=times or {},
+            anchors=frozenset(anchors),
         )
 
 
@@ -392,12 +405,14 @@ def _posterior(
     model: BradleyTerry,
     results: ResultColumns[E],
     *,
+    links: ResultColumns[E],
     parents: Mapping[E, E],
     times: Mapping[E, Time],
     anchors: Collection[E],
 ) -> Posterior[E]:
     design = make_design(
         results,
+        links=links,
         parents=parents,
         times=times,
         anchors=anchors,
@@ -408,13 +423,18 @@ def _posterior(
             stage=model.stage_deviation,
         ),
     )
+    # Of n matches between equals.
+    information = 0.25 * links.matches
+    known = (links.scores - 0.5 * links.matches) / information
+    size = len(design.deviations)
     problem = Problem(
-        num_parameters=len(design.deviations),
+        num_parameters=size,
         index=design.index,
         matches=results.matches,
         scores=results.scores,
         weights=np.ones(len(results)),
-        precisions=(ELO_PER_UNIT / design.deviations) ** 2,
+        precisions=np.concatenate([(ELO_PER_UNIT / design.deviations) ** 2, information]),
+        means=np.concatenate([np.zeros(size), known]),
         groups=design.groups,
     )
     is_anchor = np.array([entrant in anchors for entrant in results.entrants], dtype=bool)

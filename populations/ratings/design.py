@@ -1,7 +1,7 @@
 """Terms of a Bradley-Terry fit as arrays of indices of their parameters.
 
 Shapes: N entrants; F of them free (no anchor); P parameters, those of the free entrants first, then
-one advantage per pair of seats, then the stages; M results; C children.
+one advantage per pair of seats, then the stages; M results; L links; C children.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Design:
     Attributes:
         index: Four parameters of each term, P for none: of a result those of its first, its second
             and its advantage; of a prior the parameter, its mean, its stage and the mean's stage.
-            int64 [M + P, 4].
+            Of a link its first and its second. int64 [M + P + L, 4].
         deviations: Prior deviation of each parameter, in Elo. float64 [P].
         groups: Group of each parameter, -1 for none. int64 [P].
         free: Positions of the entrants that are no anchors. int64 [F].
@@ -99,6 +99,7 @@ def make_design(
     times: Mapping[E, Time],
     anchors: Collection[E],
     deviations: Deviations,
+    links: ResultColumns[E],
 ) -> Design:
     """Lay out the terms of a fit.
 
@@ -108,6 +109,7 @@ def make_design(
         times: Group and time of those whose time is known.
         anchors: Entrants at 0.
         deviations: Deviations of the priors.
+        links: What else is known of differences, between the same entrants.
     """
     entrants = results.entrants
     of_entrants = [times.get(entrant) for entrant in entrants]
@@ -140,9 +142,12 @@ def make_design(
     first, second = places.entrant[results.first], places.entrant[results.second]
     # [M, 4]: theta_first - theta_second + advantage; the fourth is none.
     rows = np.stack((first, second, places.advantage, none), axis=1)
+    nowhere = np.full(len(links), size)
+    # [L, 4]: theta_first - theta_second; neither has a stage there.
+    ties = (places.entrant[links.first], places.entrant[links.second], nowhere, nowhere)
     groups = slices(of_entrants, number=NUM_GROUPS)[0][free]
     return Design(
-        index=np.concatenate([rows, priors]),
+        index=np.concatenate([rows, priors, np.stack(ties, axis=1)]),
         deviations=deviation,
         groups=np.concatenate([groups, np.full(size - len(free), -1)]),
         free=free,

@@ -202,19 +202,12 @@ def result_columns(results: Iterable[Result[E]]) -> ResultColumns[E]:
     )
 
 
-def joined(first: ResultColumns[E], second: ResultColumns[E]) -> ResultColumns[E]:
-    """Return the results of both, one after the other."""
-    names = {name: place for place, name in enumerate(first.entrants)}
-    renamed = np.array(
-        [names.setdefault(name, len(names)) for name in second.entrants], dtype=np.int64
-    )
-    return ResultColumns(
-        entrants=tuple(names),
-        first=np.concatenate([first.first, renamed[second.first]]),
-        second=np.concatenate([first.second, renamed[second.second]]),
-        seats=np.concatenate([first.seats, second.seats]),
-        counts=np.concatenate([first.counts, second.counts]),
-        sums=np.concatenate([first.sums, second.sums]),
+def renamed(columns: ResultColumns[E], *, entrants: tuple[E, ...]) -> ResultColumns[E]:
+    """Return the same results by positions among other names: all of theirs, possibly more."""
+    position = {entrant: i for i, entrant in enumerate(entrants)}
+    places = np.array([position[entrant] for entrant in columns.entrants], dtype=np.int64)
+    return replace(
+        columns, entrants=entrants, first=places[columns.first], second=places[columns.second]
     )
 
 
@@ -229,10 +222,8 @@ def merge_columns(columns: ResultColumns[E], *, entrants: tuple[E, ...]) -> Resu
         ValueError: If a count is negative or not finite, or an entrant plays itself.
     """
     _check(columns)
-    position = {entrant: i for i, entrant in enumerate(entrants)}
-    renamed = np.array([position[entrant] for entrant in columns.entrants], dtype=np.int64)
-    first, second = renamed[columns.first], renamed[columns.second]
-    seats = columns.seats
+    columns = renamed(columns, entrants=entrants)
+    first, second, seats = columns.first, columns.second, columns.seats
     # The lower seat comes first; where seats are equal, the first name.
     turned = (seats[:, 0] > seats[:, 1]) | ((seats[:, 0] == seats[:, 1]) & (first > second))
     first, second = np.where(turned, second, first), np.where(turned, first, second)

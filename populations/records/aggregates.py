@@ -69,8 +69,8 @@ class PairRow:
     counts more than once for a player. Evaluation matches do not decay, and ``first_seat`` is the
     lower seat. Training matches decay with later ones of the same two entrants in any seats
     (`populations.league.payoff`), and ``first`` is the entrant that sorts lower. What players that
-    are gone say of two that stay is a result, too, of parts of matches in one seat
-    (`populations.league.merging`).
+    are gone say of two that stay is a row of one seat, too, as if both were equals and had played
+    so many matches (`populations.league.elimination.Link`).
 
     Attributes:
         kind: Kind of the assignments; ``merged``: none, it is of players that are gone.

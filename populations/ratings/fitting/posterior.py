@@ -1,11 +1,11 @@
 """The log posterior of Bradley-Terry ratings as arrays: its value, gradient and curvature.
 
 The parameters are theta of every free entrant, one advantage per pair of seats, and the stages of
-learning (see `populations.ratings.bradley_terry`). Every match row and every prior is a *term*
-about a signed sum of at most four parameters. The negated Hessian is J.T @ diag(weights) @ J, where
-J has a row of signs for each term.
+learning (see `populations.ratings.bradley_terry`). Every match row, prior and link is a
+*term* about a signed sum of at most four parameters. The negated Hessian is
+J.T @ diag(weights) @ J, where J has a row of signs for each term.
 
-Shapes: P parameters; M match rows; T terms, the M rows first, then the priors.
+Shapes: P parameters; M match rows; T terms, the M rows first, then the P priors, then the links.
 
 Tests: `tests/populations/ratings/test_bradley_terry_oracles.py`.
 """
@@ -35,11 +35,13 @@ class Problem:
     Attributes:
         num_parameters: P.
         index: Parameters of each term; P stands for the constant 0 (anchors, fixed means). Match
-            rows: first, second, advantage, P. Priors: see ``PRIOR_SIGNS``. int64 [T, 4].
+            rows: first, second, advantage, P. Priors: see ``PRIOR_SIGNS``. Links: first, second, P,
+            P. int64 [T, 4].
         matches: Matches of each row. float64 [M].
         scores: Sums of the scores of ``first``, a draw half, in [0, matches]. float64 [M].
         weights: Information of a row's match relative to that of a win or a loss. float64 [M].
-        precisions: Precisions of the priors, in units of theta. float64 [T - M].
+        precisions: Precisions of the priors and links, in units of theta. float64 [T - M].
+        means: Means of their signed sums, 0 of priors. float64 [T - M].
         groups: Group of parameters that move together, -1 for none; it speeds up sparse solvers and
             changes nothing else. int64 [P].
     """
@@ -50,6 +52,7 @@ class Problem:
     scores: FloatArray
     weights: FloatArray
     precisions: FloatArray
+    means: FloatArray
     groups: IntArray
 
     @property
@@ -77,7 +80,7 @@ def evaluate(problem: Problem, parameters: FloatArray) -> tuple[float, FloatArra
     """
     size, index, num_rows = problem.num_parameters, problem.index, len(problem.matches)
     summed = differences(problem, parameters)
-    ahead, step = summed[:num_rows], summed[num_rows:]
+    ahead, step = summed[:num_rows], summed[num_rows:] - problem.means
     expected, information = logistic(ahead)
     # log L = w (s d - n log(1 + e^d)) - 1/2 precision step^2
     log_likelihood = problem.scores * ahead - problem.matches * np.logaddexp(0.0, ahead)

@@ -18,15 +18,15 @@ from populations.league.elimination import (
     Link,
     Seen,
     expected,
+    known_of,
     link_of,
     mesh,
-    parts_of,
     strength_of,
     together,
 )
 from populations.ratings.bradley_terry import ELO_PER_UNIT, BradleyTerry
 from populations.ratings.model import Result
-from populations.ratings.results import Counts, Rated
+from populations.ratings.results import Counts, Rated, result_columns
 
 
 def rated(number: int, population: str = "player") -> Rated:
@@ -58,7 +58,7 @@ def test_a_mesh_is_the_star_without_its_centre(links: list[Link], data: st.DataO
     strengths = st.lists(st.floats(-1, 1), min_size=len(links), max_size=len(links))
     star = {rated(number): link for number, link in enumerate(links)}
     points = data.draw(strengths)
-    found = list(mesh(star, lambda one: points[int(one[1])]))
+    found = list(mesh(star))
     assert len(found) == math.comb(len(links), 2)
 
     def of_star(strengths: list[float]) -> float:
@@ -68,12 +68,11 @@ def test_a_mesh_is_the_star_without_its_centre(links: list[Link], data: st.DataO
         centre = (weights * sums).sum() / weights.sum()
         return float((weights * (centre - sums) ** 2).sum())
 
-    # Slopes at the points, by each strength: those of the parts of matches are the star's.
+    # Slopes at any strengths, by each of them: those of the mesh are the star's.
     slopes = np.zeros(len(links))
-    for first, second, parts, others in found:
+    for first, second, link in found:
         i, j = int(first[1]), int(second[1])
-        share = expected(points[i] - points[j])
-        slope = parts - (parts + others) * share
+        slope = link.weight * (link.difference - (points[i] - points[j]))
         slopes[i] += slope
         slopes[j] -= slope
     step = 1e-5
@@ -86,41 +85,36 @@ def test_a_mesh_is_the_star_without_its_centre(links: list[Link], data: st.DataO
 
 
 @given(
-    link=st.builds(Link, st.floats(MIN_WEIGHT, 100.0), st.floats(-6.0, 6.0)),
-    point=st.floats(-6.0, 6.0),
+    link=st.builds(Link, st.floats(1e-6, 100.0), st.floats(-30.0, 30.0)),
+    other=st.builds(Link, st.floats(1e-6, 100.0), st.floats(-30.0, 30.0)),
 )
-def test_parts_of_matches_have_slope_and_curvature_of_a_link(link: Link, point: float) -> None:
-    wins, losses = parts_of(link, point=point)
-    assert wins >= 0.0
-    assert losses >= 0.0
-    share = expected(point)
-    slope = wins - (wins + losses) * share
-    assert slope == pytest.approx(link.weight * (link.difference - point), rel=1e-6, abs=1e-9)
-    curvature = (wins + losses) * share * (1.0 - share)
-    # More only where all of so few matches, won or lost, would be less steep.
-    is_steep = min(wins, losses) <= 1e-9 * (wins + losses)
-    assert curvature == pytest.approx(link.weight) or (is_steep and curvature > link.weight)
+def test_links_are_kept_as_matches_between_equals_and_add_up_so(link: Link, other: Link) -> None:
+    counts, more = link.counts(), other.counts()
+    assert Link.from_counts(counts) == pytest.approx(link)
+    assert Link.from_counts(counts.turned()) == pytest.approx(link.turned())
+    # Of so many matches between equals: w = n / 4, and the slope at 0 is s - n / 2.
+    assert counts.matches / 4.0 == pytest.approx(link.weight)
+    slope = link.weight * link.difference
+    assert counts.points - 0.5 * counts.matches == pytest.approx(slope, abs=1e-9)
+    added = Counts(*(one + two for one, two in zip(counts, more, strict=True)))
+    assert Link.from_counts(added) == pytest.approx(together([link, other]), rel=1e-6, abs=1e-6)
 
 
 def test_slopes_and_curvatures_are_the_likelihoods() -> None:
-    link = link_of([Seen(won(7.0, 12.0), 0.4)], point=0.3, pair_deviation=0.0)
+    link = link_of([Seen(won(7.0, 12.0), 0.4)], point=0.3, pair_deviation=0.0, known=math.inf)
     assert link is not None
     slope, curvature = slope_and_curvature(7.0, 5.0, at=0.7)
     assert link.weight == pytest.approx(curvature, rel=1e-4)
     assert link.weight * (link.difference - 0.3) == pytest.approx(slope, rel=1e-4)
 
 
-def test_results_become_themselves_again() -> None:
-    # All won by a player that is 4 ahead: no more is said than that, however far ahead it is.
-    link = link_of([Seen(won(16.0, 16.0), 0.0)], point=4.0, pair_deviation=0.0)
-    assert link is not None
-    assert parts_of(link, point=4.0) == pytest.approx((16.0, 0.0))
-
-
 def test_players_far_apart_say_nothing() -> None:
-    assert link_of([Seen(won(16.0, 16.0), 0.0)], point=12.0, pair_deviation=0.0) is None
+    assert (
+        link_of([Seen(won(16.0, 16.0), 0.0)], point=12.0, pair_deviation=0.0, known=math.inf)
+        is None
+    )
     # But that the weaker one won does say something.
-    upset = link_of([Seen(won(12.0, 16.0), 0.0)], point=8.0, pair_deviation=0.0)
+    upset = link_of([Seen(won(12.0, 16.0), 0.0)], point=8.0, pair_deviation=0.0, known=math.inf)
     assert upset is not None
     assert upset.weight * (upset.difference - 8.0) == pytest.approx(12.0 - 16.0 * expected(8.0))
 
@@ -128,14 +122,22 @@ def test_players_far_apart_say_nothing() -> None:
 def test_links_by_hand() -> None:
     # 7.5 of 12 at even strengths: w = 12/4, d = (7.5 - 6) / 3.
     counts = Counts(6.0, 3.0, 3.0, points=7.5, squares=6.75)
-    assert link_of([Seen(counts, 0.0)], point=0.0, pair_deviation=0.0) == Link(3.0, 0.5)
+    assert link_of([Seen(counts, 0.0)], point=0.0, pair_deviation=0.0, known=math.inf) == Link(
+        3.0, 0.5
+    )
+    # A third of all that is known of a player at log 3: w = 12 * 3/16, h = 1/3, s + h / 2 of n + h.
+    third = link_of([Seen(counts, 0.0)], point=math.log(3.0), pair_deviation=0.0, known=6.75)
+    assert third is not None
+    assert third.weight == 2.25
+    assert third.difference == pytest.approx(math.log(3.0) + (7.5 + 1 / 6 - 37 / 3 * 0.75) / 2.25)
+    assert known_of(1.0, [(1.0, [Seen(counts, 0.0)])], [(9.0, Link(0.75, 0.0))]) == 3.75
     # A pair's own deviation of one natural unit is added to the variance.
-    wide = link_of([Seen(counts, 0.0)], point=0.0, pair_deviation=ELO_PER_UNIT)
+    wide = link_of([Seen(counts, 0.0)], point=0.0, pair_deviation=ELO_PER_UNIT, known=math.inf)
     assert wide is not None
     assert 1 / wide.weight == pytest.approx(1 / 3 + 1.0)
     # In both seats as often, what a seat is worth says nothing.
     both = [Seen(won(8.0, 12.0), 0.5), Seen(won(4.0, 12.0), -0.5)]
-    fair = link_of(both, point=0.0, pair_deviation=0.0)
+    fair = link_of(both, point=0.0, pair_deviation=0.0, known=math.inf)
     assert fair is not None
     assert fair.difference == pytest.approx(0.0)
     assert together([Link(1.0, 2.0), Link(3.0, 4.0)]) == (4.0, 3.5)
@@ -155,7 +157,7 @@ def test_a_strength_by_its_results_and_its_line() -> None:
 def test_the_best_known_neighbours_are_tied_each_population_for_itself() -> None:
     star = {rated(number): Link(1.0 + number, 0.0) for number in range(MAX_NEIGHBOURS + 4)}
     star |= {rated(number, "prey"): Link(9.0, 0.0) for number in range(3)}
-    pairs = {(first, second) for first, second, _, _ in mesh(star, lambda one: 0.0)}
+    pairs = {(first, second) for first, second, _ in mesh(star)}
     chosen = [rated(number) for number in range(4, MAX_NEIGHBOURS + 4)]
     assert pairs == {
         *combinations(chosen, 2),
@@ -163,9 +165,21 @@ def test_the_best_known_neighbours_are_tied_each_population_for_itself() -> None
     }
     # The others are as if they had not been met.
     few = {one: star[one] for one in star if one in chosen or one[0] == "prey"}
-    assert list(mesh(star, lambda one: 0.0)) == list(mesh(few, lambda one: 0.0))
+    assert list(mesh(star)) == list(mesh(few))
     alone = {rated(0): Link(1.0, 0.5)}
-    assert list(mesh(alone, lambda one: 0.0)) == [], "one alone is tied to nobody"
+    assert list(mesh(alone)) == [], "one alone is tied to nobody"
+
+
+def test_bots_are_tied_however_little_is_known_of_them() -> None:
+    bots = [("player", Entrant(f"bot:{name}")) for name in ("random", "tactical")]
+    star = {rated(number): Link(9.0, 0.0) for number in range(MAX_NEIGHBOURS + 4)}
+    star |= dict.fromkeys(bots, Link(0.1 * MIN_WEIGHT, 12.0))
+    found = {(first, second): link for first, second, link in mesh(star)}
+    others = {one for pair in found for one in pair if one not in bots}
+    assert len(others) == MAX_NEIGHBOURS
+    assert all((other, bot) in found for bot in bots for other in others)
+    # Sorted, so a bot comes after a name of digits: seen from the other one.
+    assert found[rated(0), bots[0]].difference == pytest.approx(12.0)
 
 
 def test_what_is_passed_on_for_ever_ends_before_it_is_nothing() -> None:
@@ -173,14 +187,11 @@ def test_what_is_passed_on_for_ever_ends_before_it_is_nothing() -> None:
     weak = Link(0.1, 0.5)
     for _ in range(20):
         star = {rated(0): weak, rated(1): weak, rated(2): Link(100.0, 0.0)}
-        tied = {(first, second): parts for first, second, *parts in mesh(star, lambda one: 0.0)}
+        tied = {(first, second): link for first, second, link in mesh(star)}
         if (rated(0), rated(1)) not in tied:
             break
-        wins, losses = tied[rated(0), rated(1)]
-        again = link_of([Seen(won(wins, wins + losses), 0.0)], point=0.0, pair_deviation=0.0)
-        assert again is not None
-        assert again.weight >= MIN_WEIGHT * (1.0 - 1e-9)
-        weak = again
+        weak = tied[rated(0), rated(1)]
+        assert weak.weight >= MIN_WEIGHT
     else:
         raise AssertionError("it is passed on for ever")
 
@@ -207,7 +218,9 @@ def test_a_fit_says_of_others_what_it_said_with_the_player_that_is_gone(spread: 
     for one in results:
         if one.second == "x":
             seen = [Seen(Counts.from_results(one).turned(), 0.0)]
-            link = link_of(seen, point=points["x"] - points[one.first], pair_deviation=0.0)
+            link = link_of(
+                seen, point=points["x"] - points[one.first], pair_deviation=0.0, known=math.inf
+            )
             assert link is not None
             star["player", Entrant(one.first)] = link
     tied = [
@@ -215,13 +228,16 @@ def test_a_fit_says_of_others_what_it_said_with_the_player_that_is_gone(spread: 
             first=str(first[1]),
             second=str(second[1]),
             seats=(0, 0),
-            wins=wins,
+            wins=2.0 * link.weight,
             draws=0,
-            losses=lost,
+            losses=2.0 * link.weight,
+            score_sum=link.counts().points,
+            square_sum=link.counts().squares,
         )
-        for first, second, wins, lost in mesh(star, lambda one: points[str(one[1])])
+        for first, second, link in mesh(star)
     ]
-    rest = model.fit([*(one for one in results if one.second != "x"), *tied], anchors=["a"])
+    others = [one for one in results if one.second != "x"]
+    rest = model.fit(others, links=result_columns(tied), anchors=["a"])
     for place, name in enumerate(rest.entrants):
         if name == "a":
             continue

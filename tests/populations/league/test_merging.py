@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from typing import Literal
 
 import pytest
@@ -18,8 +20,8 @@ from arena.types import (
 from populations.league.elimination import (
     Link,
     Seen,
+    known_of,
     link_of,
-    parts_of,
     strength_of,
 )
 from populations.league.league import League
@@ -98,14 +100,27 @@ def test_a_league_without_a_player_by_hand() -> None:
     of_x = [Seen(won(6), 40.0 / unit), Seen(won(6), -40.0 / unit)]
     of_y = [Seen(won(3), 40.0 / unit)]
     at = strength_of(20.0 / unit, [(-30.0 / unit, of_x), (60.0 / unit, of_y)])
-    x = link_of(of_x, point=at + 30.0 / unit, pair_deviation=0.0)
-    y = link_of(of_y, point=at - 60.0 / unit, pair_deviation=0.0)
+    known = known_of(at, [(-30.0 / unit, of_x), (60.0 / unit, of_y)])
+    x = link_of(of_x, point=at + 30.0 / unit, pair_deviation=0.0, known=known)
+    y = link_of(of_y, point=at - 60.0 / unit, pair_deviation=0.0, known=known)
     assert x is not None
     assert y is not None
     tie = Link(x.weight * y.weight / (x.weight + y.weight), y.difference - x.difference)
     (link,) = (row for row in changed.kept if isinstance(row, PairRow))
     assert (link.kind, link.first, link.second) == ("merged", "x", "y")
-    assert (link.wins, link.losses) == pytest.approx(parts_of(tie, point=-90.0 / unit))
+    assert (link.wins, link.losses) == pytest.approx((2.0 * tie.weight, 2.0 * tie.weight))
+    half = 2.0 * tie.weight
+    assert link.score_sum == pytest.approx(half + tie.weight * tie.difference)
+    # A row of earlier releases: matches won and lost, near what they show.
+    earlier = replace(link, wins=30.0, losses=10.0, score_sum=None, square_sum=None)
+    league.put(earlier)
+    counts = league.links[("player", Entrant("x")), ("player", Entrant("y")), (0, 0)]
+    converted = Link.from_counts(counts)
+    share = 30.5 / 41.0
+    assert converted.weight == pytest.approx(40.0 * share * (1.0 - share))
+    slope = 30.0 - 40.0 * share
+    difference = math.log(30.5 / 10.5) + slope / converted.weight
+    assert converted.difference == pytest.approx(difference)
     assert {row.key for row in changed.gone} == {
         ("player", "b"),
         ("evaluate", "b", "x", 0, 1),
