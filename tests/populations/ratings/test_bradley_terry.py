@@ -3,7 +3,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple
+from dataclasses import astuple, replace
 
 import numpy as np
 import pytest
@@ -15,6 +15,7 @@ from populations.ratings.bradley_terry import ELO_PER_UNIT, BradleyTerry
 from populations.ratings.fitting.posterior import FloatArray
 from populations.ratings.model import Z95, Fit, Result
 from populations.ratings.ranks import measured_cyclicity
+from populations.ratings.results import result_columns
 
 RANDOM = "bot:random"
 
@@ -386,3 +387,37 @@ def test_groups_of_a_time_change_no_sparse_fit(reduces_bias: bool) -> None:
             for limit in (1000, 0)
         )
         assert np.abs(sparse.ratings - exact.ratings).max() < 0.2 * exact.deviations.max()
+
+
+def test_a_link_is_a_normal_distribution_of_a_difference() -> None:
+    # a is known to be 1 ahead of b by w = 4, and b to be 0.5 behind the anchor by w = 16; with next
+    # to no prior: b = -0.5 at 1 / 16, a = 0.5 at 1 / 16 + 1 / 4.
+    def link(first: str, second: str, *, weight: float, difference: float) -> Result[str]:
+        half = 2.0 * weight
+        points = half + weight * difference
+        return replace(
+            result(first, second, half, 0, half), score_sum=points, square_sum=0.5 * points
+        )
+
+    links = [
+        link("a", "b", weight=4.0, difference=1.0),
+        link(RANDOM, "b", weight=16.0, difference=0.5),
+    ]
+    for limit in (0, 1500):
+        model = BradleyTerry(root_deviation=1e6, num_rounds=0, reduces_bias=True, max_exact=limit)
+        fit = model.fit([], links=result_columns(links), anchors=[RANDOM])
+        ratings = dict(zip(fit.entrants, fit.ratings / ELO_PER_UNIT, strict=True))
+        assert ratings == pytest.approx({"a": 0.5, "b": -0.5, RANDOM: 0.0}, abs=1e-4)
+        deviations = dict(zip(fit.entrants, fit.deviations / ELO_PER_UNIT, strict=True))
+        expected = {"a": 0.3125**0.5, "b": 0.25, RANDOM: 0.0}
+        # Drawn, where the exact solver is not used.
+        assert deviations == pytest.approx(expected, rel=1e-4 if limit else 0.2, abs=1e-9)
+    # Beside results: 8 of 16 won against the anchor.
+    fit = BradleyTerry(root_deviation=1e6, num_rounds=0).fit(
+        [result("b", RANDOM, 8, 0, 8, seats=(0, 0))],
+        links=result_columns(links[1:]),
+        anchors=[RANDOM],
+    )
+    # 16 (-0.5 - x) + 8 - 16 p(x) = 0
+    at = float(fit.ratings[fit.entrants.index("b")]) / ELO_PER_UNIT
+    assert 16.0 * (-0.5 - at) + 8.0 - 16.0 / (1.0 + np.exp(-at)) == pytest.approx(0.0, abs=1e-6)

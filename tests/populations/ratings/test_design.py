@@ -37,9 +37,12 @@ def played(
     return merge_columns(result_columns(results), entrants=tuple(entrants))
 
 
-def term(design: Design, row: int, names: Sequence[str]) -> list[str]:
+NOTHING = played([], entrants=())
+
+
+def term(design: Design, row: int, names: Sequence[str], *, num_results: int) -> list[str]:
     """A term's parameters by name, without those that are none."""
-    signs = "+-+-" if row < len(design.index) - len(names) else "+--+"
+    signs = "+-+-" if row < num_results else "+--+"
     size = len(names)
     return [
         sign + names[parameter]
@@ -60,12 +63,16 @@ def test_the_terms_of_a_fit_by_hand() -> None:
         times={"a": ("p", 1.0), "b": ("p", 2.0), "c": ("p", 2.0), "d": ("q", 7.0)},
         anchors=["anchor"],
         deviations=DEVIATIONS,
+        links=played(
+            [("e", "b", (0, 0)), ("anchor", "d", (0, 0))],
+            entrants=("anchor", "a", "b", "c", "d", "e"),
+        ),
     )
     # Two stages of p, one of q; a pair of seats with an order for each two.
     names = ["a", "b", "c", "d", "e", "01", "12", "p1", "p2", "q7"]
     assert design.free.tolist() == [1, 2, 3, 4, 5]
     assert design.seats == ((0, 1), (1, 2))
-    terms = [term(design, row, names) for row in range(len(design.index))]
+    terms = [term(design, row, names, num_results=len(results)) for row in range(len(design.index))]
     assert terms[: len(results)] == [
         # theta_first - theta_second + advantage; the anchor is 0.
         ["-a", "+01"],
@@ -88,13 +95,16 @@ def test_the_terms_of_a_fit_by_hand() -> None:
         ["+p1"],
         ["+p2", "-p1"],
         ["+q7"],
+        # Links, whatever the stages.
+        ["-d"],
+        ["+b", "-e"],
     ]
     assert design.deviations.tolist() == [1000, 1000, 200, 200, 1000, 400, 400, 50, 50, 50]
     # Fewer entrants than groups: one group for each time.
     assert design.groups.tolist() == [0, 1, 1, 2, -1, -1, -1, -1, -1, -1]
     # The priors of c and d; of those without a rated parent a and b have a time.
-    assert [term(design, row, names)[0] for row in design.children] == ["+c", "+d"]
-    assert [term(design, row, names)[0] for row in design.roots] == ["+a", "+b"]
+    assert [terms[row][0] for row in design.children] == ["+c", "+d"]
+    assert [terms[row][0] for row in design.roots] == ["+a", "+b"]
 
 
 ENTRANTS = tuple("abcdef")
@@ -134,7 +144,7 @@ def test_terms_are_the_differences_that_the_model_names(
 ) -> None:
     results = played(pairs, entrants=ENTRANTS)
     design = make_design(
-        results, parents=parents, times=times, anchors=anchors, deviations=DEVIATIONS
+        results, parents=parents, times=times, anchors=anchors, deviations=DEVIATIONS, links=NOTHING
     )
     free = [name for name in ENTRANTS if name not in anchors]
     theta = {name: 0.0 if name in anchors else 2.0**i for i, name in enumerate(ENTRANTS)}
@@ -172,7 +182,12 @@ def test_terms_are_the_differences_that_the_model_names(
 
 def test_without_anything_there_are_no_terms() -> None:
     design = make_design(
-        played([], entrants=()), parents={}, times={}, anchors=[], deviations=DEVIATIONS
+        played([], entrants=()),
+        parents={},
+        times={},
+        anchors=[],
+        deviations=DEVIATIONS,
+        links=NOTHING,
     )
     assert design.index.shape == (0, 4)
     assert design.seats == ()
@@ -189,6 +204,7 @@ def test_the_order_of_parents_and_times_does_not_matter() -> None:
             times=dict(order(times.items())),
             anchors={"d"},
             deviations=DEVIATIONS,
+            links=NOTHING,
         )
         for order in (list, lambda items: reversed(list(items)))
     ]
