@@ -15,17 +15,17 @@ Tests: `tests/populations/controller/test_result_merging.py`.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
-from itertools import chain
 from operator import attrgetter
 
-from arena.types import Digest, Entrant, is_trainee, policy_of_trainee, trainee_entrant
+from arena.types import Digest, Entrant, is_bot, is_trainee, policy_of_trainee, trainee_entrant
 from populations.controller import checkpoint_rows, generation_rows
 from populations.controller.rating_fit import chosen_entrants, snapshot
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
 from populations.league.lineage import first_of_line
+from populations.league.meetings import settled_points
 from populations.league.merging import MERGED, Merge, apply_merge
 from populations.ratings.results import Rated
 from populations.records.rows import PolicyRow
@@ -74,10 +74,9 @@ def merge(state: ControllerState, tx: Transaction) -> None:
             pair_deviation=0.0 if ratings is None else ratings.pair_deviation,
             into=into,
             forgotten=tuple(forgotten),
-            points=_points(state, population, into),
             advantages=() if ratings is None else ratings.advantages,
         )
-        found.append(merge)
+        found.append(replace(merge, points=_points(state, merge)))
     if found:
         # Before the merges: their results name rows of checkpoints.
         checkpoint_rows.remove(state, tx, full)
@@ -142,21 +141,21 @@ def _into(
     return {generation: tuple(merged) for generation, merged in found.items()}
 
 
-def _points(
-    state: ControllerState, population: str, into: Mapping[Entrant, Sequence[Entrant]]
-) -> dict[Rated, float]:
-    """Return ratings of the weights that are merged, and of those that they met, in Elo."""
-    league, found = state.league, dict[Rated, float]()
-    for gone in chain.from_iterable(into.values()):
-        if is_trainee(gone):
-            continue
-        own = (population, gone)
-        met = chain(league.results.of_entrant(own), league.links.of_entrant(own))
-        for rated in (own, *(rated for (first, second, _), _ in met for rated in (first, second))):
-            if rated not in found:
-                # Rounded, for there are many in the event.
-                found[rated] = round(state.estimate(rated)[0], 1)
-    return found
+def _points(state: ControllerState, merge: Merge) -> dict[Rated, float]:
+    """Return strengths of the weights that are merged, and of those that they met, in Elo."""
+
+    def is_rated(rated: Rated) -> bool:
+        return is_bot(rated[1]) or state.ratings(rated[0]).index(rated[1]) is not None
+
+    points = settled_points(
+        state.league,
+        [(merge.population, gone) for gone in merge.gone if not is_trainee(gone)],
+        estimate=state.estimate,
+        is_rated=is_rated,
+        advantage=merge.advantage,
+    )
+    # Rounded, for there are many in the event.
+    return {rated: round(point, 1) for rated, point in points.items()}
 
 
 def _oldest_recent(policy: PolicyRow) -> int:

@@ -198,6 +198,8 @@ def strength_of(
     line: float,
     met: Sequence[tuple[float, Sequence[Seen]]],
     tied: Sequence[tuple[float, Link]] = (),
+    *,
+    line_weight: float = LINE_WEIGHT,
 ) -> float:
     """Return the strength of a player that goes by its results and its line, in natural units.
 
@@ -205,10 +207,11 @@ def strength_of(
         line: Strength of its line by the last fit: a fit may never have rated itself.
         met: Strength of each other player, and the results.
         tied: Strength of others, and what else is known of the difference.
+        line_weight: Information of its line about it.
     """
     strength = line
     for _ in range(NEWTON_STEPS):
-        slope, information = LINE_WEIGHT * (line - strength), LINE_WEIGHT
+        slope, information = line_weight * (line - strength), line_weight
         for other, seen in met:
             more = _slope(seen, point=strength - other)
             slope, information = slope + more[0], information + more[1]

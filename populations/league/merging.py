@@ -18,7 +18,6 @@ Tests: `tests/populations/league/test_merging.py`.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -27,7 +26,6 @@ from typing import cast
 from arena.types import Entrant, is_trainee
 from populations.league.elimination import (
     Link,
-    Seen,
     known_of,
     link_of,
     mesh,
@@ -35,6 +33,7 @@ from populations.league.elimination import (
     together,
 )
 from populations.league.league import League
+from populations.league.meetings import meetings
 from populations.league.pairs import added, link_row
 from populations.ratings.bradley_terry import ELO_PER_UNIT
 from populations.ratings.results import Rated
@@ -56,8 +55,8 @@ class Merge:
         into: Evaluated weights that are gone, and former generations, ascending, by policy and
             generation that they count for.
         forgotten: Entrants whose training results go.
-        points: Ratings by the last fit, in Elo, of the weights that are gone and of those that they
-            met; of others than the fit's their line's.
+        points: Strengths in Elo of the weights that are gone and of those that they met: ratings of
+            the last fit, of others by their results (`populations.league.meetings`).
         advantages: Elo that one seat is worth against another, row by row of the table; empty: 0.
     """
 
@@ -70,7 +69,7 @@ class Merge:
     advantages: tuple[float, ...] = ()
 
     def point(self, rated: Rated) -> float:
-        """Return a player's strength by the last fit, in natural units."""
+        """Return a player's strength, in natural units."""
         return self.points.get(rated, 0.0) / ELO_PER_UNIT
 
     def advantage(self, seats: tuple[int, int]) -> float:
@@ -209,29 +208,16 @@ def _fold(league: League, changes: _Changes, former: Entrant, later: Entrant) ->
 
 def _star(league: League, rated: Rated, merge: Merge) -> dict[Rated, Link]:
     """Return what is known of a player's strength against each that it met."""
-    played: defaultdict[Rated, list[Seen]] = defaultdict(list)
-    for (first, second, seats), counts in league.results.of_entrant(rated):
-        advantage = merge.advantage(seats)
-        if first == rated:
-            played[second].append(Seen(counts, advantage))
-        else:
-            played[first].append(Seen(counts.turned(), -advantage))
-    links: defaultdict[Rated, list[Link]] = defaultdict(list)
-    for (first, second, _), counts in league.links.of_entrant(rated):
-        known = Link.from_counts(counts)
-        if first == rated:
-            links[second].append(known)
-        else:
-            links[first].append(known.turned())
-    met = [(merge.point(other), seen) for other, seen in played.items()]
-    tied = [(merge.point(other), link) for other, known in links.items() for link in known]
-    own = strength_of(merge.point(rated), met, tied)
-    total = known_of(own, met, tied)
-    for other, seen in played.items():
+    met = meetings(league, rated, advantage=merge.advantage)
+    played, tied = met.by(merge.point)
+    own = strength_of(merge.point(rated), played, tied)
+    total = known_of(own, played, tied)
+    links = {other: list(known) for other, known in met.links.items()}
+    for other, seen in met.played.items():
         ahead = own - merge.point(other)
         link = link_of(seen, point=ahead, pair_deviation=merge.pair_deviation, known=total)
         if link is not None:
-            links[other].append(link)
+            links.setdefault(other, []).append(link)
     return {other: together(known) for other, known in links.items()}
 
 
