@@ -24,14 +24,17 @@ from pathlib import Path
 
 import numpy as np
 
-from arena.types import PlayerId
+from arena.types import Digest, PlayerId, PolicyId
 from populations.config.run_config import load_config
+from populations.controller.opponents.seatings import make_request
 from populations.gc_pause import collector_paused
 from populations.league.standings import Z95, Ratings, Standing, champion, standings
+from populations.matchmaking.drawing import normalized
+from populations.matchmaking.pfsp import PfspRule
 from populations.simulation.environment import simulated_config, simulated_run
 from populations.simulation.league import default_model
-from populations.simulation.planted import PlantedModel
-from populations.simulation.world import make_world, start
+from populations.simulation.planted import PlantedModel, expected_score
+from populations.simulation.world import World, make_world, start
 
 CHANGES = (
     "stop.agent_steps_per_policy=2000000",
@@ -66,6 +69,9 @@ class LeagueError:
         pair_deviation: Pair deviation of the last fit, Elo.
         misfit: Misfit of the last fit.
         cyclicity: Cyclicity of the last fit.
+        pfsp_score: Planted score of the final policies against the ghosts that PFSP would draw.
+        pfsp_error: Mean distance of the scores that PFSP expects from the planted ones, weighted as
+            it draws.
     """
 
     ratings: float
@@ -84,6 +90,8 @@ class LeagueError:
     pair_deviation: float
     misfit: float
     cyclicity: float
+    pfsp_score: float
+    pfsp_error: float
 
 
 @collector_paused()
@@ -141,6 +149,7 @@ def league_error(
         if (interval := known[line.player]) is not None
     ]
     gaps_held, gap_widths = _differences(final, ratings, skill)
+    pfsp = np.mean([_pfsp(world, line.player) for line in final], axis=0).tolist()
     row = world.state.tables.ratings[population]
     best = champion(lines, row=row)
     assert best is not None, "a player is rated"
@@ -164,7 +173,29 @@ def league_error(
         pair_deviation=row.pair_deviation,
         misfit=row.misfit,
         cyclicity=row.cyclicity,
+        pfsp_score=pfsp[0],
+        pfsp_error=pfsp[1],
     )
+
+
+def _pfsp(world: World, player: PlayerId) -> tuple[float, float]:
+    """Return a policy's planted score against the ghosts that PFSP draws, and the mean distance of
+    the expected scores from it.
+    """
+    state, weights = world.state, world.learner.weights
+    policy = state.tables.policies[PolicyId(player)]
+    assert policy.checkpoint is not None, "it has trained"
+    own = weights[state.tables.checkpoints[policy.checkpoint].weights_digest]
+    request = make_request(state, policy, policy.population)
+    drawn = normalized(PfspRule().weights(request, rng=np.random.default_rng(0)))
+    planted = np.array(
+        [
+            expected_score(world.learner.model.advantage(own, weights[Digest(ghost)]))
+            for ghost in request.ghosts.entrants
+        ]
+    )
+    expected = request.win_rates(request.ghosts)
+    return float(drawn @ planted), float(drawn @ np.abs(expected - planted))
 
 
 def _differences(
