@@ -87,7 +87,7 @@ class FitInput:
 
     Attributes:
         results: Results of evaluation matches between the entrants of the fit.
-        links: What players that are gone say of them.
+        links: Differences between them, as results of players that are gone tell.
         parents: The rated entrant whose rating is the prior mean, for those that have one.
         times: Population of those that were trained, and the agent steps of their line, copies
             included.

@@ -81,7 +81,7 @@ def settled_points(
     Args:
         league: League with all results.
         gone: The players.
-        estimate: What is known of each without its results.
+        estimate: Rating and variance of each, its results left out.
         is_rated: Whether the last fit rated one: then that is its strength.
         advantage: Worth of the first of two seats against the second, in natural units.
 

@@ -118,7 +118,7 @@ class BradleyTerry:
 
         Args:
             results: Results in any order.
-            links: What else is known of differences; see above.
+            links: Further knowledge of differences; see above.
             entrants: Entrants to rate even if they have no result.
             parents: Entrant whose rating is the prior mean, by child.
             times: Population and age of the entrants that learn, from which the common gain is

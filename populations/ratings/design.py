@@ -109,7 +109,7 @@ def make_design(
         times: Group and time of those whose time is known.
         anchors: Entrants at 0.
         deviations: Deviations of the priors.
-        links: What else is known of differences, between the same entrants.
+        links: Further knowledge of differences, between the same entrants.
     """
     entrants = results.entrants
     of_entrants = [times.get(entrant) for entrant in entrants]
