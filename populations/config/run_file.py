@@ -167,7 +167,7 @@ class RunFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A key that a resume changed; ``before`` and ``after`` are plain data."""
+    """Key of two configurations; ``before`` and ``after`` are plain data."""
 
     key: str
     before: Json
@@ -311,7 +311,8 @@ def check_resume(
     # Before resolving, which would choose sizes anew where the file says auto.
     config = with_sizes_of(config, old.config)
     new = resolve_config(config, old.spec, launch_directory=old.launch_directory)
-    changes = tuple(_differences(before, new.model_dump(mode="json"), path=()))
+    compared = compare(before, new.model_dump(mode="json"))
+    changes = tuple(change for change in compared if change.before != change.after)
     bots = {**old.config.matchmaking.bots, **new.matchmaking.bots}
     refused = [
         f"{change.key} is {shown(change.before)} in this run and cannot become "
@@ -344,10 +345,17 @@ def with_config(run_file: RunFile, config: RunConfig) -> RunFile:
     return replace(run_file, config=config)
 
 
-def _differences(before: Json, after: Json, *, path: tuple[str, ...]) -> Iterator[Change]:
-    if isinstance(before, dict) and isinstance(after, dict):
+def compare(before: Json, after: Json, *, path: tuple[str, ...] = ()) -> Iterator[Change]:
+    """Yield each key of two configurations by its dotted path, keys with equal values included.
+
+    Args:
+        before: Configuration as plain data.
+        after: Another one.
+        path: Keys that lead to both.
+    """
+    if isinstance(before, Mapping) and isinstance(after, Mapping) and (before or after):
         # A key that one side lacks counts as null there.
         for key in dict.fromkeys((*before, *after)):
-            yield from _differences(before.get(key), after.get(key), path=(*path, key))
-    elif before != after:
+            yield from compare(before.get(key), after.get(key), path=(*path, key))
+    else:
         yield Change(key=".".join(path), before=before, after=after)
