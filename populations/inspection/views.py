@@ -20,6 +20,7 @@ from populations.inspection.cells import Names, payoff_cells
 from populations.inspection.checkpoints import pins_of
 from populations.inspection.cross_play import cross_play
 from populations.inspection.documents.champions import champion_view, names_of
+from populations.inspection.documents.diff import diff_view
 from populations.inspection.documents.gains import (
     BEGINNINGS,
     checkpoint_fit,
@@ -52,6 +53,7 @@ __all__ = [
     "checkpoints_view",
     "cross_play_view",
     "cyclicity",
+    "diff_view",
     "events_view",
     "fits",
     "hyperparameters_view",

@@ -131,6 +131,26 @@ class Run:
         """
         return self._view("why", None, player=player)
 
+    def diff(
+        self, other: str | os.PathLike[str] | Run, *, population: str | None = None
+    ) -> Records:
+        """Return what this run and another one have in ``first`` and ``second``, side by side.
+
+        Ratings are on each run's own scale, and do not say which run has the better players:
+        ``arena.evaluate`` lets them meet.
+
+        Args:
+            other: Directory of the second run, or the run.
+            population: Population of policies and players. None: all.
+
+        Returns:
+            Records with ``section``, ``population``, ``key``, ``first`` and ``second``: all
+                figures of the runs, of PBT and of players, and the keys of the configuration and
+                the versions of packages that differ.
+        """
+        directory = other.run_dir if isinstance(other, Run) else other
+        return self._view("diff", population, other=directory)
+
     def _view(self, view: str, population: str | None, **options: object) -> Records:
         document = view_document(self.run_dir, view, population, **options)
         from ..league.views import VIEWS

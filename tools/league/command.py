@@ -39,8 +39,8 @@ def league(
     operand: Annotated[
         str | None,
         typer.Argument(
-            metavar="[PLAYER]",
-            help="Player that the view why is about.",
+            metavar="[PLAYER|RUN2]",
+            help="Player of the view why, or second run of the view diff.",
             show_default=False,
         ),
     ] = None,
@@ -202,9 +202,11 @@ def _check(view: str, operand: str | None, given: Mapping[str, tuple[bool, Seque
             belongs = f"the view {views[0]}" if len(views) == 1 else f"the views {', '.join(views)}"
             raise ConfigError(f"{option} belongs to {belongs}, not to {view}")
     needed = VIEWS[view].operand
-    if needed and operand is None:
-        raise ConfigError(f"the view {view} needs a {needed}: arena league RUN {view} p003")
-    if operand is not None and not needed:
+    if needed is not None and operand is None:
+        raise ConfigError(
+            f"the view {view} needs a {needed.noun}: arena league RUN {view} {needed.example}"
+        )
+    if operand is not None and needed is None:
         raise ConfigError(f"the view {view} takes no further argument, but {operand!r} was given")
 
 

@@ -30,7 +30,7 @@ class Query:
         kinds: Kinds of events. Empty: all.
         player: Policy that rows must name. None: any.
         since: Time of the first event. None: the run's first.
-        operand: Player of the view why.
+        operand: Player of the view why, or second run of the view diff.
         metrics: Metrics that are asked for. Empty: all.
         by_seats: Whether each pair of seats has a result by itself.
         measures: Whether exploitability is measured first.
@@ -79,8 +79,8 @@ class Query:
             options["by_seats"] = True
         if self.metrics and view == "metrics":
             options["names"] = self.metrics
-        if VIEWS[view].operand and self.operand is not None:
-            options[VIEWS[view].operand] = self.operand
+        if (needed := VIEWS[view].operand) is not None and self.operand is not None:
+            options[needed.option] = self.operand
         return options
 
     def _measure(self) -> None:

@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from ..notices import alert_lines
 from .renderers import lists
 from .renderers.champion import champion
+from .renderers.diff import diff
+from .renderers.diff import rows_of as diff_rows
 from .renderers.events import events
 from .renderers.hyperparameters import hyperparameters, rows_of
 from .renderers.learners import learners
@@ -43,6 +45,20 @@ def never(document: Document, look: Look) -> bool:
     return False
 
 
+class Operand(NamedTuple):
+    """Last argument of the command line, about which a view is.
+
+    Attributes:
+        option: Option of the document's function that it is.
+        noun: Word for it.
+        example: One as a user writes it.
+    """
+
+    option: str
+    noun: str
+    example: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
     """Shape of one view.
@@ -60,8 +76,7 @@ class View:
         lines: Lines of a screen that an entry takes, about.
         fits: Function that tells whether a form of the view needs no limit.
         warns: Warnings about ratings below the table.
-        operand: Name of the option of the document's function that the command line's last
-            argument is; empty: it takes none.
+        operand: Last argument that the view needs. None: it takes none.
     """
 
     document: str
@@ -74,7 +89,7 @@ class View:
     lines: int = 1
     fits: Callable[[Document, Look], bool] = never
     warns: bool = False
-    operand: str = ""
+    operand: Operand | None = None
 
 
 def _listed(key: str) -> Callable[[Document], list[Row]]:
@@ -213,6 +228,12 @@ VIEWS: dict[str, View] = {
         limits="entries",
         keeps_last=True,
         lines=2,
-        operand="player",
+        operand=Operand("player", "player", "p003"),
+    ),
+    "diff": View(
+        document="diff_view",
+        rows=diff_rows,
+        render=diff,
+        operand=Operand("other", "second run", "RUN2"),
     ),
 }

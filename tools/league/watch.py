@@ -66,7 +66,7 @@ class _Watch:
         self._screen = screen
         self._live = live
         self._keys = keys
-        # A view about a player needs to be told which.
+        # A view about a player or a second run needs to be told which.
         self._views = [
             name for name, view in VIEWS.items() if not view.operand or name == shown.name
         ]

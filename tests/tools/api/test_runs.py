@@ -58,6 +58,35 @@ def test_ratings_over_time_are_the_points_of_the_command(command: Command, board
     assert run.champions() == document["champions"] == []
 
 
+def test_a_diff_has_the_numbers_of_both_runs(
+    command: Command, board_run: Path, cyclic_run: Path
+) -> None:
+    run = arena.open(board_run)
+    rows = run.diff(cyclic_run)
+    assert rows == run.diff(arena.open(cyclic_run))
+    document = command("league", board_run, "diff", cyclic_run, "--json")
+    # The champion of 300 beside three of 50.
+    assert [row for row in rows if row["key"] == "champion.rating"] == [
+        {
+            "section": "champions",
+            "population": "player",
+            "key": "champion.rating",
+            "first": 300.0,
+            "second": 50.0,
+        }
+    ]
+    sizes = [row for row in rows if row["key"] == "populations.player.size"]
+    assert [(row["first"], row["second"]) for row in sizes] == [(3, 4)]
+    assert len([row for row in rows if row["section"] == "figures"]) == len(document["figures"])
+    assert {row["population"] for row in run.diff(cyclic_run, population="player")} == {
+        None,
+        "player",
+    }
+    missing = command("league", board_run, "diff", board_run.parent / "nowhere", code=2)
+    assert missing["error"].count("\n") == 1
+    assert "nowhere is no run directory" in missing["error"]
+
+
 def test_what_is_not_there_is_named(tmp_path: Path, board_run: Path) -> None:
     with pytest.raises(arena.ConfigError, match=f"{tmp_path} is no run directory"):
         arena.open(tmp_path)

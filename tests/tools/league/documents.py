@@ -407,6 +407,92 @@ def openings() -> dict[str, Any]:
     return {"run": "r", "summary": [], "openings": [row, {**row, **alone, "label": "action 3"}]}
 
 
+def diff() -> dict[str, Any]:
+    """Return two runs that differ in long keys and values, of which only one has two policies."""
+
+    def player(name: str, rating: float | None, **more: Any) -> dict[str, Any]:
+        low, high = (None, None) if rating is None else (rating - 50, rating + 50)
+        return {
+            "player": name,
+            "rating": rating,
+            "rating_low": low,
+            "rating_high": high,
+            "agent_steps": 1_400_000,
+            "generation": 2,
+            "matches": 100,
+            **more,
+        }
+
+    def result(score: float | None, rating: float) -> dict[str, Any]:
+        low, high = (None, None) if score is None else (score - 0.1, score + 0.1)
+        return {
+            **player("player/p000", rating, matches=None if score is None else 128),
+            "score": score,
+            "score_low": low,
+            "score_high": high,
+        }
+
+    def entry(key: str, first: Any, second: Any, **labels: str) -> dict[str, Any]:
+        return {**labels, "key": key, "first": first, "second": second}
+
+    of = {"population": "player"}
+    values = {"learning_rate": 0.001, "gamma": 0.99}
+    return {
+        "run": "r",
+        "runs": {
+            "first": {"run": "r", "run_dir": "runs/old", "label": "old"},
+            "second": {"run": "s", "run_dir": "runs/" + HOSTILE, "label": HOSTILE * 3},
+        },
+        "same_environment": True,
+        "figures": [
+            entry("name", "connect_four", "connect_four"),
+            entry("init_from", None, None),
+            entry("reason", "", "stop.duration_s: " + HOSTILE * 9),
+            entry("elapsed_s", 750.0, 3_700.0),
+            entry("agent_steps", 18_600_000, 902_000_000),
+            entry("matches", 1_000_001, 1_000_002),
+        ],
+        "versions": {"equal": 6, "different": [entry("torch", "2.13.0", None)]},
+        "configuration": {
+            "equal": 158,
+            "different": [
+                entry("populations.player.hyperparameters." + "learning_rate", 3e-4, 1e-3),
+                entry("evaluation.bots", ["bot:" + "a" * 200 + "1"], ["bot:" + "a" * 200 + "2"]),
+                entry("learners", None, 2),
+            ],
+        },
+        "evolution": [
+            entry("policies", 4, 4, **of),
+            entry("exploited", 10, 628, **of),
+            entry("reset", 0, 0, **of),
+        ],
+        "champions": [
+            entry(
+                "champion",
+                player("player/p000", 939.2, hyperparameters=values),
+                player("player/p009", 812.0, hyperparameters={**values, "gamma": 0.95}),
+                **of,
+            )
+        ],
+        "standings": [
+            entry(
+                str(place),
+                player(f"player/p00{place}", 950.0 - place),
+                player(HOSTILE, None) if place == 1 else None,
+                **of,
+            )
+            for place in range(1, 8)
+        ],
+        "opponents": [
+            entry("bot:random", result(0.98, 0.0), result(None, 0.0), **of),
+            entry("bot:" + HOSTILE, result(0.6, 151.0), result(0.7, 260.0), **of),
+        ],
+        "alerts": [entry("kl_high", None, "kl is 0.2 " + HOSTILE * 40, subject="player")],
+        "notes": ["Ratings are on each run's own scale. " * 4],
+        "evaluate": {"command": "arena evaluate runs/old runs/" + "new" * 21, "reason": None},
+    }
+
+
 DOCUMENTS: dict[str, dict[str, Any]] = {
     "standings": standings(),
     "ratings": ratings(),
@@ -423,5 +509,6 @@ DOCUMENTS: dict[str, dict[str, Any]] = {
     "champion": champion(),
     "why": why(),
     "openings": openings(),
+    "diff": diff(),
 }
 """A document of each view."""

@@ -25,6 +25,8 @@ from tools.league.command import league
         ({"view": "events", "player": "p009"}, "no policy 'p009'"),
         ({"view": "why"}, "the view why needs a player"),
         ({"view": "why", "operand": "p009"}, "no player 'p009'"),
+        ({"view": "diff"}, "the view diff needs a second run: arena league RUN diff RUN2"),
+        ({"view": "diff", "operand": "no/run"}, "^no/run is no run directory: it has no run.yaml$"),
         ({"operand": "p000"}, "the view standings takes no further argument"),
     ],
 )
@@ -57,3 +59,25 @@ def test_json_of_a_payoff_says_how_its_players_are_rated(
     players = json.loads(capsys.readouterr().out)["players"]
     assert [one["player"] for one in players] == [line["player"] for line in lines]
     assert [one["rating"] for one in players] == [line["rating"] for line in lines]
+
+
+def test_two_runs_are_compared_on_a_screen_in_json_and_in_csv(
+    board_run: Path, tag_run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    league(board_run, "diff", str(tag_run))
+    shown = capsys.readouterr().out
+    assert "No matches between them: the runs play different environments." in shown
+    league(board_run, "diff", str(tag_run), as_json=True)
+    document = json.loads(capsys.readouterr().out)
+    assert document["same_environment"] is False
+    league(board_run, "diff", str(tag_run), as_csv=True)
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    ids = [(row["first"], row["second"]) for row in rows if row["key"] == "environment.id"]
+    assert ids == [("classic/connect_four-v3", "mpe2/simple_tag_v3")]
+    # The champion of 300, less an optimism of 0, beside none: its population is the first run's.
+    ratings = [
+        (row["population"], row["first"], row["second"])
+        for row in rows
+        if row["key"] == "champion.rating"
+    ]
+    assert ratings == [("player", "300.0", ""), ("predator", "", "80.0"), ("prey", "", "80.0")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import shlex
 from collections.abc import Sequence
 from typing import Any
 
@@ -227,6 +228,52 @@ def test_a_life_is_told_in_sentences() -> None:
     assert text.startswith("p003: policy, role main, active, generation 2, 4.86M agent steps\n")
     assert "00:00:00  1.02M    0  p003 copied p000@2.1M, number 0." in text
     assert text.index("number 0") < text.index("number 1")
+
+
+def test_two_runs_stand_side_by_side() -> None:
+    document = DOCUMENTS["diff"]
+    text = draw("diff", document)
+    assert line_of(text, "elapsed") == ["elapsed", "12", "min", "30", "s", "61", "min", "40", "s"]
+    assert "agent steps  18.6M        902M" in text
+    # Equal to three digits is not the same.
+    assert line_of(text, "matches") == ["matches", "1M", "1M"]
+    assert "the same in both: name connect_four\n" in text
+    assert "versions: 1 different, 6 equal" in text
+    assert line_of(text, "torch") == ["torch", "2.13.0", "-"]
+    assert "configuration: 3 different, 158 equal" in text
+    # A long key goes on below, and ends after a dot.
+    lines = text.splitlines()
+    place = next(n for n, line in enumerate(lines) if line.startswith("populations.player."))
+    assert lines[place].split() == ["populations.player.", "0.0003", "0.001"]
+    assert lines[place + 1].split() == ["hyperparameters.learning_rate"]
+    assert line_of(text, "learners") == ["learners", "null", "2"]
+    assert line_of(text, "exploited") == ["exploited", "10", "628"]
+    assert "the same in both: policies 4\n" in text
+    assert "reset" not in text
+    assert line_of(text, "gamma") == ["gamma", "0.99", "0.95"]
+    champion = line_of(text, "champion")
+    assert champion == ["champion", "p000", "939", "889..989", "p009", "812", "762..862"]
+    assert line_of(text, "2") == ["2", "p002", "948", "898..998", "-", "-", "-"]
+    assert "2 more places hidden (--wide shows all)" in text
+    assert line_of(text, "bot:random")[:3] == ["bot:random", "0.980", "0.880..1.080"]
+    assert "alert of" in text
+
+
+def test_values_of_two_runs_that_begin_alike_show_where_they_differ() -> None:
+    text = "".join(draw("diff", DOCUMENTS["diff"], width=400).split())
+    assert 'a1"]' in text
+    assert 'a2"]' in text
+
+
+def test_the_command_that_compares_two_runs_can_be_copied() -> None:
+    document = DOCUMENTS["diff"]
+    command = document["evaluate"]["command"]
+    assert f"    {command}\n" in draw("diff", document, width=120)
+    # In several lines a shell reads the same.
+    tail = draw("diff", document).partition("which is better:\n")[2]
+    assert shlex.split(tail.replace("\\\n", " ")) == shlex.split(command)
+    refused = {**document, "evaluate": {"command": None, "reason": "both are the same run"}}
+    assert "No matches between them: both are the same run." in draw("diff", refused)
 
 
 def test_a_large_tree_shows_the_lines_that_live() -> None:

@@ -48,6 +48,32 @@ def test_rows_of_the_status_join_its_alerts() -> None:
     ]
 
 
+def test_rows_of_a_diff_are_one_for_each_number_of_both_runs() -> None:
+    def entry(key: str, first: object, second: object, **labels: str) -> dict[str, object]:
+        return {**labels, "key": key, "first": first, "second": second}
+
+    of = {"population": "player"}
+    document = {
+        "figures": [entry("agent_steps", 1, 2)],
+        "versions": {"equal": 3, "different": [entry("torch", "2", None)]},
+        "configuration": {"equal": 9, "different": [entry("a.b", None, {"low": 1, "high": {}})]},
+        "evolution": [],
+        "champions": [],
+        "standings": [entry("1", {"player": "p0", "rating": 5.0}, None, **of)],
+        "opponents": [],
+        "alerts": [],
+    }
+    blank = {"population": None}
+    assert VIEWS["diff"].rows(document) == [
+        {"section": "figures", **blank, **entry("agent_steps", 1, 2)},
+        {"section": "versions", **blank, **entry("torch", "2", None)},
+        {"section": "configuration", **blank, **entry("a.b.low", None, 1)},
+        {"section": "configuration", **blank, **entry("a.b.high", None, {})},
+        {"section": "standings", **of, **entry("1.player", "p0", None)},
+        {"section": "standings", **of, **entry("1.rating", 5.0, None)},
+    ]
+
+
 @pytest.mark.parametrize(
     ("view", "key"),
     [("payoff", "payoff"), ("lineage", "policies"), ("matches", "tallies"), ("events", "events")],

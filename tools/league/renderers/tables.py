@@ -88,7 +88,8 @@ def table(
     if cells:
         yield _drawn(cells, look)
     if hidden:
-        names = ", ".join(column.name for column in hidden)
+        # Columns beside each other may have one title.
+        names = ", ".join(dict.fromkeys(column.name for column in hidden))
         yield Text(f"columns without room: {names} (--wide)")
 
 
