@@ -133,6 +133,9 @@ def as_decided(rows: Iterable[RatingsRow], before: Iterable[RatingsRow]) -> tupl
                 best_deviations=first.best_deviations,
                 former_best=first.former_best,
                 num_records=first.num_records,
+                # Among the players of the first one's time.
+                rank_lows=first.rank_lows,
+                rank_highs=first.rank_highs,
             )
         )
     return tuple(found)

@@ -23,10 +23,10 @@ from populations.controller.best_rated import (
 from populations.league.league import League
 from populations.league.lineage import steps_since_parent
 from populations.ratings.bradley_terry import BradleyTerry, Time
-from populations.ratings.fitting.posterior import FloatArray, IntArray
+from populations.ratings.fitting.posterior import BoolArray, FloatArray, IntArray
 from populations.ratings.model import Z95, E
 from populations.ratings.model import Fit as BradleyTerryFit
-from populations.ratings.ranks import advantage_table, measured_cyclicity
+from populations.ratings.ranks import advantage_table, measured_cyclicity, rank_intervals
 from populations.ratings.result_table import ResultSnapshot
 from populations.ratings.results import Rated, ResultColumns
 from populations.records.rows import CheckpointRow, GenerationRow, RatingsRow
@@ -184,6 +184,11 @@ def wanted_entrants(known: Snapshot) -> list[Rated]:
     return list(wanted)
 
 
+def players_of(known: Snapshot) -> set[Rated]:
+    """Return the entrants that are players of the standings, and not where a generation began."""
+    return {*known.standing, *islice(known.ghosts, known.num_ghosts), *known.bots}
+
+
 def chosen_entrants(known: Snapshot) -> dict[Rated, None]:
     """Return the entrants of a fit: the wanted ones and each policy's recently evaluated ones."""
     chosen = dict.fromkeys(wanted_entrants(known))
@@ -313,6 +318,7 @@ def fit_ratings(fit: FitInput) -> Fitted:
     position = {rated: i for i, rated in enumerate(fitted.entrants)}
     deviations = fitted.deviations
     advantages = tuple(advantage_table(fitted, num_seats=known.num_seats).ravel().tolist())
+    players = players_of(known)
     rows, spreads, centres = [], {}, {}
     for population in known.populations:
         wanted = [rated for rated in fit.wanted if rated[0] == population]
@@ -322,6 +328,9 @@ def fit_ratings(fit: FitInput) -> Fitted:
         ours = np.array([not is_bot(entrant) for _, entrant in wanted], dtype=bool)
         # Zeros where no policy has been rated.
         centres[population] = fitted.spread[newest].sum(axis=0) / max(len(newest), 1)
+        ranks = ranks_of(
+            fitted, index, is_player=np.array([one in players for one in wanted], bool)
+        )
         rows.append(
             RatingsRow(
                 population=population,
@@ -335,11 +344,32 @@ def fit_ratings(fit: FitInput) -> Fitted:
                 misfit=fitted.components.misfit,
                 anchor_deviation=fitted.components.anchor_deviation,
                 anchor_errors=tuple(fitted.anchor_errors[index].tolist()),
+                rank_lows=tuple(low for low, _ in ranks),
+                rank_highs=tuple(high for _, high in ranks),
                 advantages=advantages,
                 optimism=optimism(fitted, candidates=index[ours], centre=newest),
             )
         )
     return Fitted(rows=_with_best(known, fitted, rows), spreads=spreads, centres=centres)
+
+
+def ranks_of(
+    fitted: BradleyTerryFit[Rated], index: IntArray, *, is_player: BoolArray
+) -> list[tuple[int, int]]:
+    """Return the best and worst rank that each entrant of an index may have among the players.
+
+    Equal weights are one player.
+    """
+    # The anchor's place among the others is as unsure as results against it are off.
+    off = [
+        fitted.components.anchor_deviation * float(fitted.entrants[i][1] == RANDOM_BOT)
+        for i in index
+    ]
+    return rank_intervals(
+        fitted.ratings[index],
+        spread=np.column_stack([fitted.spread[index], off]),
+        is_ranked=is_player,
+    )
 
 
 def _with_best(

@@ -31,6 +31,9 @@ class Standing(NamedTuple):
     A named tuple: there are as many as ghosts, and it takes two thirds of a dataclass's time.
 
     Attributes:
+        rank_low: Best rank that the player may have, with a confidence of 95%; 1 is the best. Equal
+            weights are one player. None: unrated, or not recorded by the last fit.
+        rank_high: The worst one.
         key: Directory of the weights that the standing is about, relative to the run; None for bots
             and for policies without a checkpoint.
     """
@@ -44,6 +47,8 @@ class Standing(NamedTuple):
     rating: float | None
     rating_low: float | None
     rating_high: float | None
+    rank_low: int | None
+    rank_high: int | None
     matches: int
     wins: int
     draws: int
@@ -120,6 +125,13 @@ class Ratings:
         half = Z95 * math.hypot(self.row.deviations[i], off)
         return self.row.ratings[i], self.row.ratings[i] - half, self.row.ratings[i] + half
 
+    def ranks(self, entrant: str | None) -> tuple[int, int] | None:
+        """Return the best and worst rank that an entrant may have; None if the fit tells none."""
+        i = self.index(entrant)
+        if i is None or self.row is None or not self.row.rank_lows:
+            return None
+        return self.row.rank_lows[i], self.row.rank_highs[i]
+
     def low(self, entrant: str | None) -> float | None:
         """Return the lower bound by which players are compared, in Elo; None if unrated.
 
@@ -181,10 +193,13 @@ def _results(
 ) -> dict[str, float | int | None]:
     record = league.record(population, entrant or "")
     rating, low, high = ratings.interval(entrant) or (None, None, None)
+    best, worst = ratings.ranks(entrant) or (None, None)
     return {
         "rating": rating,
         "rating_low": low,
         "rating_high": high,
+        "rank_low": best,
+        "rank_high": worst,
         "matches": record.matches,
         "wins": record.wins,
         "draws": record.draws,

@@ -200,7 +200,7 @@ def _bradley_terry(table: MatchTable, *, settings: Settings) -> tuple[FloatArray
     ratings: FloatArray = fit.ratings[index]
     num_resamples = settings.resamples("bradley_terry")
     if num_resamples == 0:
-        return _normal(ratings, fit.covariance[np.ix_(index, index)])
+        return _normal(ratings, fit.spread[index])
     rng = np.random.default_rng(settings.seed)
     drawn = bootstrap(
         BradleyTerry(), results, anchors=anchors, num_resamples=num_resamples, rng=rng
@@ -254,12 +254,12 @@ def _weng_lin(
         zero = (np.array(table.players) == anchor).astype(np.float64)
     # R = I - 1 z^T: ratings R mu with covariance R diag(sigma^2) R^T.
     relative = np.eye(len(players)) - zero[None, :]
-    return _normal(relative @ mu, (relative * sigma**2) @ relative.T)
+    return _normal(relative @ mu, relative * sigma)
 
 
-def _normal(ratings: FloatArray, covariance: FloatArray) -> tuple[FloatArray, Intervals]:
-    half = Z95 * np.sqrt(np.maximum(np.diag(covariance), 0.0))
-    ranks = tuple(rank_intervals(ratings, covariance=covariance))
+def _normal(ratings: FloatArray, spread: FloatArray) -> tuple[FloatArray, Intervals]:
+    half = Z95 * np.linalg.norm(spread, axis=1)
+    ranks = tuple(rank_intervals(ratings, spread=spread))
     return ratings, Intervals(lows=ratings - half, highs=ratings + half, ranks=ranks)
 
 

@@ -380,6 +380,9 @@ class RatingsRow:
         anchor_deviation: Elo by which results against ``bot:random`` are off the ratings.
         anchor_errors: The same of each entrant, by what its own such matches tell; empty: zeros.
             Part of the intervals, not of ``deviations``, for it makes no order among players.
+        rank_lows: Best rank that each entrant may have among the players of its time, 95%; the best
+            is 1; empty if not recorded. See `populations.ratings.ranks.rank_intervals`.
+        rank_highs: The worst one.
         advantages: Elo that one seat is worth against another, row by row of the table; empty if
             not recorded.
         optimism: Elo by which the best of them is rated too high because it was chosen for its
@@ -404,6 +407,8 @@ class RatingsRow:
     misfit: float = 0.0
     anchor_deviation: float = 0.0
     anchor_errors: tuple[float, ...] = ()
+    rank_lows: tuple[int, ...] = ()
+    rank_highs: tuple[int, ...] = ()
     advantages: tuple[float, ...] = ()
     optimism: float = 0.0
     best: tuple[Entrant, ...] = ()

@@ -152,14 +152,18 @@ class RunBuilder:
         )
 
     def rate(self, population: str, rated: dict[Digest, float], *, cyclicity: float = 0.0) -> None:
-        """Record ratings, each with a deviation of 10."""
+        """Record ratings, each with a deviation of 10, and ranks: its place or one below."""
         entrants = (Entrant(RANDOM_BOT), *(Entrant(digest) for digest in rated))
+        ratings = (0.0, *rated.values())
+        places = tuple(1 + sum(other > rating for other in ratings) for rating in ratings)
         self.rows.append(
             RatingsRow(
                 population=population,
                 entrants=entrants,
-                ratings=(0.0, *rated.values()),
+                ratings=ratings,
                 deviations=(0.0, *[10.0] * len(rated)),
+                rank_lows=places,
+                rank_highs=tuple(min(place + 1, len(places)) for place in places),
                 cyclicity=cyclicity,
                 num_tallies=0,
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -12,11 +13,13 @@ from populations.controller.rating_fit import (
     fit_input,
     fit_ratings,
     optimism,
+    ranks_of,
     snapshot,
     wanted_entrants,
 )
 from populations.controller.state.events import ControllerStarted
 from populations.controller.state.state import make_state
+from populations.league.standings import Ratings
 from populations.ratings.bradley_terry import BradleyTerry
 from populations.ratings.model import Fit, Result
 from populations.ratings.results import Counts
@@ -48,6 +51,47 @@ def test_a_fit_says_of_each_population_what_was_wanted(finished: World) -> None:
         assert np.linalg.norm(spread, axis=1) == pytest.approx(np.array(row.deviations))
         # Skill alone decides simulated matches: nothing is left for cycles.
         assert row.cyclicity < 0.02
+
+
+def test_ranks_are_those_among_the_players_by_their_differences(finished: World) -> None:
+    league, tables = finished.state.league, finished.state.tables
+    known = snapshot(league, tables)
+    # Weights that a generation began with, and that no player has now, take no rank.
+    former = next(one for one in known.ghosts if one not in known.standing)
+    ghosts = [one for one in known.ghosts if one != former]
+    known = replace(known, ghosts=ghosts, num_ghosts=len(ghosts), beginnings=(former,))
+    fitted = fit_ratings(fit_input(known))
+    (row,) = fitted.rows
+    players = {*known.standing, *known.ghosts, *known.bots}
+    assert {one for _, one in players} == set(row.entrants) - {former[1]}
+    standing = Ratings(row, fitted.spreads["player"])
+    for entrant, low, high in zip(row.entrants, row.rank_lows, row.rank_highs, strict=True):
+        rivals = [one for _, one in players if one != entrant]
+        # Sidak: so many comparisons hold together in 95% of cases.
+        z = NormalDist().inv_cdf(0.5 + 0.5 * 0.95 ** (1.0 / len(rivals)))
+        gaps = [standing.difference(one, entrant) or (0.0, 0.0) for one in rivals]
+        # Results against the bot are as ratings promise here: it is compared as the others are.
+        assert row.anchor_deviation == 0.0
+        assert low == 1 + sum(mean > z * deviation for mean, deviation in gaps)
+        assert high == len(rivals) + 1 - sum(-mean > z * deviation for mean, deviation in gaps)
+    # They tell players apart.
+    assert min(np.subtract(row.rank_highs, row.rank_lows)) < len(players) // 2
+
+
+def test_the_rank_of_the_anchor_is_as_unsure_as_results_against_it() -> None:
+    bot = ("player", Entrant("bot:random"))
+    a = ("player", Entrant("a"))
+    results = [
+        Result(first=a, second=bot, seats=(0, 1), wins=90, draws=0, losses=10),
+        Result(first=bot, second=a, seats=(0, 1), wins=10, draws=0, losses=90),
+    ]
+    fit = BradleyTerry().fit(results, anchors=[bot])
+    index, is_player = np.arange(2), np.ones(2, dtype=bool)
+    assert fit.entrants[1] == bot
+    assert ranks_of(fit, index, is_player=is_player) == [(1, 1), (2, 2)]
+    # 381 Elo with a deviation of 41; 250 more make 253, and 1.96 times that is more than 381.
+    unsure = replace(fit, components=replace(fit.components, anchor_deviation=250.0))
+    assert ranks_of(unsure, index, is_player=is_player) == [(1, 2), (1, 2)]
 
 
 def test_parents_are_the_nearest_ancestors_in_the_fit(finished: World) -> None:

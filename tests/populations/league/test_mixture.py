@@ -50,6 +50,8 @@ def line(
         rating=rating,
         rating_low=None,
         rating_high=None,
+        rank_low=None,
+        rank_high=None,
         matches=0,
         wins=0,
         draws=0,

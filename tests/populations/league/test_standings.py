@@ -51,6 +51,35 @@ def test_ratings_find_the_planted_skill(finished: World) -> None:
     assert inside >= 3
 
 
+def test_rank_intervals_hold_the_place_and_the_planted_rank(finished: World) -> None:
+    lines = standings(finished.state.tables, finished.state.league)["player"]
+    # Equal weights are one player.
+    players = {line.weights or line.player: line for line in lines if line.rating is not None}
+    # The bot's is -400.
+    skills = {one: finished.skills.get(one, -400.0) for one in players}
+    held = 0
+    for one, line in players.items():
+        assert line.rating is not None
+        assert line.rank_low is not None
+        assert line.rank_high is not None
+        place = 1 + sum((other.rating or 0.0) > line.rating for other in players.values())
+        assert 1 <= line.rank_low <= place <= line.rank_high <= len(players)
+        rank = 1 + sum(skill > skills[one] for skill in skills.values())
+        held += line.rank_low <= rank <= line.rank_high
+    assert held >= 0.93 * len(players)
+    # Whose weights were not in the last fit has none.
+    unrated = [line for line in lines if line.rating is None]
+    assert all((line.rank_low, line.rank_high) == (None, None) for line in unrated)
+
+
+def test_fits_that_recorded_no_ranks_give_none(finished: World) -> None:
+    row = finished.state.tables.ratings["player"]
+    best = row.entrants[0]
+    assert Ratings(row).ranks(best) == (row.rank_lows[0], row.rank_highs[0])
+    assert Ratings(replace(row, rank_lows=(), rank_highs=())).ranks(best) is None
+    assert Ratings(row).ranks("missing") is None
+
+
 def test_the_champion_has_the_best_lower_bound_among_active_players(finished: World) -> None:
     lines = standings(finished.state.tables, finished.state.league)["player"]
     best = champion(lines)

@@ -50,7 +50,7 @@ def test_intervals_agree_with_walds_on_a_well_played_league() -> None:
     assert (low + high) / 2 == pytest.approx(mean, abs=0.3 * deviation)
     assert high - low == pytest.approx(2.0 * Z95 * deviation, rel=0.15)
     # An order that is sure of one is sure of the other.
-    sure = [best for best, worst in rank_intervals(fit.ratings, covariance=fit.covariance)]
+    sure = [best for best, worst in rank_intervals(fit.ratings, spread=fit.spread)]
     for (best, worst), lowest in zip(resampled.ranks(), sure, strict=True):
         assert best - 1e-9 <= worst
         assert best >= lowest - 1

@@ -50,6 +50,23 @@ def test_a_limit_cuts_json_and_csv_and_without_it_they_have_all(
     assert len(everybody) > 2
 
 
+def test_ranks_are_in_json_csv_and_the_terminal(
+    board_run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # The best is p000, then its ghost, then p001 and its ghost with the same weights.
+    ranks = [("1", "2"), ("2", "3"), ("3", "4"), ("3", "4"), ("4", "4"), ("", "")]
+    league(board_run, as_json=True)
+    lines = json.loads(capsys.readouterr().out)["populations"]["player"]
+    found = [(line["rank_low"], line["rank_high"]) for line in lines]
+    assert found == [(int(low), int(high)) if low else (None, None) for low, high in ranks]
+    league(board_run, as_csv=True)
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert [(row["rank_low"], row["rank_high"]) for row in rows] == ranks
+    league(board_run)
+    shown = [line.split() for line in capsys.readouterr().out.splitlines() if "p00" in line]
+    assert [cells[3] for cells in shown] == ["1..2", "2..3", "3..4", "3..4", "-"]
+
+
 def test_json_of_a_payoff_says_how_its_players_are_rated(
     board_run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

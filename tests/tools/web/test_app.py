@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 from tests.tools.web.conftest import Client
@@ -60,6 +61,16 @@ def test_csv_has_every_row(client: Client) -> None:
     assert lines[0].startswith("population,player,kind")
     # Three policies, two ghosts and the bot.
     assert len(lines) == 1 + 6
+
+
+def test_standings_show_the_ranks_that_players_may_have(client: Client) -> None:
+    text = client.get("/board/standings.html").text
+    rows = [re.findall(r"<t[dh][^>]*>(.*?)</t[dh]>", row, re.S) for row in text.split("<tr")[1:]]
+    cells = [[re.sub(r"<[^>]*>", "", cell).strip() for cell in row] for row in rows]
+    place = next(row for row in cells if "rating" in row).index("ranks")
+    found = [row[place] for row in cells if len(row) > place and "ranks" not in row]
+    # Nothing is known of the last one, and the bot is the last for certain.
+    assert found == ["1 to 2", "2 to 3", "3 to 4", "3 to 4", "4", "-"]
 
 
 def test_a_ghosts_page_has_the_digest_of_its_weights(client: Client, board_run: Path) -> None:

@@ -123,6 +123,14 @@ def interval(line: Line) -> str:
     return "-" if low is None or high is None else f"{low:.0f} to {high:.0f}"
 
 
+def ranks(line: Line) -> str:
+    """Return the ranks that a player may have as text."""
+    low, high = line["rank_low"], line["rank_high"]
+    if low is None:
+        return "-"
+    return f"{low}" if low == high else f"{low} to {high}"
+
+
 def best_policies(asked: Asked, population: str) -> list[str]:
     """Return the policies of a population, best rated first."""
     lines = standing_lines(asked.documents["standings"])[population]

@@ -5,20 +5,19 @@ Tests: `tests/tools/web/test_pages.py`.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Mapping
 from typing import cast
 
 from ...notices import alerts_of
 from ..content import Block, Chart, Content, Row, Table, cell, facts, moment, shown
-from .asked import MAX_ROWS, Asked, Line, interval, lines_of, number, standing_lines
+from .asked import Asked, Line, interval, lines_of, number, ranks, standing_lines
 from .learners import learner_blocks
 
 MAX_WHISKERS = 30
 """Players of the chart of standings: more are a wall."""
 
 COLUMNS = (
-    *("rank", "player", "rating", "95%", "matches", "wins", "draws", "losses", "return"),
+    *("player", "rating", "95%", "ranks", "matches", "wins", "draws", "losses", "return"),
     *("generation", "agent steps", "parent", "state"),
 )
 
@@ -31,7 +30,7 @@ def overview(asked: Asked) -> Content:
         best = lines[:MAX_WHISKERS]
         table = Table(
             columns=COLUMNS,
-            rows=[_standing_row(asked, rank, line) for rank, line in enumerate(best, 1)],
+            rows=[_standing_row(asked, line) for line in best],
             total=len(lines),
             csv=f"{asked.links.base}standings.csv",
             following=asked.links.page("standings"),
@@ -62,10 +61,7 @@ def standings(asked: Asked) -> Content:
 
 
 def _standings_part(asked: Asked, lines: list[Line]) -> Table:
-    ranks = itertools.count(1 + (asked.number - 1) * MAX_ROWS)
-    return asked.part(
-        COLUMNS, lines, lambda line: _standing_row(asked, next(ranks), line), csv="standings"
-    )
+    return asked.part(COLUMNS, lines, lambda line: _standing_row(asked, line), csv="standings")
 
 
 def _about(asked: Asked, name: str, lines: list[Line]) -> str:
@@ -74,20 +70,21 @@ def _about(asked: Asked, name: str, lines: list[Line]) -> str:
     share = number(cast("Line", document["cyclicity"]).get(name))
     text = (
         f"{len(lines):,} players. Ratings in Elo with 95% intervals, bot:random at 0, from "
-        "evaluation matches."
+        "evaluation matches. Ranks are those that a player may have, with a confidence of 95%, by "
+        "its differences to the others: they can be sure where intervals overlap."
     )
     if share is not None:
         text += f" Cyclicity {share:.2f}: that share of the results no rating can express."
     return text
 
 
-def _standing_row(asked: Asked, rank: int, line: Line) -> Row:
+def _standing_row(asked: Asked, line: Line) -> Row:
     return Row(
         cells=[
-            cell(rank),
             asked.player(line["player"]),
             cell(line["rating"]),
             cell(interval(line)),
+            cell(ranks(line)),
             *(cell(line[key]) for key in ("matches", "wins", "draws", "losses", "mean_return")),
             cell(line["generation"]),
             cell(line["agent_steps"]),
