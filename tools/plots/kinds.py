@@ -56,6 +56,7 @@ PLOTS: dict[str, Plot] = {
         module="hyperparameters", documents=("hyperparameters", "lineage", "status")
     ),
     "metrics": Plot(module="metrics", documents=("metrics", "standings")),
+    "openings": Plot(module="openings", documents=("openings",)),
 }
 
 

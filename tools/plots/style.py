@@ -66,6 +66,12 @@ STYLE: dict[Any, object] = {
 }
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+NINE = (
+    *("#332288", "#88CCEE", "#44AA99", "#117733", "#999933"),
+    *("#DDCC77", "#CC6677", "#882255", "#AA4499"),
+)
+"""Paul Tol's muted colours, for areas where `PALETTE` has too few."""
+
 OTHERS = "#BBBBBB"
 NUM_BEST = 5
 """Players with a colour where there are more than colours."""

@@ -71,16 +71,16 @@ def orphan_tally(small_run: SmallRun) -> None:
     small_run.put(replace(row, sequence=row.sequence + 1, assignment_id=AssignmentId(999)))
 
 
-def too_few_deviations(small_run: SmallRun) -> None:
+def change_ratings(**changes: object) -> Callable[[SmallRun], None]:
     row = RatingsRow(
         population="player",
-        entrants=(),
+        entrants=(Entrant("bot:random"),),
         ratings=(0.0,),
-        deviations=(),
+        deviations=(0.0,),
         cyclicity=0.0,
         num_tallies=0,
     )
-    small_run.put(row)
+    return lambda run: run.put(replace(row, **changes))  # type: ignore[arg-type]
 
 
 def change_policy(**changes: object) -> Callable[[SmallRun], None]:
@@ -158,7 +158,9 @@ BREAKS: dict[str, tuple[Callable[[SmallRun], object], str]] = {
     "two ghosts": (two_ghosts_at_one_count, "2 ghosts at 100"),
     "lost ghost": (ghost_without_directory, "no checkpoint"),
     "unknown donor": (lambda run: run.note("exploited", P0, donor="player/p9"), "player/p9"),
-    "ratings": (too_few_deviations, "sizes"),
+    "ratings": (change_ratings(entrants=()), "sizes do not fit 0"),
+    "deviations": (change_ratings(deviations=()), "sizes do not fit 1"),
+    "ranks": (change_ratings(rank_lows=(1,), rank_highs=(1, 2)), "sizes do not fit 1"),
     "run.yaml": (lambda run: (run.run_dir / "run.yaml").write_text("a: [1"), "run.yaml"),
     "no run.yaml": (lambda run: (run.run_dir / "run.yaml").unlink(), "run.yaml"),
 }
@@ -169,6 +171,7 @@ def test_a_sound_run_has_no_faults(small_run: SmallRun) -> None:
     small_run.opened(P0)
     for _ in range(2):
         small_run.evaluate("a" * 64, "bot:random")
+    change_ratings()(small_run)
     report = verify_run(small_run.run_dir)
     assert (report.faults, report.notes) == ([], [])
 

@@ -168,6 +168,38 @@ def metrics(names: list[str] | None = None) -> dict[str, Any]:
     return {"run": "x", "names": names, "metrics": lines}
 
 
+def opening(window: int, action: int | None, count: int, of: int, **more: Any) -> dict[str, Any]:
+    """A first decision in a window of 1000 agent steps, with half of the points."""
+    return {
+        "population": "player",
+        "seat": "player_0",
+        "player": None,
+        "window": window,
+        "agent_steps_from": 1000 * window,
+        "agent_steps_to": 1000 * window + 999,
+        "matches": of,
+        "action": action,
+        "label": "others" if action is None else f"action {action}",
+        "count": count,
+        "share": count / of,
+        "score": 0.5,
+        **more,
+    }
+
+
+def openings(*extra: dict[str, Any]) -> dict[str, Any]:
+    rows = [
+        opening(0, 4, 60, 100),
+        opening(0, 2, 40, 100, score=0.75),
+        # No match in window 1; of window 2 five matches tell no score.
+        opening(2, 7, 15, 20, score=1.0),
+        opening(2, 4, 5, 20, score=0.2),
+        opening(2, 2, 10, 10, player="player/p001"),
+        *extra,
+    ]
+    return {"run": "x", "summary": [], "openings": rows}
+
+
 def everything() -> dict[str, dict[str, Any]]:
     return {
         "ratings": ratings(),
@@ -177,4 +209,5 @@ def everything() -> dict[str, dict[str, Any]]:
         "hyperparameters": hyperparameters(),
         "status": status(),
         "metrics": metrics(),
+        "openings": openings(opening(0, 1, 9, 9, seat=HOSTILE, label=HOSTILE, score=None)),
     }

@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
+from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyArrowPatch
+from matplotlib.patches import FancyArrowPatch, StepPatch
 from matplotlib.text import Text
 
 from arena.errors import ConfigError
@@ -228,6 +229,88 @@ def test_metrics_are_those_that_are_asked_for() -> None:
     assert [panel.get_title(loc="left") for panel in panels] == ["policy/entropy", "loss/value"]
 
 
+def shares_of(axes: Axes) -> dict[str, tuple[Any, Any]]:
+    """Lower and upper ends of each opening in each window, by label."""
+    found = {}
+    for patch in axes.patches:
+        assert isinstance(patch, StepPatch)
+        values, _, baseline = patch.get_data()
+        found[str(patch.get_label())] = (np.asarray(baseline).tolist(), values.tolist())
+    return found
+
+
+def test_openings_are_stacked_shares_beside_a_map_of_scores() -> None:
+    figure = draw("openings", openings=documents.openings())
+    left, right, own, own_scores = figure.axes[:4]
+    # By hand: in order of the actions; 40 and 60 of 100, then nothing, then 5 and 15 of 20.
+    nothing = pytest.approx(np.nan, nan_ok=True)
+    assert shares_of(left) == {
+        "action 2": ([0, 0, 0], [0.4, nothing, 0]),
+        "action 4": ([0.4, 0, 0], [1.0, nothing, 0.25]),
+        "action 7": ([1.0, 0, 0.25], [1.0, nothing, 1.0]),
+    }
+    (image,) = right.images
+    # Five matches of 20 tell no score; no match of window 2 began with action 2.
+    scores: np.ndarray = np.ma.filled(np.ma.asarray(image.get_array()), -1.0)
+    assert scores.tolist() == [[0.75, -1, -1], [0.5, -1, -1], [-1, -1, 1]]
+    assert image.get_clim() == (0.0, 1.0)
+    assert list(image.get_extent()) == [0, 3000, -0.5, 2.5]
+    assert ticks(right, "y") == ["action 2", "action 4", "action 7"]
+    # The labels' colours are those of the shares, also for the champion's policy.
+    colours = [patch.get_facecolor() for patch in left.patches]
+    assert [to_rgba(str(line.get_color())) for line in right.get_lines()] == colours
+    assert [patch.get_facecolor() for patch in own.patches] == colours
+    assert [panel.get_title(loc="left") for panel in (left, own)] == [
+        "player_0: all policies",
+        "player_0: p001",
+    ]
+    assert shares_of(own)["action 2"] == ([0, 0, 0], [nothing, nothing, 1.0])
+    assert left.get_xlim() == own_scores.get_xlim() == (0, 3000)
+
+
+def test_openings_that_are_played_little_are_others() -> None:
+    # Twelve actions, of which 9 have a colour: 6 to 14 of 120 matches. The document counts 18 rare
+    # ones together. So the others are 5 + 4 + 3 + 18 = 30, with 2.5 + 2 + 3 + 0 = 7.5 points.
+    counts = [5, 4, 3, *range(6, 15)]
+    rows = [documents.opening(0, action, count, 120) for action, count in enumerate(counts)]
+    rows[2]["score"] = 1.0
+    rows.append(documents.opening(0, None, 18, 120, score=0.0))
+    left, right = draw("openings", openings={"openings": rows}).axes[:2]
+    found = shares_of(left)
+    assert list(found) == [*(f"action {action}" for action in range(3, 12)), "others"]
+    assert found["others"] == (pytest.approx([0.75]), pytest.approx([1.0]))
+    assert left.patches[-1].get_facecolor() == to_rgba(style.OTHERS)
+    assert np.ma.asarray(right.images[0].get_array())[-1, 0] == pytest.approx(0.25)
+    labels = [label.get_window_extent() for label in right.get_yticklabels()]
+    assert all(lower.y1 <= upper.y0 for lower, upper in pairwise(labels))
+    assert len({patch.get_facecolor() for patch in left.patches}) == 10
+
+
+def test_of_many_seats_rows_of_single_policies_are_left_out_first() -> None:
+    rows = [
+        documents.opening(0, 1, 10, 10, seat=f"s{seat}", player=player)
+        for seat in range(3)
+        for player in (None, "player/p001")
+    ]
+    figure = draw("openings", openings={"openings": rows})
+    titles = [panel.get_title(loc="left") for panel in figure.axes]
+    assert [title for title in titles if title.startswith("s") and title != "score"] == [
+        "s0: all policies",
+        "s0: p001",
+        "s1: all policies",
+        "s2: all policies",
+    ]
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()][1:] == ["left out: 2 of 6 rows"]
+
+
+def test_openings_without_a_rival_have_shares_and_no_scores() -> None:
+    rows = [documents.opening(0, 1, 10, 10, score=None)]
+    left, right = draw("openings", openings={"openings": rows}).axes[:2]
+    assert shares_of(left) == {"action 1": ([0], [1.0])}
+    assert np.ma.asarray(right.images[0].get_array()).mask.all()
+
+
 @pytest.mark.parametrize(
     ("view", "empty"),
     [
@@ -236,6 +319,7 @@ def test_metrics_are_those_that_are_asked_for() -> None:
         ("payoff", {"payoff": []}),
         ("hyperparameters", {"generations": [], "search_space": {"player": {}}}),
         ("metrics", {"names": None, "metrics": []}),
+        ("openings", {"summary": [], "openings": []}),
     ],
 )
 def test_without_anything_to_draw_a_plot_says_so(view: str, empty: dict[str, Any]) -> None:
