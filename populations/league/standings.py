@@ -1,7 +1,9 @@
 """Standings, champion and ratings of a run: pure functions of the journal's rows.
 
 A policy's standing is that of its latest evaluated checkpoint; a ghost's is its own. Intervals are
-95%; on each scale ``bot:random`` is at 0.
+95%; on each scale ``bot:random`` is at 0. The champion's rating is less the fit's optimism, here as
+in its view, its card and the champion's curve; the curves of policies are by the fit alone, or they
+would jump with each change of the lead.
 """
 
 from __future__ import annotations
@@ -184,8 +186,30 @@ def _standings(tables: Tables, league: League, population: str) -> list[Standing
         for name, entrant in league.records
         if name == population and is_bot(entrant)
     ]
+    lines = _without_optimism(lines, ratings.row)
     # By name among equals, so that the order does not depend on the journal's.
     return sorted(lines, key=lambda line: (line.rating is None, -(line.rating or 0.0), line.player))
+
+
+def _without_optimism(lines: list[Standing], row: RatingsRow | None) -> list[Standing]:
+    """Return standings with the champion's rating, and that of equal weights, less the optimism."""
+    best = champion(lines, row=row)
+    if best is None or row is None:
+        return lines
+    return [
+        line if line.weights != best.weights else _lowered(line, row.optimism) for line in lines
+    ]
+
+
+def _lowered(line: Standing, elo: float) -> Standing:
+    """Return a standing with its rating and interval moved down."""
+    if line.rating is None or line.rating_low is None or line.rating_high is None:
+        return line
+    return line._replace(
+        rating=line.rating - elo,
+        rating_low=line.rating_low - elo,
+        rating_high=line.rating_high - elo,
+    )
 
 
 def _results(
@@ -277,10 +301,9 @@ def champion(lines: list[Standing], *, row: RatingsRow | None = None) -> Standin
 
     Args:
         lines: Standings of one population.
-        row: Its last fit, whose bounds decide and whose optimism is subtracted from the rating,
-            because the matches that chose the champion rate it, too. None: the bounds of the lines.
+        row: Its last fit, whose bounds decide. None: the bounds of the lines.
     """
-    ratings, optimism = Ratings(row), 0.0 if row is None else row.optimism
+    ratings = Ratings(row)
 
     def low(line: Standing) -> float | None:
         return line.rating_low if row is None else ratings.low(line.weights)
@@ -290,16 +313,9 @@ def champion(lines: list[Standing], *, row: RatingsRow | None = None) -> Standin
         for line in lines
         if line.kind != "bot" and line.state == "active" and low(line) is not None
     ]
-    best = max(
+    return max(
         eligible,
         # Equal weights have equal bounds: the policy precedes its ghost.
         key=lambda line: (low(line), line.kind == "policy", line.agent_steps),
         default=None,
-    )
-    if best is None or best.rating is None or best.rating_low is None or best.rating_high is None:
-        return None
-    return best._replace(
-        rating=best.rating - optimism,
-        rating_low=best.rating_low - optimism,
-        rating_high=best.rating_high - optimism,
     )

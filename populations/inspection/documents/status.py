@@ -28,7 +28,7 @@ def status_view(run: Inspection, population: str | None) -> Document:
     champions: Document = {}
     for name, lines in run.standings(population).items():
         ratings = tables.ratings.get(name)
-        # As the last fit decided, with its optimism.
+        # As the last fit decided.
         best = champion(lines, row=ratings)
         if best is not None:
             champions[name] = {

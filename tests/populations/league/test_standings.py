@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from arena.types import Digest, Entrant
+from populations.controller.state.state import ControllerState
 from populations.league.league import League
-from populations.league.standings import Z95, Ratings, champion, standings
+from populations.league.standings import Z95, Ratings, Standing, champion, standings
 from populations.records.rows import RatingsRow
 from tests.populations.controller.simulated import DUEL, TAG, World, make_world, tag_spec
 
@@ -161,22 +162,36 @@ def test_a_high_rating_that_is_uncertain_is_no_champion(finished: World) -> None
     assert champion([sure._replace(rating_low=None)]) is None
 
 
-def test_a_champion_is_reported_without_its_luck(finished: World) -> None:
-    lines = standings(finished.state.tables, finished.state.league)["player"]
-    row = finished.state.tables.ratings["player"]
-    best = champion(lines, row=replace(row, optimism=0.0))
-    reported = champion(lines, row=replace(row, optimism=12.5))
+def test_a_champion_stands_without_its_luck_and_so_does_a_ghost_of_it(finished: World) -> None:
+    state = finished.state
+    row = state.tables.ratings["player"]
+    assert any(line.kind == "ghost" for line in found(state, row, optimism=0.0))
+    lucky, plain = (found(state, row, optimism=elo) for elo in (12.5, 0.0))
+    best = champion(plain, row=row)
     assert best is not None
+    reported = champion(lucky, row=row)
     assert reported is not None
-    assert best.rating is not None
-    assert best.rating_low is not None
-    assert best.rating_high is not None
     assert reported.player == best.player
-    assert (reported.rating, reported.rating_low, reported.rating_high) == (
-        best.rating - 12.5,
-        best.rating_low - 12.5,
-        best.rating_high - 12.5,
-    )
+    # In any order: who is lowered may stand behind others.
+    after = {line.player: line for line in lucky}
+    for line in plain:
+        less = 12.5 if line.weights == best.weights else 0.0
+        if line.rating is None or line.rating_low is None or line.rating_high is None:
+            assert after[line.player] == line
+            continue
+        assert after[line.player] == line._replace(
+            rating=line.rating - less,
+            rating_low=line.rating_low - less,
+            rating_high=line.rating_high - less,
+        )
+    rated = [line.rating for line in lucky if line.rating is not None]
+    assert rated == sorted(rated, reverse=True)
+
+
+def found(state: ControllerState, row: RatingsRow, *, optimism: float) -> list[Standing]:
+    """Return the standings by a fit of some optimism."""
+    ratings = {"player": replace(row, optimism=optimism)}
+    return standings(replace(state.tables, ratings=ratings), state.league)["player"]
 
 
 def test_what_the_anchor_is_off_by_widens_intervals_and_changes_no_order(finished: World) -> None:
