@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 from pydantic import create_model
 
@@ -36,6 +36,7 @@ class RuleKind(Generic[SettingsT, RuleT_co]):
         section: Section of the configuration that has these keys; empty: the one that names the
             rule.
         usual: Values of the section's own keys where the user leaves them out.
+        unread: Keys of the section itself that this rule does not read.
     """
 
     name: str
@@ -43,6 +44,7 @@ class RuleKind(Generic[SettingsT, RuleT_co]):
     make: Callable[[SettingsT], RuleT_co]
     section: str = ""
     usual: Mapping[str, float] = field(default_factory=dict)
+    unread: frozenset[str] = frozenset()
 
     def from_sections(self, own: Model, **others: Model) -> RuleT_co:
         """Make the rule.
@@ -94,46 +96,76 @@ def with_settings(section: type[SectionT], *kinds: Kinds) -> type[SectionT]:
     return cast(type[SectionT], made)
 
 
+class Choice(NamedTuple):
+    """Choice of a rule by a configuration.
+
+    Attributes:
+        key: Key that names the rule.
+        kinds: Rules that it can name, beside classes of a user's own.
+        name: Name that it has.
+        own_reads_section: Whether a class of a user's own is called with the section, and so may
+            read every key of it; else it is called with the section's ``options`` alone.
+    """
+
+    key: str
+    kinds: Kinds
+    name: str
+    own_reads_section: bool = True
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the rule is a class of a user's own."""
+        return self.name not in self.kinds
+
+    def readers(self, setting: str) -> list[str]:
+        """Return the rules that read a key; empty where none does, or all do."""
+        # The section's own key, which some rule does not read.
+        is_shared = any(setting in kind.unread for kind in self.kinds.values())
+        return [
+            name
+            for name, kind in self.kinds.items()
+            if setting in kind.settings.model_fields or (is_shared and setting not in kind.unread)
+        ]
+
+
 def unread_settings(
     section: Model,
     *,
     prefix: str,
-    rules: Iterable[tuple[str, Kinds, str]],
+    choices: Iterable[Choice],
     also_read: Collection[str] = (),
 ) -> list[str]:
     """Return a sentence for each key that is not at its default and that no chosen rule reads.
 
-    Keys that no rule has are the section's own. A class of a user's own may read every key.
+    Keys that all rules read are the section's own.
 
     Args:
         section: Section as it was written.
         prefix: Dotted name of the section.
-        rules: Key that chooses a rule, the rules that it can name, and the name that it has.
+        choices: Rules that may read the section.
         also_read: Keys that something else reads, too.
     """
     # Populations that choose the same rules count once.
-    chosen = list(dict.fromkeys((key, tuple(kinds.values()), name) for key, kinds, name in rules))
-    # A class of a user's own: it may read every key.
-    if any(name not in {kind.name for kind in kinds} for _, kinds, name in chosen):
+    chosen = list({(one.key, one.name): one for one in choices}.values())
+    if any(one.is_own and one.own_reads_section for one in chosen):
         return []
     faults = []
     # Only written keys can be in vain.
     for setting in sorted(section.model_fields_set):
         value = getattr(section, setting)
-        readers = {
-            key: [kind.name for kind in kinds if setting in kind.settings.model_fields]
-            for key, kinds, _ in chosen
-        }
-        is_read = any(name in readers[key] for key, _, name in chosen)
+        readers = {one.key: found for one in chosen if (found := one.readers(setting))}
+        is_read = any(one.name in readers.get(one.key, ()) for one in chosen)
         default = type(section).model_fields[setting].get_default(call_default_factory=True)
         # A key at its default does no harm: dumps of configurations have them all.
-        if setting in also_read or value == default:
+        if setting in also_read or value == default or is_read or not readers:
             continue
-        if any(readers.values()) and not is_read:
-            names = {key: f"{key} is {name}" for key, _, name in chosen if readers[key]}
-            told = [f"where {key} is {' or '.join(them)}" for key, them in readers.items() if them]
-            faults.append(
-                f"{prefix}.{setting} is read only {' and '.join(told)}, got {value!r} where "
-                f"{' and '.join(names.values())}"
-            )
+        told = [f"where {key} is {' or '.join(names)}" for key, names in readers.items()]
+        # Of a key's choices, in different populations, the last one is told.
+        names = {one.key: f"{one.key} is {one.name}" for one in chosen if one.key in readers}
+        faults.append(
+            f"{prefix}.{setting} is read only {' and '.join(told)}, got {value!r} where "
+            f"{' and '.join(names.values())}; leave it out, or at its default {default!r}"
+        )
+        if any(one.is_own and one.key in readers for one in chosen):
+            faults[-1] += f" (a class of your own reads {prefix}.options)"
     return faults

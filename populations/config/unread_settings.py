@@ -17,10 +17,8 @@ from populations.pbt.exploit import FractionSettings
 from populations.pbt.kinds import EXPLOITS, EXPLORES
 from populations.pbt.settings import PbtConfig
 from populations.roles import has_exploiters
-from populations.rule_kinds import Kinds, unread_settings
+from populations.rule_kinds import Choice, unread_settings
 from populations.thinning.kinds import THINNINGS
-
-Rules = list[tuple[str, Kinds, str]]
 
 
 def find_unread_settings(
@@ -38,16 +36,18 @@ def find_unread_settings(
         pbt: Section ``pbt``.
         populations: Populations by name, each of which may have settings of PBT of its own.
     """
-    rules: Rules = [("matchmaking.kind", KINDS, matchmaking.kind)]
+    matchmaker = Choice("matchmaking.kind", KINDS, matchmaking.kind, own_reads_section=False)
     has_roles = any(has_exploiters(section.roles) for section in populations.values())
     # Snapshots by role read what ``alphastar`` reads.
     also_read = frozenset(AlphastarSettings.model_fields) if has_roles else frozenset[str]()
     faults = [
-        *unread_settings(matchmaking, prefix="matchmaking", rules=rules, also_read=also_read),
+        *unread_settings(
+            matchmaking, prefix="matchmaking", choices=[matchmaker], also_read=also_read
+        ),
         *unread_settings(
             ghosts,
             prefix="ghosts",
-            rules=[*rules, ("ghosts.thinning", THINNINGS, ghosts.thinning)],
+            choices=[matchmaker, Choice("ghosts.thinning", THINNINGS, ghosts.thinning)],
         ),
         # Without populations the environment makes them, with the general rules.
         *_unread_of_pbt(pbt, populations or {"": PopulationConfig()}),
@@ -59,23 +59,25 @@ def find_unread_settings(
 def _unread_of_pbt(pbt: PbtConfig, populations: Mapping[str, PopulationConfig]) -> Iterator[str]:
     # Evaluation looks at the worst and the best, whatever the rule.
     also_read = frozenset(FractionSettings.model_fields)
-    chosen: Rules = []
+    chosen = list[Choice]()
     for name, population in populations.items():
         own = population.pbt
         section = pbt if own is None else merged(pbt, own)
         # A general key is read if any population's rules read it.
-        chosen += _rules(section)
+        chosen += _choices(section)
         if own is None:
             continue
         prefix = f"populations.{name}.pbt"
         # A key as in the general section is that one's: the dump of a configuration has them all.
         shared = {key for key in own.model_fields_set if getattr(own, key) == getattr(pbt, key)}
-        rules = _rules(section, prefix=prefix, own=own.model_fields_set)
-        yield from unread_settings(own, prefix=prefix, rules=rules, also_read=also_read | shared)
-    yield from unread_settings(pbt, prefix="pbt", rules=chosen, also_read=also_read)
+        choices = _choices(section, prefix=prefix, own=own.model_fields_set)
+        yield from unread_settings(
+            own, prefix=prefix, choices=choices, also_read=also_read | shared
+        )
+    yield from unread_settings(pbt, prefix="pbt", choices=chosen, also_read=also_read)
 
 
-def _rules(section: PbtConfig, *, prefix: str = "pbt", own: Collection[str] = ()) -> Rules:
+def _choices(section: PbtConfig, *, prefix: str = "pbt", own: Collection[str] = ()) -> list[Choice]:
     """Return the rules that a section names, under the keys that name them.
 
     Args:
@@ -84,7 +86,7 @@ def _rules(section: PbtConfig, *, prefix: str = "pbt", own: Collection[str] = ()
         own: Keys that the population's own section has.
     """
     return [
-        (f"{prefix if key in own else 'pbt'}.{key}", kinds, name)
+        Choice(f"{prefix if key in own else 'pbt'}.{key}", kinds, name)
         for key, kinds, name in (
             ("exploit", EXPLOITS, section.exploit),
             ("explore", EXPLORES, section.explore),

@@ -278,4 +278,5 @@ KIND = RuleKind(
     name="alphastar",
     settings=AlphastarSettings,
     make=lambda settings: AlphastarMatchmaker(constants=settings.constants),
+    unread=frozenset({"latest_ratio"}),
 )

@@ -29,4 +29,9 @@ class LatestMatchmaker:
         return draw_opponents(request, self.distribution(request, rng=rng), rng=rng)
 
 
-KIND = RuleKind(name="latest", settings=NoSettings, make=lambda _: LatestMatchmaker())
+KIND = RuleKind(
+    name="latest",
+    settings=NoSettings,
+    make=lambda _: LatestMatchmaker(),
+    unread=frozenset({"latest_ratio"}),
+)

@@ -19,6 +19,7 @@ from populations.matchmaking.drawing import RuleMatchmaker
 from populations.matchmaking.make import ghost_memory, make_matchmaker
 from populations.matchmaking.settings import MatchmakingSection
 from populations.rule_kinds import (
+    Choice,
     NoSettings,
     RuleKind,
     by_name,
@@ -137,11 +138,12 @@ def test_shared_settings_are_there_once_and_either_rule_reads_them() -> None:
     assert read_settings(Narrow, section) == Narrow(width=3.0)
 
     def unread(name: str) -> list[str]:
-        return unread_settings(section, prefix="box", rules=[("box.kind", some, name)])
+        return unread_settings(section, prefix="box", choices=[Choice("box.kind", some, name)])
 
     assert unread("narrow") == unread("wide") == unread("their.own:Rule") == []
     assert unread("plain") == [
-        "box.width is read only where box.kind is narrow or wide, got 3.0 where box.kind is plain"
+        "box.width is read only where box.kind is narrow or wide, got 3.0 where box.kind is plain; "
+        "leave it out, or at its default 1.0"
     ]
 
 

@@ -12,6 +12,10 @@ from populations.config.run_config import draft_config, load_config, validate_co
 from populations.preset_files import preset_names
 from populations.yaml_documents import write_document
 
+READ_LATEST_RATIO = (
+    "uniform or delta_uniform or window or pfsp or quality or rating_proximate or psro"
+)
+
 
 @pytest.fixture
 def minimal(tmp_path: Path) -> Path:
@@ -26,37 +30,56 @@ def minimal(tmp_path: Path) -> Path:
         (
             ["matchmaking.delta=0.3"],
             "matchmaking.delta is read only where matchmaking.kind is delta_uniform, got 0.3 where "
-            "matchmaking.kind is pfsp",
+            "matchmaking.kind is pfsp; leave it out, or at its default 0.5",
         ),
         (
             ["ghosts.window=16"],
             "ghosts.window is read only where matchmaking.kind is window, got 16 where "
-            "matchmaking.kind is pfsp",
+            "matchmaking.kind is pfsp; leave it out, or at its default 32",
         ),
         (
             ["matchmaking.constants=paper"],
             "matchmaking.constants is read only where matchmaking.kind is alphastar, got 'paper' "
-            "where matchmaking.kind is pfsp",
+            "where matchmaking.kind is pfsp; leave it out, or at its default 'pseudocode'",
         ),
         (
             ["pbt.exploit=welch", "pbt.min_rating_gap=7"],
             "pbt.min_rating_gap is read only where pbt.exploit is truncation or binary_tournament, "
-            "got 7.0 where pbt.exploit is welch",
+            "got 7.0 where pbt.exploit is welch; leave it out, or at its default 30.0",
         ),
         (
             ["pbt.explore=resample", "pbt.reset_probability=0.5"],
             "pbt.reset_probability is read only where pbt.explore is perturb or tpe or gp or "
-            "cma_es or random or pb2, got 0.5 where pbt.explore is resample",
+            "cma_es or random or pb2, got 0.5 where pbt.explore is resample; leave it "
+            "out, or at its default 0.0",
         ),
         (
             ["populations={player: {pbt: {exploit: none, significance: 0.01}}}"],
             "populations.player.pbt.significance is read only where populations.player.pbt.exploit "
-            "is welch, got 0.01 where populations.player.pbt.exploit is none",
+            "is welch, got 0.01 where populations.player.pbt.exploit is none; leave it "
+            "out, or at its default 0.05",
         ),
         (
             ["populations={player: {pbt: {significance: 0.01}}}"],
             "populations.player.pbt.significance is read only where pbt.exploit is welch, got 0.01 "
-            "where pbt.exploit is truncation",
+            "where pbt.exploit is truncation; leave it out, or at its default 0.05",
+        ),
+        (
+            ["matchmaking.kind=latest", "matchmaking.latest_ratio=0.3"],
+            f"matchmaking.latest_ratio is read only where matchmaking.kind is {READ_LATEST_RATIO}, "
+            "got 0.3 where matchmaking.kind is latest; leave it out, or at its default 0.5",
+        ),
+        (
+            ["matchmaking.kind=my.module:Rule", "matchmaking.latest_ratio=0.3"],
+            f"matchmaking.latest_ratio is read only where matchmaking.kind is {READ_LATEST_RATIO}, "
+            "got 0.3 where matchmaking.kind is my.module:Rule; leave it out, or at its default 0.5 "
+            "(a class of your own reads matchmaking.options)",
+        ),
+        (
+            ["matchmaking.kind=my.module:Rule", "matchmaking.delta=0.3"],
+            "matchmaking.delta is read only where matchmaking.kind is delta_uniform, got 0.3 where "
+            "matchmaking.kind is my.module:Rule; leave it out, or at its default 0.5 "
+            "(a class of your own reads matchmaking.options)",
         ),
     ],
 )
@@ -75,7 +98,9 @@ def test_a_setting_that_no_chosen_rule_reads_is_refused(
         ["matchmaking.kind=delta_uniform", "matchmaking.delta=0.3"],
         ["matchmaking.kind=window", "ghosts.window=16"],
         ["matchmaking.delta=0.5"],  # the default
-        ["matchmaking.kind=my.module:Rule", "matchmaking.delta=0.3"],  # may read everything
+        ["ghosts.thinning=my.module:Rule", "ghosts.window=16"],  # may read everything
+        ["matchmaking.kind=latest", "matchmaking.latest_ratio=0.5"],  # the default
+        ["matchmaking.kind=my.module:Rule", "matchmaking.living_ratio=0.3"],  # whatever the kind
         ["pbt.exploit=my.module:Rule", "pbt.significance=0.01"],
         ["pbt.explore=pb2", "pbt.perturb_factors=[0.5, 2.0]"],  # until it has seen enough
         ["matchmaking.constants=paper", "populations={player: {roles: {main_exploiter: 1}}}"],
