@@ -119,10 +119,10 @@ KINDS: Mapping[str, Kind] = {
     ),
     "pbt_undecided": Kind(
         begins="A policy is due for a decision since 2 `pbt.ready_agent_steps`, and too "
-        "little is known.",
+        "little is known: it or all others have too few matches, or ratings lag behind.",
         ends="The decision is made.",
-        advice="It knows too little of who is better. Raise evaluation.share, lower "
-        "pbt.min_matches, or raise pbt.ready_agent_steps.",
+        advice="Too few evaluation matches were played since the last changes. Raise "
+        "evaluation.share, lower pbt.min_matches, or raise pbt.ready_agent_steps.",
     ),
     "no_steps": Kind(
         begins="The run finished without an agent step.",

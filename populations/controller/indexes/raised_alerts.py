@@ -26,12 +26,14 @@ class Finding(NamedTuple):
         subject: A population, a sink, or empty: the run.
         source: Policy or other source that was measured; one wrong source keeps the subject wrong.
         what: Trouble in words, with numbers; empty: all is well.
+        advice: Remedy of this very trouble; empty: that of its kind.
     """
 
     kind: str
     subject: str
     source: str
     what: str
+    advice: str = ""
 
 
 @dataclass(slots=True)
@@ -53,17 +55,25 @@ class Alerts:
         raised: By kind and subject, what is wrong with whom.
         windows: Measurements of each policy.
         idle_at_s: When learners were last looked at.
+        advice: By kind and subject, the remedy of the last finding; empty: that of the kind.
     """
 
     raised: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict)
     windows: Windows = field(default_factory=Windows)
     idle_at_s: float = float("-inf")
+    advice: dict[tuple[str, str], str] = field(default_factory=dict)
     _streaks: dict[tuple[str, str, str], _Streak] = field(default_factory=dict)
 
     def documents(self) -> list[Json]:
         """Return alerts that hold, for programs and displays."""
         return [
-            document(kind, subject, "; ".join(list(texts.values())[:3]), sources=list(texts))
+            document(
+                kind,
+                subject,
+                "; ".join(list(texts.values())[:3]),
+                sources=list(texts),
+                advice=self.advice.get((kind, subject), ""),
+            )
             for (kind, subject), texts in self.raised.items()
         ]
 
@@ -73,13 +83,14 @@ class Alerts:
         Returns:
             True if it makes an alert hold, or would if it did not already; False if it ends one.
         """
-        kind, subject, source, what = finding
+        kind, subject, source, what, advice = finding
         streak = self._streaks.setdefault((kind, subject, source), _Streak())
         streak.record(is_wrong=bool(what))
         texts = self.raised.get((kind, subject), {})
         # A source that is in the alert already updates its text at once.
         if what and (streak.wrong >= KINDS[kind].raise_after or source in texts):
             self.raised.setdefault((kind, subject), {})[source] = what
+            self.advice[kind, subject] = advice
             # Told when the alert begins, and when a further source has been wrong as often.
             return True if not texts or streak.wrong == KINDS[kind].raise_after else None
         if source in texts and streak.well >= KINDS[kind].clear_after:
@@ -94,6 +105,7 @@ class Alerts:
         if texts.pop(source, None) is None or texts:
             return None
         del self.raised[kind, subject]
+        self.advice.pop((kind, subject), None)
         return False
 
 
@@ -130,4 +142,5 @@ def resumed(events: Iterable[EventRow]) -> Alerts:
         if name in KINDS and isinstance(sources, list | tuple):
             # The event has one text for all its sources; the next measurement of each replaces it.
             alerts.raised[name, subject] = {str(source): what for source in sources}
+            alerts.advice[name, subject] = str(event.data["advice"])
     return alerts

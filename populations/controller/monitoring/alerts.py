@@ -25,6 +25,13 @@ IDLE_S = 1.0
 OVERDUE = 2.0
 """Decisions of PBT that a policy may miss, in units of ``pbt.ready_agent_steps``."""
 
+OWN_RULE = "pbt.exploit is a class of your own, whose reason this is."
+UNRATED = (
+    "There are enough matches, but the last fit of ratings does not cover its newest weights. "
+    "Raise evaluation.share, so that these play sooner, or raise pbt.ready_agent_steps."
+)
+"""Remedies of ``pbt_undecided`` where matches are not too few."""
+
 
 def watch(state: ControllerState, tx: Transaction) -> None:
     """Look at what an event has brought, and at who has nothing to do."""
@@ -40,14 +47,14 @@ def watch(state: ControllerState, tx: Transaction) -> None:
 
 def record(state: ControllerState, tx: Transaction, finding: Finding) -> None:
     """Take in a measurement: tell it if an alert begins or ends, and fail the run if it shall."""
-    kind, subject, _, what = finding
+    kind, subject, _, what, advice = finding
     was_raised = (kind, subject) in state.alerts.raised
     change = state.alerts.record(finding)
     # An alert that holds is not told again for a further source.
     if not (change and was_raised):
         _tell(tx, kind, subject, change, finding)
     if change and kind in state.config.alerts.fail:
-        state.fail(tx, reason=f"alerts.fail: {kind}: {what}. {KINDS[kind].advice}")
+        state.fail(tx, reason=f"alerts.fail: {kind}: {what}. {advice or KINDS[kind].advice}")
 
 
 def record_end(state: ControllerState, tx: Transaction) -> None:
@@ -72,7 +79,9 @@ def _tell(
     finding: Finding | None = None,
 ) -> None:
     if change and finding is not None:
-        data = document(kind, subject, finding.what, sources=[finding.source])
+        data = document(
+            kind, subject, finding.what, sources=[finding.source], advice=finding.advice
+        )
         # The event has a subject of its own.
         del data["subject"]
         tx.add_event(RAISED, subject, **data)
@@ -122,27 +131,36 @@ def _trained(state: ControllerState, row: AssignmentRow, message: Train) -> Iter
 def _overdue(state: ControllerState, policy: PolicyRow) -> Iterator[Finding]:
     """Return whether PBT should have decided about a policy long ago."""
     pbt = state.pbt(policy.population)
-    rivals = [
+    others = [
         row
         for row in state.tables.policies.values()
-        if row.population == policy.population and row.role == policy.role
+        if (row.population, row.role, row.state) == (policy.population, policy.role, "active")
+        and row.policy != policy.policy
     ]
     is_asked = pbt.exploit != "none" and not state.config.populations[policy.population].schedule
     # No rule is asked, a decision is under way, or there is nobody to copy.
-    if not is_asked or policy.pending or len(rivals) < 2 or state.phase != "training":
+    if not is_asked or policy.pending or not others or state.phase != "training":
         return
     # The mark of its clock, as in `pbt.scheduler.next_mark`.
     since = max(policy.ready_at + pbt.ready_agent_steps, pbt.warm_up_agent_steps)
     waited = policy.agent_steps - since
-    what = ""
+    what, advice = "", ""
     if waited >= OVERDUE * pbt.ready_agent_steps:
-        matches = state.league.matches_in_generation(policy)
+        own = state.league.matches_in_generation(policy)
+        theirs = [state.league.matches_in_generation(row) for row in others]
+        reason = state.pbt_decisions.waiting.get(policy.policy, "its team is not there")
         what = (
             f"{policy.policy}: PBT could not decide about it for {waited:,} agent steps "
-            f"(pbt.ready_agent_steps {pbt.ready_agent_steps:,}); its generation has {matches} "
-            f"evaluation matches (pbt.min_matches {pbt.min_matches})"
+            f"(pbt.ready_agent_steps {pbt.ready_agent_steps:,}): {reason}; evaluation matches of "
+            f"its generation: {own:,}, of the others': at most {max(theirs):,} (pbt.min_matches "
+            f"{pbt.min_matches:,})"
         )
-    yield Finding("pbt_undecided", policy.population, policy.policy, what)
+        if ":" in pbt.exploit:
+            advice = OWN_RULE
+        elif min(own, max(theirs)) >= pbt.min_matches:
+            # Matches enough: it waits for a fit that covers those of its newest weights.
+            advice = UNRATED
+    yield Finding("pbt_undecided", policy.population, policy.policy, what, advice)
 
 
 def _decided(state: ControllerState, tx: Transaction) -> Iterator[Finding]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 
@@ -24,6 +24,11 @@ from populations.controller.state.events import (
     Ticked,
 )
 from populations.controller.state.state import make_state
+from populations.core import Member
+from populations.decisions import Decision, NotReady
+from populations.league.league import League
+from populations.pbt.selection import evidence_about
+from populations.pbt.settings import PbtConfig
 from populations.records.rows import AssignmentRow, EventRow, PolicyRow, RunRow
 from tests.populations.controller.evolution.test_exploration import Broken
 from tests.populations.controller.simulated import (
@@ -336,8 +341,63 @@ def test_pbt_that_cannot_decide_is_told() -> None:
     (event,) = world.events("alert")
     assert "for 2,000 agent steps" in str(event.data["what"]), "two decisions were missed"
     assert event.data["name"] == "pbt_undecided"
-    assert "pbt.min_matches 1000000" in str(event.data["what"])
+    assert "pbt.min_matches 1,000,000" in str(event.data["what"])
+    assert "evaluation matches of its generation: 0" in str(event.data["what"])
+    assert "lower pbt.min_matches" in str(event.data["advice"])
     assert not world.events("exploited", "explored", "kept")
+
+
+class Waiting:
+    """A rule of a user's own that never knows enough."""
+
+    def __init__(self, section: PbtConfig) -> None:
+        del section
+
+    def decide(self, policy: PolicyId, *, members: Sequence[Member], **_: object) -> Decision:
+        return NotReady(reason="the moon is wrong", evidence=evidence_about(policy, members))
+
+
+@pytest.mark.parametrize(
+    ("own", "reason", "advice"),
+    [
+        # All have enough matches, so fewer would be no remedy.
+        (False, "the moon is wrong", "does not cover its newest weights. Raise evaluation.share"),
+        (True, "the moon is wrong", "pbt.exploit is a class of your own"),
+    ],
+)
+def test_the_advice_of_pbt_that_cannot_decide_follows_from_the_cause(
+    own: bool, reason: str, advice: str
+) -> None:
+    named = {"exploit": f"{Waiting.__module__}:{Waiting.__qualname__}"} if own else {}
+    world, _ = measured_world(pbt={**PBT, "min_matches": 1, **named}, evaluation={"share": 0.4})
+    rule: Any = Waiting(world.state.pbt("player"))
+    world.state.exploit = {"player": rule}
+    assignments(world, each=12)
+    event = raised(world, "pbt_undecided")[0]
+    assert f": {reason}; evaluation matches of its generation: " in str(event.data["what"])
+    assert advice in str(event.data["advice"])
+    assert "lower pbt.min_matches" not in str(event.data["advice"])
+    # As displays and a resumed controller have it.
+    (shown,) = [one for one in world.state.alerts.documents() if one["name"] == "pbt_undecided"]
+    assert advice in str(shown["advice"])
+    again = resumed(world.events("alert", "alert_cleared"))
+    assert again.advice["pbt_undecided", "player"] == event.data["advice"]
+
+
+def test_others_with_too_few_matches_are_the_cause(monkeypatch: pytest.MonkeyPatch) -> None:
+    def matches(league: League, policy: PolicyRow) -> int:
+        return 500 if policy.index == 0 else 7
+
+    monkeypatch.setattr(League, "matches_in_generation", matches)
+    world, _ = measured_world(pbt={**PBT, "min_matches": 100}, evaluation={"share": 0.4})
+    assignments(world, each=12)
+    texts = world.state.alerts.raised["pbt_undecided", "player"]
+    assert texts[PolicyId("player/p000")].endswith(
+        "no other policy is ranked; evaluation matches of its generation: 500, of the others': at "
+        "most 7 (pbt.min_matches 100)"
+    )
+    (shown,) = [one for one in world.state.alerts.documents() if one["name"] == "pbt_undecided"]
+    assert "lower pbt.min_matches" in str(shown["advice"])
 
 
 @pytest.mark.parametrize(("fail", "state"), [([], "finished"), (["no_steps"], "failed")])
