@@ -128,6 +128,30 @@ def agent_spec(env: Any, agent: str) -> AgentSpec:  # noqa: ANN401
     return AgentSpec(observation=observation, action=action, mask=mask)
 
 
+def mask_like(observation: SpaceJson, action: SpaceJson) -> str | None:
+    """Return the key of a part of an observation that has a 0 or 1 for each action.
+
+    None: there is none, or there are several.
+    """
+    parts = observation.get("spaces")
+    if observation["kind"] != "Dict" or not isinstance(parts, Mapping) or not _has_choices(action):
+        return None
+    size = ActionLayout.from_json(action, continuous="squashed").num_logits
+    found = [name for name, part in parts.items() if _is_flags(part, size=size)]
+    return str(found[0]) if len(found) == 1 and len(parts) > 1 else None
+
+
+def _is_flags(space: SpaceJson, *, size: int) -> bool:
+    """Return whether a space is of so many numbers, each 0 or 1."""
+    if tuple(cast("Sequence[int]", space.get("shape", ()))) != (size,):
+        return False
+    if space["kind"] == "MultiBinary":
+        return True
+    # Bounds that are equal everywhere are one number.
+    is_whole = str(space.get("dtype")).startswith(("int", "uint", "bool"))
+    return space["kind"] == "Box" and is_whole and (space["low"], space["high"]) == (0, 1)
+
+
 def _space(env: Any, agent: str, *, name: Literal["observation", "action"]) -> SpaceJson:  # noqa: ANN401
     try:
         space = env.observation_space(agent) if name == "observation" else env.action_space(agent)
@@ -135,7 +159,9 @@ def _space(env: Any, agent: str, *, name: Literal["observation", "action"]) -> S
         # A user's environment may raise anything.
         raise ConfigError(
             raised(
-                f"agent {agent!r} must have an {name} space after every reset, asking for it", error
+                f"agent {agent!r} must have an {name} space after every reset (give each agent of "
+                f"possible_agents its entry in {name}_spaces), asking for it",
+                error,
             )
         ) from error
     try:

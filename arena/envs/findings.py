@@ -21,6 +21,23 @@ NUM_SHOWN = 3
 # Order matters: a message may contain several fragments, and the first one found counts.
 MENDS: tuple[tuple[str, str], ...] = (
     (
+        "is on turn and must be in agents",
+        "leave agents that have ended in agents, with their flags, until their own turn: "
+        "step(None) takes each out (self._was_dead_step(action)), and nothing else does",
+    ),
+    (
+        # PettingZoo's words, where rewards has others than agents.
+        "agents should not be given a reward if they were terminated",
+        "rewards must have exactly the agents of agents: those that have ended stay in both until "
+        "their own turn, in which step(None) takes each out (self._was_dead_step(action))",
+    ),
+    (
+        # Raised where it takes itself out of agents once more.
+        ", which is dead, raised",
+        "begin step with `if self.terminations[agent] or self.truncations[agent]: "
+        "return self._was_dead_step(action)`, and take nobody out of agents before that",
+    ),
+    (
         "must have shape",
         "return arrays of exactly the declared shape, or declare the shape that you return "
         "(observation.shape against observation_space(agent).shape)",
@@ -59,7 +76,8 @@ MENDS: tuple[tuple[str, str], ...] = (
     ),
     (
         "must be there, it is not",
-        "every observation must have every key of its Dict space",
+        "every observation must have every key of its Dict space: has one another name in "
+        "observe than in observation_space?",
     ),
     (
         "reset must return",
@@ -126,6 +144,10 @@ MEND_SEED = (
     "self.np_random, _ = gymnasium.utils.seeding.np_random(seed); never from random, np.random or "
     "a clock"
 )
+MEND_EMPTY = (
+    "at the end of a game set terminations of all agents to True (truncations, where it is cut off "
+    "after max_cycles), and pay in rewards; if the game is only that long, play longer: --seconds"
+)
 MEND_CONTRACT = (
     "PettingZoo's documentation of the API says what its test expects; run it alone to debug: "
     "from pettingzoo.test import {test}"
@@ -145,8 +167,14 @@ class Finding:
     mend: str
 
 
-def finding_of(fault: Exception, *, where: str = "") -> Finding:
-    """Make a finding of a fault; ``where`` is its place, if the fault does not tell."""
+def finding_of(fault: Exception | str, *, where: str = "", otherwise: str = "") -> Finding:
+    """Make a finding of a fault.
+
+    Args:
+        fault: The fault, or its message.
+        where: Its place, if the fault does not tell.
+        otherwise: Way to fix a fault of unknown kind; empty: the likeliest.
+    """
     text = f"{where}: {fault}" if where else str(fault)
     # Only the message is classified: lines of a traceback may contain anything.
     told = split_lines(text)[0]
@@ -154,7 +182,9 @@ def finding_of(fault: Exception, *, where: str = "") -> Finding:
         if fragment in told:
             return Finding(problem=text, mend=mend)
     # An error of unknown kind: in a step, the action is the likeliest cause.
-    return Finding(problem=text, mend=MEND_STEP if " in step" in told else SEE_README)
+    return Finding(
+        problem=text, mend=otherwise or (MEND_STEP if " in step" in told else SEE_README)
+    )
 
 
 @dataclass(slots=True)

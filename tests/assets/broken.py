@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from environments import (  # type: ignore[import-not-found]  # this directory is the launch one
     CLOCKWORK,
+    NUM_ACTIONS,
     ScriptedParallel,
     ScriptedTurns,
 )
@@ -39,18 +40,58 @@ class ForgetsAnAgent(ScriptedParallel):  # type: ignore[misc]
 
 
 class NeverEnds(ScriptedTurns):  # type: ignore[misc]
-    """Starts its script again and again, and pays nothing."""
+    """Starts its script again and again, and pays nothing, but for what is asked for."""
+
+    def __init__(self, *, ends: bool = False, pays: bool = False) -> None:
+        super().__init__(script=CLOCKWORK * 2)
+        self._ends, self._pays = ends, pays
+
+    def step(self, action: int | None) -> None:
+        super().step(action)
+        if not self._pays:
+            self.rewards = dict.fromkeys(self.agents, 0.0)
+            self._cumulative_rewards = dict.fromkeys(self.agents, 0.0)
+
+    def _select(self) -> None:
+        if not self._ends:
+            self._at %= len(self._script)
+        super()._select()
+
+
+class TakesOutTheLoser(ScriptedTurns):  # type: ignore[misc]
+    """Takes agents out of ``agents`` in the step that ends them, and not in their own turn."""
 
     def __init__(self) -> None:
         super().__init__(script=CLOCKWORK * 2)
 
-    def step(self, action: int | None) -> None:
-        super().step(action)
-        self.rewards = dict.fromkeys(self.agents, 0.0)
-
     def _select(self) -> None:
-        self._at %= len(self._script)
         super()._select()
+        if self._at == 3:
+            self.terminations = dict.fromkeys(self.possible_agents, True)
+            self.agents = [agent for agent in self.possible_agents if agent != self.agent_selection]
+
+
+class RenamesTheMask(ScriptedTurns):  # type: ignore[misc]
+    """Calls its action mask ``legal``, in its space, too, or in observations alone."""
+
+    def __init__(self, *, in_space: bool) -> None:
+        super().__init__(script=CLOCKWORK * 2)
+        self._name = "legal" if in_space else "action_mask"
+
+    def observation_space(self, agent: str) -> Any:
+        mask = spaces.MultiBinary(NUM_ACTIONS)
+        return spaces.Dict({"observation": super().observation_space(agent), self._name: mask})
+
+    def observe(self, agent: str) -> Any:
+        legal = np.ones(NUM_ACTIONS, dtype=np.int8)
+        return {"observation": super().observe(agent), "legal": legal}
+
+
+class HasNoSpaces(ScriptedTurns):  # type: ignore[misc]
+    """Has a method that looks spaces up where there are none."""
+
+    def observation_space(self, agent: str) -> Any:
+        return dict[str, Any]()[agent]
 
 
 class NeverDrawn(ScriptedParallel):  # type: ignore[misc]

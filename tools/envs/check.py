@@ -207,7 +207,7 @@ def _measured_lines(measured: Measured) -> Iterator[str]:
     if measured.reward_low is not None:
         yield (
             f"  rewards from {measured.reward_low:.4g} to {measured.reward_high:.4g}, in "
-            f"{measured.rewarded_share:.0%} of calls"
+            f"{measured.rewarded_share:.1%} of a game's steps"
         )
     if measured.return_low is not None:
         yield f"  returns from {measured.return_low:.4g} to {measured.return_high:.4g}"

@@ -16,7 +16,8 @@ from arena.envs.checks.native_play import first_difference, look
 from arena.envs.checks.native_watch import Look
 from arena.envs.checks.pettingzoo_tests import Contract, run_contract
 from arena.envs.checks.time_limit import TimeLimit
-from arena.envs.findings import MEND_SEED, Finding, finding_of
+from arena.envs.describe import mask_like
+from arena.envs.findings import MEND_EMPTY, MEND_SEED, Finding, finding_of
 from arena.envs.inspect import inspect_environment
 from arena.envs.make import BatchRequest, make_batched_env
 from arena.envs.openspiel.game import is_openspiel
@@ -218,6 +219,7 @@ def _note_look(seen: Look, report: EnvironmentReport) -> None:
     report.aliased = seen.aliased
     if spec.api == "aec":
         report.turn_order = seen.turn_order
+    report.notes += _nameless_masks(spec)
     # After a fault agents may have missed their decisions for that reason.
     if not seen.problems and seen.calls:
         report.never_asked = tuple(agent for agent in spec.agents if agent not in seen.agents)
@@ -237,6 +239,20 @@ def _note_look(seen: Look, report: EnvironmentReport) -> None:
     if report.problems:
         # Without problems the batch is played, which sees more rewards.
         _note_scale(seen.reward_low, seen.reward_high, report)
+
+
+def _nameless_masks(spec: EnvironmentSpec) -> Iterator[str]:
+    """Yield a note about a part of an observation that looks like an action mask, by its key."""
+    found: dict[str, list[str]] = {}
+    for agent, facts in spec.agent_specs.items():
+        if facts.mask is None and (key := mask_like(facts.observation, facts.action)):
+            found.setdefault(key, []).append(agent)
+    for key, agents in found.items():
+        yield (
+            f"the part {key!r} of observations of {', '.join(map(repr, agents[:MAX_OUTSIDE]))} has "
+            "a 0 or 1 for each action: if it says what is legal, call it action_mask, or every "
+            "action is taken for legal"
+        )
 
 
 def _note_scale(low: float | None, high: float | None, report: EnvironmentReport) -> None:
@@ -315,18 +331,28 @@ def _measure(subject: _Subject, report: EnvironmentReport, *, seconds: float) ->
     report.measured = measure(
         subject.batch, actions=subject.actions, seconds=seconds, patience_s=PATIENCE * seconds
     )
-    if report.measured.episodes == 0:
-        report.notes.append(
-            f"no episode ended within {report.measured.calls} calls of step at random: matches, "
-            "and so ratings, need ends; truncate (max_cycles) what may go on for ever"
-        )
-    if report.measured.calls and not report.measured.rewarded_share:
-        report.notes.append(
-            f"nobody received any reward but 0 in {report.measured.decisions} random decisions: "
-            "nothing can be learned from that"
-        )
+    _note_emptiness(report)
     _note_scale(report.measured.reward_low, report.measured.reward_high, report)
     _note_stakes(report)
+
+
+def _note_emptiness(report: EnvironmentReport) -> None:
+    """Note ends or rewards that random play has not met; without both there is no game."""
+    measured = report.measured
+    ends, pays = measured.episodes > 0, measured.rewarded_share > 0.0
+    endless = f"no episode ended within {measured.calls:,} calls of step at random"
+    unpaid = f"nobody received any reward but 0 in {measured.decisions:,} random decisions"
+    if measured.calls and not ends and not pays:
+        problem = f"{endless}, and {unpaid}: there is nothing to learn, and no match to rate"
+        report.problems.append(Finding(problem=problem, mend=MEND_EMPTY))
+        return
+    if not ends:
+        report.notes.append(
+            f"{endless}: matches, and so ratings, need ends; truncate (max_cycles) what may go on "
+            "for ever"
+        )
+    if measured.calls and not pays:
+        report.notes.append(f"{unpaid}: nothing can be learned from that")
 
 
 def _note_stakes(report: EnvironmentReport) -> None:

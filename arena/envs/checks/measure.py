@@ -37,7 +37,8 @@ class Measured:
         agent_steps_per_s: Decisions per second.
         reward_low: Smallest reward of a decision; None: no call was made.
         reward_high: Largest reward of a decision.
-        rewarded_share: Share of calls in which an agent received a non-zero reward.
+        rewarded_share: Share of steps of an environment in which an agent received a non-zero
+            reward. A call of ``step`` is a step of each environment of the batch.
         same_rewards: Groups of agents; within a group all rewards were equal.
         roles: Agents that seem to play one role, by their names and rewards.
         return_low: Smallest return of an agent in an episode; None: no episode ended.
@@ -98,7 +99,7 @@ class _Totals:
         low, high = (float(bound) for bound in reward.aminmax())
         found.reward_low = low if found.reward_low is None else min(low, found.reward_low)
         found.reward_high = high if found.reward_high is None else max(high, found.reward_high)
-        self._rewarded += bool(low or high)
+        self._rewarded += int((reward != 0.0).any(dim=1).sum())
         # mark_a = sum over calls and environments of w r_a, with the same random w for all agents
         self._marks += self._rng.random(len(reward)) @ reward.double().numpy()
         self._returns += reward
@@ -125,7 +126,7 @@ class _Totals:
             found.env_steps_per_s = found.calls * len(self._began) / stepping_s
             found.agent_steps_per_s = found.decisions / stepping_s
         if found.calls:
-            found.rewarded_share = self._rewarded / found.calls
+            found.rewarded_share = self._rewarded / (found.calls * len(self._began))
         if found.episodes:
             found.mean_length = self._length_sum / found.episodes
         found.legal_mean = {name: legal / number for name, (legal, number) in self._legal.items()}

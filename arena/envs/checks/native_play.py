@@ -144,7 +144,10 @@ class _Acting:
     def act(self, agent: str, observation: object, info: object) -> tuple[Any, Broken | None]:
         """Return an action, and the rule that the action mask breaks, if any."""
         layout = self._random.layouts[agent]
-        mask = _mask(self._specs[agent], observation, info)
+        spec = self._specs[agent]
+        if spec.mask in ("observation", "beside") and _lacks_mask(observation):
+            return self._random.draw(agent, None), _no_mask(agent, observation)
+        mask = _mask(spec, observation, info)
         legal, broken = None, None
         if mask is not None:
             legal, broken = read_mask(agent, mask, layout=layout)
@@ -152,15 +155,24 @@ class _Acting:
 
 
 def _mask(spec: AgentSpec, observation: object, info: object) -> object:
-    """Return the mask, if there is one; an observation that lacks it is reported as such."""
+    """Return the mask, if there is one."""
     holder = info if spec.mask == "info" else observation
     if spec.mask is None or not isinstance(holder, Mapping):
         return None
     mask: object = holder.get("action_mask")
-    if mask is None and spec.mask != "info":
-        # Not None: `read_mask` refuses it, whereas a mask in info may be missing.
-        return ()
     return mask
+
+
+def _lacks_mask(observation: object) -> bool:
+    return isinstance(observation, Mapping) and observation.get("action_mask") is None
+
+
+def _no_mask(agent: str, observation: object) -> Broken:
+    """Return the rule that an observation without the mask of its space breaks."""
+    keys = ", ".join(map(repr, observation)) if isinstance(observation, Mapping) else ""
+    text = f"agent {agent!r}: the part 'action_mask' must be there, it is not: there are {keys}"
+    # The next action may be one that it would have forbidden.
+    return Broken(rule="no action mask", text=text, agent=agent, in_doubt=True)
 
 
 def _play_parallel(env: Any, *, acting: _Acting, watch: Watch) -> Iterator[Told]:  # noqa: ANN401
@@ -300,9 +312,13 @@ def _play_in_turns(env: Any, *, acting: _Acting, watch: Watch) -> Iterator[Told]
             if not env.agents:
                 return
             agent = env.agent_selection
+            is_there = agent in env.agents
         if agent not in watch.spec.agent_specs:
             (stranger,) = stranger_faults([agent], has="a turn", known=watch.spec.agent_specs)
             raise watch.stop(stranger.rule, stranger.text)
+        if not is_there:
+            text = f"agent {agent!r} is on turn and must be in agents, which has {env.agents}"
+            raise watch.stop("on turn", text)
         if _is_dead(env, agent):
             num_dead += 1
             if num_dead > patience:

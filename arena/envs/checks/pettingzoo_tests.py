@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from arena.envs.findings import MEND_CONTRACT, Finding
+from arena.envs.findings import MEND_CONTRACT, Finding, finding_of
 from arena.envs.registry import Api
 
 Test = Literal["api", "seed"]
@@ -79,8 +79,8 @@ def _run(name: str, make: Callable[[], Any], *, contract: Contract, num_cycles: 
         contract.notes.append(f"PettingZoo's {name} could not be run: {_line(error)}")
         return
     contract.problems.append(
-        Finding(
-            problem=f"PettingZoo's {name}: {_line(error)}", mend=MEND_CONTRACT.format(test=name)
+        finding_of(
+            f"PettingZoo's {name}: {_line(error)}", otherwise=MEND_CONTRACT.format(test=name)
         )
     )
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gymnasium import spaces
 
 from arena.environment_spec import EnvironmentRequest, EnvironmentSpec
 from arena.envs.checks.check import EnvironmentReport, check_environment
@@ -12,10 +13,11 @@ from arena.envs.checks.native_play import first_difference, look
 from arena.envs.checks.native_watch import Look
 from arena.envs.checks.roles import roles_of
 from arena.envs.checks.time_limit import TimeLimit
-from arena.envs.describe import environment_facts
+from arena.envs.describe import environment_facts, mask_like
 from arena.envs.findings import MENDS, SEE_README, Finding, finding_of
 from arena.envs.inspect import inspect_environment
 from arena.envs.registry import make_environment
+from arena.envs.spaces.observations import describe
 from arena.errors import ConfigError, EnvironmentFault
 
 
@@ -139,12 +141,77 @@ def test_arrays_that_are_written_again_are_noted(assets: str) -> None:
 
 
 @pytest.mark.slow
-def test_what_never_ends_and_never_pays_is_noted(assets: str) -> None:
+def test_what_never_ends_and_never_pays_does_not_work(assets: str) -> None:
     report = check("broken:NeverEnds", assets)
     assert report.measured.episodes == 0
     assert report.measured.mean_length is None
-    assert any("no episode ended" in note for note in report.notes)
-    assert any("nobody received any reward but 0" in note for note in report.notes)
+    (problem,) = report.problems
+    assert "no episode ended" in problem.problem
+    assert "nobody received any reward but 0" in problem.problem
+    assert "terminations" in problem.mend
+    assert "rewards" in problem.mend
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kwargs", "said"),
+    [({"pays": True}, "no episode ended"), ({"ends": True}, "nobody received any reward but 0")],
+)
+def test_what_only_never_ends_or_only_never_pays_is_noted(
+    kwargs: dict[str, object], said: str, assets: str
+) -> None:
+    report = check("broken:NeverEnds", assets, **kwargs)
+    assert report.problems == []
+    noted = [note for note in report.notes if "no episode" in note or "nobody" in note]
+    assert len(noted) == 1
+    assert noted[0].startswith(said)
+
+
+def test_rewards_are_counted_by_steps_of_a_game(assets: str) -> None:
+    """Tic-tac-toe pays in the last of its 5 to 9 steps alone, and not in a draw."""
+    measured = check("classic/tictactoe-v3", assets).measured
+    assert measured.mean_length is not None
+    assert 0.75 / measured.mean_length < measured.rewarded_share < 1.05 / measured.mean_length
+
+
+def test_an_agent_that_is_on_turn_and_was_taken_out_of_agents_is_told(assets: str) -> None:
+    (found,) = looked_at("broken:TakesOutTheLoser", assets).problems
+    assert "is on turn and must be in agents, which has ['" in found.problem
+    assert "until their own turn" in found.mend
+
+
+def test_a_mask_of_another_name_is_told(assets: str) -> None:
+    report = check("broken:RenamesTheMask", assets, in_space=False)
+    (found,) = report.problems
+    assert "the part 'action_mask' must be there, it is not: there are 'observation', 'legal'" in (
+        found.problem
+    )
+    assert "another name" in found.mend
+    report = check("broken:RenamesTheMask", assets, in_space=True)
+    (note,) = (note for note in report.notes if "action_mask" in note)
+    assert note.startswith("the part 'legal' of observations of 'a', 'b' has a 0 or 1 for each")
+
+
+@pytest.mark.parametrize(
+    ("part", "is_alike"),
+    [
+        (spaces.MultiBinary(4), True),
+        (spaces.Box(0, 1, (4,), np.int8), True),
+        (spaces.Box(0.0, 1.0, (4,), np.float32), False),  # perhaps a picture
+        (spaces.Box(0, 2, (4,), np.int8), False),
+        (spaces.MultiBinary(3), False),
+    ],
+)
+def test_a_part_that_looks_like_a_mask(part: spaces.Space[Any], is_alike: bool) -> None:
+    seen = describe(spaces.Dict({"x": spaces.Discrete(3), "flags": part}))
+    assert mask_like(seen, describe(spaces.Discrete(4))) == ("flags" if is_alike else None)
+    assert mask_like(describe(part), describe(spaces.Discrete(4))) is None
+
+
+def test_a_space_that_is_not_there_is_told_with_a_mend(assets: str) -> None:
+    rule = r"agent 'a' must have an observation space .* its entry in observation_spaces\)"
+    with pytest.raises(ConfigError, match=rule):
+        check("broken:HasNoSpaces", assets)
 
 
 def test_who_receives_the_same_is_found(assets: str) -> None:

@@ -347,6 +347,13 @@ def test_pbt_that_cannot_decide_is_told() -> None:
     assert not world.events("exploited", "explored", "kept")
 
 
+def shown_alert(world: World, name: str) -> Mapping[str, object]:
+    """The document of an alert that holds, as displays have it."""
+    found = [one for one in world.state.alerts.documents() if isinstance(one, Mapping)]
+    (alert,) = [one for one in found if one["name"] == name]
+    return alert
+
+
 class Waiting:
     """A rule of a user's own that never knows enough."""
 
@@ -378,7 +385,7 @@ def test_the_advice_of_pbt_that_cannot_decide_follows_from_the_cause(
     assert advice in str(event.data["advice"])
     assert "lower pbt.min_matches" not in str(event.data["advice"])
     # As displays and a resumed controller have it.
-    (shown,) = [one for one in world.state.alerts.documents() if one["name"] == "pbt_undecided"]
+    shown = shown_alert(world, "pbt_undecided")
     assert advice in str(shown["advice"])
     again = resumed(world.events("alert", "alert_cleared"))
     assert again.advice["pbt_undecided", "player"] == event.data["advice"]
@@ -396,7 +403,7 @@ def test_others_with_too_few_matches_are_the_cause(monkeypatch: pytest.MonkeyPat
         "no other policy is ranked; evaluation matches of its generation: 500, of the others': at "
         "most 7 (pbt.min_matches 100)"
     )
-    (shown,) = [one for one in world.state.alerts.documents() if one["name"] == "pbt_undecided"]
+    shown = shown_alert(world, "pbt_undecided")
     assert "lower pbt.min_matches" in str(shown["advice"])
 
 
