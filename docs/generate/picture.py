@@ -1,4 +1,4 @@
-"""The picture of a league in the README, from a document of standings.
+"""The picture of a league in the README: the standings as `arena league` shows them.
 
 ``arena league RUN --json | python -m docs.generate.picture > docs/_static/standings.svg``
 """
@@ -11,37 +11,33 @@ import re
 import sys
 from typing import Any
 
-from rich import box
 from rich._export_format import CONSOLE_SVG_FORMAT
-from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
-COLUMNS = ("player", "rating", "95%", "matches", "gen", "agent steps", "parent")
+from tools.league.documents import Opened
+from tools.league.tables import Shown, rendered
+from tools.terminal.screen import Screen
+
+WIDTH = 96
 NUM_ROWS = 9
 
 # Rich's own text asks for a font of another host, which a README must not.
 FORMAT = re.sub(r"@font-face \{\{.*?\}\}\n", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
 
 
-def draw(populations: dict[str, list[dict[str, Any]]]) -> str:
-    """Return the standings of one population as SVG: its best players, and the last one."""
-    ((name, lines),) = populations.items()
-    table = Table(title=f"standings {name}", box=box.HEAVY_HEAD, title_justify="left")
-    for column in COLUMNS:
-        table.add_column(column, justify="left" if column in ("player", "parent") else "right")
-    for line in [*lines[:NUM_ROWS], lines[-1]]:
-        interval = f"{line['rating_low']:.0f}..{line['rating_high']:.0f}"
-        table.add_row(
-            *(line["player"], f"{line['rating']:.0f}", interval, f"{line['matches']:,}"),
-            *(str(line["generation"]), f"{line['agent_steps']:,}", line["parent"] or "-"),
-        )
-    console = Console(record=True, width=96, file=io.StringIO(), force_terminal=True)
-    console.print(Text("$ arena league runs/four", style="bold green"))
-    console.print(table)
-    svg = console.export_svg(title="arena league", code_format=FORMAT, unique_id="standings")
+def draw(document: dict[str, Any]) -> str:
+    """Return the best players of a document of standings as SVG."""
+    # Rich asks the stream whether it has the characters of a terminal.
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="utf8")
+    screen = Screen(stream, record=True, width=WIDTH, force_terminal=True)
+    screen.print(Text(f"$ arena league runs/four --limit {NUM_ROWS}", style="bold green"))
+    shown = Shown(name="standings", limit=NUM_ROWS)
+    opened = Opened(document=document, populations=tuple(document["populations"]))
+    for part in rendered(shown, opened, screen):
+        screen.print(part)
+    svg = screen.export_svg(title="arena league", code_format=FORMAT, unique_id="standings")
     return svg.replace("Fira Code", "DejaVu Sans Mono, Menlo, Consolas")
 
 
 if __name__ == "__main__":
-    sys.stdout.write(draw(json.load(sys.stdin)["populations"]))
+    sys.stdout.write(draw(json.load(sys.stdin)))

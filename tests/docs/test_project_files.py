@@ -61,13 +61,21 @@ def test_the_documents_packages_are_pinned_once() -> None:
 
 
 def test_the_picture_shows_the_standings_and_asks_for_no_other_host() -> None:
-    line = {
-        "player": "player/p001", "rating": 683.2, "rating_low": 617.0, "rating_high": 748.4,
-        "matches": 4724, "generation": 1, "agent_steps": 1396333, "parent": None,
-    }  # fmt: skip
-    drawn = picture.draw({"player": [line]})
+    lines: list[dict[str, Any]] = [
+        {
+            "player": f"player/p{index:03d}", "rating": 683.2, "rating_low": 617.0,
+            "rating_high": 748.4, "matches": 4724, "generation": 1, "agent_steps": 1396333,
+            "parent": None, "state": "active", "role": "main", "wins": 3, "draws": 4717,
+            "losses": 4, "mean_return": 0.5, "exploitability": None,
+        }
+        for index in range(12)
+    ]  # fmt: skip
+    drawn = picture.draw({"populations": {"player": lines}}).replace("&#160;", " ")
     assert "617..748" in drawn
-    assert "1,396,333" in drawn
+    assert "p008" in drawn
+    # As `arena league` shows them: short names, and how many rows are hidden.
+    assert "player/p000" not in drawn
+    assert "3 more rows hidden" in drawn
     stored = (ROOT / "docs/_static/standings.svg").read_text()
     for svg in (drawn, stored):
         assert set(re.findall(r"https?://[^\s\"']+", svg)) <= {
