@@ -104,7 +104,7 @@ def test_code_of_a_how_to_page_keeps_its_contract(block: Block, tmp_path: Path) 
 
 
 def test_checks_of_how_to_pages_are_found() -> None:
-    assert len(CHECKS) == 8
+    assert len(CHECKS) == 9
 
 
 def test_the_code_of_how_to_pages_is_found() -> None:
