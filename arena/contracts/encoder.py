@@ -10,9 +10,12 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import nn
 
+from arena.config import NetworkConfig
 from arena.contracts.contract import Subject, name_of, reference_of
-from arena.contracts.sample import sample_game
+from arena.contracts.sample import SampleGame, sample_game
 from arena.envs.spaces.observations import ObservationLayout
+from arena.export.onnx import check_onnx, export_onnx
+from arena.networks.make import make_actor_critic
 from arena.networks.user_encoder import UserEncoder, make_user_encoder
 from arena.resolve import put_first_on_path
 
@@ -28,7 +31,8 @@ def check_encoder(
     agent: str | None = None,
     launch_directory: str = "",
 ) -> None:
-    """Check that an encoder gives features of each row alone, learns, and can be stored.
+    """Check that an encoder gives features of each row alone, learns, and can be stored and
+    exported.
 
     Args:
         encoder: Class, or ``network.encoder``: ``package.module:Class``.
@@ -64,6 +68,23 @@ def check_encoder(
     found = "unequal features of two encoders with one state_dict"
     with torch.no_grad():
         subject.must(rule, torch.equal(made(rows), other(rows)), found=found)
+    _check_export(subject, reference, game=game, population=population)
+
+
+def _check_export(subject: Subject, reference: str, *, game: SampleGame, population: str) -> None:
+    """Export a small policy with the encoder, and compare the graph with it."""
+    layout = game.observation(population)
+    network = make_actor_critic(
+        NetworkConfig(encoder=reference, hidden_sizes=(8,)),
+        observation=layout,
+        action=game.actions[population],
+        seed=1,
+    )
+    has_mask = game.facts(population).mask is not None
+    rule = "a policy with it must be exported to ONNX, for any number of rows"
+    with subject.obeying(rule):
+        model = export_onnx(network, layout=layout, has_mask=has_mask)
+        check_onnx(model, network=network, layout=layout, has_mask=has_mask)
 
 
 def _check_features(subject: Subject, encoder: UserEncoder, rows: torch.Tensor) -> None:

@@ -182,7 +182,15 @@ class NormalizesTheBatch(OneLayer):
         return features
 
 
+class EncodesRowByRow(OneLayer):
+    """Unrolled by the exporter for the number of rows that it sees."""
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        return torch.stack([torch.tanh(self.layer(row)) for row in rows])
+
+
 ENCODERS = {
+    EncodesRowByRow: "a policy with it must be exported to ONNX, for any number of rows",
     DropsOut: "equal rows must give equal features",
     CentersTheBatch: "the features of a row must not depend on the other rows",
     ScalesInPlace: "forward must not change its rows",
