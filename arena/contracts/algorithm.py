@@ -7,119 +7,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 
 import torch
 
 from arena.config import NetworkConfig, PopulationSetup
+from arena.contracts.algorithm_case import CPU, Case
 from arena.contracts.contract import Subject, name_of, reference_of
-from arena.contracts.sample import Rows, SampleGame, sample_game
-from arena.core import ActorInput, Algorithm, AlgorithmOutput
+from arena.contracts.sample import sample_game
+from arena.core import Algorithm, AlgorithmOutput
 from arena.errors import CheckpointCorrupt
-from arena.experience import Rollout, Sequences, Transitions
-from arena.learning.algorithms import AlgorithmClass, make_algorithm
+from arena.learning.algorithms import AlgorithmClass
 from arena.networks.frozen import FrozenPolicy
 
-CPU = torch.device("cpu")
 NUM_ROWS = 96
 NUM_ALONE = 16
-LENGTH = 2
-"""Decisions of an episode of the rollouts; the rows of the second follow those of all first."""
-
 TOLERANCE = 1e-3
-TRAINED = ("encoder.", "trunk.", "core.", "head.")
+TRAINED = ("encoder.", "trunk.", "core.", "head.", "critic.")
 """Names of weights that decide, and so must be trained."""
 
 Weights = Mapping[str, torch.Tensor]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Case:
-    """Everything that a suite makes algorithms and rollouts of."""
-
-    subject: Subject
-    setup: PopulationSetup
-    game: SampleGame
-    population: str
-    hyperparameters: Mapping[str, float]
-    rows: Rows
-    launch_directory: str
-
-    def make(self, *, seed: int) -> Algorithm:
-        """Make one policy."""
-        with self.subject.obeying("it must be made as arena.learning.algorithms.AlgorithmClass"):
-            return make_algorithm(
-                self.setup,
-                observation=self.game.observation(self.population),
-                action=self.game.actions[self.population],
-                hyperparameters=self.hyperparameters,
-                device=CPU,
-                precision="float32",
-                seed=seed,
-                launch_directory=self.launch_directory,
-            )
-
-    def inputs(self, algorithm: Algorithm, rows: slice = slice(None)) -> ActorInput:
-        """Return decisions to be made."""
-        observation, mask = self.rows.observation[rows].clone(), self.rows.action_mask
-        state = torch.zeros(len(observation), algorithm.state_size)
-        return ActorInput(
-            observation=observation,
-            action_mask=None if mask is None else mask[rows].clone(),
-            recurrent_state=state if algorithm.state_size else None,
-        )
-
-    def act(self, algorithm: Algorithm, *, seed: int) -> AlgorithmOutput:
-        """Let an algorithm decide about all rows."""
-        generator = torch.Generator().manual_seed(seed)
-        with (
-            self.subject.drawing("act must draw from generator alone"),
-            self.subject.obeying("act must take ActorInput and a generator"),
-        ):
-            return algorithm.act(self.inputs(algorithm), generator=generator)
-
-    def update(self, algorithm: Algorithm, *, seed: int) -> Mapping[str, float]:
-        """Let it learn from a rollout of its own."""
-        rollout = self._rollout(algorithm, seed=seed)
-        generator = torch.Generator().manual_seed(seed)
-        with (
-            self.subject.drawing("update must draw from generator alone"),
-            self.subject.obeying("update must learn from a Rollout"),
-        ):
-            return algorithm.update(rollout, generator=generator)
-
-    def _rollout(self, algorithm: Algorithm, *, seed: int) -> Rollout:
-        """Return episodes of two decisions, with random rewards."""
-        output = self.act(algorithm, seed=seed)
-        number = len(self.rows)
-        generator = torch.Generator().manual_seed(seed + 1)
-        reward = torch.randn(number, generator=generator)
-        advantage = torch.randn(number, generator=generator)
-        index, half = torch.arange(number), number // LENGTH
-        inputs = self.inputs(algorithm)
-        value = output.value.detach().clone()
-        return Rollout(
-            observation=inputs.observation,
-            action_mask=inputs.action_mask,
-            action=output.action.clone(),
-            log_prob=output.log_prob.detach().clone(),
-            value=value,
-            advantage=advantage,
-            return_=value + advantage,
-            agent_steps=number,
-            num_decisions=number,
-            transitions=Transitions(
-                reward=reward,
-                successor=torch.where(index < half, index + half, -1),
-                next_value=torch.where(index < half, value[(index + half) % number], 0.0),
-            ),
-            sequences=Sequences(
-                rows=torch.stack((index[:half], index[:half] + half), dim=1),
-                state=torch.zeros(half, algorithm.state_size),
-            )
-            if algorithm.state_size
-            else None,
-        )
 
 
 def check_algorithm(
@@ -142,7 +49,8 @@ def check_algorithm(
         agent: Agent that it trains; None: the first.
         hyperparameters: Values by name; others have their defaults.
         settings: ``algorithm_settings`` by name; others have their defaults.
-        network: Architecture; None: hidden layers of 16 and 16, observations as they are.
+        network: Architecture; None: hidden layers of 16 and 16, observations as they are. A
+            centralized ``critic`` is given pairs of observations.
         launch_directory: Directory where ``package`` is looked for first; empty: where the process
             is.
 
@@ -153,7 +61,7 @@ def check_algorithm(
     reference = reference_of(algorithm) if algorithm != "ppo" else "ppo"
     game = sample_game(subject, environment, kwargs=kwargs, launch_directory=launch_directory)
     population = next(name for name, agents in game.populations.items() if agent in (None, *agents))
-    case = _Case(
+    case = Case(
         subject=subject,
         setup=PopulationSetup(
             agents=game.populations[population],
@@ -177,7 +85,7 @@ def check_algorithm(
     _check_checkpoint(case)
 
 
-def _check_numbers(case: _Case, algorithm: Algorithm) -> None:
+def _check_numbers(case: Case, algorithm: Algorithm) -> None:
     must = case.subject.must
     length: object = algorithm.rollout_length
     is_length = isinstance(length, int) and length >= 1
@@ -190,7 +98,7 @@ def _check_numbers(case: _Case, algorithm: Algorithm) -> None:
     must("learner_updates must be 0 at first", updates == 0, got=updates)
 
 
-def _check_seed(case: _Case, algorithm: Algorithm) -> None:
+def _check_seed(case: Case, algorithm: Algorithm) -> None:
     weights = algorithm.weights()
     again, other = case.make(seed=7).weights(), case.make(seed=8).weights()
     rule = "weights must be a function of the seed"
@@ -198,7 +106,7 @@ def _check_seed(case: _Case, algorithm: Algorithm) -> None:
     case.subject.must(rule, not _is_equal(weights, other), found="equal weights of two seeds")
 
 
-def _check_decisions(case: _Case, algorithm: Algorithm) -> None:
+def _check_decisions(case: Case, algorithm: Algorithm) -> None:
     subject, number = case.subject, len(case.rows)
     layout = case.game.actions[case.population]
     for seed in range(4):
@@ -235,7 +143,7 @@ def _check_column(subject: Subject, name: str, column: torch.Tensor, *, number: 
     subject.must(f"{name} must have no gradient (torch.inference_mode)", not column.requires_grad)
 
 
-def _check_what_plays(case: _Case, algorithm: Algorithm, output: AlgorithmOutput) -> None:
+def _check_what_plays(case: Case, algorithm: Algorithm, output: AlgorithmOutput) -> None:
     """Compare with the network that plays in matches: `make_actor_critic` with ``weights``."""
     rule = "weights must be the state_dict of the population's network (make_actor_critic)"
     with case.subject.obeying(rule):
@@ -253,7 +161,7 @@ def _check_what_plays(case: _Case, algorithm: Algorithm, output: AlgorithmOutput
     case.subject.must(rule, is_close, found=f"{output.log_prob[0]} instead of {log_prob[0]}")
 
 
-def _check_values(case: _Case, algorithm: Algorithm) -> None:
+def _check_values(case: Case, algorithm: Algorithm) -> None:
     number = len(case.rows)
     with case.subject.obeying("value must take ActorInput"):
         values = algorithm.value(case.inputs(algorithm))
@@ -264,9 +172,14 @@ def _check_values(case: _Case, algorithm: Algorithm) -> None:
     rule = "the value of a row must not depend on the other rows"
     is_close = torch.allclose(alone, values[:NUM_ALONE], rtol=TOLERANCE, atol=TOLERANCE)
     case.subject.must(rule, is_close)
+    inputs = case.inputs(algorithm)
+    if inputs.critic_input is not None:
+        other = replace(inputs, critic_input=torch.zeros_like(inputs.critic_input))
+        rule = "values must be of critic_input, where the network has a centralized critic"
+        case.subject.must(rule, not torch.equal(algorithm.value(other), values))
 
 
-def _check_learning(case: _Case) -> None:
+def _check_learning(case: Case) -> None:
     subject = case.subject
     one, other = case.make(seed=7), case.make(seed=7)
     before = one.weights()
@@ -302,7 +215,7 @@ def _check_metrics(subject: Subject, metrics: object) -> None:
     subject.must(rule, is_right, got=metrics)
 
 
-def _check_checkpoint(case: _Case) -> None:
+def _check_checkpoint(case: Case) -> None:
     subject = case.subject
     learned = case.make(seed=7)
     for seed in range(2):
@@ -333,7 +246,7 @@ def _check_checkpoint(case: _Case) -> None:
     _check_refusals(case, weights, state)
 
 
-def _loaded(case: _Case, weights: Weights) -> Algorithm:
+def _loaded(case: Case, weights: Weights) -> Algorithm:
     """Return a fresh policy with weights and nothing else."""
     algorithm = case.make(seed=8)
     algorithm.load(_clones(weights), None, learner_updates=0)
@@ -349,14 +262,14 @@ def _check_tensors(subject: Subject, name: str, tensors: Weights) -> None:
     subject.must(f"{name} must be float32 tensors on the CPU", not wrong, got=wrong[:1])
 
 
-def _check_same_learning(case: _Case, one: Algorithm, other: Algorithm, *, rule: str) -> None:
+def _check_same_learning(case: Case, one: Algorithm, other: Algorithm, *, rule: str) -> None:
     for algorithm in (one, other):
         case.update(algorithm, seed=11)
     is_equal = _is_equal(one.weights(), other.weights())
     case.subject.must(rule, is_equal, found="unequal weights after the next update")
 
 
-def _check_copies(case: _Case, algorithm: Algorithm) -> None:
+def _check_copies(case: Case, algorithm: Algorithm) -> None:
     before = _clones(algorithm.weights())
     for tensors in (algorithm.weights(), algorithm.optimizer_state()):
         for tensor in tensors.values():
@@ -365,7 +278,7 @@ def _check_copies(case: _Case, algorithm: Algorithm) -> None:
     case.subject.must(rule, _is_equal(before, algorithm.weights()))
 
 
-def _check_refusals(case: _Case, weights: Weights, state: Weights) -> None:
+def _check_refusals(case: Case, weights: Weights, state: Weights) -> None:
     rule = "load must raise CheckpointCorrupt for weights of another architecture"
     name = next(iter(weights))
     for wrong in (

@@ -10,6 +10,8 @@ import torch
 
 from arena.core import ActorInput, AlgorithmOutput
 from arena.experience import Rollout
+from arena.learning.hyperparameters import PpoHyperparameters, PpoSettings
+from arena.learning.ppo import Ppo
 from arena.networks.weights import load_tensors
 from tests.assets.dqn import Dqn
 
@@ -121,6 +123,37 @@ class ForgetsItsCount(Dqn):
         load_tensors(self._network.state_dict(), weights, what="weights")
         super().load(weights, optimizer_state, learner_updates=0)
 
+
+class ValuesFromOneSide(Ppo):
+    """PPO whose centralized critic gets zeros in the place of its input."""
+
+    Hyperparameters = PpoHyperparameters
+    Settings = PpoSettings
+
+    def value(self, inputs: ActorInput) -> torch.Tensor:
+        assert inputs.critic_input is not None
+        return super().value(replace(inputs, critic_input=torch.zeros_like(inputs.critic_input)))
+
+
+class KeepsItsCritic(Ppo):
+    """PPO that never trains its centralized critic."""
+
+    Hyperparameters = PpoHyperparameters
+    Settings = PpoSettings
+
+    def update(self, rollout: Rollout, *, generator: torch.Generator) -> dict[str, float]:
+        before = self.weights()
+        metrics = dict(super().update(rollout, generator=generator))
+        critic = {name: tensor for name, tensor in before.items() if name.startswith("critic.")}
+        self._network.load_state_dict({**self._network.state_dict(), **critic})
+        return metrics
+
+
+CRITICS = {
+    ValuesFromOneSide: "values must be of critic_input",
+    KeepsItsCritic: "update must train every weight of the network",
+}
+"""Algorithms with a centralized critic, and the rule that each breaks."""
 
 ALGORITHMS = {
     IgnoresTheMask: "act must choose legal actions",

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import arena.testing
+from arena.config import NetworkConfig
 from arena.testing import ContractBroken, check_batched_game
 from tests.assets.batched_games import TakesTurns
 from tests.assets.dqn import Dqn
@@ -60,6 +61,14 @@ def test_a_fault_is_found_and_its_rule_named(suite: str, broken: type, rule: str
     # By its module, as a configuration names it.
     assert str(found.value).startswith(f"{__package__ or 'tests.contracts'}.")
     assert f":{broken.__name__}: " in str(found.value)
+
+
+@pytest.mark.parametrize(("broken", "rule"), broken_algorithms.CRITICS.items())
+def test_a_fault_of_a_centralized_critic_is_found(broken: type, rule: str) -> None:
+    network = NetworkConfig(hidden_sizes=(16, 16), critic="joint", normalize_observations=False)
+    with pytest.raises(ContractBroken, match=re.escape(rule)):
+        check("algorithm", broken, network=network)
+    check("algorithm", "ppo", network=network)
 
 
 @pytest.mark.parametrize("suite", SUITES)
