@@ -1,4 +1,4 @@
-"""What the suite of `arena.core.Algorithm` makes policies and rollouts of.
+"""Policies and rollouts for the suite of `arena.core.Algorithm`.
 
 Shapes: N rows, H numbers of a recurrent state, G of a critic's input.
 """
