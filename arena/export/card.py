@@ -23,7 +23,6 @@ from arena.environment_spec import (
     SpaceJson,
 )
 from arena.envs.spaces.actions import ActionLayout
-from arena.envs.spaces.agent_id_wrapper import observation_layout
 from arena.envs.spaces.observations import ObservationLayout
 from arena.errors import CheckpointCorrupt, CheckpointMissing
 from arena.export.directory import CARD as CARD
@@ -307,6 +306,9 @@ class Card(AnyCard):
     @property
     def observation_layout(self) -> ObservationLayout:
         """Layout of the network's observations in rows."""
+        # With torch, which a reader of cards does without.
+        from arena.envs.spaces.agent_id_wrapper import observation_layout
+
         return observation_layout(
             self.environment.agent_specs[self.agents[0]], agents=self.agents, network=self.network
         )

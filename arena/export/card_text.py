@@ -18,7 +18,7 @@ def card_for_people(card: Card) -> str:
     """Return the text of ``card.md``."""
     sections = [
         f"# {card.player}",
-        _summary(card),
+        _table(("", ""), summary(card)),
         "## Record",
         "Opponents sample their actions.",
         _record(card),
@@ -146,10 +146,11 @@ probabilities are those of policies that sample their actions:
 """
 
 
-def _summary(card: Card) -> str:
+def summary(card: Card) -> list[tuple[str, object]]:
+    """Return what a policy is, its strength and its origin, as names and values."""
     network = card.network
     strength = f"{_strength(card.rating)}; bot:random is 0, 400 points are odds of 10 to 1"
-    rows: list[tuple[str, object]] = [
+    return [
         *_environment(card),
         ("rating", strength),
         *_calibration(card.rating),
@@ -165,7 +166,6 @@ def _summary(card: Card) -> str:
         ("weights", card.weights_digest),
         *_origin(card),
     ]
-    return _table(("", ""), rows)
 
 
 def _environment(card: AnyCard) -> list[tuple[str, object]]:

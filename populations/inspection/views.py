@@ -30,6 +30,7 @@ from populations.inspection.documents.gains import (
 from populations.inspection.documents.learners import learners_view
 from populations.inspection.documents.lives import why_view
 from populations.inspection.documents.metrics import metrics_view
+from populations.inspection.documents.mixture import mixture_view
 from populations.inspection.documents.openings import openings_view
 from populations.inspection.documents.status import status_view
 from populations.inspection.exploitability import read_exploitability
@@ -61,6 +62,7 @@ __all__ = [
     "lineage_view",
     "matches_view",
     "metrics_view",
+    "mixture_view",
     "openings_view",
     "payoff_view",
     "ratings_view",

@@ -5,74 +5,160 @@ Tests: `tests/tools/export/test_command.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from arena.checkpoints.manifest import Manifest
-    from arena.export.card import Ancestor, Card, CardEnvironment, CardRating
+    from arena.export.card import Ancestor, Card, CardEnvironment, CardRating, CardSeat
     from arena.types import Digest
+    from populations.inspection.calibration import Calibration
     from populations.inspection.views import Inspection
     from populations.league.league import League
+    from populations.league.standings import Standing
+    from populations.ratings.results import Rated
 
     from ..players.game import Game
-    from ..players.weights import PolicyWeights
-    from .record import Export
 
 PACKAGES = ("arena-league", "torch", "onnx", "onnxscript", "onnxruntime", "numpy")
 
 
-def make_card(
-    export: Export, policy: PolicyWeights, manifest: Manifest, *, population: str
-) -> Card:
-    """Look everything up but the record, which is empty.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cards:
+    """Cards of a run's players, with what all of them share.
 
-    Args:
-        export: The export.
-        policy: A player of the run.
-        manifest: Manifest of the player's checkpoint.
-        population: Population of the player.
+    Attributes:
+        inspection: The run.
+        game: Game of the run.
+        champions: Champion of each population that has one.
+        anchored: Results against ``bot:random`` beside what ratings promise, by pair.
     """
-    from arena.export.card import Card, CardAction, CardObservation, CardSeat
 
-    from ..players.trained_with import trained_with
+    inspection: Inspection
+    game: Game
+    champions: Mapping[str, Standing]
+    anchored: Mapping[tuple[Rated, Rated], Calibration]
 
-    inspection, game = export.inspection, export.game
-    trained = trained_with(inspection, manifest)
-    # Agents of one population have equal spaces.
-    facts = game.spec.agent_specs[policy.agents[0]]
-    return Card(
-        created=datetime.now(UTC).isoformat(timespec="seconds"),
-        run=inspection.tables.run.run,
-        population=population,
-        player=policy.player,
-        agents=policy.agents,
-        # In cooperation two seats have the same agents: for a single player they are one.
-        seats=tuple(
-            {
-                seat.agents: CardSeat(name=seat.name, agents=seat.agents)
-                for seat in reversed(game.seats)
-                if seat.population == population
-            }.values()
-        )[::-1],
-        environment=_environment(game),
-        observation=CardObservation.from_space(facts.observation),
-        action=CardAction.from_space(facts.action),
-        mask=facts.mask,
-        network=policy.network,
-        agent_steps=manifest.agent_steps,
-        learner_updates=manifest.learner_updates,
-        generation=manifest.generation,
-        weights_digest=policy.digest,
-        rating=_rating(inspection, population=population, digest=policy.digest),
-        record=(),
-        hyperparameters=dict(trained.hyperparameters),
-        factors=dict(trained.factors),
-        lineage=tuple(lineage(inspection.league, policy.digest)),
-        versions=dict(_versions()),
-    )
+    @classmethod
+    def of(cls, inspection: Inspection, game: Game) -> Cards:
+        """Gather what the cards of a run share."""
+        from arena.types import RANDOM_BOT
+        from populations.inspection.calibration import calibrations
+        from populations.league.standings import champion
+
+        ratings = inspection.tables.ratings
+        best = {
+            name: champion(lines, row=ratings.get(name))
+            for name, lines in inspection.standings().items()
+        }
+        # The same figures as `arena league RUN calibration`, for these pairs alone.
+        anchored = calibrations(
+            (
+                pair
+                for pair in inspection.reader.pairs(kind="evaluate")
+                if {pair.first, pair.second} & {RANDOM_BOT}
+            ),
+            ratings=ratings,
+            seats=inspection.league.seats,
+        )
+        return cls(
+            inspection=inspection,
+            game=game,
+            champions={name: line for name, line in best.items() if line is not None},
+            anchored=anchored,
+        )
+
+    def make(self, player: str, manifest: Manifest, *, population: str) -> Card:
+        """Look everything up but the record, which is empty.
+
+        Args:
+            player: Player of the run.
+            manifest: Manifest of its checkpoint.
+            population: Population of the player.
+        """
+        from arena.export.card import Card, CardAction, CardObservation
+
+        from ..players.trained_with import trained_with
+
+        inspection, game = self.inspection, self.game
+        trained = trained_with(inspection, manifest)
+        # Agents of one population have equal spaces.
+        facts = game.spec.agent_specs[manifest.population_agents[0]]
+        return Card(
+            created=datetime.now(UTC).isoformat(timespec="seconds"),
+            run=inspection.tables.run.run,
+            population=population,
+            player=player,
+            agents=manifest.population_agents,
+            seats=_seats(game, population),
+            environment=_environment(game),
+            observation=CardObservation.from_space(facts.observation),
+            action=CardAction.from_space(facts.action),
+            mask=facts.mask,
+            network=manifest.network,
+            agent_steps=manifest.agent_steps,
+            learner_updates=manifest.learner_updates,
+            generation=manifest.generation,
+            weights_digest=manifest.weights_digest,
+            rating=self._rating(population, manifest.weights_digest),
+            record=(),
+            hyperparameters=dict(trained.hyperparameters),
+            factors=dict(trained.factors),
+            lineage=tuple(lineage(inspection.league, manifest.weights_digest)),
+            versions=dict(_versions()),
+        )
+
+    def _rating(self, population: str, digest: Digest) -> CardRating:
+        """Return the rating of these very weights; a policy's later checkpoints may be unrated."""
+        from arena.export.card import CardRating
+        from populations.league.standings import Ratings
+
+        row = self.inspection.tables.ratings.get(population)
+        interval = Ratings(row).interval(digest)
+        if row is None or interval is None:
+            return CardRating()
+        # A champion's rating is lowered: the matches that chose it rate it, too.
+        best = self.champions.get(population)
+        less = row.optimism if best is not None and best.weights == digest else 0.0
+        rating, low, high = (end - less for end in interval)
+        met = self._against_random(population, digest)
+        return CardRating(
+            rating=rating,
+            rating_low=low,
+            rating_high=high,
+            pair_deviation=row.pair_deviation,
+            anchor_matches=met and met.matches,
+            anchor_score=met and met.seen / met.matches,
+            anchor_predicted=met and met.predicted / met.matches,
+        )
+
+    def _against_random(self, population: str, digest: Digest) -> Calibration | None:
+        """Return the results of weights against random play, if they have met."""
+        from arena.types import RANDOM_BOT, Entrant
+
+        ours, anchor = (population, Entrant(digest)), (population, Entrant(RANDOM_BOT))
+        # The key's order is that of the seats that met first.
+        one = self.anchored.get((ours, anchor))
+        if one is None and (turned := self.anchored.get((anchor, ours))) is not None:
+            one = turned.turned()
+        # Only matches of these very weights count: often there are none.
+        return one if one is not None and one.matches > 0.0 else None
+
+
+def _seats(game: Game, population: str) -> tuple[CardSeat, ...]:
+    from arena.export.card import CardSeat
+
+    # In cooperation two seats have the same agents: for a single player they are one.
+    return tuple(
+        {
+            seat.agents: CardSeat(name=seat.name, agents=seat.agents)
+            for seat in reversed(game.seats)
+            if seat.population == population
+        }.values()
+    )[::-1]
 
 
 def lineage(league: League, digest: Digest) -> Iterator[Ancestor]:
@@ -111,49 +197,6 @@ def _environment(game: Game) -> CardEnvironment:
         populations=dict(game.populations),
         continuous_actions=game.environment.continuous_actions,
         possible_agents=game.environment.possible_agents,
-    )
-
-
-def _rating(inspection: Inspection, *, population: str, digest: Digest) -> CardRating:
-    """Return the rating of these very weights; a policy's later checkpoints may be unrated."""
-    from arena.export.card import CardRating
-    from arena.types import RANDOM_BOT, Entrant
-    from populations.inspection.calibration import calibrations
-    from populations.league.standings import Ratings, champion
-
-    row = inspection.tables.ratings.get(population)
-    interval = Ratings(row).interval(digest)
-    if row is None or interval is None:
-        return CardRating()
-    # A champion's rating is lowered: the matches that chose it rate it, too.
-    best = champion(inspection.standings(population)[population], row=row)
-    less = row.optimism if best is not None and best.weights == digest else 0.0
-    rating, low, high = (end - less for end in interval)
-    ours, anchor = (population, Entrant(digest)), (population, Entrant(RANDOM_BOT))
-    # The same figures as `arena league RUN calibration`, for this pair alone.
-    found = calibrations(
-        (
-            p
-            for p in inspection.reader.pairs(kind="evaluate")
-            if {p.first, p.second} == {digest, RANDOM_BOT}
-        ),
-        ratings=inspection.tables.ratings,
-        seats=inspection.league.seats,
-    )
-    # The key's order is that of the seats that met first.
-    one = found.get((ours, anchor))
-    if one is None and (turned := found.get((anchor, ours))) is not None:
-        one = turned.turned()
-    # Only matches of these very weights count: often there are none.
-    met = one if one is not None and one.matches > 0.0 else None
-    return CardRating(
-        rating=rating,
-        rating_low=low,
-        rating_high=high,
-        pair_deviation=row.pair_deviation,
-        anchor_matches=met and met.matches,
-        anchor_score=met and met.seen / met.matches,
-        anchor_predicted=met and met.predicted / met.matches,
     )
 
 

@@ -99,7 +99,7 @@ def _export_policies(
     from arena.export.write import write_export
 
     from ..players.weights import load_policy
-    from .card import make_card
+    from .card import Cards
     from .record import play_record
 
     # Before matches are played, which take minutes.
@@ -110,10 +110,11 @@ def _export_policies(
     }
     written: dict[str, Written] = {}
     with _begun(inspection, settings) as export:
+        cards = Cards.of(inspection, export.game)
         for name, (player_id, reference) in chosen.items():
             manifest, policy = load_policy(inspection.run_dir, player_id, reference)
             record = play_record(export, policy, population=name, num_matches=counts)
-            card = make_card(export, policy, manifest, population=name).model_copy(
+            card = cards.make(policy.player, manifest, population=name).model_copy(
                 update={"record": record, "exploitability": export.measure.of(policy)}
             )
             export.progress.begin(f"{player_id}: writing and verifying the graph")

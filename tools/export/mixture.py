@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..players.weights import MixtureWeights, PolicyWeights, load_policy
-from .card import make_card
+from .card import Cards
 from .record import Export, play_record
 
 if TYPE_CHECKING:
@@ -41,12 +41,10 @@ def find_mixtures(inspection: Inspection) -> dict[str, Mixture]:
 
 def _is_present(inspection: Inspection, line: Standing) -> bool:
     from arena.checkpoints.manifest import MANIFEST
+    from populations.inspection.documents.mixture import is_kept
 
-    if line.key is None:
-        return False
-    checkpoint = inspection.tables.checkpoints.get(line.key)
     # The row first: a doomed directory may still be there, and be removed meanwhile.
-    if checkpoint is not None and checkpoint.state != "present":
+    if line.key is None or not is_kept(inspection, line):
         return False
     return (inspection.run_dir / line.key / MANIFEST).is_file()
 
@@ -61,9 +59,10 @@ def export_mixture(export: Export, mixture: Mixture, *, target: Path) -> Written
     """
     from arena.export.write import write_mixture
 
+    shared = Cards.of(export.inspection, export.game)
     members = [
         # All weights are loaded before matches begin.
-        _member(export, line.standing, population=mixture.population)
+        _member(shared, line.standing, population=mixture.population)
         for line in mixture.members
     ]
     weights = MixtureWeights(
@@ -102,16 +101,16 @@ def _announced(
         yield card, policy.tensors
 
 
-def _member(export: Export, line: Standing, *, population: str) -> tuple[PolicyWeights, Card]:
+def _member(cards: Cards, line: Standing, *, population: str) -> tuple[PolicyWeights, Card]:
     from arena.types import WeightsRef
 
     if line.weights is None or line.key is None:
         # Not reached: `find_mixtures` has left these out.
         raise ValueError(f"{line.player} has no weights")
     reference = WeightsRef(digest=line.weights, key=line.key)
-    manifest, policy = load_policy(export.inspection.run_dir, line.player, reference)
+    manifest, policy = load_policy(cards.inspection.run_dir, line.player, reference)
     # Without a record: that on the mixture's card is played by all of them.
-    return policy, make_card(export, policy, manifest, population=population)
+    return policy, cards.make(policy.player, manifest, population=population)
 
 
 def _mixture_card(

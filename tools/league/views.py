@@ -160,6 +160,9 @@ VIEWS: dict[str, View] = {
         order=worst_first,
         fits=is_map,
     ),
+    "mixture": View(
+        document="mixture_view", rows=_listed("mixture"), render=lists.mixture, limits="mixture"
+    ),
     "cross-play": View(
         document="cross_play_view",
         rows=_listed("cross_play"),

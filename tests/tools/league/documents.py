@@ -490,6 +490,29 @@ def diff() -> dict[str, Any]:
         "alerts": [entry("kl_high", None, "kl is 0.2 " + HOSTILE * 40, subject="player")],
         "notes": ["Ratings are on each run's own scale. " * 4],
         "evaluate": {"command": "arena evaluate runs/old runs/" + "new" * 21, "reason": None},
+
+
+def mixture() -> dict[str, Any]:
+    member = {
+        "population": "player",
+        "player": "player/p000@000002100000",
+        "kind": "ghost",
+        "probability": 0.6251,
+        "rating": 900.0,
+        "rating_low": 850.0,
+        "rating_high": 950.0,
+        "agent_steps": 2_100_000,
+        "weights": "b0" * 32,
+    }
+    other = {**member, "player": HOSTILE, "probability": 0.3749, "rating_low": None}
+    return {
+        "run": "r",
+        "populations": {
+            "player": {"cyclicity": 0.62, "num_players": 40, "worst_score": 0.4987},
+            "rival": {"cyclicity": None, "num_players": None, "worst_score": None},
+        },
+        "mixture": [member, other],
+        "reason": f"population rival has no mixture: {HOSTILE}",
     }
 
 
@@ -510,5 +533,8 @@ DOCUMENTS: dict[str, dict[str, Any]] = {
     "why": why(),
     "openings": openings(),
     "diff": diff(),
+
+
+    "mixture": mixture(),
 }
 """A document of each view."""

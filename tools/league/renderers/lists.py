@@ -1,11 +1,22 @@
-"""Other views with a row each: matches, checkpoints, cross-play, calibration, metrics, learners."""
+"""Other views with a row each: matches, checkpoints, cross-play, calibration, openings, mixture."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
-from .look import MAX_CELL, Document, Look, Row, clock, share, steps
+from .look import (
+    MAX_CELL,
+    Document,
+    Look,
+    Row,
+    clock,
+    interval,
+    share,
+    steps,
+    text_of,
+    whole,
+)
 from .tables import Column, label, table
 
 if TYPE_CHECKING:
@@ -128,6 +139,30 @@ def openings(document: Document, look: Look) -> Iterator[RenderableType]:
     rows = cast("Sequence[Row]", document["openings"])
     title = "openings: first decisions over agent steps; no player: all policies"
     yield from table(rows, columns, look, title=title)
+
+
+def mixture(document: Document, look: Look) -> Iterator[RenderableType]:
+    """Yield the members of each Nash mixture, and how good it is."""
+    from rich.text import Text
+
+    columns = [
+        label("player", look),
+        Column(key="probability", show=share, is_label=True),
+        Column(key="rating", show=whole),
+        Column(key="95%", drop=1),
+        Column(key="agent_steps", title="steps", show=steps, drop=2),
+    ]
+    rows = cast("Sequence[Row]", document["mixture"])
+    for name, line in cast("Mapping[str, Row]", document["populations"]).items():
+        own = [{**row, "95%": interval(row)} for row in rows if row["population"] == name]
+        if own:
+            title = f"Nash mixture of {line['num_players']} players of {name}"
+            yield from table(own, columns, look, title=title)
+            score = share(line["worst_score"])
+            yield Text(f"expected score against the strongest of them: {score}")
+        yield Text(f"cyclicity of {name}: {share(line['cyclicity'])}")
+    if document["reason"] is not None:
+        yield Text(look.names(text_of(document["reason"])))
 
 
 def any_rows(

@@ -1,0 +1,58 @@
+"""The view `mixture`, of runs whose equilibrium is known by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.tools.league.documents import mixture
+from tests.tools.league.test_screens import draw
+from tools.league.documents import view_document
+
+
+def test_rock_paper_and_scissors_are_mixed_evenly(cyclic_run: Path) -> None:
+    document: Any = view_document(cyclic_run, "mixture")
+    members = document["mixture"]
+    assert sorted(one["player"] for one in members) == [
+        f"player/p00{number}@000000001000" for number in range(3)
+    ]
+    # Each beats one of the others always and loses to one always: a third each, worth 1/2.
+    assert [one["probability"] for one in members] == pytest.approx([1 / 3] * 3, abs=1e-6)
+    (summary,) = document["populations"].values()
+    assert summary["worst_score"] == pytest.approx(0.5, abs=1e-6)
+    # The ghosts of four policies; the policies' weights are those of their ghosts.
+    assert summary["num_players"] == 4
+    assert summary["cyclicity"] == 0.9
+    assert document["reason"] is None
+
+
+def test_a_team_has_no_mixture_and_is_told_why(team_run: Path) -> None:
+    document: Any = view_document(team_run, "mixture")
+    assert document["mixture"] == []
+    assert "in cooperation there is one side" in document["reason"]
+    assert document["populations"]["agent"] == {
+        "cyclicity": 0.0,
+        "num_players": None,
+        "worst_score": None,
+    }
+
+
+def test_two_populations_have_a_mixture_each(tag_run: Path) -> None:
+    document: Any = view_document(tag_run, "mixture")
+    for name in ("predator", "prey"):
+        own = [one for one in document["mixture"] if one["population"] == name]
+        assert sum(one["probability"] for one in own) == pytest.approx(1.0)
+    only: Any = view_document(tag_run, "mixture", "prey")
+    assert {one["population"] for one in only["mixture"]} == {"prey"}
+    assert list(only["populations"]) == ["prey"]
+
+
+def test_a_screen_has_the_members_and_what_they_are_worth() -> None:
+    text = draw("mixture", mixture())
+    assert "Nash mixture of 40 players of player" in text
+    assert "expected score against the strongest of them: 0.499" in text
+    assert "cyclicity of player: 0.620" in text
+    assert "cyclicity of rival: -" in text
+    assert "population rival has no mixture" in text
