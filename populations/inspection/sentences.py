@@ -220,6 +220,19 @@ def event_document(row: EventRow) -> dict[str, Json]:
     return {**document, "sentence": sentence(about)}
 
 
+def event_of(document: Mapping[str, Json]) -> EventRow:
+    """Return the event of a document of `event_document`, if its data has no key of `FIXED`."""
+    sequence = document["sequence"]
+    assert isinstance(sequence, int), "an event has a number"
+    return EventRow(
+        sequence=sequence,
+        time=str(document["time"]),
+        kind=str(document["kind"]),
+        subject=str(document["subject"]),
+        data={key: value for key, value in document.items() if key not in FIXED},
+    )
+
+
 def _rivals(event: Data, _: Name) -> Json:
     """Return the opponents of a training assignment, each once."""
     policies = set(_texts(event.get("policies")))

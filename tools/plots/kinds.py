@@ -21,6 +21,12 @@ Document = Mapping[str, Any]
 Documents = Mapping[str, Document]
 """Documents by the names of their views, all of one moment."""
 
+DEFAULT_METRICS = (
+    *("episode/return_mean", "episode/length_mean", "policy/entropy", "policy/kl"),
+    *("value/explained_variance", "loss/value"),
+)
+"""Metrics that are drawn where none is asked for: what tells how training goes."""
+
 SUFFIXES = (".png", ".svg", ".pdf")
 
 

@@ -16,24 +16,19 @@ from matplotlib.ticker import FuncFormatter
 from arena.errors import ConfigError
 
 from . import style
-from .kinds import Documents
+from .kinds import DEFAULT_METRICS, Documents
 
 PANEL_INCHES = 1.6
-DEFAULT = (
-    *("episode/return_mean", "episode/length_mean", "policy/entropy", "policy/kl"),
-    *("value/explained_variance", "loss/value"),
-)
-"""Metrics that are drawn where none is asked for: what tells how training goes."""
 
 Line = Mapping[str, Any]
 
 
 def draw(documents: Documents) -> Figure:
-    """Draw the metrics that the document was asked for, or else those of `DEFAULT`."""
+    """Draw the metrics that the document was asked for, or else those of `DEFAULT_METRICS`."""
     lines: Sequence[Line] = documents["metrics"]["metrics"]
     found = {key for line in lines for key in line}
     # None is asked for: a run has more than a page can show.
-    asked = documents["metrics"]["names"] or DEFAULT
+    asked = documents["metrics"]["names"] or DEFAULT_METRICS
     chosen = [name for name in asked if name in found]
     if not chosen:
         raise ConfigError(

@@ -22,7 +22,7 @@ from .csv_files import csv_text
 from .exposition import OPENMETRICS, TEXT, exposition
 from .pages.pages import PAGES
 from .render import static_files, static_version
-from .runs import NAMES
+from .runs import DOCUMENTS, NAMES
 from .security import Access, Guard
 from .site import Address, Site
 
@@ -101,7 +101,7 @@ class Answers:
     def json(self, request: Request) -> Response:
         """Send a view's document, as `arena league RUN VIEW --json` prints it."""
         run, view = self._run(request), request.path_params["name"]
-        if run is None or view not in NAMES:
+        if run is None or view not in DOCUMENTS:
             return _missing()
         document = {"schema": SCHEMA, **run.documents([view])[view]}
         return _data(json.dumps(document, allow_nan=False), "application/json")

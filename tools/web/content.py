@@ -60,6 +60,11 @@ class Row:
     anchor: str = ""
     line: str = ""
 
+    @property
+    def is_long(self) -> bool:
+        """Whether it is a paragraph on narrow screens: a cell of it is folded."""
+        return any(cell.is_long for cell in self.cells)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
@@ -119,11 +124,21 @@ class Block:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Content:
-    """Title and sections of a page; ``filters`` are fields of its form, by name."""
+    """Title and sections of a page.
+
+    Attributes:
+        title: Its title.
+        blocks: Its sections.
+        filters: Fields of its form.
+        parts: Addresses of the page's parts by their titles, if it is divided by a subject.
+        part: Title of this part.
+    """
 
     title: str
     blocks: Sequence[Block]
     filters: Sequence[Filter] = ()
+    parts: Mapping[str, str] = field(default_factory=dict)
+    part: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,7 +204,7 @@ def cell(value: object, *, href: str = "") -> Cell:
 
 def moment(time: object) -> Cell:
     """Return the cell of a time in UTC."""
-    text = str(time or "")
+    text = shown(str(time or ""), most=MAX_LINE)
     # To the second: a table of events is no stopwatch.
     return Cell(text=f"{text[:19].replace('T', ' ')} UTC" if text else "-", time=text)
 

@@ -24,8 +24,8 @@ MAX_PARTS = 200
 """Parts of one long table."""
 
 TABLES = (
-    *("standings", "payoff", "ratings", "lineage", "hyperparameters", "checkpoints"),
-    *("learners", "events"),
+    *("standings", "payoff", "mixture", "ratings", "lineage", "hyperparameters", "checkpoints"),
+    *("metrics", "openings", "learners", "events"),
 )
 """Views that are written as CSV."""
 

@@ -19,11 +19,15 @@ from threading import Lock
 
 from ..league.documents import inspected
 from ..league.views import VIEWS
+from .cards import cards_document
 
 Document = Mapping[str, object]
 
 NAMES = tuple(name for name in VIEWS if name not in ("why", "matches", "diff"))
 """Views with a document of the whole run. Every tally of a big league would take a gigabyte."""
+
+DOCUMENTS = (*NAMES, "cards")
+"""Documents of a run: those of views, and what only pages show."""
 
 LEAST_S = 2.0
 """Least age at which a document is made again."""
@@ -63,7 +67,7 @@ class Run:
     slug: str
     clock: Callable[[], float] = time.monotonic
     _made: dict[str, _Made] = field(default_factory=dict)
-    _locks: Mapping[str, Lock] = field(default_factory=lambda: {name: Lock() for name in NAMES})
+    _locks: Mapping[str, Lock] = field(default_factory=lambda: {name: Lock() for name in DOCUMENTS})
 
     @property
     def name(self) -> str:
@@ -111,7 +115,10 @@ class Run:
 
         began_s = self.clock()
         with collector_paused(), inspected(self.path, None) as inspection:
-            document = getattr(views, VIEWS[name].document)(inspection, None)
+            if name == "cards":
+                document: Document = cards_document(inspection)
+            else:
+                document = getattr(views, VIEWS[name].document)(inspection, None)
         now_s = self.clock()
         self._made[name] = _Made(document, version, next(SERIALS), now_s, now_s - began_s)
 

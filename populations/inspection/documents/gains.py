@@ -54,6 +54,20 @@ class Gain:
             )
         }
 
+    @classmethod
+    def from_document(cls, document: Mapping[str, Json]) -> Gain:
+        """Return the gain whose figures a document has, among others."""
+        begin, end, gain = (
+            _interval(document, name) for name in ("elo_begin", "elo_end", "elo_gain")
+        )
+        return cls(begin=begin, end=end, gain=gain)
+
+
+def _interval(document: Mapping[str, Json], name: str) -> Interval | None:
+    found = [document[key] for key in (name, f"{name}_low", f"{name}_high")]
+    ends = [float(value) for value in found if isinstance(value, int | float)]
+    return Interval(*ends) if len(ends) == len(found) else None
+
 
 def checkpoint_fit(run: Inspection) -> tuple[Tables, CheckpointFit]:
     """Rate all checkpoints of a run by one fit; with the rows that it was made from.

@@ -6,8 +6,9 @@ Tests: `tests/populations/inspection/test_lives.py`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, cast
 
 from arena.errors import ConfigError
 from arena.types import PlayerId, PolicyId, ghost_id, is_bot
@@ -19,7 +20,7 @@ from populations.inspection.documents.gains import (
     gains,
 )
 from populations.inspection.inspection import Document, Inspection
-from populations.inspection.sentences import event_document
+from populations.inspection.sentences import event_document, event_of
 from populations.inspection.wording import is_number
 from populations.records.rows import EventRow, GenerationRow, Json
 from populations.yaml_documents import nearest
@@ -96,6 +97,37 @@ def why_view(run: Inspection, population: str | None, *, player: str | None = No
         "agent_steps": row.agent_steps if subject.agent_steps is None else subject.agent_steps,
         "entries": list(entries(events, subject, generations=of_policy)),
     }
+
+
+def life_of(
+    player: str, *, lineage: Mapping[str, Json], events: Iterable[Mapping[str, Json]]
+) -> list[Document]:
+    """Return the entries of a player's life, from documents that are there: no second fit.
+
+    Args:
+        player: Policy or ghost by its full name.
+        lineage: Document of the view ``lineage``.
+        events: Events of the view ``events``, oldest first.
+    """
+    policy, _, steps = player.partition("@")
+    subject = Subject(policy=PolicyId(policy), agent_steps=int(steps) if steps else None)
+    lines = cast("list[dict[str, Json]]", lineage["generations"])
+    own = [line for line in lines if line["policy"] == policy]
+    return list(
+        entries(
+            (event_of(one) for one in events if one["kind"] in KINDS),
+            subject,
+            generations={
+                int(cast("int", line["generation"])): (_generation(line), Gain.from_document(line))
+                for line in own
+            },
+        )
+    )
+
+
+def _generation(line: Mapping[str, Json]) -> GenerationRow:
+    known: dict[str, Any] = {one.name: line[one.name] for one in fields(GenerationRow)}
+    return GenerationRow(**known)
 
 
 def find_player(run: Inspection, name: str, *, population: str | None = None) -> Subject:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import asdict
 from types import SimpleNamespace
 from typing import Any, ClassVar, cast
 
@@ -8,9 +9,16 @@ import pytest
 from arena.errors import ConfigError
 from arena.types import Entrant, PolicyId
 from populations.inspection.documents.gains import Gain, begun, gains
-from populations.inspection.documents.lives import Subject, entries, find_player, why_view
+from populations.inspection.documents.lives import (
+    Subject,
+    entries,
+    find_player,
+    life_of,
+    why_view,
+)
 from populations.inspection.inspection import Inspection
 from populations.inspection.ratings import Interval
+from populations.inspection.sentences import event_document
 from populations.records.rows import EventRow, GenerationRow
 
 P0 = PolicyId("player/p000")
@@ -215,3 +223,29 @@ def test_generations_are_counted_where_an_event_does_not_say_them() -> None:
     assert (11, "player/p000#2") in found
     assert (12, "player/p001#2") in found
     assert len(found) == 6
+
+
+def test_a_life_from_documents_is_that_from_the_journal() -> None:
+    gain = Gain(begin=Interval(1.0, 0.0, 2.0), end=Interval(5.0, 3.0, 7.0), gain=None)
+    rows = {
+        0: (generation(0, begin=0, end=200), gain),
+        1: (generation(1, begin=200, end=None), gain),
+    }
+    lineage: dict[str, Any] = {
+        "generations": [
+            # Beside its own keys a line has times, and the figures of its gain.
+            *({**asdict(row), "time_begin": "t", **one.document()} for row, one in rows.values()),
+            {**asdict(generation(0, begin=0, end=9)), "policy": "player/p001", **gain.document()},
+        ]
+    }
+    documents = [event_document(row) for row in EVENTS]
+    for subject in (Subject(policy=P0), Subject(policy=P0, agent_steps=100)):
+        told = life_of(subject.player, lineage=lineage, events=documents)
+        assert told == list(entries(EVENTS, subject, generations=rows))
+    assert [one["kind"] for one in told if one["kind"] == "champion"]
+
+
+def test_a_gain_is_read_from_its_figures() -> None:
+    known = Interval(5.0, 3.0, 7.0)
+    for gain in (Gain(), Gain(end=known), Gain(begin=known, end=known, gain=known)):
+        assert Gain.from_document({**gain.document(), "other": 1}) == gain

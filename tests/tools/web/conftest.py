@@ -3,14 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import itertools
+import json
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import pytest
+import yaml
 
+from arena.types import (
+    RANDOM_BOT,
+    AssignmentId,
+    Entrant,
+    PairScore,
+    PolicyId,
+    SeatOpenings,
+    Tally,
+)
+from populations.records.rows import EventRow, GenerationRow, PolicyRow, Row, TallyRow
+from populations.storage.journal import Journal
+from tools.league.documents import view_document
 from tools.web.app import make_app
+from tools.web.content import Links
+from tools.web.pages.asked import Asked
 from tools.web.runs import named_runs
 from tools.web.security import Access
 from tools.web.site import Site
@@ -48,6 +66,113 @@ class Client:
 
     def get(self, path: str, *, headers: Mapping[str, str] | None = None) -> httpx.Response:
         return self.request("GET", path, headers=headers)
+
+
+HOSTILE = (
+    "<script>alert(1)</script>",
+    "</script><img src=x onerror=alert(1)>",
+    "<a href='javascript:alert(1)'>x</a>",
+    "\"' onmouseover=alert(1) x='",
+    "\u202egnp.exe\u2066",
+    "\x1b[31mred\x07",
+    "{{ 7 * 7 }}",
+    "%0d%0a#?&=/../",
+    "x" * 1_000_000,
+)
+"""Texts that an environment, a learner or a hook could have written into a run."""
+
+
+def hostile_run(source: Path, target: Path, texts: Sequence[str]) -> Path:
+    """Copy a run, and put texts wherever names and messages are; give the copy.
+
+    They are names of policies, hyperparameters, metrics, hosts and learners, arguments of the
+    environment, and in events of each kind that names players. Four matches of p000 have openings:
+    actions 3 and 1.
+    """
+    (line, *_) = cast("Any", view_document(source, "standings"))["populations"]["player"]
+    shutil.copytree(source, target)
+    run_file = yaml.safe_load((target / "run.yaml").read_text())
+    run_file["config"]["environment"]["kwargs"] = {text[:1000]: text[:10_000] for text in texts}
+    (target / "run.yaml").write_text(yaml.safe_dump(run_file))
+    lines = [
+        {"policy": policy, "agent_steps": 10, "policy/kl": 0.5, f"policy/{text}": 1.0, text: 2.0}
+        for text in texts
+        for policy in (f"player/{text}", "player/p000")
+    ]
+    (target / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    with Journal.open(target / "journal.db") as journal:
+        journal.commit([*_hostile_rows(texts), _openings(Entrant(line["weights"]))])
+    return target
+
+
+def _openings(entrant: Entrant) -> TallyRow:
+    first = SeatOpenings(actions=(3, 1), matches=(3, 1), points=(2.0, 1.0))
+    return TallyRow(
+        sequence=100,
+        assignment_id=AssignmentId(100),
+        kind="evaluate",
+        tally=Tally(
+            entrants=(entrant, Entrant(RANDOM_BOT)),
+            matches=4,
+            pairs=(PairScore(first=0, second=1, wins=3, draws=0, losses=1),),
+            return_sum=(2.0, -2.0),
+            return_sum_of_squares=(4.0, 4.0),
+            length_sum=36,
+            openings=(first, SeatOpenings(actions=(2,), matches=(4,), points=(1.0,))),
+        ),
+    )
+
+
+def _hostile_rows(texts: Sequence[str]) -> Iterator[Row]:
+    kinds = (
+        "exploited",
+        "quarantined",
+        "policy_created",
+        "champion",
+        "learner_joined",
+        "hook_failed",
+    )
+    numbers = itertools.count(1)
+    for index, text in enumerate(texts, 10):
+        policy = PolicyId(f"player/{text}")
+        yield PolicyRow(
+            policy=policy, population="player", index=index, hyperparameters={text: 0.5}
+        )
+        for entrant, name in ((policy, policy), (PolicyId("player/p000"), PolicyId("player/p000"))):
+            yield GenerationRow(
+                entrant=Entrant(f"{entrant}#{index}"),
+                policy=name,
+                population="player",
+                generation=index,
+                cause="exploit",
+                parent=Entrant(f"{policy}#0"),
+                hyperparameters={text: 0.5 + index},
+                agent_steps_begin=index,
+            )
+        for kind in kinds:
+            for subject in (text, policy, "player/p000"):
+                data: dict[str, Any] = {
+                    **{key: text for key in ("reason", "donor", "host", "player", "previous")},
+                    "population": "player",
+                    text: text,
+                }
+                yield EventRow(
+                    sequence=next(numbers), time=text, kind=kind, subject=subject, data=data
+                )
+
+
+def asked_for(page: str, *, number: int = 1, **documents: Any) -> Asked:
+    """Return the request for a page of documents that a test has made."""
+    names = {"player/p000": "player-p000", "player/p001": "player-p001"}
+    links = Links(names=names)
+    return Asked(
+        documents=documents, links=links, page=page, number=number, populations=("player",)
+    )
+
+
+def standing(player: str, rating: float | None) -> dict[str, Any]:
+    """Return what pages that show no standings read of one."""
+    return {"player": player, "kind": "policy", "rating": rating, "agent_steps": 100}
 
 
 @pytest.fixture(scope="session")

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import Browser, Page, Request, sync_playwright
 
-from tests.tools.web.conftest import TOKEN
+from tests.tools.web.conftest import HOSTILE, TOKEN, hostile_run
 from tools.web.export import write_export
 from tools.web.pages.pages import PAGES
 from tools.web.runs import named_runs
@@ -29,6 +29,7 @@ pytestmark = [
     pytest.mark.integration,
     pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on PATH"),
 ]
+NAMES = [*PAGES, "player-p000"]
 LOOKS: list[Any] = [(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")]
 
 
@@ -50,8 +51,11 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 def served(run: Path) -> Iterator[str]:
     """Serve a run by the command; give the address of its first page."""
     arguments = ["web", str(run), "--port", "0", "--token", TOKEN]
-    program = [sys.executable, "-m", "populations.commands.main", *arguments]
-    with subprocess.Popen(program, stdout=subprocess.PIPE, text=True) as process:
+    # The command of this checkout, whichever one is installed.
+    program = [sys.executable, "-m", "tools.main", *arguments]
+    with subprocess.Popen(
+        program, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[3]
+    ) as process:
         assert process.stdout is not None
         try:
             yield process.stdout.readline().strip()
@@ -74,9 +78,11 @@ def mistakes_of(page: Page, host: str) -> list[str]:
     return wrong
 
 
-def look_at_all(browser: Browser, first: str, folder: str, names: list[str]) -> None:
-    """Open pages in all looks; fail on the first thing that is wrong."""
-    for width, scheme in LOOKS:
+def look_at_all(
+    browser: Browser, first: str, folder: str, names: list[str], *, looks: list[Any] = LOOKS
+) -> None:
+    """Open pages in looks; fail on the first thing that is wrong."""
+    for width, scheme in looks:
         context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
         page = context.new_page()
         wrong = mistakes_of(page, urlsplit(first).netloc)
@@ -93,14 +99,31 @@ def look_at_all(browser: Browser, first: str, folder: str, names: list[str]) -> 
 def test_pages_of_a_server(browser: Browser, board_run: Path) -> None:
     with served(board_run) as first:
         folder = first.partition("/?")[0] + "/board"
-        look_at_all(browser, first, folder, [*PAGES, "player-p000"])
+        look_at_all(browser, first, folder, NAMES)
+
+
+@pytest.mark.timeout(300)
+def test_texts_of_strangers_run_nothing_and_break_no_page(
+    browser: Browser, board_run: Path, tmp_path: Path
+) -> None:
+    run = hostile_run(board_run, tmp_path / "run", HOSTILE)
+    looks = [LOOKS[0], LOOKS[-1]]
+    with served(run) as first:
+        folder = first.partition("/?")[0] + "/run"
+        look_at_all(browser, first, folder, NAMES, looks=looks)
+    # In a file no header forbids code: there is none.
+    files = tmp_path / "page"
+    write_export(named_runs([run]), files)
+    names = [*NAMES, "metrics-2"]
+    folder = (files / "run").as_uri()
+    look_at_all(browser, (files / "index.html").as_uri(), folder, names, looks=looks)
 
 
 def test_an_export_from_disk_and_from_a_web_server(
     browser: Browser, board_run: Path, tmp_path: Path
 ) -> None:
     write_export(named_runs([board_run]), tmp_path)
-    names = [*PAGES, "player-p000"]
+    names = NAMES
     look_at_all(browser, (tmp_path / "index.html").as_uri(), (tmp_path / "board").as_uri(), names)
 
     class Quiet(http.server.SimpleHTTPRequestHandler):

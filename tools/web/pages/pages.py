@@ -14,6 +14,9 @@ from .events import events
 from .hyperparameters import hyperparameters
 from .learners import learners
 from .lineage import lineage
+from .metrics import metrics
+from .mixture import mixture
+from .openings import openings
 from .overview import overview, standings
 from .payoff import payoff
 from .ratings import ratings
@@ -42,11 +45,14 @@ PAGES: dict[str, Page] = {
     ),
     "standings": Page(title="Standings", views=("standings",), make=standings),
     "payoff": Page(title="Payoff", views=("payoff", "standings"), make=payoff),
+    "mixture": Page(title="Mixture", views=("mixture", "standings"), make=mixture),
     "ratings": Page(title="Ratings", views=("ratings", "standings"), make=ratings),
     "lineage": Page(title="Lineage", views=("lineage", "standings"), make=lineage),
     "hyperparameters": Page(
         title="Hyperparameters", views=("hyperparameters", "standings"), make=hyperparameters
     ),
+    "metrics": Page(title="Metrics", views=("metrics", "standings"), make=metrics),
+    "openings": Page(title="Openings", views=("openings", "standings"), make=openings),
     "learners": Page(title="Learners", views=("learners", "standings"), make=learners),
     "events": Page(
         title="Events",

@@ -68,7 +68,7 @@ def _map(
         heading=heading,
         note=f"Scores of rows against columns (1: always won), best rated first, "
         f"{len(shown_rows)} of {len(rows):,} players. A cell leads to the player's results, worst "
-        "first. Blue: the row wins, orange: it loses, white: even; empty: they have not met.",
+        "first. Blue: the row wins, orange: it loses, white: even, grey: they have not met.",
         chart=_chart(asked, shown_rows, shown_columns, cells),
         table=table,
     )

@@ -1,22 +1,26 @@
-"""Page of one policy or ghost: its record, results, copies, checkpoints, events and card.
+"""Page of one policy or ghost: its record, life, card, results, copies, checkpoints and events.
 
 Tests: `tests/tools/web/test_pages.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import cast
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, cast
 
-from ..content import Block, Cell, Content, Row, Table, cell, facts, shown
+from populations.inspection.documents.lives import life_of
+
+from ..content import Block, Cell, Content, Row, Table, cell, facts, moment, shown
 from .asked import Asked, Line, interval, lines_of, number, standing_lines
-from .events import COLUMNS, concerns, event_row
+from .events import COLUMNS, MAX_SENTENCE, concerns, event_row
 from .lineage import GENERATION_COLUMNS, generation_row
 from .payoff import anchor_of, result_line
 
 MAX_EVENTS = 100
 MAX_RESULTS = 200
-VIEWS_OF_PLAYER = ("standings", "payoff", "lineage", "checkpoints", "events")
+MAX_LIFE = 200
+LIFE_COLUMNS = ("time", "agent steps", "generation", "what happened")
+VIEWS_OF_PLAYER = ("standings", "payoff", "lineage", "checkpoints", "events", "cards")
 
 
 def find_player(asked_name: str, names: dict[str, str]) -> str | None:
@@ -37,8 +41,10 @@ def player_page(asked: Asked, player: str) -> Content:
     )
     blocks = [
         _record(asked, line),
-        _results(asked, player),
         *_life(asked, player),
+        *_card(asked, player),
+        _results(asked, player),
+        *_generations(asked, player),
         *_checkpoints(asked, line),
         *_events(asked, player),
     ]
@@ -93,6 +99,72 @@ def _results(asked: Asked, player: str) -> Block:
 
 
 def _life(asked: Asked, player: str) -> Iterator[Block]:
+    """Yield what happened to a player and why, as `arena league RUN why PLAYER` tells it."""
+    told = life_of(
+        player,
+        lineage=cast("Any", asked.documents["lineage"]),
+        events=cast("Any", lines_of(asked.documents["events"], "events")),
+    )
+    if told:
+        rows = [_told(line) for line in reversed(told[-MAX_LIFE:])]
+        yield Block(
+            heading="Life, the newest first",
+            note="What happened to it and why; Elo by one fit of all checkpoints.",
+            table=Table(columns=LIFE_COLUMNS, rows=rows, total=len(told)),
+        )
+
+
+def _told(line: Line) -> Row:
+    return Row(
+        cells=[
+            moment(line["time"]),
+            cell(line["agent_steps"]),
+            cell(line["generation"]),
+            Cell(text=shown(line["sentence"], most=MAX_SENTENCE)),
+        ]
+    )
+
+
+def _card(asked: Asked, player: str) -> Iterator[Block]:
+    """Yield a player's card, if its weights are there."""
+    cards = cast("Mapping[str, Line]", asked.documents["cards"]["cards"])
+    card = cards.get(player)
+    if card is None:
+        return
+    yield Block(
+        heading="Card",
+        note="As arena export writes it for these weights, which plays a record against bots and "
+        "ghosts, too.",
+        table=facts(_card_facts(cast("Line", card["summary"]))),
+    )
+    ancestors = lines_of(card, "lineage")
+    yield Block(
+        heading="Ancestors of its weights, the nearest first",
+        table=Table(
+            columns=["policy", "generation", "agent steps", "weights"],
+            rows=[
+                Row(
+                    cells=[
+                        asked.player(line["policy"]),
+                        cell(line["generation"]),
+                        cell(line["agent_steps"]),
+                        _digest(line["weights"]),
+                    ]
+                )
+                for line in ancestors[:MAX_RESULTS]
+            ],
+            total=len(ancestors),
+        ),
+    )
+
+
+def _card_facts(summary: Line) -> dict[str, object]:
+    # What the record above has already.
+    known = ("weights", "agent steps", "generation", "population")
+    return {shown(key): value for key, value in summary.items() if key not in known}
+
+
+def _generations(asked: Asked, player: str) -> Iterator[Block]:
     """Yield the generations of a policy."""
     lines = lines_of(asked.documents["lineage"], "generations")
     own = [line for line in lines if line["policy"] == player]
@@ -139,8 +211,12 @@ def _checkpoint_cell(column: str, value: object) -> Cell:
     if column == "pins":
         return cell(" ".join(cast("list[str]", value)))
     if column.endswith("digest"):
-        return Cell(text=str(value)[:16], title=str(value))
+        return _digest(value)
     return cell(value)
+
+
+def _digest(value: object) -> Cell:
+    return Cell(text=str(value)[:16], title=str(value))
 
 
 def _events(asked: Asked, player: str) -> Iterator[Block]:

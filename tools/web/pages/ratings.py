@@ -18,9 +18,9 @@ MAX_POINTS = 150
 """Points of one line: a screen shows no more."""
 
 
-def thinned(points: Sequence[Line]) -> list[Line]:
-    """Return at most `MAX_POINTS` points, evenly, the last one among them."""
-    step = -(-len(points) // MAX_POINTS)
+def thinned(points: Sequence[Line], *, most: int = MAX_POINTS) -> list[Line]:
+    """Return about so many points, evenly, the last one among them."""
+    step = -(-len(points) // most)
     kept = list(points[:: max(step, 1)])
     return kept if not points or kept[-1] is points[-1] else [*kept, points[-1]]
 

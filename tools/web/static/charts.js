@@ -3,6 +3,8 @@
 window.arenaCharts = (function () {
   // Okabe and Ito: told apart by colour-blind readers, on light and dark.
   const COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D31", "#7F7F7F"];
+  // Pixels of a line of text beside another one.
+  const LABEL = 14;
   const DASHES = ["solid", "dash", "dot", "dashdot"];
 
   // plotly reads a few tags in labels; a label of ours has none.
@@ -99,6 +101,13 @@ window.arenaCharts = (function () {
 
   function lines(element, data) {
     const traces = [];
+    if (data.others) {
+      // Many lines as one with gaps, behind those that can be told apart.
+      traces.push({
+        type: "scatter", mode: "lines", name: safe(data.others.name), x: data.others.x, y: data.others.y,
+        line: { color: style("--quiet"), width: 0.8 }, opacity: 0.35, hoverinfo: "skip",
+      });
+    }
     data.series.forEach(function (line, index) {
       if (line.low) {
         traces.push(band(line, index));
@@ -134,16 +143,35 @@ window.arenaCharts = (function () {
         });
       }
     });
+    // On a narrow screen a line of the legend takes about three names.
+    const rows = element.clientWidth < 600 ? Math.ceil(data.series.length / 3) : 1;
     plot(element, traces, {
+      height: (element.clientWidth < 600 ? 290 : 390) + 30 * rows,
       xaxis: { title: { text: safe(data.x) } },
-      yaxis: { title: { text: safe(data.y) }, type: data.log ? "log" : "linear" },
-      showlegend: data.series.length > 1,
+      yaxis: Object.assign({ title: { text: safe(data.y) }, type: data.log ? "log" : "linear" }, data.range ? { range: data.range } : {}),
+      showlegend: data.series.length > 1 || Boolean(data.others),
+    });
+  }
+
+  // A click on a point leads to its address, if it has one.
+  function followLinks(element, address) {
+    // A chart is drawn again in the same element when the page changes.
+    element.removeAllListeners("plotly_click");
+    element.on("plotly_click", function (event) {
+      const href = address(event.points[0]);
+      if (href) {
+        window.location.href = href;
+      }
     });
   }
 
   function heatmap(element, data) {
-    const side = Math.max(12, Math.min(26, (element.clientWidth - 150) / data.columns.length));
+    // Beside the labels of rows; a narrow screen takes some labels of columns, evenly.
+    const width = (element.clientWidth - 130) / data.columns.length;
+    const side = Math.max(LABEL, Math.min(26, width));
     const size = side * data.rows.length;
+    const step = Math.ceil(LABEL / Math.max(1, width));
+    const labelled = data.columns.map((_, i) => i).filter((i) => i % step === 0);
     plot(element, [{
       type: "heatmap",
       x: data.columns.map((_, i) => i),
@@ -160,10 +188,12 @@ window.arenaCharts = (function () {
       // Its legend would set inline styles; the note says what the colours mean.
       showscale: false,
     }], {
+      // Even is white, so what is empty is not.
+      plot_bgcolor: style("--empty"),
       height: Math.max(240, size + 130),
       margin: { l: 60, r: 10, t: 90, b: 10 },
       xaxis: {
-        tickvals: data.columns.map((_, i) => i), ticktext: data.columns.map(safe), tickangle: -90,
+        tickvals: labelled, ticktext: labelled.map((i) => safe(data.columns[i])), tickangle: -90,
         side: "top", showgrid: false, zeroline: false, fixedrange: true,
       },
       yaxis: {
@@ -172,16 +202,34 @@ window.arenaCharts = (function () {
       },
       dragmode: false,
     });
-    element.on("plotly_click", function (event) {
-      const point = event.points[0];
-      const href = data.links[point.y];
-      if (href) {
-        window.location.href = href + "#" + data.anchors[point.x];
-      }
-    });
+    followLinks(element, (point) => data.links[point.y] && data.links[point.y] + "#" + data.anchors[point.x]);
   }
 
-  const kinds = { whiskers: whiskers, lines: lines, heatmap: heatmap };
+  function bars(element, data) {
+    const names = data.names.map(safe);
+    plot(element, [{
+      type: "bar",
+      orientation: "h",
+      x: data.values,
+      y: names.map((_, i) => i),
+      marker: { color: colour(0) },
+      text: data.values.map(String),
+      textposition: "auto",
+      hovertext: names,
+      hoverinfo: "text",
+    }], {
+      height: 80 + 26 * names.length,
+      margin: { l: 60, r: 20, t: 10, b: 52 },
+      xaxis: { title: { text: safe(data.x) }, range: [0, 1], fixedrange: true },
+      yaxis: {
+        tickvals: names.map((_, i) => i), ticktext: names, autorange: "reversed", fixedrange: true, showgrid: false,
+      },
+      dragmode: false,
+    });
+    followLinks(element, (point) => data.links[point.y]);
+  }
+
+  const kinds = { whiskers: whiskers, lines: lines, heatmap: heatmap, bars: bars };
 
   function drawAll(root) {
     for (const element of root.querySelectorAll(".chart")) {

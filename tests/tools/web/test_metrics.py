@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from pathlib import Path
+from typing import Any
+
+from tests.tools.web.conftest import Client, asked_for, standing
+from tools.web.export import files_of
+from tools.web.pages.metrics import MAX_OTHERS, groups_of, metrics
+from tools.web.pages.ratings import MAX_LINES
+from tools.web.runs import named_runs
+from tools.web.site import Site
+
+
+def lines(policies: int, *, points: int = 2) -> list[dict[str, Any]]:
+    """Return lines of a metric whose value is the policy's number."""
+    return [
+        {"policy": f"player/p{index:03d}", "agent_steps": 10 * at, "policy/kl": float(index)}
+        for at in range(points)
+        for index in range(policies)
+    ]
+
+
+def page_of(found: list[dict[str, Any]], *, number: int = 1, rated: int = 0) -> Any:
+    """Return the page, with the policy of the highest number as the best rated one."""
+    ranked = [standing(f"player/p{index:03d}", float(index)) for index in reversed(range(rated))]
+    document = {"metrics": found}
+    standings = {"populations": {"player": ranked}}
+    return metrics(asked_for("metrics", number=number, metrics=document, standings=standings))
+
+
+def test_groups_are_the_prefixes_with_what_is_telling_before_them() -> None:
+    found = [{"policy": "p", "agent_steps": 1, "time/a_s": 1.0, "policy/kl": 1.0, "loss/total": 2}]
+    assert groups_of(found) == {
+        "training": ["policy/kl"],
+        "loss/": ["loss/total"],
+        "policy/": ["policy/kl"],
+        "time/": ["time/a_s"],
+    }
+    assert groups_of([]) == {}
+
+
+def test_many_policies_are_lines_the_best_in_colour_and_the_others_grey() -> None:
+    (block,) = page_of(lines(40), rated=40).blocks
+    data = block.chart.data
+    names = [one["name"] for one in data["series"]]
+    assert names == [f"p{index:03d}" for index in range(39, 39 - MAX_LINES, -1)]
+    assert data["series"][0] == {"name": "p039", "x": [0, 10], "y": [39.0, 39.0]}
+    # Two points each, and a gap behind them.
+    assert data["others"]["name"] == "24 others"
+    assert data["others"]["x"] == [0, 10, None] * 24
+    assert data["others"]["y"][:3] == [23.0, 23.0, None]
+    assert block.table.total == len(block.table.rows) == 40
+
+
+def test_the_table_has_the_last_and_the_extreme_figures() -> None:
+    found = [
+        {"policy": "player/p000", "agent_steps": at, "policy/kl": value}
+        for at, value in ((10, 3.0), (20, 7.0), (30, 5.0), (40, math.nan))
+    ]
+    (block,) = page_of(found, rated=1).blocks
+    (row,) = block.table.rows
+    assert [cell.text for cell in row.cells] == ["p000", "3", "30", "5", "3", "7"]
+    assert row.cells[0].href == "player-p000.html"
+    # JSON has no other numbers.
+    json.dumps(block.chart.data, allow_nan=False)
+
+
+def test_a_chart_of_a_big_league_is_bounded() -> None:
+    (block,) = page_of(lines(500, points=300)).blocks
+    assert len(json.dumps(block.chart.data)) < 150_000
+    assert len(block.table.rows) == MAX_LINES + MAX_OTHERS
+    assert block.table.total == 500
+
+
+def test_parts_lead_to_the_groups_and_a_number_beyond_them_is_the_last() -> None:
+    found = [{"policy": "run", "agent_steps": 1, "run/matches_count": 1.0, "policy/kl": 1.0}]
+    content = page_of(found, number=99)
+    assert content.parts == {
+        "training": "metrics.html",
+        "policy/": "metrics.html?page=2",
+        "run/": "metrics.html?page=3",
+    }
+    assert content.part == "run/"
+    assert content.blocks[0].table.rows[0].cells[0].text == "the run"
+
+
+def test_pages_and_files_have_what_the_view_has(board_run: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(board_run, run)
+    text = "".join(f"{json.dumps(line)}\n" for line in lines(2))
+    (run / "metrics.jsonl").write_text(text)
+    client = Client([run])
+    document = json.loads(client.get("/run/metrics.json").text)
+    assert document["metrics"] == lines(2)
+    assert 'href="metrics.html?page=2"' in client.get("/run/metrics.html").text
+    files = dict(files_of(Site(named_runs([run]), is_static=True)))
+    assert b'href="metrics-2.html"' in files["run/metrics.html"]
+    assert b"policy/kl" in files["run/metrics-2.html"]
+    assert files["run/metrics.csv"].decode().splitlines()[1] == "player/p000,0,policy/kl,0.0"
+
+
+def test_a_run_without_metrics_says_what_writes_them(client: Client) -> None:
+    assert "metrics.sinks names jsonl" in client.get("/board/metrics.html").text

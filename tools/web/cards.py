@@ -1,0 +1,68 @@
+"""Cards of all players whose weights are there: what `arena export` writes, without matches played.
+
+Tests: `tests/tools/web/test_player.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ..export.card import Cards
+from ..players.game import Game
+
+if TYPE_CHECKING:
+    from arena.export.card import Card
+    from populations.inspection.views import Inspection
+    from populations.league.standings import Standing
+
+
+def cards_document(run: Inspection) -> dict[str, object]:
+    """Return the cards of a run's policies and ghosts, by player.
+
+    ``summary`` are the names and values of `card.md`; ``lineage`` the ancestors, nearest first.
+    """
+    from populations.config.run_file import learner_setup
+
+    game = Game.of_setup(learner_setup(run.run_file, root=run.run_dir))
+    cards = Cards.of(run, game)
+    return {
+        "run": run.tables.run.run,
+        "cards": {
+            line.player: _document(card)
+            for population, lines in run.standings().items()
+            for line in lines
+            for card in _card(cards, line, population)
+        },
+    }
+
+
+def _card(cards: Cards, line: Standing, population: str) -> Iterator[Card]:
+    """Yield a player's card, if its weights are there."""
+    from arena.checkpoints.files import read_manifest
+    from arena.errors import CheckpointError
+    from populations.inspection.documents.mixture import is_kept
+
+    # Those of removed checkpoints are not looked for.
+    if line.key is None or not is_kept(cards.inspection, line):
+        return
+    try:
+        manifest = read_manifest(cards.inspection.run_dir / line.key)
+    except CheckpointError:
+        # Damaged, or removed just now: `arena verify` says so, and the page has the rest.
+        return
+    yield cards.make(line.player, manifest, population=population)
+
+
+def _document(card: Card) -> dict[str, object]:
+    from arena.export.card_text import summary
+
+    shared = ("run", "created", "value")
+    return {
+        "summary": {name: _plain(value) for name, value in summary(card) if name not in shared},
+        "lineage": [line.model_dump(mode="json") for line in card.lineage],
+    }
+
+
+def _plain(value: object) -> object:
+    return value if isinstance(value, int | float | list) else str(value)
