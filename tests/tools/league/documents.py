@@ -490,6 +490,7 @@ def diff() -> dict[str, Any]:
         "alerts": [entry("kl_high", None, "kl is 0.2 " + HOSTILE * 40, subject="player")],
         "notes": ["Ratings are on each run's own scale. " * 4],
         "evaluate": {"command": "arena evaluate runs/old runs/" + "new" * 21, "reason": None},
+    }
 
 
 def mixture() -> dict[str, Any]:
@@ -533,8 +534,6 @@ DOCUMENTS: dict[str, dict[str, Any]] = {
     "why": why(),
     "openings": openings(),
     "diff": diff(),
-
-
     "mixture": mixture(),
 }
 """A document of each view."""
