@@ -171,7 +171,7 @@ def measure(run: Path, kind: str, options: Options) -> dict[str, object]:
             faulty.stop()
     seen = events(run) - before
     with JournalReader(run / JOURNAL) as reader:
-        policies = reader.load(pairs=False).policies.values()
+        policies = reader.load(pairs=()).policies.values()
     return {
         "kind": kind,
         "alone": [round(rate) for rate in alone],

@@ -73,7 +73,7 @@ def counters(run: Path) -> RunRow | None:
     if not (run / JOURNAL).exists():
         return None
     with JournalReader(run / JOURNAL) as reader:
-        return reader.load(pairs=False).run
+        return reader.load(pairs=()).run
 
 
 @dataclass(slots=True)
@@ -183,7 +183,7 @@ class KilledRun:
         try:
             self.faults += verify_run(self.run).faults
             with JournalReader(self.run / JOURNAL) as reader:
-                tables = reader.load(pairs=False)
+                tables = reader.load(pairs=())
         except StorageError as error:
             self.faults.append(str(error))
             return

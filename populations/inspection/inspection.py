@@ -7,10 +7,12 @@ Inspection never talks to the controller: it reads the journal through a read-on
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from populations.config.run_file import RUN_FILE, RunFile, learner_setup
 from populations.core import SearchSpace
+from populations.inspection.ratings import RATING, CheckpointFit
 from populations.league.league import League
 from populations.league.lineage import History
 from populations.league.removed_rows import KINDS
@@ -23,7 +25,7 @@ from populations.storage.journal import JournalReader
 Document = dict[str, Json]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Inspection:
     """Run directory at one moment."""
 
@@ -44,12 +46,22 @@ class Inspection:
         run_file = RunFile.load(run_dir / RUN_FILE)
         reader = JournalReader(run_dir / JOURNAL)
         # Pairs are by far the most rows, and only two views need them: these read them themselves.
-        tables = reader.load(pairs=False)
+        tables = reader.load(pairs=())
         return cls(run_dir, run_file, reader, tables, folded(tables, run_file, run_dir))
 
     def close(self) -> None:
         """Close the journal's reader."""
         self.reader.close()
+
+    @cached_property
+    def rated(self) -> tuple[Tables, CheckpointFit]:
+        """All checkpoints rated by one fit, and the rows that it was made from.
+
+        The rows are of one moment, which may be later than the inspection's.
+        """
+        # Training results, most of the rows of pairs, rate nothing.
+        tables = self.reader.load(pairs=RATING)
+        return tables, CheckpointFit.of(folded(tables, self.run_file, self.run_dir), tables)
 
     def history(self) -> History:
         """Return all generations, those whose rows were removed included."""

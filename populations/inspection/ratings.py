@@ -24,6 +24,10 @@ ASSIGNED = ("start_assigned", "train_assigned")
 """Kinds of the events of an assignment that makes checkpoints; their subjects are its id."""
 
 
+RATING = ("evaluate", "merged")
+"""Kinds of the results of pairs that rate checkpoints."""
+
+
 @dataclass(frozen=True, slots=True)
 class Interval:
     """Rating with its 95% interval, in Elo.
@@ -77,22 +81,8 @@ class CheckpointFit:
         return Interval(mean, mean - half, mean + half)
 
     def intervals(self) -> dict[Rated, Interval]:
-        """Return the rating of each entrant."""
+        """Return the rating of each entrant; ``bot:random`` is at 0 on each scale."""
         return {} if self.fit is None else _intervals(self.fit)
-
-
-def rated_checkpoints(league: League, tables: Tables) -> dict[Rated, Interval]:
-    """Rate the weights of all recorded checkpoints that have played evaluation matches.
-
-    Args:
-        league: Fold of the tables, results of pairs included.
-        tables: Rows of the run.
-
-    Returns:
-        Rating of each, by population and weights; ``bot:random`` is at 0 on each scale. Empty
-        without an evaluation match.
-    """
-    return CheckpointFit.of(league, tables).intervals()
 
 
 def _fit(league: League, tables: Tables) -> Fit[Rated] | None:
@@ -130,7 +120,7 @@ def rating_points(
 
     Args:
         tables: Rows of the run.
-        ratings: Ratings by `rated_checkpoints`.
+        ratings: Rating of each checkpoint, by `CheckpointFit.intervals`.
         assigned: Events of kinds `ASSIGNED`.
     """
     # The last of equal subjects: an assignment that failed is given out again.

@@ -34,11 +34,10 @@ from populations.inspection.documents.mixture import mixture_view
 from populations.inspection.documents.openings import openings_view
 from populations.inspection.documents.status import status_view
 from populations.inspection.exploitability import read_exploitability
-from populations.inspection.inspection import Document, Inspection, folded
+from populations.inspection.inspection import Document, Inspection
 from populations.inspection.ratings import (
     ASSIGNED,
     champion_spans,
-    rated_checkpoints,
     rating_points,
 )
 from populations.inspection.sentences import event_document
@@ -197,12 +196,10 @@ def ratings_view(run: Inspection, population: str | None) -> Document:
 
     A point's ``time`` is when the training that made its checkpoint was given out; null: unknown.
     """
-    # Anew, with the results of pairs; in one moment, which may be later than the inspection's.
-    with run.reader.snapshot():
-        tables = run.reader.load()
-        assigned = run.reader.events(kinds=ASSIGNED)
-    ratings = rated_checkpoints(folded(tables, run.run_file, run.run_dir), tables)
-    points = rating_points(tables, ratings, assigned=assigned)
+    tables, fit = checkpoint_fit(run)
+    # Later than the rows: the events of all their assignments are among them.
+    assigned = run.reader.events(kinds=ASSIGNED)
+    points = rating_points(tables, fit.intervals(), assigned=assigned)
     return {
         "run": tables.run.run,
         "populations": {n: lines for n, lines in points.items() if population in (None, n)},

@@ -311,12 +311,11 @@ class JournalReader(DetailReader):
             stack.pop_all()
             super().__init__(path, connection)
 
-    def load(self, *, pairs: bool = True) -> Tables:
+    def load(self, *, pairs: Sequence[str] | None = None) -> Tables:
         """Return all rows of the controller's state.
 
         Args:
-            pairs: Whether to read the results of pairs, by far the most rows. Without them
-                `Tables.pairs` is empty.
+            pairs: Kinds of the results of pairs that are read, by far the most rows. None: all.
         """
         with contextlib.ExitStack() as stack:
             # Within `snapshot` its transaction goes on; SQLite nests none.

@@ -50,7 +50,7 @@ def settle(run_dir: Path) -> None:
     with storage_errors(path):
         digest = sha256_file(path)
     with JournalReader(run_dir / JOURNAL) as reader:
-        committed = reader.load(pairs=False).run.configuration
+        committed = reader.load(pairs=()).run.configuration
     if digest == committed:
         finish(run_dir)
         return

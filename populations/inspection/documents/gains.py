@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from arena.types import Entrant, PolicyId, trainee_entrant
-from populations.inspection.inspection import Document, Inspection, folded
+from populations.inspection.inspection import Document, Inspection
 from populations.inspection.ratings import CheckpointFit, Interval
 from populations.ratings.results import Rated
 from populations.records.rows import EventRow, GenerationRow, Json
@@ -74,9 +74,7 @@ def checkpoint_fit(run: Inspection) -> tuple[Tables, CheckpointFit]:
 
     The rows are of one moment, which may be later than the inspection's.
     """
-    with run.reader.snapshot():
-        tables = run.reader.load()
-    return tables, CheckpointFit.of(folded(tables, run.run_file, run.run_dir), tables)
+    return run.rated
 
 
 def gains(

@@ -19,7 +19,7 @@ from arena.types import (
     trainee_entrant,
 )
 from populations.audit.tally_checks import refold
-from populations.inspection.ratings import champion_spans, rated_checkpoints, rating_points
+from populations.inspection.ratings import CheckpointFit, champion_spans, rating_points
 from populations.league.league import League
 from populations.ratings.bradley_terry import BradleyTerry
 from populations.ratings.model import Z95, Result
@@ -131,7 +131,7 @@ def league(known: Tables) -> League:
 
 def test_the_fit_is_that_of_the_results_between_recorded_players() -> None:
     known = tables()
-    found = rated_checkpoints(league(known), known)
+    found = CheckpointFit.of(league(known), known).intervals()
     results = [
         Result(
             first=("player", row.tally.entrants[0]),
@@ -176,7 +176,9 @@ def test_points_are_a_policys_evaluated_checkpoints_in_order() -> None:
         # Given out again after a failure.
         EventRow(sequence=2, time="later", kind="train_assigned", subject="3", data={}),
     ]
-    found: Any = rating_points(known, rated_checkpoints(league(known), known), assigned=events)
+    found: Any = rating_points(
+        known, CheckpointFit.of(league(known), known).intervals(), assigned=events
+    )
     own, other = (line["points"] for line in found["player"])
     assert [point["agent_steps"] for point in own] == [100, 300]
     assert [point["time"] for point in own] == [None, "later"]
@@ -191,7 +193,7 @@ def test_without_evaluation_there_are_no_ratings() -> None:
     known = tables()
     known.records.clear()
     known.pairs.clear()
-    assert rated_checkpoints(league(known), known) == {}
+    assert CheckpointFit.of(league(known), known).intervals() == {}
 
 
 def test_a_champion_leads_until_the_next_of_its_population() -> None:

@@ -262,7 +262,7 @@ def test_what_is_loaded_is_what_was_committed(commits: list[list[Row]]) -> None:
             assert tables == model.tables()
             for name in ("policies", "checkpoints", "ghosts", "generations", "records", "pairs"):
                 assert list(getattr(tables, name)) == list(getattr(model.tables(), name))
-            without_pairs = reader.load(pairs=False)
+            without_pairs = reader.load(pairs=())
             assert without_pairs.pairs == {}
             assert replace(without_pairs, pairs=tables.pairs) == tables
             tallies = [row for _, row in sorted(model.of(TallyRow).items())]

@@ -34,7 +34,7 @@ def renamed(run_dir: Path) -> RunFile:
 def commit(run_dir: Path, digest: Digest) -> None:
     """Let the journal name a configuration."""
     with JournalReader(run_dir / JOURNAL) as reader:
-        run = reader.load(pairs=False).run
+        run = reader.load(pairs=()).run
     journal = Journal.open(run_dir / JOURNAL)
     try:
         journal.commit([replace(run, configuration=digest)])
