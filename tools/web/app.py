@@ -22,7 +22,7 @@ from .csv_files import csv_text
 from .exposition import OPENMETRICS, TEXT, exposition
 from .pages.pages import PAGES
 from .render import static_files, static_version
-from .runs import DOCUMENTS, NAMES
+from .runs import DOCUMENTS, NAMES, NotYet
 from .security import Access, Guard
 from .site import Address, Site
 
@@ -48,7 +48,7 @@ def make_app(site: Site, access: Access) -> ASGIApp:
         Route("/{run}/{name}.csv", answers.csv),
         Route("/{run}/{name}.json", answers.json),
     ]
-    app = Starlette(routes=routes, exception_handlers={ArenaError: _explain})
+    app = Starlette(routes=routes, exception_handlers={NotYet: _put_off, ArenaError: _explain})
     return Guard(GZipMiddleware(app, minimum_size=1000), access=access)
 
 
@@ -56,6 +56,12 @@ def _explain(_request: Request, error: Exception) -> Response:
     """Answer that a run cannot be read, and why."""
     text = one_line(str(error), max_chars=1000)
     return PlainTextResponse(f"{text}\n", status_code=503, headers={"cache-control": "no-store"})
+
+
+def _put_off(_request: Request, error: Exception) -> Response:
+    """Answer that data are still being made."""
+    headers = {"cache-control": "no-store", "retry-after": "5"}
+    return PlainTextResponse(f"{error}\n", status_code=503, headers=headers)
 
 
 class Answers:
@@ -69,7 +75,10 @@ class Answers:
         runs = self._site.runs.values()
         # The list of several runs has their states alone.
         views = self._site.views("index") if len(runs) == 1 else ("status",)
-        tag = "_".join(run.etag(views) for run in runs)
+        try:
+            tag = "_".join(run.etag(views) for run in runs)
+        except NotYet:
+            return _passing(self._site.unmade_index())
         return _unless_known(request, tag) or _html(self._site.index(), tag)
 
     def page(self, request: Request) -> Response:
@@ -77,7 +86,10 @@ class Answers:
         run, name = self._run(request), request.path_params["name"]
         if run is None:
             return _missing()
-        tag = run.etag(self._site.views(name))
+        try:
+            tag = run.etag(self._site.views(name))
+        except NotYet:
+            return _passing(self._site.unmade(run.slug, name))
         if (known := _unless_known(request, tag)) is not None:
             return known
         page = PAGES.get(name)
@@ -155,6 +167,11 @@ def _headers(tag: str) -> dict[str, str]:
 
 def _html(text: str, tag: str) -> Response:
     return Response(text, media_type="text/html", headers=_headers(tag))
+
+
+def _passing(text: str) -> Response:
+    """Answer with a page that stands for another one meanwhile."""
+    return Response(text, media_type="text/html", headers={"cache-control": "no-store"})
 
 
 def _data(text: str, media_type: str) -> Response:

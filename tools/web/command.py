@@ -53,17 +53,21 @@ def web(
     from arena.errors import ConfigError
 
     _require_packages()
+    from .maker import WAIT_S, Makers
     from .runs import named_runs
 
     if token is not None and not (token.isascii() and token.isprintable() and len(token) >= 8):
         raise ConfigError("--token has 8 or more printable ASCII characters")
     if root_path and not root_path.startswith("/"):
         raise ConfigError(f"--root-path begins with /, not with {root_path[:1]!r}")
-    named = named_runs(runs)
     if export is None:
-        _serve(named, host=host, port=port, token=token, root_path=root_path, opens=open_browser)
+        with Makers() as makers:
+            named = named_runs(runs, make=makers.make, wait_s=WAIT_S)
+            _serve(
+                named, host=host, port=port, token=token, root_path=root_path, opens=open_browser
+            )
     else:
-        _export(named, export, opens=open_browser)
+        _export(named_runs(runs), export, opens=open_browser)
 
 
 def _require_packages() -> None:

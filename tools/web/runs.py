@@ -1,7 +1,8 @@
 """Runs that the page shows: their documents, made again only when the run has changed.
 
-Each document opens the journal, reads one moment of it, and closes it: no read transaction lasts,
-so the writer can always shorten its log.
+Documents are made by another process (`maker`) and kept packed; a reader waits for them for a
+moment only. Each of them opens the journal, reads one moment of it, and closes it: no read
+transaction lasts, so the writer can always shorten its log.
 
 Tests: `tests/tools/web/test_runs.py`.
 """
@@ -13,20 +14,23 @@ import os
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Lock
+from threading import Lock, Thread
 
-from ..league.documents import inspected
+from arena.errors import ArenaError
+
 from ..league.views import VIEWS
-from .cards import cards_document
+from .making import CARDS, FITTED, Made, make_documents
+from .unpacked import UNPACKED
 
 Document = Mapping[str, object]
 
 NAMES = tuple(name for name in VIEWS if name not in ("why", "matches", "diff"))
 """Views with a document of the whole run. Every tally of a big league would take a gigabyte."""
 
-DOCUMENTS = (*NAMES, "cards")
+DOCUMENTS = (*NAMES, CARDS)
 """Documents of a run: those of views, and what only pages show."""
 
 LEAST_S = 2.0
@@ -44,13 +48,35 @@ SERIALS = itertools.count(1)
 Version = tuple[object, ...]
 
 
-@dataclass(slots=True)
-class _Made:
-    document: Document
+GROUPS = dict.fromkeys(FITTED, FITTED)
+"""Views that are made at once with others; each of the rest is made alone."""
+
+Make = Callable[[Path, Sequence[str]], Made]
+"""Function that makes documents of a run's views."""
+
+
+class NotYet(ArenaError):
+    """Documents that are still being made."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    packed: bytes
     version: Version
     serial: int
     made_s: float
     took_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Making:
+    until_s: float | None
+    """Time until which readers wait for it; None: until it is done."""
+    done: Future[None] = field(default_factory=Future)
+
+    def left_s(self) -> float | None:
+        """Return the seconds for which a reader waits from now on."""
+        return None if self.until_s is None else max(self.until_s - time.monotonic(), 0.0)
 
 
 @dataclass(slots=True)
@@ -61,13 +87,19 @@ class Run:
         path: Run directory.
         slug: Name in addresses; nothing of a request becomes a path.
         clock: Monotonic clock in seconds.
+        make: Maker of documents.
+        wait_s: Seconds for which readers wait for documents since their making began. None: until
+            they are made.
     """
 
     path: Path
     slug: str
     clock: Callable[[], float] = time.monotonic
-    _made: dict[str, _Made] = field(default_factory=dict)
-    _locks: Mapping[str, Lock] = field(default_factory=lambda: {name: Lock() for name in DOCUMENTS})
+    make: Make = make_documents
+    wait_s: float | None = None
+    _kept: dict[str, _Kept] = field(default_factory=dict)
+    _making: dict[tuple[str, ...], _Making] = field(default_factory=dict)
+    _lock: Lock = field(default_factory=Lock)
 
     @property
     def name(self) -> str:
@@ -80,47 +112,72 @@ class Run:
         Raises:
             ConfigError: If there is no run.
             StorageError: If its journal cannot be read.
+            NotYet: If one of them has never been made, and making it takes longer than a reader
+                waits.
         """
         self._refresh(names)
-        return {name: self._made[name].document for name in names}
+        found = [self._kept[name] for name in names]
+        return {
+            name: UNPACKED.document(one.serial, one.packed)
+            for name, one in zip(names, found, strict=True)
+        }
 
     def etag(self, names: Sequence[str]) -> str:
         """Return a text that changes whenever one of these documents does."""
         self._refresh(names)
-        return "-".join(str(self._made[name].serial) for name in names)
+        return "-".join(str(self._kept[name].serial) for name in names)
 
     def _refresh(self, names: Sequence[str]) -> None:
+        """Have documents made that are stale, and wait for them for a moment."""
         version = self._version()
-        for name in names:
-            lock = self._locks[name]
-            # While another reader's request makes it anew, the old one will do: the ratings of a
-            # big league take a minute.
-            if lock.acquire(blocking=name not in self._made):
-                try:
-                    if self._is_stale(name, version):
-                        self._make(name, version)
-                finally:
-                    lock.release()
+        groups = dict.fromkeys(GROUPS.get(name, (name,)) for name in names)
+        begun = {group: self._begun(group, version) for group in groups}
+        for group, making in begun.items():
+            if making is None:
+                continue
+            try:
+                making.done.result(making.left_s())
+            except TimeoutError:
+                # The old ones will do meanwhile: the fit of a big league takes long.
+                if any(name not in self._kept for name in group):
+                    raise NotYet(f"{', '.join(group)}: being computed, ask again") from None
+            except BaseException:
+                with self._lock:
+                    # It was told; the next reader has it tried again.
+                    if self._making.get(group) is making:
+                        del self._making[group]
+                raise
+
+    def _begun(self, group: tuple[str, ...], version: Version) -> _Making | None:
+        """Return the making of documents that is under way, begun now if they are stale; None: they
+        are not.
+        """
+        with self._lock:
+            making = self._making.get(group)
+            if making is None and any(self._is_stale(name, version) for name in group):
+                until_s = None if self.wait_s is None else time.monotonic() + self.wait_s
+                making = self._making[group] = _Making(until_s)
+                Thread(target=self._make, args=(group, version, making), daemon=True).start()
+            return making
 
     def _is_stale(self, name: str, version: Version) -> bool:
-        made = self._made.get(name)
-        if made is None:
+        kept = self._kept.get(name)
+        if kept is None:
             return True
-        age_s = self.clock() - made.made_s
-        return made.version != version and age_s >= max(LEAST_S, PATIENCE * made.took_s)
+        age_s = self.clock() - kept.made_s
+        return kept.version != version and age_s >= max(LEAST_S, PATIENCE * kept.took_s)
 
-    def _make(self, name: str, version: Version) -> None:
-        from populations.gc_pause import collector_paused
-        from populations.inspection import views
-
-        began_s = self.clock()
-        with collector_paused(), inspected(self.path, None) as inspection:
-            if name == "cards":
-                document: Document = cards_document(inspection)
-            else:
-                document = getattr(views, VIEWS[name].document)(inspection, None)
-        now_s = self.clock()
-        self._made[name] = _Made(document, version, next(SERIALS), now_s, now_s - began_s)
+    def _make(self, group: tuple[str, ...], version: Version, making: _Making) -> None:
+        try:
+            made = self.make(self.path, group)
+        except BaseException as error:
+            making.done.set_exception(error)
+            return
+        for name, packed in made.documents.items():
+            self._kept[name] = _Kept(packed, version, next(SERIALS), self.clock(), made.took_s)
+        with self._lock:
+            del self._making[group]
+        making.done.set_result(None)
 
     def _version(self) -> Version:
         """Return what changes with every commit, without opening the journal."""
@@ -138,8 +195,15 @@ def _stamp(path: Path) -> tuple[int, int, int] | None:
     return found.st_ino, found.st_size, found.st_mtime_ns
 
 
-def named_runs(paths: Sequence[Path]) -> dict[str, Run]:
+def named_runs(
+    paths: Sequence[Path], *, make: Make = make_documents, wait_s: float | None = None
+) -> dict[str, Run]:
     """Return runs by a name for addresses: that of the directory, and a number if it is taken.
+
+    Args:
+        paths: Run directories.
+        make: Maker of documents.
+        wait_s: Seconds for which readers wait for documents. None: until they are made.
 
     Raises:
         ConfigError: If one is no run directory.
@@ -156,5 +220,5 @@ def named_runs(paths: Sequence[Path]) -> dict[str, Run]:
         while slug in runs or slug == "static":
             number += 1
             slug = f"{name}-{number}"
-        runs[slug] = Run(path, slug)
+        runs[slug] = Run(path, slug, make=make, wait_s=wait_s)
     return runs

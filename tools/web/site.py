@@ -6,21 +6,26 @@ Tests: `tests/tools/web/test_pages.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import cast
 
-from .content import Block, Cell, Content, Links, Row, Table, cell
+from .content import Block, Cell, Content, Links, Row, Table, cell, shown
 from .pages.asked import Asked, Document, names_of, standing_lines
 from .pages.pages import PAGES, Page
 from .pages.player import VIEWS_OF_PLAYER, find_player, player_page
 from .render import Frame, render
-from .runs import Run
+from .runs import NotYet, Run
 
 POLL_S = 5.0
 """Seconds between two looks of a visible page at a run that goes on."""
 
+UNMADE = "Being computed"
+
 IDLE_POLL_S = 30.0
 """Seconds between two looks at a run that has stopped or crashed: it may be resumed."""
+
+UNMADE_POLL_S = 1.0
+"""Seconds between two looks at a page that is being computed."""
 
 MAX_QUERY = 200
 
@@ -65,12 +70,24 @@ class Site:
         columns = ["run", "state", "agent steps", "matches", "champion", "rating"]
         table = Table(columns=columns, rows=rows, total=len(rows))
         content = Content(title="Runs", blocks=[Block(heading="All runs", table=table)])
-        poll_s = 0.0 if self.is_static else IDLE_POLL_S
+        is_whole = not any(row.cells[1].text == UNMADE for row in rows)
+        poll_s = 0.0 if self.is_static else IDLE_POLL_S if is_whole else UNMADE_POLL_S
         frame = Frame(root="", page="", navigation={}, poll_s=poll_s, is_static=self.is_static)
         return render(content, frame)
 
+    def unmade_index(self) -> str:
+        """Return what is sent instead of the first page while its documents are being made."""
+        if len(self.runs) == 1:
+            (slug,) = self.runs
+            return self.unmade(slug, "index", root="", base=f"{slug}/")
+        return self.index()
+
     def _run_row(self, run: Run) -> Row:
-        status = run.documents(["status"])["status"]
+        try:
+            status = run.documents(["status"])["status"]
+        except NotYet:
+            first = Cell(text=run.name, href=f"{run.slug}/index.html")
+            return Row(cells=[first, cell(UNMADE), *(cell(None) for _ in range(4))])
         champions = cast("Mapping[str, Mapping[str, object]]", status["champion"]).values()
         best = next(iter(champions), {})
         return Row(
@@ -112,10 +129,28 @@ class Site:
             content = player_page(asked, player)
         return render(content, self._frame(run, documents["status"], page, root=root, base=base))
 
+    def unmade(self, slug: str, name: str, *, root: str = "../", base: str = "") -> str:
+        """Return what is sent instead of a page while its documents are being made.
+
+        Args:
+            slug: Name of the run.
+            name: Name of the page.
+            root: Way from the page to the folder of all runs.
+            base: Way from the page to the run's folder.
+        """
+        page = PAGES.get(name)
+        note = "The ratings of a big league take a minute. The page comes by itself."
+        content = Content(
+            title=shown(name) if page is None else page.title,
+            blocks=[Block(heading=UNMADE, note=note)],
+        )
+        frame = self._frame(self.runs[slug], None, page, root=root, base=base)
+        return render(content, replace(frame, poll_s=UNMADE_POLL_S))
+
     def _frame(
-        self, run: Run, status: Document, page: Page | None, *, root: str, base: str
+        self, run: Run, status: Document | None, page: Page | None, *, root: str, base: str
     ) -> Frame:
-        state = str(status["state"])
+        state = "" if status is None else str(status["state"])
         poll_s = POLL_S if state == "running" else IDLE_POLL_S
         if self.is_static or state in ("finished", "failed"):
             poll_s = 0.0

@@ -40,8 +40,8 @@ ACCESS = Access(token=TOKEN, cookie="arena_8517", hosts=frozenset({"127.0.0.1"})
 class Client:
     """Client of runs' pages, with the token in a header."""
 
-    def __init__(self, runs: Sequence[Path]) -> None:
-        self._app: Any = make_app(Site(named_runs(runs)), ACCESS)
+    def __init__(self, runs: Sequence[Path], **how: Any) -> None:
+        self._app: Any = make_app(Site(named_runs(runs, **how)), ACCESS)
         self._cookies = httpx.Cookies()
 
     def forget(self) -> None:

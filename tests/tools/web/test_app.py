@@ -2,10 +2,14 @@ from __future__ import annotations
 
 import json
 import re
+import time
+from collections.abc import Sequence
 from pathlib import Path
+from threading import Event
 
 from tests.tools.web.conftest import Client
 from tools.league.documents import view_document
+from tools.web.making import Made, make_documents
 from tools.web.pages.pages import PAGES
 
 
@@ -94,3 +98,47 @@ def test_a_run_that_cannot_be_read_says_why(tmp_path: Path, board_run: Path) -> 
     answer = Client([run]).get("/")
     assert answer.status_code == 503
     assert "journal" in answer.text
+
+
+def test_a_page_comes_by_itself_once_it_is_computed(board_run: Path) -> None:
+    free = Event()
+
+    def make(run: Path, views: Sequence[str]) -> Made:
+        assert free.wait(30.0)
+        return make_documents(run, views)
+
+    client = Client([board_run], make=make, wait_s=0.0)
+    for path in ("/", "/board/ratings.html", "/board/player-p000.html"):
+        answer = client.get(path)
+        assert answer.status_code == 200
+        assert "<h2>Being computed" in answer.text
+        assert 'data-poll-s="1.0"' in answer.text
+        assert "etag" not in answer.headers
+        assert answer.headers["cache-control"] == "no-store"
+    for path in ("/board/ratings.json", "/board/ratings.csv", "/metrics"):
+        answer = client.get(path)
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
+        assert "being computed, ask again" in answer.text
+    free.set()
+    deadline_s = time.monotonic() + 60.0
+    while "Being computed" in (text := client.get("/board/ratings.html").text):
+        assert time.monotonic() < deadline_s
+    assert "<h1>Ratings</h1>" in text
+
+
+def test_runs_that_are_not_read_yet_are_listed(board_run: Path, tag_run: Path) -> None:
+    free = Event()
+
+    def make(run: Path, views: Sequence[str]) -> Made:
+        assert run.name == "board" or free.wait(30.0)
+        return make_documents(run, views)
+
+    client = Client([board_run, tag_run], make=make, wait_s=0.0)
+    deadline_s = time.monotonic() + 60.0
+    while (text := client.get("/").text).count("Being computed") > 1:
+        assert time.monotonic() < deadline_s
+    assert 'data-poll-s="1.0"' in text
+    free.set()
+    while "Being computed" in (text := client.get("/").text):
+        assert time.monotonic() < deadline_s
+    assert 'data-poll-s="30.0"' in text

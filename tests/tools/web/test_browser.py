@@ -89,6 +89,8 @@ def look_at_all(
         page.goto(first)
         for name in names:
             page.goto(f"{folder}/{name}.html")
+            # A server's first pages come by themselves.
+            page.locator("#being-computed").wait_for(state="detached")
             for chart in page.locator(".chart").all():
                 assert chart.locator("svg").count() > 0, (name, chart.get_attribute("data-kind"))
             assert page.evaluate("document.documentElement.scrollWidth") <= width, (name, width)

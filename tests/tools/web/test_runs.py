@@ -1,16 +1,23 @@
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event
 
+import msgpack
 import pytest
 
 from arena.errors import ConfigError
+from populations.errors import StorageError
 from populations.records.rows import EventRow
 from populations.storage.journal import Journal
-from tools.web.runs import LEAST_S, Run, named_runs
+from tools.web.making import FITTED, Made
+from tools.web.runs import LEAST_S, NotYet, Run, named_runs
+from tools.web.unpacked import Unpacked
 
 
 @dataclass
@@ -57,6 +64,94 @@ def test_no_read_keeps_the_journal_open(board_run: Path, tmp_path: Path) -> None
     Run(path, "run").documents(["standings", "events"])
     opened = [os.path.realpath(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd")]
     assert not [name for name in opened if name.startswith(str(path))]
+
+
+class Blocked:
+    """Maker that waits to be let go, and counts."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, ...]] = []
+        self.free = Event()
+        self.error: Exception | None = None
+
+    def __call__(self, run: Path, views: Sequence[str]) -> Made:
+        self.asked.append(tuple(views))
+        assert self.free.wait(30.0)
+        if self.error is not None:
+            raise self.error
+        number = len(self.asked)
+        return Made({view: msgpack.packb({"view": view, "made": number}) for view in views}, 0.0)
+
+
+def is_done(run: Run) -> None:
+    """Wait until nothing is being made."""
+    for making in tuple(run._making.values()):
+        with contextlib.suppress(StorageError):
+            making.done.result(30.0)
+
+
+def test_a_reader_does_not_wait_for_a_long_fit(board_run: Path) -> None:
+    make, clock = Blocked(), Clock()
+    run = Run(board_run, "run", clock=clock, make=make, wait_s=0.0)
+    for _ in range(3):
+        with pytest.raises(NotYet, match="champion, lineage, ratings: being computed"):
+            run.documents(["ratings"])
+    make.free.set()
+    is_done(run)
+    # One fit for all that asked, and for the other views that need it.
+    assert run.documents(["ratings", "lineage"]) == {
+        "ratings": {"view": "ratings", "made": 1},
+        "lineage": {"view": "lineage", "made": 1},
+    }
+    assert make.asked == [FITTED]
+
+
+def test_the_old_document_is_shown_while_a_new_one_is_made(board_run: Path, tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    shutil.copytree(board_run, path)
+    make, clock = Blocked(), Clock()
+    make.free.set()
+    run = Run(path, "run", clock=clock, make=make)
+    assert run.documents(["events"])["events"]["made"] == 1
+    make.free.clear()
+    run.wait_s = 0.0
+    clock.now_s = LEAST_S
+    (path / "status.json").write_text("{}")
+    assert run.documents(["events"])["events"]["made"] == 1
+    make.free.set()
+    is_done(run)
+    assert run.documents(["events"])["events"]["made"] == 2
+
+
+def test_a_failure_is_told_once_and_tried_again(board_run: Path) -> None:
+    make = Blocked()
+    make.error = StorageError("the disk is gone")
+    run = Run(board_run, "run", make=make, wait_s=0.0)
+    with pytest.raises(NotYet):
+        run.documents(["events"])
+    make.free.set()
+    is_done(run)
+    with pytest.raises(StorageError, match="the disk is gone"):
+        run.documents(["events"])
+    make.error, run.wait_s = None, None
+    assert run.documents(["events"])["events"]["made"] == 2
+
+
+def test_documents_used_last_are_kept_as_objects() -> None:
+    packed = {serial: msgpack.packb([serial] * 100) for serial in range(4)}
+    assert {len(one) for one in packed.values()} == {103}
+    unpacked = Unpacked(max_bytes=250)
+    first = unpacked.document(0, packed[0])
+    second = unpacked.document(1, packed[1])
+    assert unpacked.document(0, packed[0]) is first
+    # Room for two: the third drops the second, which was used before the first.
+    unpacked.document(2, packed[2])
+    assert unpacked.document(0, packed[0]) is first
+    assert unpacked.document(1, packed[1]) == second
+    assert unpacked.document(1, packed[1]) is not second
+    # One is kept however large it is.
+    small = Unpacked(max_bytes=1)
+    assert small.document(3, packed[3]) is small.document(3, packed[3])
 
 
 def test_names_of_runs_are_plain(board_run: Path, tmp_path: Path) -> None:

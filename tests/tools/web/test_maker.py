@@ -1,0 +1,114 @@
+"""Processes that make documents: what they answer, and when they end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgpack
+import pytest
+
+from populations.errors import StorageError
+from tools.league.documents import view_documents
+from tools.web import maker as module
+from tools.web.maker import MODULE, Maker, Makers
+from tools.web.making import FITTED
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def maker() -> Iterator[Maker]:
+    with Maker() as made:
+        yield made
+
+
+def process_of(maker: Maker) -> subprocess.Popen[bytes]:
+    process = maker._process
+    assert process is not None
+    return process
+
+
+def test_documents_of_the_process_are_those_of_the_views(maker: Maker, board_run: Path) -> None:
+    made = maker.make(board_run, ["standings", "events"])
+    found = {view: msgpack.unpackb(packed) for view, packed in made.documents.items()}
+    # Plain data has lists alone.
+    wanted = msgpack.unpackb(msgpack.packb(view_documents(board_run, ["standings", "events"])))
+    assert found == wanted
+    assert made.took_s > 0.0
+
+
+def test_a_run_that_cannot_be_read_is_told_and_the_process_goes_on(
+    maker: Maker, board_run: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(StorageError, match=r"no run directory: it has no run\.yaml"):
+        maker.make(tmp_path, ["status"])
+    assert maker.make(board_run, ["status"]).documents.keys() == {"status"}
+
+
+def test_a_process_that_is_gone_is_told_and_started_again(maker: Maker, board_run: Path) -> None:
+    maker.make(board_run, ["status"])
+    process = process_of(maker)
+    process.kill()
+    process.wait()
+    with pytest.raises(RuntimeError, match="ended with code -9"):
+        maker.make(board_run, ["status"])
+    assert maker.make(board_run, ["status"]).documents.keys() == {"status"}
+
+
+def test_work_that_took_long_ends_the_process(
+    maker: Maker, board_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    maker.make(board_run, ["status"])
+    first = process_of(maker)
+    maker.make(board_run, ["status"])
+    assert process_of(maker) is first
+    monkeypatch.setattr(module, "LONG_S", 0.0)
+    maker.make(board_run, ["status"])
+    assert maker._process is None
+    assert first.returncode == -signal.SIGKILL
+
+
+def test_closing_ends_a_process_at_work(board_run: Path) -> None:
+    with Maker() as maker:
+        maker.make(board_run, ["status"])
+        process = process_of(maker)
+        # It answers nothing more, as if it had a long fit to make.
+        os.kill(process.pid, signal.SIGSTOP)
+        errors: list[BaseException] = []
+
+        def ask() -> None:
+            try:
+                maker.make(board_run, ["status"])
+            except RuntimeError as error:
+                errors.append(error)
+
+        thread = threading.Thread(target=ask)
+        thread.start()
+    thread.join(timeout=30.0)
+    assert not thread.is_alive()
+    assert process.returncode == -signal.SIGKILL
+    assert len(errors) == 1
+    with pytest.raises(RuntimeError, match="the server is ending"):
+        maker.make(board_run, ["status"])
+
+
+def test_the_process_ends_with_its_input() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", MODULE], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdin is not None
+        process.stdin.close()
+        assert process.wait(timeout=60.0) == 0
+
+
+def test_a_fit_keeps_no_other_document_waiting(board_run: Path) -> None:
+    with Makers() as makers:
+        makers.make(board_run, FITTED)
+        os.kill(process_of(makers._long).pid, signal.SIGSTOP)
+        assert makers.make(board_run, ["status"]).documents.keys() == {"status"}
