@@ -174,6 +174,8 @@ class Run:
             making.done.set_exception(error)
             return
         for name, packed in made.documents.items():
+            if (old := self._kept.get(name)) is not None:
+                UNPACKED.forget(old.serial)
             self._kept[name] = _Kept(packed, version, next(SERIALS), self.clock(), made.took_s)
         with self._lock:
             del self._making[group]
@@ -192,7 +194,8 @@ def _stamp(path: Path) -> tuple[int, int, int] | None:
         found = os.stat(path)
     except OSError:
         return None
-    return found.st_ino, found.st_size, found.st_mtime_ns
+    # The first reader of a journal leaves an empty WAL, which is as good as none.
+    return (found.st_ino, found.st_size, found.st_mtime_ns) if found.st_size else None
 
 
 def named_runs(

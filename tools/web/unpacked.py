@@ -41,6 +41,11 @@ class Unpacked:
             self._found[serial] = (document, size)
             return document
 
+    def forget(self, serial: int) -> None:
+        """Drop a document that a newer one has replaced."""
+        with self._lock:
+            self._found.pop(serial, None)
+
     def _make_room(self, size: int) -> None:
         total = size + sum(one for _, one in self._found.values())
         # In the order of their last use.

@@ -149,6 +149,11 @@ def test_documents_used_last_are_kept_as_objects() -> None:
     assert unpacked.document(0, packed[0]) is first
     assert unpacked.document(1, packed[1]) == second
     assert unpacked.document(1, packed[1]) is not second
+    unpacked.forget(1)
+    assert unpacked.document(0, packed[0]) is first
+    # Room for two again, so the first stays.
+    unpacked.document(3, packed[3])
+    assert unpacked.document(0, packed[0]) is first
     # One is kept however large it is.
     small = Unpacked(max_bytes=1)
     assert small.document(3, packed[3]) is small.document(3, packed[3])
