@@ -181,7 +181,15 @@ def first_run(run_dir: Path, file: RunFile | None = None) -> Path:
         event(1, "exploited", "player/p001"),
         event(2, "exploited", "player/p000"),
         event(3, "explored", "player/p001"),
-        event(4, "alert", "player", name="kl_high", what="kl is 0.2", sources=["player/p001"]),
+        event(
+            4,
+            "alert",
+            "player",
+            name="kl_high",
+            what="kl is 0.2",
+            sources=["player/p001"],
+            advice="lower the rate",
+        ),
     )
 
 
