@@ -315,9 +315,9 @@ def test_policies_stand_side_by_side_by_place_each_on_its_scale(planted: Any) ->
     standings = by_key(planted[0]["standings"])
     assert list(standings) == ["1", "2"]
     first, second = standings["1"]
-    # 1.96 standard deviations of 10 on each side.
-    assert (first["player"], first["rating"], first["agent_steps"]) == ("player/p000", 300.0, 3_000)
-    assert (first["rating_low"], first["rating_high"]) == pytest.approx((280.4, 319.6), abs=0.05)
+    # 300 less the optimism of the choice, and 1.96 standard deviations of 10 on each side.
+    assert (first["player"], first["rating"], first["agent_steps"]) == ("player/p000", 280.0, 3_000)
+    assert (first["rating_low"], first["rating_high"]) == pytest.approx((260.4, 299.6), abs=0.05)
     # 10 + 10 matches in evaluation.
     assert (second["rating"], second["matches"]) == (50.0, 20)
     assert standings["2"][0]["player"] == "player/p001"
@@ -326,7 +326,7 @@ def test_policies_stand_side_by_side_by_place_each_on_its_scale(planted: Any) ->
 
 def test_champions_have_their_ratings_and_hyperparameters(planted: Any) -> None:
     first, second = by_key(planted[0]["champions"])["champion"]
-    # 300 less the optimism of the choice.
+    # As in the standings.
     assert (first["player"], first["rating"]) == ("player/p000", 280.0)
     assert first["rating_low"] == pytest.approx(260.4, abs=0.05)
     assert (first["hyperparameters"], second["hyperparameters"]) == (
