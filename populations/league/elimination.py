@@ -23,8 +23,8 @@ ratings, and be approximated anew when one of the two goes, which adds up from m
 
 Only the bots and the best known of the other neighbours are tied, so that no pair becomes too
 many; the rest is forgotten, which makes ratings less sure, not wrong. Bots are never forgotten,
-however little is known of them: they are the zero of the scale, and what says how far away it is
-has come through all who are gone. Without it nothing is left but that they always lose.
+however little is known of them: they are the zero of the scale, and its distance is known through
+all who are gone. Without that nothing is left but that they always lose.
 
 Sources: the star-mesh transform of resistor networks (Rosen, "A new network theorem", 1924), which
 is Gaussian elimination of one variable; Laplace's approximation as in McCullagh and Nelder,

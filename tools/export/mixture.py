@@ -28,15 +28,10 @@ def find_mixtures(inspection: Inspection) -> dict[str, Mixture]:
     Raises:
         ConfigError: As `populations.league.mixture.nash_mixtures`.
     """
-    from populations.league.mixture import nash_mixtures
+    from populations.inspection.documents.mixture import mixtures_of
 
     # Ghosts stay, but retention removes checkpoints of policies.
-    present = {
-        name: [line for line in lines if _is_present(inspection, line)]
-        for name, lines in inspection.standings().items()
-    }
-    pairs = inspection.reader.pairs(kind="evaluate")
-    return nash_mixtures(present, pairs, seats=inspection.league.seats)
+    return mixtures_of(inspection, is_present=_is_present)
 
 
 def _is_present(inspection: Inspection, line: Standing) -> bool:

@@ -5,6 +5,8 @@ Tests: `tests/tools/league/test_mixture.py`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from arena.errors import ConfigError
 from populations.inspection.inspection import Document, Inspection
 from populations.league.mixture import Mixture, nash_mixtures
@@ -21,7 +23,7 @@ def mixture_view(run: Inspection, population: str | None) -> Document:
     and the two are null.
     """
     try:
-        found, reason = _mixtures(run), None
+        found, reason = mixtures_of(run), None
     except ConfigError as error:
         found, reason = {}, str(error)
     shown = [
@@ -40,15 +42,6 @@ def mixture_view(run: Inspection, population: str | None) -> Document:
     }
 
 
-def _mixtures(run: Inspection) -> dict[str, Mixture]:
-    kept = {
-        name: [line for line in lines if is_kept(run, line)]
-        for name, lines in run.standings().items()
-    }
-    pairs = run.reader.pairs(kind="evaluate")
-    return nash_mixtures(kept, pairs, seats=run.league.seats)
-
-
 def is_kept(run: Inspection, line: Standing) -> bool:
     """Return whether a player's weights are there, as far as the journal knows."""
     if line.key is None:
@@ -56,6 +49,26 @@ def is_kept(run: Inspection, line: Standing) -> bool:
     # Ghosts have no such row: they stay.
     checkpoint = run.tables.checkpoints.get(line.key)
     return checkpoint is None or checkpoint.state == "present"
+
+
+def mixtures_of(
+    run: Inspection, *, is_present: Callable[[Inspection, Standing], bool] = is_kept
+) -> dict[str, Mixture]:
+    """Find the Nash mixture of each population, of players whose weights are there.
+
+    Args:
+        run: The run.
+        is_present: Whether a player's weights are there.
+
+    Raises:
+        ConfigError: As `populations.league.mixture.nash_mixtures`.
+    """
+    present = {
+        name: [line for line in lines if is_present(run, line)]
+        for name, lines in run.standings().items()
+    }
+    pairs = run.reader.pairs(kind="evaluate")
+    return nash_mixtures(present, pairs, seats=run.league.seats)
 
 
 def _summary(run: Inspection, population: str, mixture: Mixture | None) -> Document:

@@ -1,6 +1,6 @@
 """A ladder of players, all but the newest merged: ratings beside planted skills, 5000 Elo up.
 
-What the last merges say of the distance to `bot:random` has come through all who are gone.
+The distance to `bot:random` is known through all who are gone.
 """
 
 from __future__ import annotations
