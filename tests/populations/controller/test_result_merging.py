@@ -14,8 +14,8 @@ from populations.controller.rating_fit import chosen_entrants, fit_input, snapsh
 from populations.controller.state.state import make_state
 from populations.league.league import RECENT_PER_POLICY, League
 from populations.league.lineage import first_of_line
-from populations.league.merging import Merge, merges
-from populations.records.rows import CheckpointRow, EventRow, TallyRow
+from populations.league.merging import MERGED, Merge, merges
+from populations.records.rows import CheckpointRow, EventRow, RatingsRow, TallyRow
 from tests.populations.controller.simulated import (
     DUEL,
     DUET,
@@ -203,3 +203,21 @@ def test_without_a_bound_nothing_is_merged() -> None:
         patch.setattr(result_merging, "BATCH", 1)
         run(world)
     assert world.events("results_merged") == []
+
+
+def test_strengths_of_a_merge_are_not_those_of_lines(merged: World) -> None:
+    fitted: dict[str, set[float]] = {}
+    found: list[bool] = []
+    for row in merged.committed:
+        if isinstance(row, RatingsRow):
+            fitted[row.population] = {round(rating, 1) for rating in row.ratings}
+        elif isinstance(row, EventRow) and row.kind == MERGED:
+            (merge,) = merges([row])
+            # A rating of the line would be one of the last fit, to the decimal.
+            found += [
+                point not in fitted[population]
+                for (population, entrant), point in merge.points.items()
+                if entrant in merge.gone
+            ]
+    assert len(found) > KEEP
+    assert sum(found) > 0.5 * len(found)
