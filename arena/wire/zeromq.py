@@ -8,7 +8,6 @@ admits known keys only, and each message carries the name of the key that admitt
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import select
 import threading
@@ -18,16 +17,26 @@ from collections.abc import Mapping
 import zmq
 from zmq.utils.monitor import parse_monitor_message
 
-from arena.errors import AddressInUse, AuthenticatorDead, ConfigError, NotAdmitted
+from arena.errors import AddressInUse, AuthenticatorDead, NotAdmitted
 from arena.types import LearnerId
-from arena.wire.address import check_endpoint, owner_of_port, remove_socket
-from arena.wire.authenticator import DOMAIN, Authenticator
-from arena.wire.codec import MAX_FRAME_BYTES, NUM_FRAMES
+from arena.wire.address import remove_socket
+from arena.wire.authenticator import Authenticator
+from arena.wire.codec import NUM_FRAMES
 from arena.wire.keys import ControllerKeys, LearnerKeys, holder_of
 from arena.wire.messages import FromController, FromLearner, Header, Message
 from arena.wire.session import BadMessage, ControllerSession, LearnerSession
+from arena.wire.sockets import (
+    ask_for_keys,
+    bind,
+    check_address,
+    key_name,
+    milliseconds,
+    new_dealer,
+    new_router,
+    receive_parts,
+    send_to,
+)
 
-MAX_QUEUED = 256
 MAX_PORTION = 256
 """Most messages that one ``receive`` takes in, so that a burst cannot hold up the controller."""
 
@@ -35,27 +44,6 @@ MAX_PORTION_S = 0.1
 """Longest time that one ``receive`` takes in: large messages that are almost valid are slow to
 refuse.
 """
-
-# Receive limits apply per connection, before any byte reaches Python.
-_OPTIONS: dict[zmq.SocketOption, int] = {
-    zmq.LINGER: 0,
-    zmq.MAXMSGSIZE: MAX_FRAME_BYTES,
-    zmq.SNDHWM: MAX_QUEUED,
-    zmq.RCVHWM: MAX_QUEUED,
-    zmq.HANDSHAKE_IVL: 5000,
-    # These find half-open connections only, as a stuck Python process answers them. Heartbeat
-    # messages decide about liveness.
-    zmq.HEARTBEAT_IVL: 2000,
-    zmq.HEARTBEAT_TIMEOUT: 6000,
-}
-# Mandatory: a send to an absent learner raises instead of being dropped silently.
-_ROUTER_OPTIONS: dict[zmq.SocketOption, int] = {zmq.ROUTER_MANDATORY: 1}
-_DEALER_OPTIONS: dict[zmq.SocketOption, int] = {
-    zmq.IMMEDIATE: 1,  # nothing is queued for a controller that is away, to reach the next one
-    zmq.RECONNECT_IVL: 100,
-    zmq.RECONNECT_IVL_MAX: 5000,
-}
-
 
 _HANDSHAKES = (
     zmq.Event.HANDSHAKE_SUCCEEDED
@@ -92,27 +80,19 @@ class ZmqControllerTransport:
             ConfigError: If the endpoint could be reached from elsewhere.
             AddressInUse: If the address is in use or cannot be listened on.
         """
-        endpoint = _checked(endpoint, has_keys=keys is not None)
+        endpoint = check_address(endpoint, has_keys=keys is not None)
         self._session = ControllerSession(run=run, epoch=epoch, has_keys=keys is not None)
         self._context = zmq.Context()
         # The socket and the authenticator share a context, because inproc endpoints belong to one.
-        self._socket = _socket(self._context, zmq.ROUTER, endpoint, _ROUTER_OPTIONS)
+        self._socket = new_router(self._context, endpoint)
         self._authenticator: Authenticator | None = None
         if keys is not None:
-            # Before bind: until an authenticator is bound, libzmq admits every connection.
-            self._authenticator = Authenticator(self._context, learners=keys.learners)
-            self._socket.setsockopt(zmq.CURVE_SERVER, 1)
-            # All options before bind: libzmq applies them to later connections only.
-            self._socket.setsockopt(zmq.CURVE_PUBLICKEY, keys.public)
-            self._socket.setsockopt(zmq.CURVE_SECRETKEY, keys.secret)
-            self._socket.setsockopt(zmq.ZAP_DOMAIN, DOMAIN)
+            self._authenticator = ask_for_keys(self._context, self._socket, keys)
         try:
-            self._socket.bind(endpoint)
-        except zmq.ZMQError as error:
+            self._endpoint = bind(self._socket, endpoint)
+        except AddressInUse:
             self._release(linger_s=0.0)
-            raise AddressInUse(_cannot_listen(endpoint, error)) from error
-        # The system has chosen the port by now, if it was *.
-        self._endpoint = self._socket.getsockopt_string(zmq.LAST_ENDPOINT)
+            raise
 
     @property
     def endpoint(self) -> str:
@@ -127,18 +107,18 @@ class ZmqControllerTransport:
                 "the thread that checks learners' keys has ended, so nobody can be let in any "
                 "more: the controller ends, --resume goes on"
             )
-        if not self._socket.poll(_milliseconds(timeout_s)):
+        if not self._socket.poll(milliseconds(timeout_s)):
             return received
         # Parts are read one by one: MAXMSGSIZE limits the size of a frame, not their number.
         # Two limits: many small messages, or few that are slow to refuse.
         end_s = time.monotonic() + MAX_PORTION_S
         for _ in range(MAX_PORTION):
-            parts = _receive_parts(self._socket, limit=NUM_FRAMES + 1)
+            parts = receive_parts(self._socket, limit=NUM_FRAMES + 1)
             if parts is None:
                 break
-            key = None if self._authenticator is None else _key_name(parts[-1])
+            key = None if self._authenticator is None else key_name(parts[-1])
             # ROUTER puts the sender's identity before its frames.
-            identity, *frames = map(_bytes, parts)
+            identity, *frames = (part.bytes for part in parts)
             now_s = time.monotonic()
             opened = self._session.open(identity, frames, now_s=now_s, key=key)
             if opened.answer is not None:
@@ -154,14 +134,7 @@ class ZmqControllerTransport:
         return self._send(learner.encode(), self._session.seal(learner, message))
 
     def _send(self, identity: bytes, frames: list[bytes]) -> bool:
-        try:
-            self._socket.send_multipart([identity, *frames], flags=zmq.NOBLOCK)
-        except zmq.ZMQError as error:
-            # The learner is gone, or its queue is full: both are "not delivered" for the caller.
-            if error.errno in (zmq.EHOSTUNREACH, zmq.EAGAIN):
-                return False
-            raise
-        return True
+        return send_to(self._socket, identity, frames)
 
     def take_bad_messages(self) -> list[BadMessage]:
         """See `ControllerTransport`."""
@@ -184,7 +157,7 @@ class ZmqControllerTransport:
         # First: destroy closes the authenticator's socket, too, which its thread polls.
         if self._authenticator is not None:
             self._authenticator.stop()
-        self._context.destroy(linger=_milliseconds(linger_s))
+        self._context.destroy(linger=milliseconds(linger_s))
 
 
 class ZmqLearnerTransport:
@@ -204,18 +177,12 @@ class ZmqLearnerTransport:
         Raises:
             ConfigError: If the endpoint is not on this machine and there are no keys.
         """
-        endpoint = _checked(endpoint, has_keys=keys is not None)
+        endpoint = check_address(endpoint, has_keys=keys is not None)
         if keys is not None and holder_of(learner) != keys.name:
             raise ValueError(f"learner {learner} cannot have the key {keys.name}")
         self._session = LearnerSession(run=run, learner=learner)
         self._context = zmq.Context()
-        self._socket = _socket(self._context, zmq.DEALER, endpoint, _DEALER_OPTIONS)
-        # New for each process: ROUTER silently ignores a second peer with an existing identity.
-        self._socket.setsockopt(zmq.ROUTING_ID, learner.encode())
-        if keys is not None:
-            self._socket.setsockopt(zmq.CURVE_PUBLICKEY, keys.public)
-            self._socket.setsockopt(zmq.CURVE_SECRETKEY, keys.secret)
-            self._socket.setsockopt(zmq.CURVE_SERVERKEY, keys.controller)
+        self._socket = new_dealer(self._context, endpoint, identity=learner, keys=keys)
         self._num_failed_handshakes = 0
         self._was_admitted = False
         # Before connect, so that the first handshake is seen.
@@ -234,19 +201,19 @@ class ZmqLearnerTransport:
     def receive(self, timeout_s: float) -> tuple[Header, Message] | None:
         """See `LearnerTransport`."""
         end_s = time.monotonic() + timeout_s
-        ready = dict(self._poller.poll(_milliseconds(timeout_s)))
+        ready = dict(self._poller.poll(milliseconds(timeout_s)))
         while self._monitor in ready:
             # Handshakes first: they may prove that no message will ever come.
             self._note_handshake()
-            ready = dict(self._poller.poll(_milliseconds(end_s - time.monotonic())))
+            ready = dict(self._poller.poll(milliseconds(end_s - time.monotonic())))
         # All pending wake-ups are read at once.
         if self._wake_read in ready:
             with contextlib.suppress(BlockingIOError):
                 os.read(self._wake_read, 4096)
         if self._socket not in ready:
             return None
-        parts = _receive_parts(self._socket, limit=NUM_FRAMES)
-        return None if parts is None else self._session.open([_bytes(part) for part in parts])
+        parts = receive_parts(self._socket, limit=NUM_FRAMES)
+        return None if parts is None else self._session.open([part.bytes for part in parts])
 
     def _note_handshake(self) -> None:
         """Read one event of a handshake.
@@ -298,67 +265,8 @@ class ZmqLearnerTransport:
         """See `LearnerTransport`."""
         if self._context.closed:
             return
-        self._context.destroy(linger=_milliseconds(linger_s))
+        self._context.destroy(linger=milliseconds(linger_s))
         # Another thread may be writing to the pipe at this moment.
         with self._wake_lock:
             os.close(self._wake_read)
             os.close(self._wake_write)
-
-
-def _checked(endpoint: str, *, has_keys: bool) -> str:
-    checked = check_endpoint(endpoint, has_keys=has_keys)
-    # A Unix socket is protected by the mode of its directory.
-    if has_keys and not checked.startswith("tcp://"):
-        raise ConfigError(f"keys are for tcp endpoints, {endpoint!r} needs none")
-    return checked
-
-
-def _cannot_listen(endpoint: str, error: zmq.ZMQError) -> str:
-    reason = f"cannot listen on {endpoint}: {zmq.strerror(error.errno or 0)}"
-    owner = owner_of_port(endpoint) if error.errno == zmq.EADDRINUSE else ""
-    return f"{reason} by {owner}" if owner else reason
-
-
-def _socket(
-    context: zmq.Context[zmq.Socket[bytes]],
-    kind: zmq.SocketType,
-    endpoint: str,
-    options: dict[zmq.SocketOption, int],
-) -> zmq.Socket[bytes]:
-    socket = context.socket(kind)
-    for option, value in (_OPTIONS | options).items():
-        socket.setsockopt(option, value)
-    if "[" in endpoint:
-        socket.setsockopt(zmq.IPV6, 1)
-    return socket
-
-
-def _receive_parts(socket: zmq.Socket[bytes], *, limit: int) -> list[zmq.Frame] | None:
-    """Return the parts of one message; of a longer one, one part more than the limit is kept."""
-    try:
-        parts = [socket.recv(zmq.NOBLOCK, copy=False)]
-    except zmq.Again:
-        return None
-    while socket.getsockopt(zmq.RCVMORE):
-        # Frames beyond the limit are read and dropped, to leave the socket at a message's border.
-        part = socket.recv(zmq.NOBLOCK, copy=False)
-        if len(parts) <= limit:
-            parts.append(part)
-    return parts
-
-
-def _bytes(part: zmq.Frame) -> bytes:
-    return part.bytes
-
-
-def _key_name(part: zmq.Frame) -> str | None:
-    """Return the name under which a part's connection was admitted; None without keys."""
-    try:
-        return str(part.get("User-Id"))
-    except zmq.ZMQError:
-        return None
-
-
-def _milliseconds(duration_s: float) -> int:
-    # Up, as 0 would poll in a busy loop for the last millisecond; a negative timeout is endless.
-    return max(0, math.ceil(duration_s * 1000))
