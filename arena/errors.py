@@ -137,5 +137,9 @@ class AuthenticatorDead(WireError):
     """The thread that checks learners' keys has ended, so no learner can be admitted."""
 
 
+class StoreUnreachable(WireError):
+    """The store of a run does not answer, or cannot take or give a checkpoint now."""
+
+
 class ExportError(ArenaError):
     """An export failed or does not reproduce the policy."""

@@ -5,6 +5,7 @@ Tests: `tests/integration/test_joining.py`.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -30,14 +31,53 @@ def learner(
         str,
         typer.Option(metavar="NAMES", help="Populations to train, as a,b. Default: all."),
     ] = "",
+    store: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ENDPOINT",
+            help="Address of checkpoints. Default: the controller's, with the next port.",
+            show_default=False,
+        ),
+    ] = None,
+    cache: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Directory for copies of checkpoints. Default: ~/.cache/arena.",
+            show_default=False,
+        ),
+    ] = None,
+    cache_mb: Annotated[
+        int, typer.Option("--cache-mb", min=1, help="Bound of these copies, in MB.")
+    ] = 2048,
 ) -> None:
-    """Join a run as one more learner; its environment and configuration must match."""
+    """Join a run as one more learner; its environment and configuration must match.
+
+    Without the run's directory beside run.yaml, checkpoints come from the controller's machine.
+    """
+    from arena.checkpoints.files import STORE_ID
     from arena.learners.process import serve
+    from arena.learners.remote import Remote
+    from arena.wire.address import next_port
     from populations.config.run_file import RunFile, learner_setup
 
     # Other commands take a run's directory, so it is typed here, too.
     path = run / "run.yaml" if run.is_dir() else run
     # The file's own directory is the store, wherever the command runs.
-    setup = learner_setup(RunFile.load(path), root=path.resolve().parent)
+    root = path.resolve().parent
+    setup = learner_setup(RunFile.load(path), root=root)
     names = tuple(name for name in populations.split(",") if name)
-    raise typer.Exit(serve(setup, endpoint=connect, populations=names, keys=keys))
+    remote = None
+    if not (root / STORE_ID).exists():
+        remote = Remote(
+            endpoint=store or next_port(connect),
+            cache=cache or default_cache(),
+            cache_mb=cache_mb,
+        )
+    raise typer.Exit(serve(setup, endpoint=connect, populations=names, keys=keys, remote=remote))
+
+
+def default_cache() -> Path:
+    """Return the directory for copies of checkpoints where none is named (XDG base directories)."""
+    home = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(home) if home.startswith("/") else Path.home() / ".cache") / "arena"

@@ -220,6 +220,34 @@ def read_verified(directory: Path, name: str, record: FileRecord) -> bytes:
     return data
 
 
+def read_piece(directory: Path, name: str, *, offset: int, limit_bytes: int) -> tuple[bytes, int]:
+    """Read a part of a file that its reader verifies as a whole.
+
+    Args:
+        directory: Directory of the checkpoint or ghost.
+        name: Name of the file.
+        offset: First byte.
+        limit_bytes: Most bytes to read.
+
+    Returns:
+        The bytes, none behind the file's end, and the size of the whole file.
+
+    Raises:
+        CheckpointMissing: If there is no such directory.
+        CheckpointCorrupt: If the file is missing or none.
+        DiskRefused: If the disk refuses.
+    """
+    if not directory.is_dir():
+        raise CheckpointMissing(f"{directory}: there is no checkpoint")
+    path = directory / name
+    with _opened(path) as file:
+        try:
+            size = os.fstat(file.fileno()).st_size
+            return os.pread(file.fileno(), limit_bytes, offset) if offset < size else b"", size
+        except OSError as error:
+            raise _kind_of(error)(f"{path}: {error.strerror}") from error
+
+
 def verify_directory(directory: Path, *, without: frozenset[str] = frozenset()) -> Manifest:
     """Check every byte of a checkpoint or ghost.
 

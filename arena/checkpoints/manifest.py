@@ -13,7 +13,8 @@ import importlib.metadata
 
 from pydantic import Field
 
-from arena.config import Model, NetworkConfig
+from arena.config import Model, NetworkConfig, PopulationSetup
+from arena.errors import CheckpointCorrupt
 from arena.types import Digest, canonical_digest
 
 FORMAT_VERSION = 1
@@ -96,6 +97,26 @@ def checkpoint_key(policy: str, *, agent_steps: int, digest: Digest) -> str:
 def ghost_key(policy: str, *, agent_steps: int, digest: Digest) -> str:
     """Return the directory of a ghost relative to the store's root, by its checkpoint's digest."""
     return f"populations/{policy}/ghosts/{agent_steps:012d}-{digest[:8]}"
+
+
+def check_manifest(manifest: Manifest, *, environment_digest: str, setup: PopulationSetup) -> None:
+    """Refuse a checkpoint of another environment, architecture or population.
+
+    Raises:
+        CheckpointCorrupt: Saying what differs.
+    """
+    expected = {
+        "environment_digest": environment_digest,
+        "network": setup.network,
+        "population_agents": setup.agents,
+    }
+    for name, value in expected.items():
+        found = getattr(manifest, name)
+        if found != value:
+            raise CheckpointCorrupt(
+                f"checkpoint of {manifest.policy} at {manifest.agent_steps} agent steps: its "
+                f"{name} is {found}, this population's is {value}"
+            )
 
 
 def arena_version() -> str:

@@ -69,6 +69,31 @@ def publish(root: Path, *, manifest: Manifest, files: Mapping[str, bytes]) -> Ch
         raise ValueError(f"the manifest describes {manifest.files}, not the files that are given")
     digest = manifest.digest
     key = checkpoint_key(manifest.policy, agent_steps=manifest.agent_steps, digest=digest)
+    place(root, key, manifest=manifest, files=files)
+    return CheckpointRef(digest=digest, key=key)
+
+
+def place(
+    root: Path,
+    key: str,
+    *,
+    manifest: Manifest,
+    files: Mapping[str, bytes],
+    without: frozenset[str] = frozenset(),
+) -> None:
+    """Write a checkpoint or ghost under a key, or find that the same one is there already.
+
+    Args:
+        root: Store's root; must exist.
+        key: Directory relative to the root.
+        manifest: Description of the files.
+        files: Files by name, all but those left out.
+        without: Files that may be absent.
+
+    Raises:
+        DiskRefused: If the disk refuses.
+        CheckpointError: If the name is taken by another checkpoint, or is none.
+    """
     target = resolve_key(root, key)
     contents = {**files, MANIFEST: encode_manifest(manifest)}
 
@@ -77,8 +102,7 @@ def publish(root: Path, *, manifest: Manifest, files: Mapping[str, bytes]) -> Ch
             _write_file(directory / name, data)
 
     with _disk_errors(target):
-        _appear(root, target, manifest, fill=fill, without=frozenset())
-    return CheckpointRef(digest=digest, key=key)
+        _appear(root, target, manifest, fill=fill, without=without)
 
 
 def link_ghost(root: Path, *, checkpoint_key: str, ghost_key: str) -> None:

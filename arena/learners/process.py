@@ -1,19 +1,16 @@
 """``python -m arena.learners.process``: a learner as a process of its own.
 
-Started by `arena.learners.spawn`. It must not outlive its parent, whatever kills that: the kernel
-is asked to kill it (Linux), and a pipe whose other end the parent holds tells it (everywhere).
+Started by `arena.learners.spawn`, it does not outlive its parent (`arena.processes`).
 """
 
 from __future__ import annotations
 
 import argparse
-import ctypes
 import faulthandler
 import logging
 import os
 import signal
 import sys
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
@@ -23,15 +20,14 @@ from pydantic import ValidationError
 from arena.config import LearnerSetup
 from arena.errors import ArenaError, ConfigError
 from arena.learners.loop import EXIT_CRASHED, LearnerLoop, MakeWork, make_worker, new_learner_id
+from arena.learners.remote import Remote, remote_work
 from arena.learners.state import EXIT_REFUSED, Patience
+from arena.processes.child import add_parent, die_with_parent
 from arena.rules import broken_rules
 from arena.wire.keys import load_learner_keys
 from arena.wire.zeromq import ZmqLearnerTransport
 
 logger = logging.getLogger(__name__)
-
-# <linux/prctl.h>
-PR_SET_PDEATHSIG = 1
 
 
 def main(argv: Sequence[str] | None = None, *, make_work: MakeWork = make_worker) -> int:
@@ -73,6 +69,7 @@ def serve(
     endpoint: str,
     populations: tuple[str, ...],
     keys: Path | None = None,
+    remote: Remote | None = None,
     make_work: MakeWork = make_worker,
     patience: Patience | None = None,
 ) -> int:
@@ -85,6 +82,7 @@ def serve(
         endpoint: Endpoint of the controller.
         populations: Populations that it trains; empty: any.
         keys: Key file that `arena launch` made, where the controller wants keys.
+        remote: Way to the run's store; None: this process sees the run's directory.
         make_work: Function that makes the worker.
         patience: Waiting times.
 
@@ -94,6 +92,10 @@ def serve(
     try:
         own = load_learner_keys(keys) if keys is not None else None
         learner = new_learner_id(own.name if own is not None else None)
+        if remote is not None:
+            if own is None:
+                raise ConfigError("a store on another machine needs a key (--keys)")
+            make_work = remote_work(remote, make_work, learner=learner, keys=own)
         transport = ZmqLearnerTransport(endpoint, run=setup.run, learner=learner, keys=own)
         loop = LearnerLoop(
             setup,
@@ -125,29 +127,6 @@ def stop_on_signals(loop: LearnerLoop) -> None:
         signal.signal(number, stop)
 
 
-def die_with_parent(parent_pid: int, *, death_fd: int | None) -> None:
-    """Have this process killed when its parent ends, and end now if it has ended already."""
-    if sys.platform == "linux":
-        libc = ctypes.CDLL(None, use_errno=True)
-        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    # After prctl: a parent that ended before it sends no signal.
-    if os.getppid() != parent_pid:
-        os._exit(EXIT_CRASHED)
-    if death_fd is not None:
-        watch = threading.Thread(target=_wait_for_death, args=(death_fd,), daemon=True)
-        watch.start()
-
-
-def _wait_for_death(death_fd: int) -> None:
-    """End this process once its parent is gone: nothing is written to the pipe before."""
-    # Returns at the end of the file, when the parent's end of the pipe is closed.
-    os.read(death_fd, 1)
-    # Only a leader of its group: another's group may hold processes that go on.
-    if os.getpgrp() == os.getpid():
-        os.killpg(0, signal.SIGKILL)
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="arena.learners.process", allow_abbrev=False)
     parser.add_argument("--setup", required=True, help="a LearnerSetup as JSON")
@@ -156,8 +135,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--stacks", type=Path, help="SIGUSR1 appends all stacks to this file")
     parser.add_argument("--populations", default="", help="comma-separated; default: any")
     parser.add_argument("--device", help="device; default: the setup's")
-    parser.add_argument("--parent-pid", type=int, help="die with this process")
-    parser.add_argument("--death-fd", type=int, help="a pipe that the parent holds open")
+    add_parent(parser)
     return parser.parse_args(argv)
 
 

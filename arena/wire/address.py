@@ -84,6 +84,18 @@ def check_listening(endpoint: str) -> str:
     return checked
 
 
+def next_port(endpoint: str) -> str:
+    """Return a tcp address with the port behind that of another one.
+
+    Raises:
+        ConfigError: If there is none.
+    """
+    host, _, port = endpoint.rpartition(":")
+    if not endpoint.startswith("tcp://") or not port.isdigit() or int(port) >= 65535:
+        raise ConfigError(f"there is no port behind that of {endpoint!r}")
+    return f"{host}:{int(port) + 1}"
+
+
 def is_loopback(endpoint: str) -> bool:
     """Return whether an endpoint is a tcp address on loopback."""
     match = _TCP.fullmatch(endpoint)

@@ -35,6 +35,16 @@ from arena.wire.messages import (
     Train,
     Welcome,
 )
+from arena.wire.store_messages import (
+    Denied,
+    Fetch,
+    Give,
+    Held,
+    Piece,
+    StoreAnswer,
+    StoreMessage,
+    StoreRequest,
+)
 from arena.wire.typed import MAX_CHARACTERS, MAX_ENTRIES, MAX_ITEMS, decoder, plain
 
 T = TypeVar("T")
@@ -73,10 +83,18 @@ KINDS: Mapping[int, type[Message]] = {
 }
 """Numbers on the wire. They never change and are never given to another message."""
 
-_NUMBERS: Mapping[type[Message], int] = {message: number for number, message in KINDS.items()}
+STORE_REQUESTS: Mapping[int, type[StoreRequest]] = {32: Fetch, 33: Give}
+STORE_ANSWERS: Mapping[int, type[StoreAnswer]] = {48: Piece, 49: Held, 50: Denied}
+"""Numbers of messages that only a store and its learners exchange, on sockets of their own."""
+
+_NUMBERS: Mapping[type[Message | StoreMessage], int] = {
+    message: number
+    for kinds in (KINDS, STORE_REQUESTS, STORE_ANSWERS)
+    for number, message in kinds.items()
+}
 
 
-def encode(header: Header, message: Message) -> list[bytes]:
+def encode(header: Header, message: Message | StoreMessage) -> list[bytes]:
     """Encode a message as frames.
 
     Raises:
@@ -97,7 +115,16 @@ def encode(header: Header, message: Message) -> list[bytes]:
 
 
 def decode(frames: Sequence[bytes]) -> tuple[Header, Message]:
+    """Decode the message in frames from an untrusted peer; see `decode_as`."""
+    return decode_as(frames, KINDS)
+
+
+def decode_as(frames: Sequence[bytes], kinds: Mapping[int, type[T]]) -> tuple[Header, T]:
     """Decode the message in frames from an untrusted peer.
+
+    Args:
+        frames: Received frames.
+        kinds: Messages that are expected, by number.
 
     Raises:
         VersionMismatch: If the sender speaks another version of the protocol.
@@ -119,7 +146,7 @@ def decode(frames: Sequence[bytes]) -> tuple[Header, Message]:
             theirs=version,
             ours=PROTOCOL_VERSION,
         )
-    kind = KINDS.get(number)
+    kind = kinds.get(number)
     if kind is None:
         raise DecodeError(f"there is no message of kind {number}")
     header = _unpack(header_frame, kind=Header, limit=MAX_HEADER_BYTES)
@@ -137,7 +164,7 @@ def prefix(frame: bytes) -> str:
     return bytes(frame[:_PREFIX_BYTES]).hex()
 
 
-def _pack(value: Header | Message, *, limit: int) -> bytes:
+def _pack(value: Header | Message | StoreMessage, *, limit: int) -> bytes:
     data = plain(value)
     # The receiver's own rules, so that an invalid message fails at its origin.
     decoder(type(value))(data)

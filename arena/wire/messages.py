@@ -2,14 +2,15 @@
 
 Every message is a frozen dataclass of plain data; `arena.wire.codec` turns it into frames and back.
 A connection begins with Hello and Welcome. An assignment goes through Train or Evaluate,
-Heartbeat..., Finished or Failed, Acknowledge. Weights never travel; a reference does (digest, and
-key relative to the store's root).
+Heartbeat..., Finished or Failed, Acknowledge. Weights do not travel with these; a reference does
+(digest, and key relative to the store's root). See `arena.wire.store_messages`.
 
 Tests: `tests/arena/wire/test_codec.py`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from arena.decoding import later
@@ -269,6 +270,23 @@ Assignment = Train | Evaluate
 FromLearner = Hello | Heartbeat | Finished | Failed | Goodbye
 FromController = Welcome | Refuse | Train | Evaluate | Acknowledge | Stop
 Message = FromLearner | FromController
+
+
+def named_references(message: Train | Evaluate) -> Iterator[CheckpointRef | WeightsRef]:
+    """Yield the checkpoints and weights that a learner needs to carry out an assignment."""
+    if isinstance(message, Train):
+        for trainee in message.trainees:
+            if trainee.checkpoint is not None:
+                yield trainee.checkpoint
+            if trainee.initial_weights is not None:
+                yield trainee.initial_weights
+        seatings: Iterable[Seating] = (*message.opponents, *message.carried)
+    else:
+        seatings = (pairing.seating for pairing in message.pairings)
+    for seating in seatings:
+        for player in seating.players:
+            if player.weights is not None:
+                yield player.weights
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,6 +26,7 @@ from arena.types import (
     WeightsRef,
 )
 from arena.wire.messages import Failed, Header
+from arena.wire.store_messages import Fetch, Give
 
 MAX_INTEGER = 2**63 - 1
 MAX_CHARACTERS = 16384
@@ -53,6 +54,8 @@ _FIELD_PATTERNS: Mapping[tuple[type, str], tuple[str, str]] = {
     (WeightsRef, "key"): _KEY,
     (CheckpointRef, "key"): _KEY,
     (Failed, "key"): _KEY,
+    (Fetch, "key"): _KEY,
+    (Give, "key"): _KEY,
     (Failed, "kind"): ("a kind", "stopped|non_finite|checkpoint|environment|storage|error"),
     (Header, "run"): ("a run", _NAME),
 }

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import psutil
 
-from arena.learners.process import die_with_parent
+from arena.processes.child import die_with_parent
 from arena.wire.keys import KEYS, make_keys
 from arena.wire.zeromq import ZmqControllerTransport
 from experiments.load.controller_process import NoLauncher, say

@@ -25,7 +25,7 @@ from pathlib import Path
 
 import zmq
 
-from arena.learners.process import die_with_parent
+from arena.processes.child import die_with_parent
 from arena.types import LearnerId
 from arena.wire.keys import LearnerKeys, load_learner_keys
 from experiments.faults.fuzz_messages import Fuzzer, Victim, oversize

@@ -12,6 +12,7 @@ MAY_CHANGE = (
     "learners",
     "endpoint",
     "remote_learners",
+    "store_endpoint",
     "device",
     "evaluation",
     "journal",

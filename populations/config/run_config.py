@@ -92,6 +92,9 @@ class RunConfig(Model):
     remote_learners: int = Field(0, ge=0, le=100_000)
     """Keys to make for learners of other machines, one for each that may join."""
 
+    store_endpoint: str | None = None
+    """Address of checkpoints for learners of other machines; null: port of ``endpoint`` + 1."""
+
     device: Device | Annotated[tuple[Device, ...], Field(min_length=1)] = "auto"
     """``auto``, ``cpu``, ``cuda``, ``cuda:1``, or a list of these, dealt to learners in turn."""
 
@@ -152,7 +155,12 @@ class RunConfig(Model):
         """Return whether a value network reads the environment's ``state()``."""
         return any(value.network.critic == "state" for value in self.populations.values())
 
-    @field_validator("endpoint")
+    @property
+    def serves_store(self) -> bool:
+        """Return whether learners may come that do not see the run's directory."""
+        return self.remote_learners > 0
+
+    @field_validator("endpoint", "store_endpoint")
     @classmethod
     def _valid_endpoint(cls, endpoint: str | None) -> str | None:
         return None if endpoint is None else check_listening(endpoint)
@@ -185,6 +193,11 @@ class RunConfig(Model):
             yield (
                 f"remote_learners is {self.remote_learners}, but endpoint is null: learners of "
                 "other machines need a tcp address to connect to"
+            )
+        if self.store_endpoint is not None and not self.serves_store:
+            yield (
+                "store_endpoint must be null where remote_learners is 0 (all learners see the "
+                f"run's directory), got {self.store_endpoint!r}"
             )
         goal = self.stop.evaluation
         if goal is not None and goal.player not in self.evaluation.bots:

@@ -10,7 +10,8 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from arena.learners.spawn import LearnerProcess, spawn_learner
+from arena.learners.spawn import spawn_learner
+from arena.processes.parent import ChildProcess
 from arena.wire.keys import key_path
 
 STACKS_S = 2.0
@@ -48,8 +49,8 @@ class LocalLauncher:
         self._logs = logs
         self._devices = tuple(devices)
         self._keys = keys
-        self._processes: dict[int, LearnerProcess] = {}
-        self._dying: list[tuple[LearnerProcess, float]] = []
+        self._processes: dict[int, ChildProcess] = {}
+        self._dying: list[tuple[ChildProcess, float]] = []
 
     def start(self, slot: int, populations: tuple[str, ...]) -> None:
         """Start a process in a slot, after killing its predecessor there."""

@@ -6,28 +6,45 @@ Tests: `tests/faults/test_addresses.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 
-from arena.wire.address import default_endpoint
+from arena.wire.address import default_endpoint, next_port
 from arena.wire.in_memory import InMemoryHub
 from arena.wire.keys import KEYS, ControllerKeys, make_keys
 from arena.wire.transport import ControllerTransport
 from arena.wire.zeromq import ZmqControllerTransport
-from populations.config.run_config import ignore_notice
+from populations.config.run_config import RunConfig, ignore_notice
 from populations.controller.server.run_directory import SETUP, OpenRun
 from populations.core import Launcher
 from populations.errors import StorageError
 from populations.launchers.inline import InlineLauncher
 from populations.launchers.local import LocalLauncher, slot_name
+from populations.launchers.store_keeper import StoreKeeper
 
 LINGER_S = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connections:
+    """Ways between a controller and its learners.
+
+    Attributes:
+        transport: Messages.
+        launcher: Processes.
+        store_endpoint: Address at which checkpoints are served; None: all learners see them.
+    """
+
+    transport: ControllerTransport
+    launcher: Launcher
+    store_endpoint: str | None
 
 
 @contextmanager
 def make_launcher(
     run: OpenRun, *, notify: Callable[[str], None] = ignore_notice
-) -> Iterator[tuple[ControllerTransport, Launcher]]:
-    """Open transport and launcher for a run's next epoch; close both whatever happens.
+) -> Iterator[Connections]:
+    """Open transport, launcher and store for a run's next epoch; close all whatever happens.
 
     Args:
         run: Run that goes on.
@@ -57,11 +74,28 @@ def make_launcher(
             devices=run.run_file.config.devices,
             keys=None if endpoint is None else run.run_dir / KEYS,
         )
-    try:
-        yield transport, launcher
-    finally:
-        launcher.close()
-        transport.close(linger_s=LINGER_S)
+    with ExitStack() as stack:
+        stack.callback(transport.close, linger_s=LINGER_S)
+        stack.callback(launcher.close)
+        store_endpoint = None
+        if run.run_file.config.serves_store:
+            store = StoreKeeper(
+                setup_path=run.run_dir / SETUP,
+                bind=_store_address(run.run_file.config, transport.endpoint),
+                keys=run.run_dir / KEYS,
+                log_path=run.run_dir / "logs" / "store.log",
+            )
+            store_endpoint = stack.enter_context(store).endpoint
+        yield Connections(transport=transport, launcher=launcher, store_endpoint=store_endpoint)
+
+
+def _store_address(config: RunConfig, endpoint: str) -> str:
+    """Return the address that the store listens on: beside the controller's, where none is set."""
+    if config.store_endpoint is not None:
+        return config.store_endpoint
+    # The port that was asked for: one that the system has chosen has no neighbour to count on.
+    asked = config.endpoint or endpoint
+    return f"{asked.rsplit(':', 1)[0]}:*" if asked.endswith(":*") else next_port(asked)
 
 
 def _keys(run: OpenRun, *, notify: Callable[[str], None]) -> ControllerKeys:

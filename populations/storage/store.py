@@ -13,12 +13,9 @@ from pathlib import Path
 from arena.checkpoints.publish import link_ghost, remove_directory
 from arena.errors import CheckpointError
 from arena.types import (
-    CheckpointRef,
     PlayerId,
-    Seating,
-    WeightsRef,
 )
-from arena.wire.messages import Evaluate, Train
+from arena.wire.messages import Evaluate, Train, named_references
 from populations.records.rows import AssignmentRow, CheckpointRow, GhostRow, PolicyRow
 from populations.roles import MAIN
 
@@ -58,23 +55,6 @@ def named_by(row: PolicyRow | GhostRow | AssignmentRow) -> Iterator[str]:
 def named_keys(message: Train | Evaluate) -> Iterator[str]:
     """Yield the directories that a learner needs to carry out an assignment."""
     return (reference.key for reference in named_references(message))
-
-
-def named_references(message: Train | Evaluate) -> Iterator[CheckpointRef | WeightsRef]:
-    """Yield the checkpoints and weights that a learner needs to carry out an assignment."""
-    if isinstance(message, Train):
-        for trainee in message.trainees:
-            if trainee.checkpoint is not None:
-                yield trainee.checkpoint
-            if trainee.initial_weights is not None:
-                yield trainee.initial_weights
-        seatings: Iterable[Seating] = (*message.opponents, *message.carried)
-    else:
-        seatings = (pairing.seating for pairing in message.pairings)
-    for seating in seatings:
-        for player in seating.players:
-            if player.weights is not None:
-                yield player.weights
 
 
 def link_ghosts(root: Path, ghosts: Iterable[GhostRow]) -> list[PlayerId]:

@@ -49,13 +49,13 @@ CONFIG: dict[str, object] = {
 
 
 def serve(run: Path) -> None:
-    with RunLock(run), OpenRun(run) as opened, make_launcher(opened) as (transport, launcher):
+    with RunLock(run), OpenRun(run) as opened, make_launcher(opened) as connections:
         Server(
             run_dir=run,
             state=opened.state,
             journal=opened.journal,
-            transport=transport,
-            launcher=launcher,
+            transport=connections.transport,
+            launcher=connections.launcher,
             sinks=opened.sinks,
         ).run()
 

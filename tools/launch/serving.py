@@ -158,10 +158,10 @@ def control(run: OpenRun) -> None:
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
     with (
-        make_launcher(run, notify=tell) as (transport, launcher),
+        make_launcher(run, notify=tell) as connections,
         make_display(run) as display,
     ):
-        _tell_where(run, transport.endpoint)
+        _tell_where(run, connections.transport.endpoint)
         tell(_plan_line(run))
 
         def refresh(status: Mapping[str, Json]) -> None:
@@ -174,8 +174,9 @@ def control(run: OpenRun) -> None:
             run_dir=run.run_dir,
             state=run.state,
             journal=run.journal,
-            transport=transport,
-            launcher=launcher,
+            transport=connections.transport,
+            launcher=connections.launcher,
+            store_endpoint=connections.store_endpoint,
             sinks=run.sinks,
             hooks=make_hook_processes(
                 run.run_file.config,

@@ -16,14 +16,13 @@ from typing import Generic, TypeVar
 
 import torch
 
-from arena.checkpoints.manifest import Manifest, PolicyRecord
+from arena.checkpoints.manifest import Manifest, PolicyRecord, check_manifest
 from arena.checkpoints.tensors import load_checkpoint, load_weights, publish_policy
-from arena.config import LearnerSetup, PopulationSetup
+from arena.config import LearnerSetup
 from arena.core import Actor, Algorithm
 from arena.envs.random_play import action_layouts
 from arena.envs.spaces.agent_id_wrapper import observation_layouts
 from arena.envs.spaces.critic_input import CriticInput, critic_input
-from arena.errors import CheckpointCorrupt
 from arena.learners.work.environments import Team
 from arena.learners.work.faults import naming_checkpoint, naming_policy
 from arena.learning.acting import product_dtype
@@ -282,26 +281,6 @@ def _critics(setup: LearnerSetup) -> dict[str, CriticInput]:
         for name, population in setup.populations.items()
     }
     return {name: critic for name, critic in found.items() if critic is not None}
-
-
-def check_manifest(manifest: Manifest, *, environment_digest: str, setup: PopulationSetup) -> None:
-    """Refuse a checkpoint of another environment, architecture or population.
-
-    Raises:
-        CheckpointCorrupt: Saying what differs.
-    """
-    expected = {
-        "environment_digest": environment_digest,
-        "network": setup.network,
-        "population_agents": setup.agents,
-    }
-    for name, value in expected.items():
-        found = getattr(manifest, name)
-        if found != value:
-            raise CheckpointCorrupt(
-                f"checkpoint of {manifest.policy} at {manifest.agent_steps} agent steps: its "
-                f"{name} is {found}, this population's is {value}"
-            )
 
 
 def frozen_entrant(player: Player) -> Entrant:

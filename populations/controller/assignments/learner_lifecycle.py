@@ -110,11 +110,13 @@ def _refusal(state: ControllerState, event: LearnerJoined, *, now_s: float) -> s
             f"configuration differs: the run's has digest {state.setup.digest[:8]}, "
             f"the learner's {event.hello.config_digest[:8]}"
         )
-    if state.store is not None and event.hello.store != state.store:
+    # One that has no store of its own asks for checkpoints where they are served.
+    is_remote = event.hello.store is None and state.config.serves_store
+    if state.store is not None and event.hello.store != state.store and not is_remote:
         return (
-            "this learner does not see the run's checkpoints: mount the directory "
-            f"{state.setup.root} of the controller's machine on this one, and give arena learner "
-            "the run.yaml in it, not a copy"
+            "this learner does not see the run's checkpoints: set remote_learners, so that they "
+            f"are served, or mount the directory {state.setup.root} of the controller's machine "
+            "on this one, and give arena learner the run.yaml in it, not a copy"
         )
     unknown = set(event.hello.populations) - set(state.setup.populations)
     if unknown:

@@ -18,7 +18,7 @@ from arena.errors import (
 )
 from arena.failpoints import failpoint
 from arena.types import CheckpointRef, LearnerId, PlayerId, WeightsRef
-from arena.wire.messages import Evaluate, Failed, Finished, Train
+from arena.wire.messages import Evaluate, Failed, Finished, Train, named_references
 from arena.wire.typed import MAX_CHARACTERS
 from populations.controller.state.events import (
     AssignmentFailed,
@@ -28,7 +28,6 @@ from populations.controller.state.events import (
     GhostsLinked,
 )
 from populations.records.rows import GhostRow
-from populations.storage.store import named_references
 
 logger = logging.getLogger(__name__)
 

@@ -66,7 +66,14 @@ class LiveFigures:
         # It may fall: steps of an assignment that is lost were counted while it ran.
         return max(last - first, 0) / (last_s - first_s)
 
-    def document(self, state: ControllerState, *, now_s: float, endpoint: str) -> dict[str, Json]:
+    def document(
+        self,
+        state: ControllerState,
+        *,
+        now_s: float,
+        endpoint: str,
+        store_endpoint: str | None = None,
+    ) -> dict[str, Json]:
         """Return the content of `status.json`."""
         slow = stragglers(state.learners)
         learners: list[Json] = [
@@ -90,6 +97,7 @@ class LiveFigures:
             "pid": os.getpid(),
             "epoch": state.tables.run.epoch,
             "endpoint": endpoint,
+            "store_endpoint": store_endpoint,
             "phase": state.phase,
             "elapsed_s": round(state.elapsed_before_s + now_s - state.started_s, 2),
             "assignments_finished": state.tables.run.assignments_finished,

@@ -109,6 +109,7 @@ class Server:
         journal: Journal,
         transport: ControllerTransport,
         launcher: Launcher,
+        store_endpoint: str | None = None,
         sinks: Sinks | None = None,
         hooks: Sequence[HookProcess] = (),
         on_commit: Callable[[Sequence[Row]], None] = lambda rows: None,
@@ -123,6 +124,7 @@ class Server:
         self._journal = journal
         self._transport = transport
         self._launcher = launcher
+        self._store_endpoint = store_endpoint
         self._sinks = sinks or Sinks({})
         self._hooks = hooks
         self._on_commit = on_commit
@@ -254,7 +256,10 @@ class Server:
         self._journal.require_place()
         self._status_at_s = self._clock()
         document = self._live.document(
-            self._state, now_s=self._status_at_s, endpoint=self._transport.endpoint
+            self._state,
+            now_s=self._status_at_s,
+            endpoint=self._transport.endpoint,
+            store_endpoint=self._store_endpoint,
         )
         document["bad_messages"] = dict(self._transport.num_bad)
         self._status = document

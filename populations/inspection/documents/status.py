@@ -45,6 +45,7 @@ def status_view(run: Inspection, population: str | None) -> Document:
         "pid": holder,
         "epoch": row.epoch,
         "endpoint": live.get("endpoint"),
+        "store_endpoint": live.get("store_endpoint"),
         "phase": live.get("phase"),
         "alerts": _alerts(run, live, is_running=state == "running"),
         "elapsed_s": row.elapsed_s,

@@ -15,7 +15,8 @@ from arena.config import EnvironmentConfig, LearnerSetup
 from arena.environment_spec import EnvironmentSpec
 from arena.learners import process
 from arena.learners.loop import Progress
-from arena.learners.spawn import LearnerProcess, spawn_learner
+from arena.learners.spawn import spawn_learner
+from arena.processes.parent import ChildProcess
 from arena.types import AssignmentId
 from arena.wire.messages import Assignment, Evaluate, Failed, Finished
 from tests.arena.wire.examples import RUN
@@ -100,7 +101,7 @@ def spawn_stub(
     *,
     populations: tuple[str, ...] = (),
     device: str | None = None,
-) -> LearnerProcess:
+) -> ChildProcess:
     """Start this file as a learner's process."""
     setup_path = directory / "setup.json"
     setup_path.write_text(setup().model_dump_json())

@@ -16,7 +16,8 @@ from typing import TypeVar
 import psutil
 import pytest
 
-from arena.learners.spawn import LearnerProcess, spawn_learner
+from arena.learners.spawn import spawn_learner
+from arena.processes.parent import ChildProcess
 from arena.types import LearnerId
 from arena.wire.messages import (
     Acknowledge,
@@ -64,11 +65,11 @@ class Bench:
 
     directory: Path
     transport: ZmqControllerTransport
-    processes: list[LearnerProcess] = field(default_factory=list)
+    processes: list[ChildProcess] = field(default_factory=list)
     heard: list[tuple[LearnerId, Message]] = field(default_factory=list)
     learner: LearnerId | None = None
 
-    def spawn(self, *, device: str | None = None) -> LearnerProcess:
+    def spawn(self, *, device: str | None = None) -> ChildProcess:
         process = spawn_stub(
             self.directory, self.transport.endpoint, populations=("a", "b"), device=device
         )

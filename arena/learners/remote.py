@@ -1,0 +1,135 @@
+"""The worker of a learner that does not see the run's directory: it fetches first, and gives after.
+
+The worker itself knows nothing of it: its store is a cache on this machine.
+
+Tests: `tests/arena/transfer/test_remote_work.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from arena.config import LearnerSetup
+from arena.errors import CheckpointError, StoreUnreachable
+from arena.learners.loop import MakeWork, Progress, Work
+from arena.transfer.cache import Cache, take_directory
+from arena.transfer.remote_store import RemoteStore
+from arena.types import LearnerId
+from arena.wire.keys import LearnerKeys
+from arena.wire.messages import Assignment, Failed, Finished, named_references
+from arena.wire.store_sockets import StoreConnection
+
+MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remote:
+    """Way to a run's store from another machine.
+
+    Attributes:
+        endpoint: Address of the store.
+        cache: Directory for copies of checkpoints; it is made.
+        cache_mb: Bound of these, in MB.
+    """
+
+    endpoint: str
+    cache: Path
+    cache_mb: int
+
+
+class RemoteWork:
+    """Work beside a cache: what an assignment names is fetched, what it made is given."""
+
+    def __init__(
+        self,
+        work: Work,
+        store: RemoteStore,
+        *,
+        should_stop: Callable[[], bool],
+        close: Callable[[], object],
+    ) -> None:
+        self._work = work
+        self._store = store
+        self._should_stop = should_stop
+        self._close = close
+
+    @property
+    def device(self) -> object:
+        """Device of the worker."""
+        return self._work.device
+
+    def carry_out(self, assignment: Assignment) -> Finished | Failed:
+        """Do an assignment; a store that cannot be reached is nobody's fault but this place's."""
+        began_s = time.perf_counter()
+        try:
+            self._store.fetch(named_references(assignment))
+            fetched_s = time.perf_counter()
+            result = self._work.carry_out(assignment)
+            done_s = time.perf_counter()
+            if isinstance(result, Failed):
+                return result
+            # Before the result is sent: the controller reads what it names.
+            self._store.give(one.checkpoint.key for one in result.checkpoints)
+        except StoreUnreachable as error:
+            kind = "stopped" if self._should_stop() else "storage"
+            return _failed(assignment, kind=kind, reason=str(error))
+        except CheckpointError as error:
+            return _failed(assignment, kind="error", reason=str(error))
+        traffic = self._store.take_traffic()
+        metrics = {
+            **result.metrics,
+            "store/fetched_bytes": float(traffic.fetched_bytes),
+            "store/given_bytes": float(traffic.given_bytes),
+            "store/requests": float(traffic.requests),
+            "time/fetch_s": fetched_s - began_s,
+            "time/give_s": time.perf_counter() - done_s,
+        }
+        # Waiting is part of the time that it took.
+        waited_s = metrics["time/fetch_s"] + metrics["time/give_s"]
+        return replace(result, metrics=metrics, duration_s=result.duration_s + waited_s)
+
+    def close(self) -> None:
+        """Release everything; the cache's files stay for the next learner."""
+        self._work.close()
+        self._close()
+
+
+def remote_work(
+    remote: Remote, make_work: MakeWork, *, learner: LearnerId, keys: LearnerKeys
+) -> MakeWork:
+    """Return what makes a worker whose store is behind a connection."""
+
+    def make(
+        setup: LearnerSetup, *, progress: Progress, should_stop: Callable[[], bool]
+    ) -> RemoteWork:
+        root, held = take_directory(remote.cache / setup.run)
+        connection = StoreConnection(remote.endpoint, run=setup.run, learner=learner, keys=keys)
+        store = RemoteStore(
+            connection,
+            Cache(root, max_bytes=remote.cache_mb * MIB),
+            on_progress=progress.advance,
+            should_stop=should_stop,
+        )
+
+        def close() -> None:
+            connection.close()
+            os.close(held)
+
+        here = setup.model_copy(update={"root": str(root)})
+        work = make_work(here, progress=progress, should_stop=should_stop)
+        return RemoteWork(work, store, should_stop=should_stop, close=close)
+
+    return make
+
+
+def _failed(assignment: Assignment, *, kind: str, reason: str) -> Failed:
+    return Failed(
+        assignment_id=assignment.assignment_id,
+        attempt=assignment.attempt,
+        kind=kind,
+        reason=reason,
+    )

@@ -1,0 +1,1 @@
+"""Processes that do not outlive the one that starts them: both sides."""

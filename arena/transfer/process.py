@@ -1,0 +1,79 @@
+"""``python -m arena.transfer.process``: a run's store, served to learners that do not see it.
+
+It runs beside the controller, never in its loop, reads and writes the same directory, and dies with
+it. The first line on standard output is the address that it listens on.
+
+Tests: `tests/arena/transfer/test_process.py`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from arena.config import LearnerSetup
+from arena.errors import ArenaError
+from arena.machine_memory import machine_bytes
+from arena.processes.child import add_parent, die_with_parent
+from arena.transfer.service import StoreService
+from arena.wire.keys import holder_of, make_keys
+from arena.wire.store_sockets import StoreListener
+
+logger = logging.getLogger(__name__)
+
+WAIT_S = 1.0
+MEMORY_SHARE = 8
+"""Uploads under way take at most this part of the machine's memory: one eighth."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Serve until killed; the exit code is returned where that cannot be."""
+    options = _parse(argv)
+    die_with_parent(options.parent_pid, death_fd=options.death_fd)
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    try:
+        setup = LearnerSetup.model_validate_json(options.setup.read_bytes())
+        # The controller has made them; none is made here.
+        keys = make_keys(options.keys, names=())
+        listener = StoreListener(options.bind, run=setup.run, keys=keys)
+    except (ArenaError, OSError, ValueError) as error:
+        logger.error("the store cannot be served: %s", error)
+        return 2
+    sys.stdout.write(f"{listener.endpoint}\n")
+    sys.stdout.flush()
+    max_bytes = machine_bytes() // MEMORY_SHARE
+    serve(listener, StoreService(Path(setup.root), setup, max_bytes=max_bytes))
+    return 0
+
+
+def serve(listener: StoreListener, service: StoreService) -> None:
+    """Answer requests for ever.
+
+    Raises:
+        AuthenticatorDead: If nobody can be admitted any more.
+    """
+    while True:
+        for asked in listener.receive(WAIT_S):
+            answer, data = service.answer(
+                asked.request, asked.data, holder=holder_of(asked.learner)
+            )
+            # A learner that does not read gets no answer: it asks again.
+            listener.answer(asked, answer, data)
+
+
+def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="arena.transfer.process", allow_abbrev=False)
+    parser.add_argument("--setup", type=Path, required=True, help="a LearnerSetup as JSON")
+    parser.add_argument("--bind", required=True, help="tcp address to listen on")
+    parser.add_argument("--keys", type=Path, required=True, help="directory of the run's keys")
+    add_parent(parser)
+    return parser.parse_args(argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,330 @@
+"""A run's store as a learner has it that does not see the run's directory. Torch-free.
+
+Checkpoints are fetched into a cache, which is a store itself, and new ones are given from there.
+Both go on after an interruption where they stopped: pieces are asked for again until answered, and
+bytes count only once their digests match.
+
+Tests: `tests/arena/transfer/test_remote_store.py`.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from arena.checkpoints.files import (
+    decode_manifest,
+    encode_manifest,
+    file_records,
+    read_manifest,
+    read_verified,
+    resolve_key,
+)
+from arena.checkpoints.manifest import OPTIMIZER, Manifest
+from arena.errors import CheckpointCorrupt, CheckpointError, StoreUnreachable
+from arena.transfer.cache import Cache
+from arena.types import CheckpointRef, WeightsRef
+from arena.wire.store_messages import (
+    PIECE_BYTES,
+    Denied,
+    Fetch,
+    FileName,
+    Give,
+    Held,
+    Piece,
+    StoreAnswer,
+    StoreRequest,
+)
+
+logger = logging.getLogger(__name__)
+
+WINDOW = 32
+"""Most requests that wait for their answers: 8 MiB of pieces."""
+
+RETRY_S = 5.0
+"""Time after which requests without an answer are sent again."""
+
+POLL_S = 0.5
+PATIENCE_S = 60.0
+"""Time without any answer after which the store counts as unreachable."""
+
+MAX_ROUNDS = 3
+"""Most times that a checkpoint is given from its beginning."""
+
+_MANIFEST: FileName = "manifest.json"
+
+Reference = CheckpointRef | WeightsRef
+
+
+class Connection(Protocol):
+    """Learner's end of the conversation; `arena.wire.store_sockets.StoreConnection` is one."""
+
+    def ask(self, request: StoreRequest, data: bytes = b"") -> int | None:
+        """Send a request, and return its number; None if there is no store at the moment."""
+
+    def receive(self, timeout_s: float) -> tuple[int, StoreAnswer, bytes] | None:
+        """Return the next answer with its request's number and its bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    request: StoreRequest
+    data: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class _Answered:
+    question: _Question
+    answer: StoreAnswer
+    data: bytes
+
+
+@dataclass(slots=True)
+class Traffic:
+    """Bytes of files that have travelled.
+
+    Attributes:
+        fetched_bytes: From the store to this learner.
+        given_bytes: From this learner to the store.
+        requests: Number of requests, repetitions among them.
+    """
+
+    fetched_bytes: int = 0
+    given_bytes: int = 0
+    requests: int = 0
+
+
+class RemoteStore:
+    """Store behind a connection. Owned by one thread.
+
+    Args:
+        connection: Connection to the store.
+        cache: Directory that holds what was fetched.
+        on_progress: Called for each answer: a learner that waits for bytes is not stuck.
+        should_stop: Function that returns whether nothing more is to be fetched.
+        patience_s: Time without any answer after which the store counts as unreachable.
+        clock: Monotonic time in seconds.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        cache: Cache,
+        *,
+        on_progress: Callable[[], object] = lambda: None,
+        should_stop: Callable[[], bool] = lambda: False,
+        patience_s: float = PATIENCE_S,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._connection = connection
+        self._cache = cache
+        self._on_progress = on_progress
+        self._should_stop = should_stop
+        self._patience_s = patience_s
+        self._clock = clock
+        self._traffic = Traffic()
+
+    def take_traffic(self) -> Traffic:
+        """Return what has travelled since the last call."""
+        traffic, self._traffic = self._traffic, Traffic()
+        return traffic
+
+    def fetch(self, references: Iterable[Reference]) -> None:
+        """Bring checkpoints here that an assignment names.
+
+        What the store does not have, or has with other bytes, stays absent: the learner finds that
+        when it loads it, as beside the store.
+
+        Raises:
+            StoreUnreachable: If the store does not answer, its disk refuses, or the learner is to
+                stop.
+        """
+        wanted = {(reference.key, _without(reference)): reference for reference in references}
+        absent = [
+            reference
+            for (key, without), reference in wanted.items()
+            if (manifest := self._cache.has(key, without=without)) is None
+            or not _is_meant(manifest, reference)
+        ]
+        if not absent:
+            return
+        # One round of requests for all manifests, one for all files: a far store costs two delays.
+        manifests = self._fetch_manifests(absent)
+        self._fetch_files(manifests)
+        self._cache.trim(needed={reference.key for reference in wanted.values()})
+
+    def _fetch_manifests(self, references: Sequence[Reference]) -> dict[Reference, Manifest]:
+        asked = {reference.key: reference for reference in references}
+        # A checkpoint includes its weights alone.
+        asked |= {one.key: one for one in references if isinstance(one, CheckpointRef)}
+        found: dict[Reference, Manifest] = {}
+        for request, data in self._pieces(
+            [Fetch(key=key, file=_MANIFEST, offset=0) for key in asked]
+        ):
+            key = request.key
+            try:
+                manifest = decode_manifest(data, source=resolve_key(self._cache.root, key))
+            except CheckpointCorrupt as error:
+                logger.warning("fetched %s: %s", key, error)
+                continue
+            if _is_meant(manifest, asked[key]):
+                found[asked[key]] = manifest
+            else:
+                logger.warning("%s is another checkpoint: %s", key, manifest.digest)
+        return found
+
+    def _fetch_files(self, manifests: dict[Reference, Manifest]) -> None:
+        files: dict[tuple[str, FileName], bytearray] = {}
+        requests: list[Fetch] = []
+        for reference, manifest in manifests.items():
+            for name in _names(manifest, reference):
+                record = manifest.files[name]
+                known = self._cache.find(record.sha256)
+                files[reference.key, name] = bytearray(known or record.size_bytes)
+                if known is None:
+                    requests += [
+                        Fetch(key=reference.key, file=name, offset=offset)
+                        for offset in range(0, record.size_bytes, PIECE_BYTES)
+                    ]
+        for request, data in self._pieces(requests):
+            buffer = files[request.key, request.file]
+            # Never beyond the size that the manifest says.
+            end = min(request.offset + len(data), len(buffer))
+            buffer[request.offset : end] = data[: end - request.offset]
+        for reference, manifest in manifests.items():
+            contents: dict[str, bytes] = {
+                name: bytes(files[reference.key, name]) for name in _names(manifest, reference)
+            }
+            if file_records(contents).items() <= manifest.files.items():
+                self._cache.put(reference.key, manifest, contents, without=_without(reference))
+            else:
+                logger.warning("%s: the bytes that came do not match its manifest", reference.key)
+
+    def _pieces(self, requests: Sequence[Fetch]) -> Iterator[tuple[Fetch, bytes]]:
+        """Yield what the store has of these, as it comes."""
+        questions = [_Question(request) for request in requests]
+        for answered in self._exchange(questions, should_stop=self._should_stop):
+            request, answer = answered.question.request, answered.answer
+            assert isinstance(request, Fetch), "nothing else was asked"
+            if isinstance(answer, Piece):
+                self._traffic.fetched_bytes += len(answered.data)
+                yield request, answered.data
+            elif isinstance(answer, Denied) and answer.kind not in ("missing", "corrupt"):
+                raise StoreUnreachable(f"the store does not give {request.key}: {answer.reason}")
+            else:
+                logger.warning("%s cannot be fetched: %s", request.key, answer)
+
+    def give(self, keys: Iterable[str]) -> None:
+        """Have the store publish checkpoints that were published in the cache.
+
+        Raises:
+            StoreUnreachable: If the store does not answer, or its disk refuses.
+            CheckpointError: If it refuses a checkpoint.
+        """
+        given = tuple(keys)
+        for key in given:
+            self._give(key)
+            self._cache.note(key)
+        self._cache.trim(needed=given)
+
+    def _give(self, key: str) -> None:
+        directory = resolve_key(self._cache.root, key)
+        manifest = read_manifest(directory)
+        first = _Question(Give(key=key, file=_MANIFEST, offset=0), encode_manifest(manifest))
+        files = {
+            name: read_verified(directory, name, record) for name, record in manifest.files.items()
+        }
+        for _ in range(MAX_ROUNDS):
+            held = self._held([first], key)
+            if held.is_published:
+                return
+            pieces = [
+                _Question(
+                    Give(key=key, file=_file(name), offset=offset), data[offset:][:PIECE_BYTES]
+                )
+                for name, data in files.items()
+                for offset in range(held.held.get(name, 0), len(data), PIECE_BYTES)
+            ]
+            self._traffic.given_bytes += sum(len(piece.data) for piece in pieces)
+            if pieces and self._held(pieces, key).is_published:
+                return
+        raise StoreUnreachable(f"{key} was given {MAX_ROUNDS} times, and is not in the store")
+
+    def _held(self, questions: Sequence[_Question], key: str) -> Held:
+        """Ask, and return the answer that says most.
+
+        Raises:
+            CheckpointError: If the store refuses.
+            StoreUnreachable: If its disk does, or it has no room.
+        """
+        best = Held(held={}, is_published=False)
+        for answered in self._exchange(questions):
+            match answered.answer:
+                case Denied(kind="refused", reason=reason):
+                    raise CheckpointError(f"the store refuses {key}: {reason}")
+                case Denied(reason=reason):
+                    raise StoreUnreachable(f"the store cannot take {key}: {reason}")
+                case Held() as held if held.is_published or not best.is_published:
+                    best = held
+        return best
+
+    def _exchange(
+        self, questions: Sequence[_Question], *, should_stop: Callable[[], bool] = lambda: False
+    ) -> Iterator[_Answered]:
+        """Ask all, a window at a time and in order, again what is not answered; yield answers.
+
+        Raises:
+            StoreUnreachable: If no answer comes for too long, or the learner is to stop.
+        """
+        waiting: dict[int, _Question] = {}
+        to_ask = deque(questions)
+        heard_s = asked_s = self._clock()
+        while to_ask or waiting:
+            while to_ask and len(waiting) < WINDOW:
+                number = self._connection.ask(to_ask[0].request, to_ask[0].data)
+                if number is None:
+                    break
+                self._traffic.requests += 1
+                waiting[number] = to_ask.popleft()
+                asked_s = self._clock()
+            received = self._connection.receive(POLL_S)
+            now_s = self._clock()
+            if received is not None:
+                number, answer, data = received
+                heard_s = now_s
+                self._on_progress()
+                # Of a request that was sent again, the answer to either counts once.
+                if (question := waiting.pop(number, None)) is not None:
+                    yield _Answered(question, answer, data)
+                continue
+            if now_s - heard_s > self._patience_s:
+                raise StoreUnreachable(f"the store has not answered for {self._patience_s:.0f} s")
+            if should_stop():
+                raise StoreUnreachable("told to stop while the store did not answer")
+            if now_s - asked_s > RETRY_S:
+                # In their order: pieces count only where those before them ended.
+                to_ask.extendleft(reversed(waiting.values()))
+                waiting.clear()
+
+
+def _without(reference: Reference) -> frozenset[str]:
+    # Players without an optimizer only play.
+    return frozenset() if isinstance(reference, CheckpointRef) else frozenset({OPTIMIZER})
+
+
+def _names(manifest: Manifest, reference: Reference) -> tuple[FileName, ...]:
+    return tuple(_file(name) for name in manifest.files if name not in _without(reference))
+
+
+def _file(name: str) -> FileName:
+    # A manifest that was decoded has no other names.
+    return "optimizer.safetensors" if name == OPTIMIZER else "weights.safetensors"
+
+
+def _is_meant(manifest: Manifest, reference: Reference) -> bool:
+    is_whole = isinstance(reference, CheckpointRef)
+    return reference.digest == (manifest.digest if is_whole else manifest.weights_digest)
