@@ -2,7 +2,7 @@
 
 The worker itself knows nothing of it: its store is a cache on this machine.
 
-Tests: `tests/arena/transfer/test_remote_work.py`.
+Tests: `tests/faults/test_store_process.py`.
 """
 
 from __future__ import annotations

@@ -11,6 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+TRAFFIC_METRICS: Mapping[str, str] = {
+    "store/fetched_bytes": "Bytes of checkpoints that came over the network.",
+    "store/given_bytes": "Bytes of new checkpoints that went over the network.",
+    "store/requests": "Requests to the store that these took.",
+    "time/fetch_s": "Seconds until all that the assignment names was there.",
+    "time/give_s": "Seconds until the store had the new checkpoints.",
+}
+"""Metrics of each assignment of a learner that does not see the run's directory."""
+
 TRAINING_METRICS: Mapping[str, str] = {
     "loss/policy": "PPO's clipped surrogate, negated; advantages are normalized.",
     "loss/value": "Mean squared error of the value, in units of its normalized target.",

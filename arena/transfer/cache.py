@@ -3,7 +3,7 @@
 The directory is a store like the run's, with fewer checkpoints. Files are known by digest, too: the
 weights of a ghost need not travel where those of its checkpoint are here.
 
-Tests: `tests/arena/transfer/test_cache.py`.
+Tests: `tests/arena/transfer/test_remote_store.py`.
 """
 
 from __future__ import annotations

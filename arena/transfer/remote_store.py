@@ -52,8 +52,8 @@ POLL_S = 0.5
 PATIENCE_S = 60.0
 """Time without any answer after which the store counts as unreachable."""
 
-MAX_ROUNDS = 3
-"""Most times that a checkpoint is given from its beginning."""
+MAX_STALLED = 3
+"""Most times in a row that all missing pieces of a checkpoint are given and none counts."""
 
 _MANIFEST: FileName = "manifest.json"
 
@@ -238,21 +238,26 @@ class RemoteStore:
         files = {
             name: read_verified(directory, name, record) for name, record in manifest.files.items()
         }
-        for _ in range(MAX_ROUNDS):
+        before, stalled = -1, 0
+        while stalled < MAX_STALLED:
             held = self._held([first], key)
             if held.is_published:
                 return
+            # Pieces behind one that was lost did not count; a store that was started anew has none.
+            total = sum(held.held.values())
+            before, stalled = total, stalled + 1 if total <= before else 0
             pieces = [
                 _Question(
-                    Give(key=key, file=_file(name), offset=offset), data[offset:][:PIECE_BYTES]
+                    Give(key=key, file=_file(name), offset=offset),
+                    data[offset : offset + PIECE_BYTES],
                 )
                 for name, data in files.items()
                 for offset in range(held.held.get(name, 0), len(data), PIECE_BYTES)
             ]
             self._traffic.given_bytes += sum(len(piece.data) for piece in pieces)
-            if pieces and self._held(pieces, key).is_published:
+            if self._held(pieces, key).is_published:
                 return
-        raise StoreUnreachable(f"{key} was given {MAX_ROUNDS} times, and is not in the store")
+        raise StoreUnreachable(f"{key} was given {MAX_STALLED} times, and is not in the store")
 
     def _held(self, questions: Sequence[_Question], key: str) -> Held:
         """Ask, and return the answer that says most.

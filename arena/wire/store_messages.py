@@ -4,7 +4,7 @@ A learner asks and the store answers, one answer for each request, matched by th
 Bytes of files travel in pieces, as one more frame behind the message's own. All requests may be
 repeated: none has an effect that a second one would change.
 
-Tests: `tests/arena/wire/test_store_messages.py`.
+Tests: `tests/arena/transfer/test_process.py`.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Requests and answers are the four frames of `arena.wire.codec` and one with the 
 peer's bytes are untrusted: what does not decode, is of another run, or speaks for another's key is
 counted and dropped. Sending promises nothing: a learner that needs an answer asks again.
 
-Tests: `tests/arena/transfer/test_sockets.py`.
+Tests: `tests/arena/transfer/test_process.py`.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator, Mapping
 
-from arena.metrics.names import EVALUATION_METRICS, TRAINING_METRICS
+from arena.metrics.names import EVALUATION_METRICS, TRAFFIC_METRICS, TRAINING_METRICS
 from docs.generate.markdown import code, table
 from docs.generate.repository import modules
 from populations.controller.monitoring.metric_names import (
@@ -21,6 +21,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
     "Each evaluated checkpoint": CHECKPOINT_METRICS,
     "The run": RUN_METRICS,
     "Each evaluation assignment, in the journal alone": EVALUATION_METRICS,
+    "Each assignment of a learner that does not see the run's directory": TRAFFIC_METRICS,
 }
 
 NAME = re.compile(r"([a-z]+)/[a-z_]+")

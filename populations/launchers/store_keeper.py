@@ -1,6 +1,6 @@
 """The process that serves a run's store, kept alive beside the controller.
 
-Tests: `tests/faults/test_store_process.py`.
+Tests: `tests/arena/transfer/test_process.py`, `tests/faults/test_store_process.py`.
 """
 
 from __future__ import annotations

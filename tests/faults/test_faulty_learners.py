@@ -107,6 +107,8 @@ def test_a_learner_without_the_runs_directory_is_told_what_to_mount(tmp_path: Pa
         endpoint = json.loads((run / "status.json").read_text())["endpoint"]
         elsewhere.mkdir()
         shutil.copy(run / "run.yaml", elsewhere)
+        # A directory without a store would ask for checkpoints; this is another run's.
+        (elsewhere / "store.id").write_text("0" * 32)
         keys = shutil.copytree(run / "keys", elsewhere / "keys")
         join = ["learner", elsewhere / "run.yaml", "--connect", endpoint]
         joined = subprocess.run(

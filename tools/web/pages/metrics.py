@@ -9,7 +9,7 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from arena.metrics.names import TRAINING_METRICS
+from arena.metrics.names import TRAFFIC_METRICS, TRAINING_METRICS
 
 from ...plots.kinds import DEFAULT_METRICS
 from ..content import Block, Cell, Chart, Content, Row, Table, cell, shown
@@ -96,7 +96,7 @@ def _block(asked: Asked, name: str, curves: Curves) -> Block:
     rows = [_row(asked, policy, points) for policy, points in curves.items()]
     return Block(
         heading=shown(name),
-        note=TRAINING_METRICS.get(name, "").replace("`", ""),
+        note={**TRAINING_METRICS, **TRAFFIC_METRICS}.get(name, "").replace("`", ""),
         chart=_chart(asked, name, curves),
         table=Table(
             columns=COLUMNS,

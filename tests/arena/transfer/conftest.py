@@ -1,0 +1,138 @@
+"""A run's store with one checkpoint and one ghost, and its learners' setup."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from arena.checkpoints.files import file_records
+from arena.checkpoints.manifest import OPTIMIZER, WEIGHTS, Manifest, checkpoint_key, ghost_key
+from arena.checkpoints.publish import link_ghost, publish
+from arena.config import LearnerSetup, NetworkConfig, PopulationSetup
+from arena.transfer.service import StoreService
+from arena.types import CheckpointRef, Digest, WeightsRef
+from arena.wire.store_messages import PIECE_BYTES, StoreAnswer, StoreRequest
+from tests.arena.learners import stub
+
+AGENTS = ("a", "b")
+HOLDER = "remote-0"
+BIG = PIECE_BYTES + 17
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    manifest: Manifest
+    files: Mapping[str, bytes] = field(repr=False)
+
+    @property
+    def key(self) -> str:
+        return checkpoint_key(
+            self.manifest.policy, agent_steps=self.manifest.agent_steps, digest=self.manifest.digest
+        )
+
+    @property
+    def ref(self) -> CheckpointRef:
+        return CheckpointRef(digest=self.manifest.digest, key=self.key)
+
+
+def bytes_of(seed: int, *, size: int) -> bytes:
+    """Bytes in which no two pieces are alike."""
+    return random.Random(seed).randbytes(size)
+
+
+def checkpoint(
+    agent_steps: int = 1000, *, policy: str = "player/p000", size: int = BIG, digest: str = ""
+) -> Checkpoint:
+    files = {
+        WEIGHTS: bytes_of(agent_steps, size=size),
+        OPTIMIZER: bytes_of(agent_steps + 1, size=2 * size),
+    }
+    manifest = Manifest(
+        policy=policy,
+        generation=1,
+        agent_steps=agent_steps,
+        learner_updates=3,
+        hyperparameters={"learning_rate": 3e-4},
+        parent=None,
+        donor=None,
+        environment_digest=Digest(digest) if digest else setup_of(Path("/nowhere")).spec.digest,
+        population_agents=AGENTS,
+        network=NetworkConfig(),
+        files=file_records(files),
+        arena_version="0",
+        created="2026-01-01T00:00:00+00:00",
+    )
+    return Checkpoint(manifest=manifest, files=files)
+
+
+def setup_of(root: Path) -> LearnerSetup:
+    population = PopulationSetup(agents=AGENTS, network=NetworkConfig())
+    return stub.setup().model_copy(
+        update={"root": str(root), "populations": {"player": population}}
+    )
+
+
+@dataclass
+class Run:
+    """A store with what serves it."""
+
+    root: Path
+    service: StoreService
+    known: Checkpoint
+    ghost: WeightsRef
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    root = tmp_path / "run"
+    root.mkdir()
+    known = checkpoint()
+    publish(root, manifest=known.manifest, files=known.files)
+    manifest = known.manifest
+    key = ghost_key(manifest.policy, agent_steps=manifest.agent_steps, digest=manifest.digest)
+    link_ghost(root, checkpoint_key=known.key, ghost_key=key)
+    service = StoreService(root, setup_of(root), max_bytes=64 << 20)
+    ghost = WeightsRef(digest=manifest.weights_digest, key=key)
+    return Run(root=root, service=service, known=known, ghost=ghost)
+
+
+class Wire:
+    """Connection in memory; faults are a function of the request's number and the answer."""
+
+    def __init__(self, service: StoreService) -> None:
+        self.service = service
+        self.asked: list[tuple[StoreRequest, bytes]] = []
+        self.is_lost: Callable[[int], bool] = lambda number: False
+        self.alter: Callable[[bytes], bytes] = lambda data: data
+        self.now_s = 0.0
+        self._answers: list[tuple[int, StoreAnswer, bytes]] = []
+
+    def clock(self) -> float:
+        return self.now_s
+
+    def ask(self, request: StoreRequest, data: bytes = b"") -> int | None:
+        number = len(self.asked)
+        self.asked.append((request, data))
+        if not self.is_lost(number):
+            answer, more = self.service.answer(request, data, holder=HOLDER)
+            self._answers.append((number, answer, self.alter(more)))
+        return number
+
+    def receive(self, timeout_s: float) -> tuple[int, StoreAnswer, bytes] | None:
+        if self._answers:
+            return self._answers.pop(0)
+        self.now_s += timeout_s
+        return None
+
+
+def files_in(root: Path) -> dict[str, bytes]:
+    """All files of a directory's stores, by their paths."""
+    return {
+        path.relative_to(root).as_posix(): path.read_bytes()
+        for path in root.rglob("*")
+        if path.is_file()
+    }

@@ -1,0 +1,233 @@
+"""The store's process among learners and strangers, over real sockets."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+import zmq
+
+from arena.checkpoints.publish import publish
+from arena.errors import AddressInUse, StoreUnreachable
+from arena.transfer.cache import Cache, take_directory
+from arena.transfer.remote_store import RemoteStore
+from arena.types import LearnerId
+from arena.wire.codec import encode
+from arena.wire.keys import key_path, load_learner_keys, make_keys
+from arena.wire.messages import Goodbye, Header
+from arena.wire.sockets import new_dealer
+from arena.wire.store_messages import Fetch, Piece
+from arena.wire.store_sockets import StoreConnection, StoreListener
+from populations.launchers.store_keeper import StoreKeeper
+from tests.arena.transfer.conftest import Run, checkpoint, files_in, setup_of
+from tests.arena.wire.examples import RUN
+from tests.support import wait_until
+
+pytestmark = pytest.mark.xdist_group("processes")
+
+TIMEOUT_S = 30.0
+LEARNER = LearnerId("remote-0.host-1-0a0b0c0d")
+MANY = 1 << 40
+
+
+@dataclass
+class Place:
+    """What a launch leaves for its store's process."""
+
+    run: Run
+    keys: Path
+
+    def keeper(self, bind: str = "tcp://127.0.0.1:*") -> StoreKeeper:
+        setup = self.run.root / "learner.json"
+        setup.write_text(setup_of(self.run.root).model_dump_json())
+        log = self.run.root / "logs" / "store.log"
+        return StoreKeeper(setup_path=setup, bind=bind, keys=self.keys, log_path=log)
+
+    @contextmanager
+    def connection(
+        self, endpoint: str, *, name: str = "remote-0", learner: LearnerId = LEARNER
+    ) -> Iterator[StoreConnection]:
+        keys = load_learner_keys(key_path(self.keys, name))
+        with closing(StoreConnection(endpoint, run=RUN, learner=learner, keys=keys)) as connection:
+            yield connection
+
+
+@pytest.fixture
+def place(run: Run) -> Place:
+    keys = run.root / "keys"
+    make_keys(keys, names=["remote-0", "remote-1"])
+    return Place(run=run, keys=keys)
+
+
+def children() -> list[psutil.Process]:
+    found = []
+    for child in psutil.Process().children():
+        with contextlib.suppress(psutil.Error):
+            if "arena.transfer.process" in child.cmdline():
+                found.append(child)
+    return found
+
+
+def store_through(
+    connection: StoreConnection, root: Path, *, patience_s: float = TIMEOUT_S
+) -> RemoteStore:
+    root.mkdir(exist_ok=True)
+    return RemoteStore(connection, Cache(root, max_bytes=MANY), patience_s=patience_s)
+
+
+def test_checkpoints_go_both_ways_and_kills_are_survived(place: Place, tmp_path: Path) -> None:
+    run = place.run
+    with place.keeper() as keeper, place.connection(keeper.endpoint) as connection:
+        endpoint = keeper.endpoint
+        store = store_through(connection, tmp_path / "cache")
+        for steps in (2000, 3000, 4000):
+            store.fetch([run.known.ref])
+            new = checkpoint(steps)
+            publish(tmp_path / "cache", manifest=new.manifest, files=new.files)
+            store.give([new.key])
+            assert files_in(run.root / new.key) == files_in(tmp_path / "cache" / new.key)
+            (process,) = children()
+            process.send_signal(signal.SIGKILL)
+            process.wait(TIMEOUT_S)
+            wait_until(lambda: bool(children()), timeout_s=TIMEOUT_S)
+            for file in (tmp_path / "cache" / run.known.key).iterdir():
+                file.unlink()
+        assert keeper.endpoint == endpoint
+    assert children() == []
+
+
+def test_the_process_ends_with_its_parent(place: Place) -> None:
+    with place.keeper() as keeper:
+        assert keeper.endpoint.startswith("tcp://127.0.0.1:")
+        (process,) = children()
+        # What the parent holds tells the child, whatever ends the parent.
+        arguments = process.cmdline()
+        assert arguments[arguments.index("--parent-pid") + 1] == str(os.getpid())
+        assert "--death-fd" in arguments
+    assert not process.is_running()
+
+
+def test_an_address_in_use_is_said(place: Place) -> None:
+    with place.keeper() as keeper:
+        with pytest.raises(AddressInUse, match="checkpoints cannot be served at tcp"):
+            place.keeper(keeper.endpoint).__enter__()
+        assert "cannot listen on" in (place.run.root / "logs" / "store.log").read_text()
+    assert children() == []
+
+
+@pytest.fixture
+def listener(place: Place) -> Iterator[StoreListener]:
+    with closing(
+        StoreListener("tcp://127.0.0.1:*", run=RUN, keys=make_keys(place.keys, names=()))
+    ) as listener:
+        yield listener
+
+
+REQUEST = Fetch(key="populations/x", file="manifest.json", offset=0)
+
+
+def counted(listener: StoreListener, fault: str) -> bool:
+    """Whether a fault has been counted, and nothing has got through."""
+    assert listener.receive(0.02) == []
+    return listener.num_bad.get(fault, 0) > 0
+
+
+def header(*, run: str = RUN, learner: LearnerId = LEARNER) -> Header:
+    return Header(run=run, epoch=0, learner=learner, sequence=1)
+
+
+@pytest.mark.parametrize(
+    ("frames", "fault"),
+    [
+        ([*encode(header(run="another"), REQUEST), b""], "run"),
+        ([*encode(header(learner=LearnerId("remote-1.x")), REQUEST), b""], "impostor"),
+        ([*encode(header(), Piece(size_bytes=1)), b""], "malformed"),
+        ([*encode(header(), Goodbye(reason="")), b""], "malformed"),
+        (encode(header(), REQUEST), "malformed"),
+        ([*encode(header(), REQUEST), b"", b""], "malformed"),
+        ([b"ARENA", bytes([1, 32]), b"", b"", b""], "version"),
+        ([b""], "malformed"),
+        ([b"x"] * 50, "malformed"),
+    ],
+    ids=["run", "holder", "answer", "other socket", "no data", "more", "version", "empty", "many"],
+)
+def test_what_is_no_request_of_this_learner_is_counted_and_dropped(
+    place: Place, listener: StoreListener, frames: list[bytes], fault: str
+) -> None:
+    keys = load_learner_keys(key_path(place.keys, "remote-0"))
+    with (
+        zmq.Context() as context,
+        new_dealer(context, listener.endpoint, identity=LEARNER, keys=keys) as peer,
+    ):
+        peer.connect(listener.endpoint)
+        peer.send_multipart(frames)
+        wait_until(lambda: counted(listener, fault), timeout_s=TIMEOUT_S)
+    # Others are served all the same.
+    learner = LearnerId("remote-1.y")
+    with place.connection(listener.endpoint, name="remote-1", learner=learner) as other:
+        wait_until(lambda: other.ask(REQUEST) is not None, timeout_s=TIMEOUT_S)
+        (asked,) = listener.receive(TIMEOUT_S)
+        assert (asked.learner, asked.request, asked.data) == ("remote-1.y", REQUEST, b"")
+
+
+def test_a_key_of_another_run_does_not_get_in(
+    place: Place, listener: StoreListener, tmp_path: Path
+) -> None:
+    stranger = tmp_path / "stranger"
+    make_keys(stranger, names=["remote-0"])
+    own = load_learner_keys(key_path(stranger, "remote-0"))
+    known = load_learner_keys(key_path(place.keys, "remote-0"))
+    # With the right controller's key, too: it could have been read off a stolen file's neighbour.
+    forged = type(own)(
+        name=own.name, public=own.public, secret=own.secret, controller=known.controller
+    )
+    with closing(
+        StoreConnection(listener.endpoint, run=RUN, learner=LEARNER, keys=forged)
+    ) as connection:
+        wait_until(lambda: counted(listener, "key"), timeout_s=TIMEOUT_S)
+        assert connection.ask(REQUEST) is None
+
+
+def test_a_learner_that_does_not_read_stops_nobody(
+    place: Place, listener: StoreListener, tmp_path: Path
+) -> None:
+    with (
+        place.connection(listener.endpoint) as deaf,
+        place.connection(
+            listener.endpoint, name="remote-1", learner=LearnerId("remote-1.y")
+        ) as other,
+    ):
+        wait_until(lambda: deaf.ask(REQUEST) is not None, timeout_s=TIMEOUT_S)
+        (asked,) = listener.receive(TIMEOUT_S)
+        # More than its queues hold: the rest is dropped, and nothing waits.
+        sent = [listener.answer(asked, Piece(size_bytes=1), b"x" * 200_000) for _ in range(2000)]
+        assert not all(sent)
+        wait_until(lambda: other.ask(REQUEST) is not None, timeout_s=TIMEOUT_S)
+        (heard,) = listener.receive(TIMEOUT_S)
+        assert listener.answer(heard, Piece(size_bytes=2), b"ab")
+        assert other.receive(TIMEOUT_S) == (heard.number, Piece(size_bytes=2), b"ab")
+
+
+def test_a_store_that_is_not_there_is_given_up(place: Place, tmp_path: Path) -> None:
+    with place.connection("tcp://127.0.0.1:9") as connection:
+        store = store_through(connection, tmp_path / "cache", patience_s=0.3)
+        with pytest.raises(StoreUnreachable, match="has not answered"):
+            store.fetch([place.run.known.ref])
+
+
+def test_each_learner_of_a_machine_has_a_directory(tmp_path: Path) -> None:
+    first, held = take_directory(tmp_path / "cache")
+    second, other = take_directory(tmp_path / "cache")
+    assert (first.name, second.name) == ("0", "1")
+    os.close(held)
+    again, more = take_directory(tmp_path / "cache")
+    assert again == first
+    os.close(other)
+    os.close(more)

@@ -1,0 +1,221 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from arena.checkpoints.files import verify_directory
+from arena.checkpoints.manifest import OPTIMIZER, WEIGHTS
+from arena.checkpoints.publish import publish, remove_directory
+from arena.errors import CheckpointError, StoreUnreachable
+from arena.transfer.cache import Cache
+from arena.transfer.remote_store import PATIENCE_S, RemoteStore
+from arena.transfer.service import StoreService
+from arena.types import CheckpointRef, Digest, WeightsRef
+from arena.wire.store_messages import PIECE_BYTES, Fetch, Give, StoreRequest
+from tests.arena.transfer.conftest import Checkpoint, Run, Wire, checkpoint, files_in, setup_of
+
+MANY = 1 << 40
+NO_SHRINK = (Phase.explicit, Phase.generate)
+
+
+def store_at(tmp_path: Path, wire: Wire, *, max_bytes: int = MANY) -> RemoteStore:
+    root = tmp_path / "cache"
+    root.mkdir(exist_ok=True)
+    return RemoteStore(wire, Cache(root, max_bytes=max_bytes), clock=wire.clock)
+
+
+def here(tmp_path: Path, key: str) -> Path:
+    return tmp_path / "cache" / key
+
+
+def published_here(tmp_path: Path, of: Checkpoint) -> None:
+    root = tmp_path / "cache"
+    root.mkdir(exist_ok=True)
+    publish(root, manifest=of.manifest, files=of.files)
+
+
+def asked(wire: Wire, kind: type[StoreRequest]) -> list[str]:
+    return [request.file for request, _ in wire.asked if isinstance(request, kind)]
+
+
+def test_what_is_fetched_is_what_the_store_has(run: Run, tmp_path: Path) -> None:
+    wire = Wire(run.service)
+    store = store_at(tmp_path, wire)
+    store.fetch([run.known.ref, run.ghost])
+    assert files_in(here(tmp_path, run.known.key)) == files_in(run.root / run.known.key)
+    assert files_in(here(tmp_path, run.ghost.key)) == files_in(run.root / run.ghost.key)
+    asked_before = len(wire.asked)
+    store.fetch([run.known.ref, run.ghost])
+    assert len(wire.asked) == asked_before
+
+
+def test_equal_weights_travel_once(run: Run, tmp_path: Path) -> None:
+    wire = Wire(run.service)
+    store = store_at(tmp_path, wire)
+    store.fetch([run.known.ref])
+    traffic = store.take_traffic()
+    assert traffic.fetched_bytes > sum(map(len, run.known.files.values()))
+    store.fetch([run.ghost])
+    # Its manifest alone: the weights are known by their digest.
+    assert store.take_traffic().fetched_bytes < 2_000
+    assert verify_directory(here(tmp_path, run.ghost.key), without=frozenset({OPTIMIZER}))
+
+
+def test_of_weights_to_play_with_no_optimizer_travels(run: Run, tmp_path: Path) -> None:
+    wire = Wire(run.service)
+    store = store_at(tmp_path, wire)
+    only = WeightsRef(digest=run.known.manifest.weights_digest, key=run.known.key)
+    store.fetch([only])
+    assert "optimizer.safetensors" not in asked(wire, Fetch)
+    # Later the same policy learns on here.
+    store.fetch([run.known.ref])
+    assert "optimizer.safetensors" in asked(wire, Fetch)
+    assert verify_directory(here(tmp_path, run.known.key)).digest == run.known.manifest.digest
+
+
+def test_a_new_checkpoint_is_in_the_store_when_it_is_given(run: Run, tmp_path: Path) -> None:
+    wire = Wire(run.service)
+    new = checkpoint(2000)
+    published_here(tmp_path, new)
+    store = store_at(tmp_path, wire)
+    store.give([new.key])
+    assert files_in(run.root / new.key) == files_in(here(tmp_path, new.key))
+    asked_before = len(wire.asked)
+    store.give([new.key])
+    # The manifest alone.
+    assert len(wire.asked) == asked_before + 1
+
+
+@settings(
+    max_examples=40,
+    phases=NO_SHRINK,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(
+    lost=st.sets(st.integers(0, 40), max_size=25), forgets=st.sets(st.integers(0, 12), max_size=2)
+)
+def test_both_ways_go_on_whatever_is_lost_on_the_way(
+    run: Run, tmp_path_factory: pytest.TempPathFactory, lost: set[int], forgets: set[int]
+) -> None:
+    """Requests are lost, and the store's process is started anew between any two."""
+    tmp_path = tmp_path_factory.mktemp("learner")
+    wire = Wire(run.service)
+
+    def is_lost(number: int) -> bool:
+        if number in forgets:
+            wire.service = StoreService(run.root, setup_of(run.root), max_bytes=64 << 20)
+        return number in lost
+
+    wire.is_lost = is_lost
+    new = checkpoint(7000)
+    remove_directory(run.root, new.key)
+    published_here(tmp_path, new)
+    store = store_at(tmp_path, wire)
+    store.fetch([run.known.ref])
+    store.give([new.key])
+    assert files_in(here(tmp_path, run.known.key)) == files_in(run.root / run.known.key)
+    assert verify_directory(run.root / new.key).digest == new.manifest.digest
+
+
+def test_a_store_that_is_silent_is_waited_for_a_while(run: Run, tmp_path: Path) -> None:
+    wire = Wire(run.service)
+    wire.is_lost = lambda number: True
+    store = store_at(tmp_path, wire)
+    with pytest.raises(StoreUnreachable, match="has not answered for 60 s"):
+        store.fetch([run.known.ref])
+    assert PATIENCE_S <= wire.now_s < PATIENCE_S + 2.0
+    # Asked again every few seconds, and not more often.
+    assert 8 <= len(wire.asked) <= 14
+
+
+def test_a_learner_that_is_to_stop_waits_no_longer(run: Run, tmp_path: Path) -> None:
+    wire = Wire(run.service)
+    wire.is_lost = lambda number: True
+    (tmp_path / "cache").mkdir()
+    cache = Cache(tmp_path / "cache", max_bytes=MANY)
+    store = RemoteStore(wire, cache, clock=wire.clock, should_stop=lambda: True)
+    with pytest.raises(StoreUnreachable, match="told to stop"):
+        store.fetch([run.known.ref])
+    assert wire.now_s < 1.0
+
+
+def test_bytes_that_were_altered_on_the_way_are_not_kept(run: Run, tmp_path: Path) -> None:
+    wire = Wire(run.service)
+    wire.alter = lambda data: data[:-1] + bytes([data[-1] ^ 1]) if len(data) > 5000 else data
+    store = store_at(tmp_path, wire)
+    store.fetch([run.known.ref])
+    assert not here(tmp_path, run.known.key).exists()
+    wire.alter = lambda data: data
+    store.fetch([run.known.ref])
+    assert verify_directory(here(tmp_path, run.known.key)).digest == run.known.manifest.digest
+
+
+def test_another_checkpoint_under_the_key_is_not_kept(run: Run, tmp_path: Path) -> None:
+    store = store_at(tmp_path, Wire(run.service))
+    store.fetch([CheckpointRef(digest=Digest("a" * 64), key=run.known.key)])
+    assert not here(tmp_path, run.known.key).exists()
+
+
+def test_what_the_store_lacks_stays_absent(run: Run, tmp_path: Path) -> None:
+    store = store_at(tmp_path, Wire(run.service))
+    gone = checkpoint(5000)
+    store.fetch([gone.ref, run.known.ref])
+    assert not here(tmp_path, gone.key).exists()
+    assert here(tmp_path, run.known.key).exists()
+
+
+def test_damage_of_the_cache_is_mended(run: Run, tmp_path: Path) -> None:
+    wire = Wire(run.service)
+    store = store_at(tmp_path, wire)
+    store.fetch([run.known.ref])
+    (here(tmp_path, run.known.key) / WEIGHTS).write_bytes(b"damaged")
+    store.fetch([run.known.ref])
+    assert verify_directory(here(tmp_path, run.known.key)).digest == run.known.manifest.digest
+
+
+def test_a_checkpoint_that_the_store_refuses_is_said(run: Run, tmp_path: Path) -> None:
+    foreign = checkpoint(2000, digest="e" * 64)
+    published_here(tmp_path, foreign)
+    store = store_at(tmp_path, Wire(run.service))
+    with pytest.raises(CheckpointError, match=r"the store refuses .* environment_digest"):
+        store.give([foreign.key])
+    full = Wire(StoreService(run.root, setup_of(run.root), max_bytes=PIECE_BYTES))
+    other = checkpoint(3000)
+    published_here(tmp_path, other)
+    with pytest.raises(CheckpointError, match=r"at most 262,144 at once"):
+        store_at(tmp_path, full).give([other.key])
+
+
+def test_the_cache_is_bounded_and_keeps_what_was_used_last(run: Run, tmp_path: Path) -> None:
+    size = sum(map(len, run.known.files.values()))
+    given = [checkpoint(steps) for steps in (2000, 3000, 4000)]
+    store = store_at(tmp_path, Wire(run.service), max_bytes=int(2.5 * size))
+    for one in given:
+        published_here(tmp_path, one)
+        store.give([one.key])
+    kept = [one.key for one in given if here(tmp_path, one.key).exists()]
+    assert kept == [one.key for one in given[1:]]
+    # Needed together: the bound gives way, and the next assignment's are fetched again.
+    store.fetch([one.ref for one in given])
+    assert all(here(tmp_path, one.key).exists() for one in given)
+    # A learner that starts anew finds them.
+    wire = Wire(run.service)
+    store_at(tmp_path, wire).fetch([given[0].ref])
+    assert wire.asked == []
+
+
+def test_requests_are_few(run: Run, tmp_path: Path) -> None:
+    """One for each manifest and each piece: a far store costs as few delays as that."""
+    wire = Wire(run.service)
+    new = checkpoint(2000)
+    published_here(tmp_path, new)
+    store = store_at(tmp_path, wire)
+    store.fetch([run.known.ref])
+    store.give([new.key])
+    pieces = sum(-(-len(data) // PIECE_BYTES) for data in new.files.values())
+    assert len(asked(wire, Fetch)) == 1 + pieces
+    assert len(asked(wire, Give)) == 1 + pieces

@@ -1,0 +1,249 @@
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from arena.checkpoints.files import encode_manifest, verify_directory
+from arena.checkpoints.manifest import MANIFEST, OPTIMIZER, WEIGHTS
+from arena.transfer.service import EXPIRE_S, StoreService
+from arena.wire.store_messages import (
+    PIECE_BYTES,
+    Denied,
+    Fetch,
+    FileName,
+    Give,
+    Held,
+    Piece,
+    StoreAnswer,
+)
+from tests.arena.transfer.conftest import HOLDER, Checkpoint, Run, checkpoint, files_in, setup_of
+
+MANIFEST_NAME: FileName = "manifest.json"
+WEIGHTS_NAME: FileName = "weights.safetensors"
+OPTIMIZER_NAME: FileName = "optimizer.safetensors"
+NEW = checkpoint(2000)
+
+
+def give(
+    service: StoreService,
+    of: Checkpoint,
+    file: FileName,
+    data: bytes,
+    *,
+    offset: int = 0,
+    key: str | None = None,
+    holder: str = HOLDER,
+) -> StoreAnswer:
+    request = Give(key=of.key if key is None else key, file=file, offset=offset)
+    answer, behind = service.answer(request, data, holder=holder)
+    assert behind == b""
+    return answer
+
+
+def begin(service: StoreService, of: Checkpoint, *, holder: str = HOLDER) -> StoreAnswer:
+    return give(service, of, MANIFEST_NAME, encode_manifest(of.manifest), holder=holder)
+
+
+def give_whole(service: StoreService, of: Checkpoint, *, holder: str = HOLDER) -> StoreAnswer:
+    answer = begin(service, of, holder=holder)
+    names: tuple[FileName, ...] = (WEIGHTS_NAME, OPTIMIZER_NAME)
+    for name in names:
+        data = of.files[name]
+        for offset in range(0, len(data), PIECE_BYTES):
+            piece = data[offset : offset + PIECE_BYTES]
+            answer = give(service, of, name, piece, offset=offset, holder=holder)
+    return answer
+
+
+def test_pieces_of_a_file_are_the_file(run: Run) -> None:
+    whole = run.known.files[WEIGHTS]
+    found = b""
+    while len(found) < len(whole):
+        request = Fetch(key=run.known.key, file=WEIGHTS_NAME, offset=len(found))
+        answer, data = run.service.answer(request, b"", holder=HOLDER)
+        assert answer == Piece(size_bytes=len(whole))
+        assert 0 < len(data) <= PIECE_BYTES
+        found += data
+    assert found == whole
+    request = Fetch(key=run.known.key, file=WEIGHTS_NAME, offset=len(whole) + 5)
+    assert run.service.answer(request, b"", holder=HOLDER) == (Piece(size_bytes=len(whole)), b"")
+
+
+def test_a_checkpoint_appears_once_all_of_it_is_there(run: Run) -> None:
+    before = files_in(run.root)
+    assert begin(run.service, NEW) == Held(held={WEIGHTS: 0, OPTIMIZER: 0}, is_published=False)
+    half = NEW.files[WEIGHTS][:100]
+    assert give(run.service, NEW, WEIGHTS_NAME, half) == Held(
+        held={WEIGHTS: 100, OPTIMIZER: 0}, is_published=False
+    )
+    assert files_in(run.root) == before
+    # From the beginning again: what is held stays held.
+    assert begin(run.service, NEW) == Held(held={WEIGHTS: 100, OPTIMIZER: 0}, is_published=False)
+    rest = NEW.files[WEIGHTS][100:]
+    give(run.service, NEW, WEIGHTS_NAME, rest, offset=100)
+    assert give(run.service, NEW, OPTIMIZER_NAME, NEW.files[OPTIMIZER]) == Held(
+        held={}, is_published=True
+    )
+    assert verify_directory(run.root / NEW.key).digest == NEW.manifest.digest
+    assert begin(run.service, NEW) == Held(held={}, is_published=True)
+
+
+def test_a_piece_counts_only_where_the_bytes_held_so_far_end(run: Run) -> None:
+    begin(run.service, NEW)
+    data = NEW.files[WEIGHTS]
+    give(run.service, NEW, WEIGHTS_NAME, data[:100])
+    expected = Held(held={WEIGHTS: 100, OPTIMIZER: 0}, is_published=False)
+    assert give(run.service, NEW, WEIGHTS_NAME, data[:100]) == expected
+    assert give(run.service, NEW, WEIGHTS_NAME, data[200:300], offset=200) == expected
+    assert give(run.service, NEW, WEIGHTS_NAME, data[50:150], offset=50) == expected
+
+
+def test_uploads_of_two_learners_do_not_touch_each_other(run: Run) -> None:
+    begin(run.service, NEW)
+    begin(run.service, NEW, holder="remote-1")
+    give(run.service, NEW, WEIGHTS_NAME, b"x" * 100, holder="remote-1")
+    assert give_whole(run.service, NEW) == Held(held={}, is_published=True)
+    assert verify_directory(run.root / NEW.key).digest == NEW.manifest.digest
+
+
+def denied(answer: StoreAnswer, kind: str, text: str) -> None:
+    assert isinstance(answer, Denied), answer
+    assert (answer.kind, text in answer.reason) == (kind, True), answer
+
+
+@pytest.mark.parametrize(
+    ("given", "key", "text"),
+    [
+        (checkpoint(policy="other/p000"), None, "of no population of this run"),
+        (checkpoint(digest="e" * 64), None, "environment_digest"),
+        (checkpoint(3000), NEW.key, "not of"),
+        (checkpoint(3000), "populations/player/p000/ghosts/000000003000-01234567", "not of"),
+        (checkpoint(3000), "keys", "not of"),
+    ],
+    ids=["population", "environment", "another key", "ghost", "keys"],
+)
+def test_what_no_learner_of_the_run_would_publish_is_refused(
+    run: Run, given: Checkpoint, key: str | None, text: str
+) -> None:
+    before = files_in(run.root)
+    data = encode_manifest(given.manifest)
+    denied(give(run.service, given, MANIFEST_NAME, data, key=key), "refused", text)
+    assert files_in(run.root) == before
+
+
+def test_a_policy_that_would_leave_the_store_is_refused(run: Run) -> None:
+    manifest = NEW.manifest.model_copy(update={"policy": "player/../../p000"})
+    evil = replace(NEW, manifest=manifest)
+    before = files_in(run.root.parent)
+    answer = give_whole(run.service, evil)
+    assert isinstance(answer, Denied | Held)
+    assert answer != Held(held={}, is_published=True)
+    assert files_in(run.root.parent) == before
+
+
+def test_a_ghost_without_an_optimizer_is_no_new_checkpoint(run: Run) -> None:
+    files = {WEIGHTS: NEW.manifest.files[WEIGHTS]}
+    bare = replace(NEW, manifest=NEW.manifest.model_copy(update={"files": files}))
+    denied(begin(run.service, bare), "refused", "weights and optimizer")
+
+
+def test_other_bytes_than_the_manifest_says_are_refused_and_leave_nothing(run: Run) -> None:
+    before = files_in(run.root)
+    wrong = replace(NEW, files={**NEW.files, WEIGHTS: NEW.files[WEIGHTS][:-1] + b"?"})
+    denied(give_whole(run.service, wrong), "refused", "do not match its manifest")
+    assert files_in(run.root) == before
+    assert give_whole(run.service, NEW) == Held(held={}, is_published=True)
+
+
+def test_more_bytes_than_declared_are_refused(run: Run) -> None:
+    begin(run.service, NEW)
+    too_many = NEW.files[WEIGHTS] + b"?"
+    denied(give(run.service, NEW, WEIGHTS_NAME, too_many), "refused", "more bytes")
+    # It is forgotten, with all that was held.
+    assert give(run.service, NEW, WEIGHTS_NAME, b"x") == Held(held={}, is_published=False)
+
+
+def test_the_bytes_under_way_are_bounded(run: Run) -> None:
+    now_s = 0.0
+    size = sum(len(data) for data in NEW.files.values())
+    service = StoreService(run.root, setup_of(run.root), max_bytes=2 * size, clock=lambda: now_s)
+    denied(begin(service, checkpoint(9000, size=3 * len(NEW.files[WEIGHTS]))), "refused", "at most")
+    others = [checkpoint(steps) for steps in (3000, 4000, 5000)]
+    for other in others:
+        # Of one learner the newest count: it does one assignment at a time.
+        assert isinstance(begin(service, other), Held)
+    assert give(service, others[0], WEIGHTS_NAME, b"x") == Held(held={}, is_published=False)
+    denied(begin(service, NEW, holder="remote-1"), "busy", "other uploads")
+    now_s = EXPIRE_S + 1.0
+    assert isinstance(begin(service, NEW, holder="remote-1"), Held)
+
+
+@pytest.mark.parametrize(
+    ("key", "kind"),
+    [
+        ("populations/player/p000/checkpoints/000000000001-01234567", "missing"),
+        ("keys", "corrupt"),
+        ("populations", "corrupt"),
+        ("..", "refused"),
+        ("populations/../keys", "refused"),
+        (".hidden", "refused"),
+        ("a" * 600, "refused"),
+        ("link", "refused"),
+    ],
+)
+def test_nothing_but_checkpoints_can_be_fetched(run: Run, key: str, kind: str) -> None:
+    keys = run.root / "keys"
+    keys.mkdir()
+    (keys / "controller.key").write_text("secret")
+    (run.root / "link").symlink_to(run.root / "populations")
+    answer, data = run.service.answer(
+        Fetch(key=key, file=MANIFEST_NAME, offset=0), b"", holder=HOLDER
+    )
+    assert isinstance(answer, Denied)
+    assert (answer.kind, data) == (kind, b"")
+
+
+def test_a_full_disk_is_said_and_the_checkpoint_can_be_given_again(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*arguments: object, **more: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", refuse)
+        denied(give_whole(run.service, NEW), "storage", "No space left")
+    assert give_whole(run.service, NEW) == Held(held={}, is_published=True)
+
+
+def test_a_damaged_checkpoint_is_given_again_and_set_aside(run: Run) -> None:
+    path = run.root / run.known.key / WEIGHTS
+    path.write_bytes(b"damaged")
+    assert give_whole(run.service, run.known) == Held(held={}, is_published=True)
+    assert verify_directory(run.root / run.known.key).digest == run.known.manifest.digest
+
+
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    file=st.sampled_from([MANIFEST_NAME, WEIGHTS_NAME, OPTIMIZER_NAME]),
+    key=st.sampled_from([NEW.key, "x", "populations/player"]) | st.text(max_size=20),
+    offset=st.integers(0, 2**63 - 1),
+    data=st.binary(max_size=200) | st.just(encode_manifest(NEW.manifest)),
+)
+def test_no_request_raises_or_changes_the_store(
+    run: Run, file: FileName, key: str, offset: int, data: bytes
+) -> None:
+    before = files_in(run.root)
+    for request in (
+        Give(key=key, file=file, offset=offset),
+        Fetch(key=key, file=file, offset=offset),
+    ):
+        answer, _ = run.service.answer(request, data, holder=HOLDER)
+        assert isinstance(answer, StoreAnswer)
+    assert files_in(run.root) == before
+    assert not (run.root / MANIFEST).exists()
