@@ -16,13 +16,14 @@ from starlette.routing import Route
 
 from arena.errors import ArenaError
 
+from ..league.views import VIEWS
 from ..terminal.output import SCHEMA
 from ..terminal.text import one_line
 from .csv_files import csv_text
 from .exposition import OPENMETRICS, TEXT, exposition
 from .pages.pages import PAGES
 from .render import static_files, static_version
-from .runs import DOCUMENTS, NAMES, NotYet
+from .runs import NotYet
 from .security import Access, Guard
 from .site import Address, Site
 
@@ -74,9 +75,11 @@ class Answers:
         """Send the first page."""
         runs = self._site.runs.values()
         # The list of several runs has their states alone.
-        views = self._site.views("index") if len(runs) == 1 else ("status",)
+        is_one = len(runs) == 1
         try:
-            tag = "_".join(run.etag(views) for run in runs)
+            tag = "_".join(
+                run.etag(self._site.views(run, "index") if is_one else ("status",)) for run in runs
+            )
         except NotYet:
             return _passing(self._site.unmade_index())
         return _unless_known(request, tag) or _html(self._site.index(), tag)
@@ -87,7 +90,7 @@ class Answers:
         if run is None:
             return _missing()
         try:
-            tag = run.etag(self._site.views(name))
+            tag = run.etag(self._site.views(run, name))
         except NotYet:
             return _passing(self._site.unmade(run.slug, name))
         if (known := _unless_known(request, tag)) is not None:
@@ -104,18 +107,19 @@ class Answers:
 
     def csv(self, request: Request) -> Response:
         """Send all rows of a view."""
-        run, view = self._run(request), request.path_params["name"]
-        if run is None or view not in NAMES:
+        run, name = self._run(request), request.path_params["name"]
+        view = None if run is None else run.view_of(name)
+        # Cards are no rows.
+        if run is None or view not in VIEWS:
             return _missing()
-        document = run.documents([view])[view]
-        return _data(csv_text(view, document), "text/csv")
+        return _data(csv_text(view, run.documents([name])[name]), "text/csv")
 
     def json(self, request: Request) -> Response:
         """Send a view's document, as `arena league RUN VIEW --json` prints it."""
-        run, view = self._run(request), request.path_params["name"]
-        if run is None or view not in DOCUMENTS:
+        run, name = self._run(request), request.path_params["name"]
+        if run is None or run.view_of(name) is None:
             return _missing()
-        document = {"schema": SCHEMA, **run.documents([view])[view]}
+        document = {"schema": SCHEMA, **run.documents([name])[name]}
         return _data(json.dumps(document, allow_nan=False), "application/json")
 
     def metrics(self, request: Request) -> Response:

@@ -73,6 +73,9 @@ def _pages(site: Site, run: Run) -> Iterator[tuple[str, str]]:
         yield from _parts(site, run, Address(name=name))
     for view in TABLES:
         yield f"{view}.csv", csv_text(view, run.documents([view])[view])
+    for name in run.diffs:
+        yield from _parts(site, run, Address(name=name))
+        yield f"{name}.csv", csv_text("diff", run.documents([name])[name])
     names = site.linked(names_of(run.documents(["standings"])["standings"]))
     for name in dict.fromkeys(names.values()):
         yield from _parts(site, run, Address(name=name))

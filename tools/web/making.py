@@ -44,6 +44,11 @@ class Made:
 def make_documents(run: Path, views: Sequence[str]) -> Made:
     """Return documents of a run's views, and its ``cards``, at one moment, in this process.
 
+    Args:
+        run: Run directory.
+        views: Views, each with its operand after a blank where it takes one, as on the command
+            line: ``diff RUN2``.
+
     Raises:
         ConfigError: If there is no run.
         StorageError: If its journal cannot be read.
@@ -52,7 +57,8 @@ def make_documents(run: Path, views: Sequence[str]) -> Made:
 
     from populations.inspection import views as _  # noqa: F401 - imports are no part of the time
 
-    from ..league.documents import inspected, view_documents
+    from ..league.documents import inspected, view_document, view_documents
+    from ..league.views import VIEWS
     from .cards import cards_document
 
     began_s = time.thread_time()
@@ -61,9 +67,15 @@ def make_documents(run: Path, views: Sequence[str]) -> Made:
     if CARDS in views:
         with inspected(run, None) as inspection:
             packed[CARDS] = msgpack.packb(cards_document(inspection))
-    rest = [view for view in views if view != CARDS]
+    rest = [view for view in views if view != CARDS and " " not in view]
     for view, document in view_documents(run, rest).items() if rest else ():
         packed[view] = msgpack.packb(document)
+    for view, name, operand in (
+        (view, *view.split(" ", maxsplit=1)) for view in views if " " in view
+    ):
+        needed = VIEWS[name].operand
+        assert needed is not None, f"{name} takes an operand"
+        packed[view] = msgpack.packb(view_document(run, name, **{needed.option: operand}))
     return Made(packed, time.thread_time() - began_s)
 
 

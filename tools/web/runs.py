@@ -33,6 +33,9 @@ NAMES = tuple(name for name in VIEWS if name not in ("why", "matches", "diff"))
 DOCUMENTS = (*NAMES, CARDS)
 """Documents of a run: those of views, and what only pages show."""
 
+DIFF = "diff-with-"
+"""First part of the name of a document of differences: the other run's name follows."""
+
 LEAST_S = 2.0
 """Least age at which a document is made again."""
 
@@ -90,6 +93,7 @@ class Run:
         make: Maker of documents.
         wait_s: Seconds for which readers wait for documents since their making began. None: until
             they are made.
+        beside: All runs that are shown, by their names in addresses.
     """
 
     path: Path
@@ -97,6 +101,7 @@ class Run:
     clock: Callable[[], float] = time.monotonic
     make: Make = make_documents
     wait_s: float | None = None
+    beside: Mapping[str, Run] = field(default_factory=dict, repr=False, compare=False)
     _kept: dict[str, _Kept] = field(default_factory=dict)
     _making: dict[tuple[str, ...], _Making] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
@@ -105,6 +110,17 @@ class Run:
     def name(self) -> str:
         """Name of the directory, for people."""
         return self.path.resolve().name
+
+    @property
+    def diffs(self) -> dict[str, Run]:
+        """Other runs, by the names of the documents of the differences to them."""
+        return {f"{DIFF}{slug}": run for slug, run in self.beside.items() if run is not self}
+
+    def view_of(self, name: str) -> str | None:
+        """Return the view that a document is of; None: there is no such document."""
+        if name in DOCUMENTS:
+            return name
+        return "diff" if name in self.diffs else None
 
     def documents(self, names: Sequence[str]) -> dict[str, Document]:
         """Return documents of views, at most as old as `PATIENCE` allows.
@@ -129,9 +145,13 @@ class Run:
 
     def _refresh(self, names: Sequence[str]) -> None:
         """Have documents made that are stale, and wait for them for a moment."""
-        version = self._version()
+        own = self._version()
         groups = dict.fromkeys(GROUPS.get(name, (name,)) for name in names)
-        begun = {group: self._begun(group, version) for group in groups}
+        begun = {}
+        for group in groups:
+            other = self.diffs.get(group[0])
+            version = own if other is None else (*own, *other._version())
+            begun[group] = self._begun(group, version)
         for group, making in begun.items():
             if making is None:
                 continue
@@ -168,12 +188,15 @@ class Run:
         return kept.version != version and age_s >= max(LEAST_S, PATIENCE * kept.took_s)
 
     def _make(self, group: tuple[str, ...], version: Version, making: _Making) -> None:
+        diffs = self.diffs
+        asked = {f"diff {diffs[n].path.resolve()}" if n in diffs else n: n for n in group}
         try:
-            made = self.make(self.path, group)
+            made = self.make(self.path, tuple(asked))
         except BaseException as error:
             making.done.set_exception(error)
             return
-        for name, packed in made.documents.items():
+        for view, packed in made.documents.items():
+            name = asked[view]
             if (old := self._kept.get(name)) is not None:
                 UNPACKED.forget(old.serial)
             self._kept[name] = _Kept(packed, version, next(SERIALS), self.clock(), made.took_s)
@@ -223,5 +246,5 @@ def named_runs(
         while slug in runs or slug == "static":
             number += 1
             slug = f"{name}-{number}"
-        runs[slug] = Run(path, slug, make=make, wait_s=wait_s)
+        runs[slug] = Run(path, slug, make=make, wait_s=wait_s, beside=runs)
     return runs

@@ -11,7 +11,9 @@ from typing import cast
 
 from .content import Block, Cell, Content, Links, Row, Table, cell, shown
 from .pages.asked import Asked, Document, names_of, standing_lines
-from .pages.pages import PAGES, Page
+from .pages.diff import DIFFERENCES, diff
+from .pages.overview import OTHERS
+from .pages.pages import PAGES
 from .pages.player import VIEWS_OF_PLAYER, find_player, player_page
 from .render import Frame, render
 from .runs import NotYet, Run
@@ -54,8 +56,10 @@ class Site:
     is_static: bool = False
     linked: Callable[[dict[str, str]], dict[str, str]] = dict
 
-    def views(self, name: str) -> tuple[str, ...]:
-        """Return the views that a page needs; ``status`` for the frame is among them."""
+    def views(self, run: Run, name: str) -> tuple[str, ...]:
+        """Return the documents that a page needs; ``status`` for the frame is among them."""
+        if name in run.diffs:
+            return ("status", name)
         page = PAGES.get(name)
         return tuple(dict.fromkeys(("status", *(page.views if page else VIEWS_OF_PLAYER))))
 
@@ -109,7 +113,21 @@ class Site:
             base: Way from the page to the run's folder.
         """
         run = self.runs[slug]
-        documents = run.documents(self.views(address.name))
+        documents = run.documents(self.views(run, address.name))
+        content = self._content(run, address, documents, base=base)
+        if content is None:
+            return None
+        frame = self._frame(run, documents["status"], address.name, root=root, base=base)
+        return render(content, frame)
+
+    def _content(
+        self, run: Run, address: Address, documents: Mapping[str, Document], *, base: str
+    ) -> Content | None:
+        """Return what a page has below its frame; None: there is no such page."""
+        others = {f"{base}{name}.html": other.slug for name, other in run.diffs.items()}
+        if (other := run.diffs.get(address.name)) is not None:
+            ways = (base, f"{base}../{other.slug}/")
+            return diff(documents[address.name], page=address.name, ways=ways, others=others)
         names = names_of(documents["standings"])
         asked = Asked(
             documents=documents,
@@ -118,16 +136,13 @@ class Site:
             number=address.number,
             query={key: value[:MAX_QUERY] for key, value in address.query.items()},
             populations=tuple(standing_lines(documents["standings"])),
+            others=others,
         )
         page = PAGES.get(address.name)
         if page is not None:
-            content = page.make(asked)
-        else:
-            player = find_player(address.name, names)
-            if player is None:
-                return None
-            content = player_page(asked, player)
-        return render(content, self._frame(run, documents["status"], page, root=root, base=base))
+            return page.make(asked)
+        player = find_player(address.name, names)
+        return None if player is None else player_page(asked, player)
 
     def unmade(self, slug: str, name: str, *, root: str = "../", base: str = "") -> str:
         """Return what is sent instead of a page while its documents are being made.
@@ -144,12 +159,22 @@ class Site:
             title=shown(name) if page is None else page.title,
             blocks=[Block(heading=UNMADE, note=note)],
         )
-        frame = self._frame(self.runs[slug], None, page, root=root, base=base)
+        frame = self._frame(self.runs[slug], None, name, root=root, base=base)
         return render(content, replace(frame, poll_s=UNMADE_POLL_S))
 
     def _frame(
-        self, run: Run, status: Document | None, page: Page | None, *, root: str, base: str
+        self, run: Run, status: Document | None, name: str, *, root: str, base: str
     ) -> Frame:
+        page = PAGES.get(name)
+        navigation = {one.title: f"{base}{name}.html" for name, one in PAGES.items()}
+        if run.diffs:
+            # To the only other run, or to the list of them.
+            (first, *rest) = run.diffs
+            navigation[DIFFERENCES] = (
+                f"{base}index.html#{Block(heading=OTHERS).anchor}"
+                if rest
+                else f"{base}{first}.html"
+            )
         state = "" if status is None else str(status["state"])
         poll_s = POLL_S if state == "running" else IDLE_POLL_S
         if self.is_static or state in ("finished", "failed"):
@@ -158,8 +183,8 @@ class Site:
             root=root,
             run=run.name,
             state=state,
-            page="" if page is None else page.title,
-            navigation={one.title: f"{base}{name}.html" for name, one in PAGES.items()},
+            page=DIFFERENCES if name in run.diffs else "" if page is None else page.title,
+            navigation=navigation,
             poll_s=poll_s,
             is_static=self.is_static,
         )

@@ -48,9 +48,9 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 
 @contextmanager
-def served(run: Path) -> Iterator[str]:
-    """Serve a run by the command; give the address of its first page."""
-    arguments = ["web", str(run), "--port", "0", "--token", TOKEN]
+def served(*runs: Path) -> Iterator[str]:
+    """Serve runs by the command; give the address of the first page."""
+    arguments = ["web", *map(str, runs), "--port", "0", "--token", TOKEN]
     # The command of this checkout, whichever one is installed.
     program = [sys.executable, "-m", "tools.main", *arguments]
     with subprocess.Popen(
@@ -104,19 +104,25 @@ def test_pages_of_a_server(browser: Browser, board_run: Path) -> None:
         look_at_all(browser, first, folder, NAMES)
 
 
+def test_differences_of_two_runs(browser: Browser, board_run: Path, tag_run: Path) -> None:
+    with served(board_run, tag_run) as first:
+        for folder, name in (("board", "diff-with-tag"), ("tag", "diff-with-board")):
+            look_at_all(browser, first, first.partition("/?")[0] + f"/{folder}", [name])
+
+
 @pytest.mark.timeout(300)
 def test_texts_of_strangers_run_nothing_and_break_no_page(
     browser: Browser, board_run: Path, tmp_path: Path
 ) -> None:
     run = hostile_run(board_run, tmp_path / "run", HOSTILE)
     looks = [LOOKS[0], LOOKS[-1]]
-    with served(run) as first:
+    with served(run, board_run) as first:
         folder = first.partition("/?")[0] + "/run"
-        look_at_all(browser, first, folder, NAMES, looks=looks)
+        look_at_all(browser, first, folder, [*NAMES, "diff-with-board"], looks=looks)
     # In a file no header forbids code: there is none.
     files = tmp_path / "page"
-    write_export(named_runs([run]), files)
-    names = [*NAMES, "metrics-2"]
+    write_export(named_runs([run, board_run]), files)
+    names = [*NAMES, "metrics-2", "diff-with-board"]
     folder = (files / "run").as_uri()
     look_at_all(browser, (files / "index.html").as_uri(), folder, names, looks=looks)
 

@@ -129,19 +129,30 @@ def _part(document: Document, key: str) -> Row:
 def _figures(document: Document, look: Look, labels: Sequence[str]) -> Iterator[RenderableType]:
     rows = [
         {
-            "key": _TITLES.get(str(entry["key"]), str(entry["key"]).replace("_", " ")),
-            **{side: _figure(entry, side) for side in SIDES},
+            "key": figure_title(entry),
+            **{side: figure_text(entry, side) for side in SIDES},
             "is_equal": entry["first"] == entry["second"],
         }
-        for entry in cast("Sequence[Row]", document["figures"])
-        # An empty text says that there is no reason for a state.
-        if any(entry[side] not in (None, "") for side in SIDES)
+        for entry in figures_of(document)
     ]
     title = f"differences of {' and '.join(labels)}"
     yield from _compared(rows, look, labels, title=title)
 
 
-def _figure(entry: Row, side: str) -> str:
+def figures_of(document: Document) -> list[Row]:
+    """Return the figures that a run of both has."""
+    entries = cast("Sequence[Row]", document["figures"])
+    # An empty text says that there is no reason for a state.
+    return [entry for entry in entries if any(entry[side] not in (None, "") for side in SIDES)]
+
+
+def figure_title(entry: Row) -> str:
+    """Return the words for a figure."""
+    return _TITLES.get(str(entry["key"]), str(entry["key"]).replace("_", " "))
+
+
+def figure_text(entry: Row, side: str) -> str:
+    """Return a figure of one run as people read it."""
     value = entry[side]
     if value in (None, ""):
         return "-"
@@ -305,7 +316,10 @@ def _pairs(
     used = max((len(line) for key in keys for line in key.splitlines()), default=0)
     # What the keys and two gaps leave.
     room = (look.width - used) // 2 - GAP
-    texts = [_cut([str(row[side]) for side in SIDES], look) for row in rows]
+    texts = [
+        cut_apart([str(row[side]) for side in SIDES], lambda text: look.cut(text, MAX_VALUE))
+        for row in rows
+    ]
     wrapped = [
         {
             "key": key,
@@ -323,15 +337,20 @@ def _pairs(
     yield from table(wrapped, columns, look, title=title)
 
 
-def _cut(texts: Sequence[str], look: Look) -> list[str]:
-    """Return two texts that differ in few characters, in which they differ."""
-    cut = [look.cut(text, MAX_VALUE) for text in texts]
-    if cut[0] != cut[1] or texts[0] == texts[1]:
-        return cut
+def cut_apart(texts: Sequence[str], cut: Callable[[str], str]) -> list[str]:
+    """Return two texts that differ in few characters, in which they differ.
+
+    Args:
+        texts: Text of each run.
+        cut: Function that shortens a text at its end, to `MAX_VALUE` characters or more.
+    """
+    short = [cut(text) for text in texts]
+    if short[0] != short[1] or texts[0] == texts[1]:
+        return short
     # Equal so far: what differs is further on.
     equal = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(*texts, strict=False)))
     begin = max(equal - MAX_VALUE // 2, 0)
-    return [look.cut(f"... {text[begin:]}", MAX_VALUE) for text in texts]
+    return [cut(f"... {text[begin:]}") for text in texts]
 
 
 def _broken(key: str, look: Look) -> str:

@@ -30,6 +30,7 @@ class Asked:
         number: Part of its long table, from 1.
         query: Filters.
         populations: Names of the run's populations.
+        others: Names of other runs, by the addresses of the differences to them.
     """
 
     documents: Mapping[str, Document]
@@ -38,6 +39,7 @@ class Asked:
     number: int = 1
     query: Mapping[str, str] = field(default_factory=dict)
     populations: Sequence[str] = ()
+    others: Mapping[str, str] = field(default_factory=dict)
 
     def short(self, player: object) -> str:
         """Return a player's name in few characters."""

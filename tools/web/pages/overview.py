@@ -9,12 +9,14 @@ from collections.abc import Iterator, Mapping
 from typing import cast
 
 from ...notices import alerts_of
-from ..content import Block, Chart, Content, Row, Table, cell, facts, moment, shown
+from ..content import Block, Cell, Chart, Content, Row, Table, cell, facts, moment, shown
 from .asked import Asked, Line, interval, lines_of, number, ranks, standing_lines
 from .learners import learner_blocks
 
 MAX_WHISKERS = 30
 """Players of the chart of standings: more are a wall."""
+
+OTHERS = "Other runs"
 
 COLUMNS = (
     *("player", "rating", "95%", "ranks", "matches", "wins", "draws", "losses", "return"),
@@ -44,7 +46,17 @@ def overview(asked: Asked) -> Content:
             )
         )
     blocks += learner_blocks(asked)
-    return Content(title="Overview", blocks=blocks)
+    return Content(title="Overview", blocks=[*blocks, *_others(asked)])
+
+
+def _others(asked: Asked) -> Iterator[Block]:
+    """Yield the other runs that are shown, with the differences to each."""
+    rows = [
+        Row(cells=[Cell(text=shown(f"differences to {name}"), href=href)])
+        for href, name in asked.others.items()
+    ]
+    if rows:
+        yield Block(heading=OTHERS, table=Table(columns=["run"], rows=rows, total=len(rows)))
 
 
 def standings(asked: Asked) -> Content:
@@ -105,6 +117,7 @@ def whiskers(asked: Asked, lines: list[Line]) -> Chart:
         kind="whiskers",
         label="Ratings with 95% intervals, the best player first; the table has the figures",
         data={
+            "x": "rating in Elo, 95% interval",
             "order": [asked.short(line["player"]) for line in rated],
             "groups": [
                 {

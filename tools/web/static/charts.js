@@ -52,13 +52,17 @@ window.arenaCharts = (function () {
   }
 
   function whiskers(element, data) {
+    const places = new Map(data.order.map((name, i) => [name, i]));
+    // Groups that share rows stand beside each other.
+    const between = data.beside ? 0.3 : 0;
     const traces = data.groups.map(function (group, index) {
+      const shift = between * (index - (data.groups.length - 1) / 2);
       return {
         type: "scatter",
         mode: "markers",
         name: safe(group.name),
         x: group.ratings,
-        y: group.names.map(safe),
+        y: group.names.map((name) => places.get(name) + shift),
         marker: { size: 8, color: colour(index), symbol: index ? "diamond" : "circle" },
         error_x: {
           type: "data",
@@ -73,12 +77,11 @@ window.arenaCharts = (function () {
     });
     const names = data.order.map(safe);
     plot(element, traces, {
-      height: 110 + 20 * names.length,
+      height: 110 + (data.beside ? 34 : 20) * names.length,
       margin: { l: 60, r: 20, t: 40, b: 52 },
-      xaxis: { title: { text: "rating in Elo, 95% interval" } },
+      xaxis: { title: { text: safe(data.x) } },
       yaxis: {
-        type: "category", categoryorder: "array", categoryarray: names.slice().reverse(),
-        range: [-0.7, names.length - 0.3], fixedrange: true, tickmode: "array", tickvals: names, ticktext: names,
+        range: [names.length - 0.3, -0.7], fixedrange: true, zeroline: false, tickvals: names.map((_, i) => i), ticktext: names,
       },
       showlegend: data.groups.length > 1,
     });
