@@ -53,13 +53,13 @@ def pin(
     RUN checkpoints` shows what is pinned.
     """
     from populations.controller.server.server import utc_now
+    from populations.league.names import is_name
 
-    from .players.in_run import is_player
     from .players.resolve import find_in_stopped_run
 
     run_dir, name = find_in_stopped_run(
         player,
-        is_name=is_player,
+        is_name=is_name,
         takes="pin takes RUN:PLAYER, as in runs/a:player/p003@3195847 or runs/a:player/p003, or a "
         "checkpoint's or ghost's directory",
     )
@@ -122,25 +122,22 @@ def pin_player(run_dir: Path, name: str, *, pinned: bool, utc: str) -> Pinned:
 def _find(tables: Tables, name: str, *, run_dir: Path) -> list[CheckpointRow | GhostRow]:
     """Return the rows of a player that is kept: of its checkpoint, its ghost, or both."""
     from arena.errors import ConfigError
-    from arena.types import PolicyId, ghost_id
+    from populations.league.names import find_player, is_name
 
-    from .players.in_run import kept_checkpoint, not_kept, steps_of
+    from .players.in_run import kept_checkpoint, kept_ghost
 
-    at = steps_of(name)
-    if at is None:
-        policy = tables.policies.get(PolicyId(name))
-        key = name if policy is None else policy.checkpoint
-        ghosts = [row for row in tables.ghosts.values() if row.key == key and row.is_present]
-        checkpoint = None if key is None else tables.checkpoints.get(key)
-        if not ghosts and (checkpoint is None or checkpoint.state != "present"):
+    if is_name(name) and "@" in name:
+        subject = find_player(name, tables, kept=True, where=run_dir)
+        found = (kept_checkpoint(tables, subject), kept_ghost(tables, subject))
+        return [row for row in found if row is not None]
+    key: str | None = name
+    if is_name(name):
+        subject = find_player(name, tables, where=run_dir)
+        name, key = subject.player, tables.policies[subject.policy].checkpoint
+    checkpoint = None if key is None else tables.checkpoints.get(key)
+    ghosts = [row for row in tables.ghosts.values() if row.key == key and row.is_present]
+    if checkpoint is None or checkpoint.state != "present":
+        if not ghosts:
             raise ConfigError(f"{run_dir} keeps no checkpoint or ghost of {name}")
-    else:
-        ghost = tables.ghosts.get(ghost_id(at[0], agent_steps=at[1]))
-        ghosts = [] if ghost is None or not ghost.is_present else [ghost]
-        checkpoint = kept_checkpoint(tables, at[0], agent_steps=at[1])
-        if not ghosts and checkpoint is None:
-            known = {row.agent_steps for row in tables.ghosts.values() if row.policy == at[0]}
-            problem = not_kept(tables, at[0], agent_steps=at[1], ghosts=known)
-            raise ConfigError(f"{run_dir} {problem}")
-    kept = checkpoint is not None and checkpoint.state == "present"
-    return [*([checkpoint] if checkpoint is not None and kept else []), *ghosts]
+        return [*ghosts]
+    return [checkpoint, *ghosts]

@@ -51,13 +51,13 @@ def rewind(
     is kept.
     """
     from populations.controller.server.server import utc_now
+    from populations.league.names import is_name
 
-    from .players.in_run import steps_of
     from .players.resolve import find_in_stopped_run
 
     run_dir, name = find_in_stopped_run(
         player,
-        is_name=lambda name: steps_of(name) is not None,
+        is_name=lambda name: is_name(name) and "@" in name,
         takes="rewind takes RUN:POLICY@STEPS, as in runs/a:player/p003@3195847, or a checkpoint's "
         "directory",
     )
@@ -120,21 +120,20 @@ def rewind_policy(run_dir: Path, name: str, *, utc: str) -> Rewound:
 
 def _find(tables: Tables, name: str, *, run_dir: Path) -> CheckpointRow:
     from arena.errors import ConfigError
-    from arena.types import PlayerId
+    from populations.league.names import find_player, is_name
 
-    from .players.in_run import canonical_player, kept_checkpoint, not_kept, steps_of
+    from .players.in_run import kept_checkpoint
 
-    at = steps_of(name)
-    if at is None:
+    if not is_name(name):
         row = tables.checkpoints.get(name)
         if row is None or row.state != "present":
             raise ConfigError(f"{run_dir} keeps no checkpoint at {name}: a ghost has no optimizer")
         return row
-    policy, agent_steps = at
-    found = kept_checkpoint(tables, policy, agent_steps=agent_steps)
-    if found is not None:
-        return found
-    problem = not_kept(tables, policy, agent_steps=agent_steps)
-    if PlayerId(canonical_player(name)) in tables.ghosts:
-        problem += ". There is a ghost, but it has no optimizer: launch --init-from starts from it"
-    raise ConfigError(f"{run_dir} {problem}")
+    subject = find_player(name, tables, kept=True, where=run_dir)
+    found = kept_checkpoint(tables, subject)
+    if found is None:
+        raise ConfigError(
+            f"{run_dir} keeps no checkpoint of {subject.player}, but a ghost, which has no "
+            "optimizer: launch --init-from starts from it"
+        )
+    return found

@@ -131,7 +131,7 @@ def contents(run_dir: Path) -> bytes:
     [
         ("{run}:player/p000@250", "nearest of its kept checkpoints and ghosts: player/p000@0000"),
         ("{run}:player/p009@250", "has no policy 'player/p009'"),
-        ("{run}:player/p009", "keeps no checkpoint or ghost of player/p009"),
+        ("{run}:player/p009", "has no policy 'player/p009'"),
         ("{run}:bot:random", "pin takes RUN:PLAYER"),
         ("{run}", "pin takes RUN:PLAYER"),
         ("{run}/nowhere:player/p000", "there is no run in"),

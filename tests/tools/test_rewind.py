@@ -81,7 +81,7 @@ def contents(run_dir: Path) -> bytes:
 @pytest.mark.parametrize(
     ("name", "complaint"),
     [
-        ("{run}:player/p000@250", "nearest of its kept checkpoints: player/p000@000000000100"),
+        ("{run}:player/p000@250", "kept checkpoints and ghosts: player/p000@0000"),
         ("{run}:player/p009@250", "has no policy 'player/p009'"),
         ("{run}:player/p000", "rewind takes RUN:POLICY@STEPS"),
         ("{run}", "rewind takes RUN:POLICY@STEPS"),

@@ -29,7 +29,10 @@ def export(
     population: OnlyPopulation = None,
     player: Annotated[
         str | None,
-        typer.Option(metavar="ID", help="Policy, kept checkpoint or ghost. Default: the champion."),
+        typer.Option(
+            metavar="ID",
+            help="Policy, kept checkpoint or ghost. Default: the champion.",
+        ),
     ] = None,
     mixture: Annotated[
         bool,
@@ -160,16 +163,17 @@ def _chosen(
     from arena.errors import ConfigError
     from arena.types import population_of
 
-    from ..players.in_run import canonical_player, champions, find_in_run
+    from ..players.in_run import champions, find_in_run
 
     _check_population(inspection, population)
     known = list(inspection.standings())
     # A player that is named needs no rating.
     if player is not None:
-        name = population_of(player)
+        chosen = find_in_run(inspection, player)
+        name = population_of(chosen[0])
         if population not in (None, name):
             raise ConfigError(f"--player {player} is not of --population {population}")
-        return {name: (canonical_player(player), find_in_run(inspection, player))}
+        return {name: chosen}
     found = champions(inspection)
     missing = [name for name in known if name not in found and population in (None, name)]
     if population is not None:

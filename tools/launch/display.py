@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from populations.league.names import short_name
+
 from ..notices import alert_lines, alerts_of
-from ..terminal.names import short_name
 from ..terminal.output import log_console
 from ..terminal.quantities import count
 from ..terminal.text import one_line, plain

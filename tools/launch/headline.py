@@ -6,7 +6,8 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..terminal.names import short_name
+from populations.league.names import short_name
+
 from ..terminal.quantities import count, duration
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ import typer
 
 from ..terminal.options import AsJson, OnlyPopulation, RunDirectory
 from ..terminal.output import console, print_json
-from .documents import inspected, policies_of, view_documents
-from .narrowing import checked_kinds, full_player, limited, since_time
+from .documents import full_name, inspected, view_documents
+from .narrowing import checked_kinds, limited, since_time
 from .query import SELECTED, Query
 from .renderers.look import Document
 from .tables import Shown, print_csv, print_view, warning_lines
@@ -91,7 +91,7 @@ def league(
         str | None,
         typer.Option(
             metavar="PLAYER",
-            help="Policy that rows must name (p003, player/p003), with events and payoff.",
+            help="Player that rows must name (p003, p003@4.628M), with events and payoff.",
             show_default=False,
         ),
     ] = None,
@@ -159,7 +159,7 @@ def league(
         run=run,
         population=population,
         kinds=checked_kinds(kind or ()),
-        player=None if player is None else full_player(player, policies_of(run)),
+        player=None if player is None else full_name(run, player, population=population),
         since=None if since is None else since_time(since),
         operand=operand,
         metrics=metric or (),

@@ -113,12 +113,14 @@ def opened_view(run: Path, view: str, population: str | None = None, **options: 
     return Opened(document, tuple(RunFile.load(run / RUN_FILE).config.populations))
 
 
-def policies_of(run: Path) -> tuple[str, ...]:
-    """Return the ids of a run's policies.
+def full_name(run: Path, player: str, *, population: str | None) -> str:
+    """Return the name in full of a policy or ghost that was named in short or in full.
 
     Raises:
-        ConfigError: If there is no run.
+        ConfigError: If there is no run, or it has no such player.
         StorageError: If its journal cannot be read.
     """
-    with inspected(run, None) as inspection:
-        return tuple(inspection.tables.policies)
+    from populations.league.names import find_player
+
+    with inspected(run, population) as inspection:
+        return find_player(player, inspection.tables, population=population).player

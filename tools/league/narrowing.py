@@ -56,33 +56,6 @@ def checked_kinds(kinds: Sequence[str]) -> tuple[str, ...]:
     return tuple(kinds)
 
 
-def full_player(player: str, known: Iterable[str]) -> str:
-    """Return the id of a policy or ghost that was named in short or in full.
-
-    Args:
-        player: ``player/p003``, ``p003`` where one population has it, or a ghost's name.
-        known: Ids of the run's policies.
-
-    Raises:
-        ConfigError: If the run has no such policy; it names the nearest ones.
-    """
-    from arena.errors import ConfigError
-
-    policies = tuple(known)
-    policy, at, agent_steps = player.partition("@")
-    found = [one for one in policies if policy in (one, one.rpartition("/")[2])]
-    if len(found) > 1:
-        raise ConfigError(f"{player!r} may be {', '.join(found)}")
-    if not found:
-        short = {one.rpartition("/")[2]: one for one in policies}
-        near = difflib.get_close_matches(policy, [*policies, *short], n=3)
-        names = dict.fromkeys(short.get(one, one) for one in near)
-        hint = f"nearest: {', '.join(names)}" if names else f"it has {', '.join(policies[:3])} ..."
-        raise ConfigError(f"the run has no policy {player!r}; {hint}")
-    # Ids of ghosts pad agent steps to 12 digits.
-    return f"{found[0]}{at}{agent_steps.zfill(12) if agent_steps.isdigit() else agent_steps}"
-
-
 def since_time(text: str, *, now: datetime | None = None) -> datetime:
     """Return the time that is meant by ``10m``, ``2h ago`` or a time in ISO form (UTC).
 

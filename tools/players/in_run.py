@@ -1,24 +1,18 @@
 """Champions, policies, checkpoints and ghosts of a run, by name.
 
-Tests: `tests/tools/evaluate/test_command.py`.
+Tests: `tests/tools/players/test_in_run.py`, `tests/tools/evaluate/test_command.py`.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from arena.types import PolicyId, WeightsRef
+    from arena.types import WeightsRef
     from populations.inspection.views import Inspection
-    from populations.records.rows import CheckpointRow
+    from populations.league.names import Subject
+    from populations.records.rows import CheckpointRow, GhostRow
     from populations.records.tables import Tables
-
-_POLICY = re.compile(r"[a-z][a-z0-9_]{0,31}/p[0-9]{3,}")
-_AT = re.compile(rf"({_POLICY.pattern})@([0-9]{{1,18}})")
-_NUM_LISTED = 8
-_NUM_NEAREST = 4
 
 
 def champions(inspection: Inspection) -> dict[str, tuple[str, WeightsRef]]:
@@ -29,6 +23,7 @@ def champions(inspection: Inspection) -> dict[str, tuple[str, WeightsRef]]:
     """
     from arena.errors import ConfigError
     from arena.types import WeightsRef
+    from populations.league.names import listed
     from populations.league.standings import champion
 
     found: dict[str, tuple[str, WeightsRef]] = {}
@@ -40,44 +35,32 @@ def champions(inspection: Inspection) -> dict[str, tuple[str, WeightsRef]]:
     if not found:
         raise ConfigError(
             f"{inspection.run_dir} has no champion: no player is rated yet; name a policy, "
-            f"{_listed(inspection.tables.policies)}"
+            f"{listed(inspection.tables.policies)}"
         )
     return found
 
 
-def find_in_run(inspection: Inspection, player: str) -> WeightsRef:
-    """Find the weights of a policy (its latest checkpoint), a kept checkpoint or a ghost.
+def find_in_run(inspection: Inspection, player: str) -> tuple[str, WeightsRef]:
+    """Return the full name and the weights of a policy (its latest checkpoint), a kept checkpoint
+    or a ghost.
 
     Raises:
         ConfigError: If the run has no such player, or it has no checkpoint yet.
     """
     from arena.errors import ConfigError
-    from arena.types import PolicyId, ghost_id
+    from populations.league.names import find_player
 
     tables = inspection.tables
-    at = steps_of(player)
-    if at is not None:
-        policy, agent_steps = at
-        ghost = tables.ghosts.get(ghost_id(policy, agent_steps=agent_steps))
-        if ghost is not None and ghost.is_present:
-            return ghost.weights
-        kept = kept_checkpoint(tables, policy, agent_steps=agent_steps)
-        if kept is None:
-            known = {
-                ghost.agent_steps for ghost in tables.ghosts.values() if ghost.policy == policy
-            }
-            problem = not_kept(tables, policy, agent_steps=agent_steps, ghosts=known)
-            raise ConfigError(f"{inspection.run_dir} {problem}")
-        return kept.weights
-    row = tables.policies.get(PolicyId(player)) if _POLICY.fullmatch(player) else None
-    if row is None:
-        raise ConfigError(
-            f"{inspection.run_dir} has no policy {player!r}; policies: {_listed(tables.policies)}"
-        )
-    if row.checkpoint is None:
-        raise ConfigError(f"{player} of {inspection.run_dir} has no checkpoint yet")
+    found = find_player(player, tables, kept=True, where=inspection.run_dir)
+    if found.agent_steps is not None:
+        row = kept_ghost(tables, found) or kept_checkpoint(tables, found)
+        assert row is not None, "a kept player has a ghost or a checkpoint"
+        return found.player, row.weights
+    row_of_policy = tables.policies[found.policy]
+    if row_of_policy.checkpoint is None:
+        raise ConfigError(f"{found.player} of {inspection.run_dir} has no checkpoint yet")
     # The latest ones, evaluated or not.
-    return tables.checkpoints[row.checkpoint].weights
+    return found.player, tables.checkpoints[row_of_policy.checkpoint].weights
 
 
 def find_directory(inspection: Inspection, key: str) -> tuple[str, WeightsRef]:
@@ -99,69 +82,23 @@ def find_directory(inspection: Inspection, key: str) -> tuple[str, WeightsRef]:
     raise ConfigError(f"{inspection.run_dir} has recorded no checkpoint or ghost at {key}")
 
 
-def steps_of(player: str) -> tuple[PolicyId, int] | None:
-    """Return the policy and the agent steps in ``player/p003@3195847``; None: it has no steps.
+def kept_ghost(tables: Tables, subject: Subject) -> GhostRow | None:
+    """Return the ghost of a policy at a number of agent steps, if it is kept."""
+    from arena.types import PlayerId
 
-    Leading zeros may be left out, as they are where little room is.
-    """
-    from arena.types import PolicyId
-
-    match = _AT.fullmatch(player)
-    return None if match is None else (PolicyId(match[1]), int(match[2]))
+    ghost = tables.ghosts.get(PlayerId(subject.player))
+    return ghost if ghost is not None and ghost.is_present else None
 
 
-def is_player(name: str) -> bool:
-    """Return whether a name is that of a policy, or of a policy at a number of agent steps."""
-    return bool(_POLICY.fullmatch(name) or _AT.fullmatch(name))
-
-
-def canonical_player(player: str) -> str:
-    """Return a player's name with all zeros."""
-    from arena.types import ghost_id
-
-    at = steps_of(player)
-    return player if at is None else ghost_id(at[0], agent_steps=at[1])
-
-
-def kept_checkpoint(tables: Tables, policy: PolicyId, *, agent_steps: int) -> CheckpointRow | None:
+def kept_checkpoint(tables: Tables, subject: Subject) -> CheckpointRow | None:
     """Return the newest kept checkpoint of a policy at a number of agent steps."""
     from populations.storage.store import newest_last
 
-    kept = [row for row in _kept(tables, policy) if row.agent_steps == agent_steps]
+    kept = [
+        row
+        for row in tables.checkpoints.values()
+        if row.policy == subject.policy
+        and row.agent_steps == subject.agent_steps
+        and row.state == "present"
+    ]
     return max(kept, key=newest_last, default=None)
-
-
-def not_kept(
-    tables: Tables, policy: PolicyId, *, agent_steps: int, ghosts: Iterable[int] = ()
-) -> str:
-    """Say that nothing is kept of a policy at a step, with the nearest that is.
-
-    Args:
-        tables: Rows of the run.
-        policy: Policy that was named.
-        agent_steps: Step that was named.
-        ghosts: Steps of ghosts that would do, too.
-    """
-    from arena.types import ghost_id
-
-    if policy not in tables.policies:
-        return f"has no policy {policy!r}; policies: {_listed(tables.policies)}"
-    steps = {row.agent_steps for row in _kept(tables, policy)} | set(ghosts)
-    nearest = sorted(sorted(steps, key=lambda kept: abs(kept - agent_steps))[:_NUM_NEAREST])
-    names = [ghost_id(policy, agent_steps=kept) for kept in nearest]
-    what = "kept checkpoints and ghosts" if ghosts else "kept checkpoints"
-    return (
-        f"keeps nothing of {policy} at {agent_steps} agent steps; the nearest of its {what}: "
-        f"{_listed(names)}"
-    )
-
-
-def _kept(tables: Tables, policy: PolicyId) -> list[CheckpointRow]:
-    rows = tables.checkpoints.values()
-    return [row for row in rows if row.policy == policy and row.state == "present"]
-
-
-def _listed(names: Iterable[str]) -> str:
-    known = list(names)
-    text = ", ".join(known[:_NUM_LISTED]) or "none"
-    return text if len(known) <= _NUM_LISTED else f"{text} and {len(known) - _NUM_LISTED} more"

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .game import Game
-from .in_run import canonical_player, champions, find_directory, find_in_run
+from .in_run import champions, find_directory, find_in_run
 from .trained_with import TrainedWith, trained_with
 from .weights import MixtureWeights, PolicyWeights, load_policy
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _FORMS = (
     "a PLAYER is a run directory (its champion), RUN:player/p003 (latest checkpoint), "
-    "RUN:player/p003@120000 (a kept checkpoint or a ghost) or its directory, a directory that "
+    "RUN:p003@4.628M (a kept checkpoint or a ghost) or its directory, a directory that "
     "arena export wrote, bot:random or bot:package.module:Class(depth=3)"
 )
 
@@ -245,8 +245,8 @@ def _of_run(
             found_there = find_directory(inspection, directory)
             found = {population_of(found_there[0]): found_there}
         elif player is not None:
-            found_there = canonical_player(player), find_in_run(inspection, player)
-            found = {population_of(player): found_there}
+            found_there = find_in_run(inspection, player)
+            found = {population_of(found_there[0]): found_there}
         else:
             found = champions(inspection)
     # The inspection is closed by now, but its rows stay in memory.

@@ -20,8 +20,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from ..terminal.names import short_name
-from ..terminal.quantities import compact
+from populations.league.names import compact, short_name
+
 from ..terminal.text import one_line
 
 NARROW_INCHES, WIDE_INCHES = 3.4, 7.0

@@ -1,19 +1,9 @@
 """Counts and times as people read them.
 
-Tests: `tests/tools/terminal/test_names.py`, `tests/tools/launch/test_headline.py`.
+Tests: `tests/tools/launch/test_headline.py`.
 """
 
 from __future__ import annotations
-
-
-def compact(number: int) -> str:
-    """Write a count in at most four digits and a unit: 950, 12.5k, 2.1M."""
-    value, units = float(number), iter("kMGT")
-    unit = ""
-    # Rounded to four digits 999,950 is 1000k, which is 1M.
-    while float(f"{value:.4g}") >= 1000 and (larger := next(units, None)):
-        value, unit = value / 1000, larger
-    return f"{value:.4g}{unit}"
 
 
 def count(number: int) -> str:

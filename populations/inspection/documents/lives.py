@@ -5,13 +5,12 @@ Tests: `tests/populations/inspection/test_lives.py`.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any, cast
 
 from arena.errors import ConfigError
-from arena.types import PlayerId, PolicyId, ghost_id, is_bot
+from arena.types import PlayerId, PolicyId
 from populations.inspection.documents.gains import (
     BEGINNINGS,
     Gain,
@@ -22,8 +21,8 @@ from populations.inspection.documents.gains import (
 from populations.inspection.inspection import Document, Inspection
 from populations.inspection.sentences import event_document, event_of
 from populations.inspection.wording import is_number
+from populations.league.names import Subject, find_player
 from populations.records.rows import EventRow, GenerationRow, Json
-from populations.yaml_documents import nearest
 
 GHOST = "ghost_created"
 
@@ -35,26 +34,6 @@ KINDS = (
     *("champion", "pinned", "unpinned", "export_due"),
 )
 """Kinds of the events that a life is made of."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Subject:
-    """Player that a life is told of.
-
-    Attributes:
-        policy: The policy, or that of a ghost or checkpoint.
-        agent_steps: Agent steps of a ghost or checkpoint; None: the policy itself.
-    """
-
-    policy: PolicyId
-    agent_steps: int | None = None
-
-    @property
-    def player(self) -> str:
-        """Its name."""
-        if self.agent_steps is None:
-            return str(self.policy)
-        return str(ghost_id(self.policy, agent_steps=self.agent_steps))
 
 
 def why_view(run: Inspection, population: str | None, *, player: str | None = None) -> Document:
@@ -69,7 +48,7 @@ def why_view(run: Inspection, population: str | None, *, player: str | None = No
     """
     if player is None:
         raise ConfigError("the view why needs a player, such as player/p003 or p003@120000")
-    subject = find_player(run, player, population=population)
+    subject = find_player(player, run.tables, population=population)
     tables, fit = checkpoint_fit(run)
     history = run.history()
     events = run.reader.events(kinds=KINDS)
@@ -128,38 +107,6 @@ def life_of(
 def _generation(line: Mapping[str, Json]) -> GenerationRow:
     known: dict[str, Any] = {one.name: line[one.name] for one in fields(GenerationRow)}
     return GenerationRow(**known)
-
-
-def find_player(run: Inspection, name: str, *, population: str | None = None) -> Subject:
-    """Return the player of a run that a name means: ``player/p003``, ``p003`` where one population
-    has it, ``player/p003@120000`` for a ghost or recorded checkpoint.
-
-    Raises:
-        ConfigError: If there is none, or several have the name.
-    """
-    if is_bot(name):
-        raise ConfigError(f"{name} is not trained: only policies and ghosts have a life")
-    base, _, steps = name.partition("@")
-    policies = [
-        policy
-        for policy, row in run.tables.policies.items()
-        if base in (policy, policy.split("/")[-1]) and population in (None, row.population)
-    ]
-    if not policies:
-        raise ConfigError(f"the run has no player {name!r}{nearest(base, run.tables.policies)}")
-    if len(policies) > 1:
-        raise ConfigError(f"{name!r} may be {' or '.join(policies)}: name its population too")
-    policy = policies[0]
-    if not steps:
-        return Subject(policy=policy)
-    at = int(steps) if re.fullmatch(r"[0-9]{1,18}", steps) else None
-    kept = {row.agent_steps for row in run.tables.checkpoints.values() if row.policy == policy}
-    kept |= {row.agent_steps for row in run.tables.ghosts.values() if row.policy == policy}
-    if at is None or at not in kept:
-        near = min(kept, key=lambda one: abs(one - (at or 0)), default=None)
-        advice = "" if near is None else f"; the nearest that it has is {policy}@{near}"
-        raise ConfigError(f"the run has no player {name!r}{advice}")
-    return Subject(policy=policy, agent_steps=at)
 
 
 def entries(

@@ -10,15 +10,14 @@ from arena.errors import ConfigError
 from arena.types import Entrant, PolicyId
 from populations.inspection.documents.gains import Gain, begun, gains
 from populations.inspection.documents.lives import (
-    Subject,
     entries,
-    find_player,
     life_of,
     why_view,
 )
 from populations.inspection.inspection import Inspection
 from populations.inspection.ratings import Interval
 from populations.inspection.sentences import event_document
+from populations.league.names import Subject
 from populations.records.rows import EventRow, GenerationRow
 
 P0 = PolicyId("player/p000")
@@ -116,45 +115,9 @@ def test_the_life_of_a_ghost_ends_with_its_agent_steps_but_for_itself() -> None:
     assert "t8" not in [one["time"] for one in life]
 
 
-def run_of(*policies: str, steps: tuple[int, ...] = ()) -> Inspection:
-    rows = {name: SimpleNamespace(population=name.split("/")[0]) for name in policies}
-    kept = {i: SimpleNamespace(policy=policies[0], agent_steps=n) for i, n in enumerate(steps)}
-    tables = SimpleNamespace(policies=rows, checkpoints=kept, ghosts={})
-    return cast(Inspection, SimpleNamespace(tables=tables))
-
-
-def test_a_player_is_found_by_any_of_its_names() -> None:
-    run = run_of("player/p000", "player/p001", steps=(0, 120000))
-    assert find_player(run, "p001") == Subject(policy=PolicyId("player/p001"))
-    assert find_player(run, "player/p000") == Subject(policy=P0)
-    for name in ("p000@120000", "player/p000@000000120000"):
-        assert find_player(run, name) == Subject(policy=P0, agent_steps=120000)
-        assert find_player(run, name).player == "player/p000@000000120000"
-
-
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
-        ("player/p002", "did you mean 'player/p00"),
-        ("p000@119999", "the nearest that it has is player/p000@120000"),
-        ("p000@1e5", "no player 'p000@1e5'"),
-        ("bot:random", "is not trained"),
-        ("", "no player ''"),
-    ],
-)
-def test_an_unknown_player_is_refused_with_the_nearest(name: str, said: str) -> None:
-    run = run_of("player/p000", "player/p001", steps=(0, 120000))
-    with pytest.raises(ConfigError, match=said.replace("'", ".")):
-        find_player(run, name)
-
-
-def test_a_name_that_two_populations_have_needs_the_population() -> None:
-    run = run_of("fox/p000", "hen/p000")
-    with pytest.raises(ConfigError, match="fox/p000 or hen/p000"):
-        find_player(run, "p000")
-    assert find_player(run, "p000", population="hen").policy == "hen/p000"
+def test_a_life_needs_a_player() -> None:
     with pytest.raises(ConfigError, match="needs a player"):
-        why_view(run, None)
+        why_view(cast("Inspection", None), None)
 
 
 class PlantedFit:

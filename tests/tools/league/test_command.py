@@ -24,7 +24,7 @@ from tools.league.command import league
         ({"view": "events", "kind": ["keptt"]}, "no kind of event 'keptt'; nearest: kept"),
         ({"view": "events", "player": "p009"}, "no policy 'p009'"),
         ({"view": "why"}, "the view why needs a player"),
-        ({"view": "why", "operand": "p009"}, "no player 'p009'"),
+        ({"view": "why", "operand": "p009"}, "no policy 'p009'"),
         ({"view": "diff"}, "the view diff needs a second run: arena league RUN diff RUN2"),
         ({"view": "diff", "operand": "no/run"}, "^no/run is no run directory: it has no run.yaml$"),
         ({"operand": "p000"}, "the view standings takes no further argument"),

@@ -10,7 +10,6 @@ from arena.errors import ConfigError
 from tests.tools.league.documents import event, payoff, standings
 from tools.league.narrowing import (
     checked_kinds,
-    full_player,
     limited,
     select_rows,
     since_time,
@@ -25,28 +24,6 @@ def test_an_unknown_kind_is_refused_with_the_nearest() -> None:
     assert checked_kinds(["exploited", "kept"]) == ("exploited", "kept")
     with pytest.raises(ConfigError, match=r"no kind of event 'exploitd'; nearest: exploited"):
         checked_kinds(["exploitd"])
-
-
-@pytest.mark.parametrize(
-    ("player", "full"),
-    [
-        ("p000", "player/p000"),
-        ("red/p003", "red/p003"),
-        ("p010@120000", "red/p010@000000120000"),
-        ("red/p010@000000120000", "red/p010@000000120000"),
-    ],
-)
-def test_a_player_may_be_named_in_short(player: str, full: str) -> None:
-    assert full_player(player, POLICIES) == full
-
-
-@pytest.mark.parametrize(
-    ("player", "message"),
-    [("p003", "may be player/p003, red/p003"), ("p011", "nearest: .*red/p010"), ("", "no policy")],
-)
-def test_a_player_that_is_not_there_is_refused(player: str, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        full_player(player, POLICIES)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from ...terminal.names import short_name, short_names
+from populations.league.names import short_name, short_names
+
 from ...terminal.quantities import count
 from ...terminal.text import plain
 

@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
-from ...terminal.names import short_name
+from populations.league.names import short_name
+
 from ..content import Cell, Links, Row, Table, cell, page_name, shown
 
 Line = Mapping[str, object]

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
+from populations.league.names import short_name
+
 from ...league.renderers.diff import (
     SIDES,
     cut_apart,
@@ -18,7 +20,6 @@ from ...league.renderers.diff import (
     figures_of,
 )
 from ...league.renderers.look import text_of
-from ...terminal.names import short_name
 from ..content import Block, Cell, Chart, Content, Row, Table, cell, page_name, shown
 from .asked import Document, Line, interval, lines_of, number
 
