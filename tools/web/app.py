@@ -115,12 +115,18 @@ class Answers:
         return _data(csv_text(view, run.documents([name])[name]), "text/csv")
 
     def json(self, request: Request) -> Response:
-        """Send a view's document, as `arena league RUN VIEW --json` prints it."""
+        """Send a view's document, as `arena league RUN VIEW --json` prints it, or a player's."""
         run, name = self._run(request), request.path_params["name"]
-        if run is None or run.view_of(name) is None:
+        if run is None:
             return _missing()
-        document = {"schema": SCHEMA, **run.documents([name])[name]}
-        return _data(json.dumps(document, allow_nan=False), "application/json")
+        if run.view_of(name) is None:
+            document = self._site.player_document(run.slug, name)
+        else:
+            document = run.documents([name])[name]
+        if document is None:
+            return _missing()
+        text = json.dumps({"schema": SCHEMA, **document}, allow_nan=False)
+        return _data(text, "application/json")
 
     def metrics(self, request: Request) -> Response:
         """Send figures of all runs, for Prometheus."""

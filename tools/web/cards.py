@@ -1,4 +1,4 @@
-"""Cards of all players whose weights are there: what `arena export` writes, without matches played.
+"""Cards of all players whose weights are there: what `arena export` writes.
 
 Tests: `tests/tools/web/test_player.py`.
 """
@@ -6,10 +6,12 @@ Tests: `tests/tools/web/test_player.py`.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..export.card import Cards
 from ..players.game import Game
+from .making import CHAMPION
 
 if TYPE_CHECKING:
     from arena.export.card import Card
@@ -20,21 +22,42 @@ if TYPE_CHECKING:
 def cards_document(run: Inspection) -> dict[str, object]:
     """Return the cards of a run's policies and ghosts, by player.
 
-    ``summary`` are the names and values of `card.md`; ``lineage`` the ancestors, nearest first.
+    ``summary`` are the names and values of `card.md`; ``lineage`` the ancestors, nearest first;
+    ``record`` the matches that an export of these weights in the run's directory has played.
     """
     from populations.config.run_file import learner_setup
 
     game = Game.of_setup(learner_setup(run.run_file, root=run.run_dir))
     cards = Cards.of(run, game)
+    records = _records(run.run_dir)
     return {
         "run": run.tables.run.run,
         "cards": {
-            line.player: _document(card)
+            line.player: {**_document(card), "record": records.get(card.weights_digest, [])}
             for population, lines in run.standings().items()
             for line in lines
             for card in _card(cards, line, population)
         },
     }
+
+
+def _records(run_dir: Path) -> dict[str, list[dict[str, object]]]:
+    """Return the records of the exports in a run's directory, by the digests of their weights."""
+    from arena.errors import CheckpointError
+    from arena.export.card import Card, read_any_card
+
+    from ..players.resolve import exports_at
+
+    found: dict[str, list[dict[str, object]]] = {}
+    for directory in exports_at(str(run_dir / CHAMPION)):
+        try:
+            card = read_any_card(directory)
+        except CheckpointError:
+            # Of another release, or replaced just now: the page has the rest.
+            continue
+        if isinstance(card, Card):
+            found[card.weights_digest] = [line.model_dump(mode="json") for line in card.record]
+    return found
 
 
 def _card(cards: Cards, line: Standing, population: str) -> Iterator[Card]:

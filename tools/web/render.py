@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
@@ -33,6 +33,7 @@ class Frame:
         navigation: Titles and addresses of the run's pages.
         poll_s: Seconds between two looks of a visible page; 0: none.
         is_static: Whether the page is a file of an export.
+        data: Addresses of the page's documents by their names.
     """
 
     root: str
@@ -42,6 +43,7 @@ class Frame:
     navigation: Mapping[str, str]
     poll_s: float = 0.0
     is_static: bool = False
+    data: Mapping[str, str] = field(default_factory=dict)
 
 
 @cache

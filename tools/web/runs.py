@@ -22,7 +22,7 @@ from threading import Lock, Thread
 from arena.errors import ArenaError
 
 from ..league.views import VIEWS
-from .making import CARDS, FITTED, Made, make_documents
+from .making import CARDS, CHAMPION, FITTED, Made, make_documents
 from .unpacked import UNPACKED
 
 Document = Mapping[str, object]
@@ -43,7 +43,7 @@ PATIENCE = 20.0
 """Age at which a document is made again, in times of what making it took: at most a twentieth of
 a core goes to it, whatever the number of readers."""
 
-FILES = ("journal.db", "journal.db-wal", "status.json", "run.yaml")
+FILES = ("journal.db", "journal.db-wal", "status.json", "run.yaml", CHAMPION)
 MAX_SLUG = 40
 
 SERIALS = itertools.count(1)

@@ -14,7 +14,7 @@ from .pages.asked import Asked, Document, names_of, standing_lines
 from .pages.diff import DIFFERENCES, diff
 from .pages.overview import OTHERS
 from .pages.pages import PAGES
-from .pages.player import VIEWS_OF_PLAYER, find_player, player_page
+from .pages.player import VIEWS_OF_PLAYER, find_player, player_document, player_page
 from .render import Frame, render
 from .runs import NotYet, Run
 
@@ -187,4 +187,19 @@ class Site:
             navigation=navigation,
             poll_s=poll_s,
             is_static=self.is_static,
+            # A page that is not made yet may turn out not to be there.
+            data={} if self.is_static or status is None else self._data(name, base=base),
         )
+
+    def _data(self, name: str, *, base: str) -> dict[str, str]:
+        """Return the addresses of the documents that a page is made from."""
+        page = PAGES.get(name)
+        # A page of one player or of two runs has a document of its own.
+        names = (name,) if page is None else page.views
+        return {shown(one): f"{base}{one}.json" for one in names}
+
+    def player_document(self, slug: str, name: str) -> Document | None:
+        """Return what a player's page shows; None: there is no page of this name."""
+        documents = self.runs[slug].documents(VIEWS_OF_PLAYER)
+        player = find_player(name, names_of(documents["standings"]))
+        return None if player is None else player_document(documents, player)

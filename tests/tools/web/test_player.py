@@ -140,3 +140,53 @@ def test_cards_are_made_without_torch(board_run: Path) -> None:
     )
     # A server of pages would have 300 MB of it.
     assert done.stdout == "4 False\n"
+
+
+def test_a_players_document_has_what_its_page_shows(lived: Path) -> None:
+    client = Client([lived])
+    found = json.loads(client.get("/run/player-p000.json").text)
+    why: Any = json.loads(json.dumps(view_document(lived, "why", player="p000")))
+    assert found["life"] == why["entries"]
+    cards = json.loads(client.get("/run/cards.json").text)["cards"]
+    assert found["card"] == cards["player/p000"]
+    assert found["standing"]["player"] == found["player"] == "player/p000"
+    assert [line["generation"] for line in found["generations"]] == [0, 1]
+    for key in ("results", "checkpoints", "events"):
+        assert found[key], key
+    page = client.get("/run/player-p000.html").text
+    assert 'href="player-p000.json"' in page
+    for name in ("player-p009.json", "weights-0000.json", "player-p000.csv"):
+        assert client.get(f"/run/{name}").status_code == 404
+
+
+def test_each_result_of_two_players_is_a_line_to_copy(board_client: Client) -> None:
+    line = "player/p000 against bot:random: 1 won, 0 drawn, 0 lost of 1, score 1.000"
+    assert f'data-line="{line}"' in board_client.get("/board/player-p000.html").text
+    # The champion's worst result.
+    overview = board_client.get("/board/index.html").text
+    assert 'data-line="player/p000' in overview
+    # A cell of the map, and of the table behind it, leads to the line.
+    payoff = board_client.get("/board/payoff.html").text
+    assert '<a href="player-p000.html#vs-bot-random"><bdi>1.00</bdi></a>' in payoff
+    assert 'id="vs-bot-random"' in board_client.get("/board/player-p000.html").text
+
+
+@pytest.mark.slow
+def test_the_champions_page_has_the_record_of_its_export(
+    board_run: Path, tmp_path: Path, command: Any
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(board_run, run)
+    client = Client([run])
+    assert "Record of its export" not in client.get("/run/player-p000.html").text
+    exported = command("export", run, "--matches", 2, "--json")["exports"]["player"]
+    (run / "champion" / "other").mkdir()
+    client = Client([run])
+    text = client.get("/run/player-p000.html").text
+    assert "Record of its export" in text
+    found = json.loads(client.get("/run/player-p000.json").text)["card"]["record"]
+    assert found == exported["record"]
+    assert 'data-line="player/p000 against bot:random as player_0, greedy: ' in text
+    # Whatever stands there instead breaks no page.
+    (run / "champion" / "card.json").write_text("{")
+    assert Client([run]).get("/run/player-p000.html").status_code == 200

@@ -12,6 +12,7 @@ from ...notices import alerts_of
 from ..content import Block, Cell, Chart, Content, Row, Table, cell, facts, moment, shown
 from .asked import Asked, Line, interval, lines_of, number, ranks, standing_lines
 from .learners import learner_blocks
+from .payoff import result_line
 
 MAX_WHISKERS = 30
 """Players of the chart of standings: more are a wall."""
@@ -153,6 +154,7 @@ def _alerts(status: Line) -> Iterator[Block]:
 
 CHAMPION_COLUMNS = (
     *("population", "champion", "rating", "95%", "since", "next best", "leads by", "loses most to"),
+    "as text",
 )
 
 
@@ -185,7 +187,8 @@ def _champion_row(asked: Asked, line: Line) -> Row:
             cell(None)
             if worst is None or score is None
             else cell(f"{asked.short(worst['opponent'])}: score {score:.2f}"),
-        ]
+        ],
+        line="" if worst is None else result_line({**worst, "player": line["player"]}),
     )
 
 

@@ -56,7 +56,7 @@ def _map(
             Row(
                 cells=[
                     asked.player(player),
-                    *(_score(cells, player, other) for other in shown_columns),
+                    *(_score(asked, cells, player, other) for other in shown_columns),
                 ]
             )
             for player in shown_rows
@@ -80,10 +80,14 @@ def _met(lines: list[Line], cells: dict[str, dict[str, Line]]) -> list[str]:
     return met[:MAX_PLAYERS]
 
 
-def _score(cells: dict[str, dict[str, Line]], player: str, other: str) -> Cell:
+def _score(asked: Asked, cells: dict[str, dict[str, Line]], player: str, other: str) -> Cell:
     line = cells[player].get(other)
     score = None if line is None else number(line["score"])
-    return cell(None if score is None else f"{score:.2f}")
+    if score is None:
+        return cell(None)
+    # There the result stands as a line of text.
+    href = asked.links.player(player, anchor=anchor_of(asked, other))
+    return cell(f"{score:.2f}", href=href)
 
 
 def _chart(
@@ -112,11 +116,16 @@ def _text(line: Line | None) -> str:
     return "have not met" if line is None else result_line(line)
 
 
-def result_line(line: Line) -> str:
-    """Return two players' result as one line of text."""
+def result_line(line: Line, *, how: str = "") -> str:
+    """Return two players' result as one line of text.
+
+    Args:
+        line: Result.
+        how: Words on how they met, if anything is to be said.
+    """
     score = number(line["score"])
     return (
-        f"{shown(line['player'])} against {shown(line['opponent'])}: {line['wins']} won, "
+        f"{shown(line['player'])} against {shown(line['opponent'])}{how}: {line['wins']} won, "
         f"{line['draws']} drawn, {line['losses']} lost of {line['matches']}"
         + ("" if score is None else f", score {score:.3f}")
     )

@@ -11,7 +11,7 @@ from typing import Any, cast
 from populations.inspection.documents.lives import life_of
 
 from ..content import Block, Cell, Content, Row, Table, cell, facts, moment, shown
-from .asked import Asked, Line, interval, lines_of, number, standing_lines
+from .asked import Asked, Document, Line, interval, lines_of, number, standing_lines
 from .events import COLUMNS, MAX_SENTENCE, concerns, event_row
 from .lineage import GENERATION_COLUMNS, generation_row
 from .payoff import anchor_of, result_line
@@ -31,22 +31,59 @@ def find_player(asked_name: str, names: dict[str, str]) -> str | None:
     return next((player for player, name in names.items() if name == asked_name), None)
 
 
-def player_page(asked: Asked, player: str) -> Content:
-    """Return all that is known about one player."""
-    line = next(
+def player_document(documents: Mapping[str, Document], player: str) -> Document:
+    """Return all that is known about one player, from documents of its run.
+
+    ``standing`` is its line of the standings, ``life`` what `arena league RUN why PLAYER` tells,
+    ``card`` what `arena export` writes (null: its weights are not there), ``results`` those against
+    each opponent, worst first; then its generations, checkpoints and events, oldest first.
+    """
+    standings = documents["standings"]
+    standing = next(
         line
-        for lines in standing_lines(asked.documents["standings"]).values()
+        for lines in standing_lines(standings).values()
         for line in lines
         if line["player"] == player
     )
+    events = lines_of(documents["events"], "events")
+    results = [line for line in lines_of(documents["payoff"], "payoff") if line["player"] == player]
+    return {
+        "run": standings["run"],
+        "player": player,
+        "standing": standing,
+        "life": life_of(
+            player, lineage=cast("Any", documents["lineage"]), events=cast("Any", events)
+        ),
+        "card": cast("Mapping[str, Line]", documents["cards"]["cards"]).get(player),
+        "results": sorted(
+            results,
+            key=lambda line: (number(line["score"]) is None, number(line["score"]) or 0.0),
+        ),
+        "generations": [
+            line
+            for line in lines_of(documents["lineage"], "generations")
+            if line["policy"] == player
+        ],
+        "checkpoints": [
+            line
+            for line in lines_of(documents["checkpoints"], "checkpoints")
+            if line["policy"] == player or line["weights_digest"] == standing["weights"]
+        ],
+        "events": [line for line in events if concerns(line, player)],
+    }
+
+
+def player_page(asked: Asked, player: str) -> Content:
+    """Return all that is known about one player."""
+    document = player_document(asked.documents, player)
     blocks = [
-        _record(asked, line),
-        *_life(asked, player),
-        *_card(asked, player),
-        _results(asked, player),
-        *_generations(asked, player),
-        *_checkpoints(asked, line),
-        *_events(asked, player),
+        _record(asked, cast("Line", document["standing"])),
+        *_life(document),
+        *_card(asked, document),
+        _results(asked, document),
+        *_generations(asked, document),
+        *_checkpoints(asked, document),
+        *_events(asked, document),
     ]
     return Content(title=shown(player), blocks=blocks)
 
@@ -70,12 +107,8 @@ def _record(asked: Asked, line: Line) -> Block:
     )
 
 
-def _results(asked: Asked, player: str) -> Block:
-    """Return the results against every opponent, worst first, each as a line to copy."""
-    lines = [
-        line for line in lines_of(asked.documents["payoff"], "payoff") if line["player"] == player
-    ]
-    lines.sort(key=lambda line: (number(line["score"]) is None, number(line["score"]) or 0.0))
+def _results(asked: Asked, document: Document) -> Block:
+    """Return the results against every opponent, each as a line to copy."""
     keys = ("score", "matches", "wins", "draws", "losses", "mean_return")
     rows = [
         Row(
@@ -83,7 +116,7 @@ def _results(asked: Asked, player: str) -> Block:
             cells=[asked.player(line["opponent"]), *(cell(line[key]) for key in keys)],
             line=result_line(line),
         )
-        for line in lines
+        for line in lines_of(document, "results")
     ]
     columns = ["opponent", "score", "matches", "wins", "draws", "losses", "return", "as text"]
     return Block(
@@ -98,13 +131,9 @@ def _results(asked: Asked, player: str) -> Block:
     )
 
 
-def _life(asked: Asked, player: str) -> Iterator[Block]:
-    """Yield what happened to a player and why, as `arena league RUN why PLAYER` tells it."""
-    told = life_of(
-        player,
-        lineage=cast("Any", asked.documents["lineage"]),
-        events=cast("Any", lines_of(asked.documents["events"], "events")),
-    )
+def _life(document: Document) -> Iterator[Block]:
+    """Yield what happened to a player and why."""
+    told = lines_of(document, "life")
     if told:
         rows = [_told(line) for line in reversed(told[-MAX_LIFE:])]
         yield Block(
@@ -125,18 +154,17 @@ def _told(line: Line) -> Row:
     )
 
 
-def _card(asked: Asked, player: str) -> Iterator[Block]:
+def _card(asked: Asked, document: Document) -> Iterator[Block]:
     """Yield a player's card, if its weights are there."""
-    cards = cast("Mapping[str, Line]", asked.documents["cards"]["cards"])
-    card = cards.get(player)
+    card = cast("Line | None", document["card"])
     if card is None:
         return
     yield Block(
         heading="Card",
-        note="As arena export writes it for these weights, which plays a record against bots and "
-        "ghosts, too.",
+        note="As arena export writes it for these weights.",
         table=facts(_card_facts(cast("Line", card["summary"]))),
     )
+    yield from _played(asked, document, lines_of(card, "record"))
     ancestors = lines_of(card, "lineage")
     yield Block(
         heading="Ancestors of its weights, the nearest first",
@@ -158,16 +186,47 @@ def _card(asked: Asked, player: str) -> Iterator[Block]:
     )
 
 
+RECORD_COLUMNS = (
+    *("opponent", "mode", "seat", "matches", "distinct", "wins", "draws", "losses", "score"),
+    *("return", "as text"),
+)
+
+
+def _played(asked: Asked, document: Document, lines: Sequence[Line]) -> Iterator[Block]:
+    """Yield the matches that an export has played, if there is one of these weights."""
+    keys = ("mode", "seat", "matches", "distinct", "wins", "draws", "losses", "score")
+    rows = [
+        Row(
+            cells=[
+                asked.player(line["opponent"]),
+                *(cell(line[key]) for key in keys),
+                cell(line["mean_return"]),
+            ],
+            line=result_line(
+                {**line, "player": document["player"]},
+                how=f" as {shown(line['seat'])}, {shown(line['mode'])}",
+            ),
+        )
+        for line in lines
+    ]
+    if rows:
+        yield Block(
+            heading="Record of its export",
+            note="Matches that arena export has played with these weights, against opponents that "
+            "sample.",
+            table=Table(columns=RECORD_COLUMNS, rows=rows[:MAX_RESULTS], total=len(rows)),
+        )
+
+
 def _card_facts(summary: Line) -> dict[str, object]:
     # What the record above has already.
     known = ("weights", "agent steps", "generation", "population")
     return {shown(key): value for key, value in summary.items() if key not in known}
 
 
-def _generations(asked: Asked, player: str) -> Iterator[Block]:
+def _generations(asked: Asked, document: Document) -> Iterator[Block]:
     """Yield the generations of a policy."""
-    lines = lines_of(asked.documents["lineage"], "generations")
-    own = [line for line in lines if line["policy"] == player]
+    own = lines_of(document, "generations")
     if own:
         rows = [generation_row(asked, line) for line in reversed(own)]
         yield Block(
@@ -182,12 +241,8 @@ CHECKPOINT_COLUMNS = (
 )
 
 
-def _checkpoints(asked: Asked, line: Line) -> Iterator[Block]:
-    rows = [
-        one
-        for one in lines_of(asked.documents["checkpoints"], "checkpoints")
-        if one["policy"] == line["player"] or one["weights_digest"] == line["weights"]
-    ]
+def _checkpoints(asked: Asked, document: Document) -> Iterator[Block]:
+    rows = lines_of(document, "checkpoints")
     if rows:
         yield Block(
             heading="Checkpoints, the newest first",
@@ -219,12 +274,8 @@ def _digest(value: object) -> Cell:
     return Cell(text=str(value)[:16], title=str(value))
 
 
-def _events(asked: Asked, player: str) -> Iterator[Block]:
-    found = [
-        line
-        for line in reversed(lines_of(asked.documents["events"], "events"))
-        if concerns(line, player)
-    ]
+def _events(asked: Asked, document: Document) -> Iterator[Block]:
+    found = lines_of(document, "events")[::-1]
     if found:
         yield Block(
             heading="Events about it, the newest first",
@@ -232,6 +283,6 @@ def _events(asked: Asked, player: str) -> Iterator[Block]:
                 columns=COLUMNS,
                 rows=[event_row(asked, one) for one in found[:MAX_EVENTS]],
                 total=len(found),
-                following=asked.links.page("events", player=player),
+                following=asked.links.page("events", player=str(document["player"])),
             ),
         )  # fmt: skip
