@@ -15,26 +15,26 @@ from pathlib import Path
 
 import pytest
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 60.0
 CODE = """
 import sys
 from tools.league.command import league
 from tools.terminal.signals import leave_on_signals
 from pathlib import Path
 with leave_on_signals():
-    league(Path(sys.argv[1]), watch=True)
+    league(Path(sys.argv[1]), sys.argv[2], watch=True)
 """
 
 
 class Terminal:
     """A process on a terminal of 80 by 40 characters."""
 
-    def __init__(self, run: Path) -> None:
+    def __init__(self, run: Path, view: str = "standings") -> None:
         self._ours, self.theirs = pty.openpty()
         termios.tcsetwinsize(self.theirs, (40, 80))
         self.before = termios.tcgetattr(self.theirs)
         self.process = subprocess.Popen(
-            [sys.executable, "-c", CODE, str(run)],
+            [sys.executable, "-c", CODE, str(run), view],
             stdin=self.theirs,
             stdout=self.theirs,
             stderr=self.theirs,

@@ -8,7 +8,7 @@ import json
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import httpx
 import pytest
@@ -32,6 +32,9 @@ from tools.web.pages.asked import Asked
 from tools.web.runs import named_runs
 from tools.web.security import Access
 from tools.web.site import Site
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 TOKEN = "a-token-of-tests"
 ACCESS = Access(token=TOKEN, cookie="arena_8517", hosts=frozenset({"127.0.0.1"}))
@@ -173,6 +176,15 @@ def asked_for(page: str, *, number: int = 1, **documents: Any) -> Asked:
 def standing(player: str, rating: float | None) -> dict[str, Any]:
     """Return what pages that show no standings read of one."""
     return {"player": player, "kind": "policy", "rating": rating, "agent_steps": 100}
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    # Here: the browser's package takes long to import.
+    from tests.tools.web.browsing import launched
+
+    with launched(tmp_path_factory.mktemp("chromium")) as browser:
+        yield browser
 
 
 @pytest.fixture(scope="session")

@@ -4,78 +4,23 @@ from __future__ import annotations
 
 import functools
 import http.server
-import os
-import shutil
-import subprocess
-import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, Page, Request, sync_playwright
+from playwright.sync_api import Browser
 
-from tests.tools.web.conftest import HOSTILE, TOKEN, hostile_run
+from tests.tools.web.browsing import mistakes_of, needs_browser, served
+from tests.tools.web.conftest import HOSTILE, hostile_run
 from tools.web.export import write_export
 from tools.web.pages.pages import PAGES
 from tools.web.runs import named_runs
 
-CHROMIUM = shutil.which("chromium")
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.integration,
-    pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on PATH"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.integration, needs_browser]
 NAMES = [*PAGES, "player-p000"]
 LOOKS: list[Any] = [(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")]
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    # It leaves settings of the desktop there.
-    environment = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path_factory.mktemp("chromium"))}
-    with sync_playwright() as playwright:
-        launched = playwright.chromium.launch(
-            executable_path=CHROMIUM,
-            args=["--no-sandbox"],
-            env=cast("dict[str, str | float | bool]", environment),
-        )
-        yield launched
-        launched.close()
-
-
-@contextmanager
-def served(*runs: Path) -> Iterator[str]:
-    """Serve runs by the command; give the address of the first page."""
-    arguments = ["web", *map(str, runs), "--port", "0", "--token", TOKEN]
-    # The command of this checkout, whichever one is installed.
-    program = [sys.executable, "-m", "tools.main", *arguments]
-    with subprocess.Popen(
-        program, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[3]
-    ) as process:
-        assert process.stdout is not None
-        try:
-            yield process.stdout.readline().strip()
-        finally:
-            process.terminate()
-
-
-def mistakes_of(page: Page, host: str) -> list[str]:
-    """Return a list that takes whatever goes wrong on a page."""
-    wrong: list[str] = []
-
-    def check(request: Request) -> None:
-        if urlsplit(request.url).netloc not in ("", host):
-            wrong.append(request.url)
-
-    page.on("console", lambda m: wrong.append(m.text) if m.type == "error" else None)
-    page.on("pageerror", lambda error: wrong.append(str(error)))
-    page.on("dialog", lambda dialog: wrong.append(dialog.message))
-    page.on("request", check)
-    return wrong
 
 
 def look_at_all(

@@ -1,0 +1,70 @@
+"""The distribution's Chromium, and what it must never meet on a page."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.tools.web.conftest import TOKEN
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page, Request
+
+CHROMIUM = shutil.which("chromium")
+needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on PATH")
+
+
+@contextmanager
+def launched(directory: Path) -> Iterator[Browser]:
+    """Start a browser that leaves settings of the desktop in a directory."""
+    from playwright.sync_api import sync_playwright
+
+    environment = {**os.environ, "XDG_RUNTIME_DIR": str(directory)}
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=CHROMIUM,
+            args=["--no-sandbox"],
+            env=cast("dict[str, str | float | bool]", environment),
+        )
+        yield browser
+        browser.close()
+
+
+@contextmanager
+def served(*runs: Path) -> Iterator[str]:
+    """Serve runs by the command; give the address of the first page."""
+    arguments = ["web", *map(str, runs), "--port", "0", "--token", TOKEN]
+    # The command of this checkout, whichever one is installed.
+    program = [sys.executable, "-m", "tools.main", *arguments]
+    with subprocess.Popen(
+        program, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[3]
+    ) as process:
+        assert process.stdout is not None
+        try:
+            yield process.stdout.readline().strip()
+        finally:
+            process.terminate()
+
+
+def mistakes_of(page: Page, host: str) -> list[str]:
+    """Return a list that takes whatever goes wrong on a page."""
+    wrong: list[str] = []
+
+    def check(request: Request) -> None:
+        if urlsplit(request.url).netloc not in ("", host):
+            wrong.append(request.url)
+
+    page.on("console", lambda m: wrong.append(m.text) if m.type == "error" else None)
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on("dialog", lambda dialog: wrong.append(dialog.message))
+    page.on("request", check)
+    return wrong

@@ -1,0 +1,118 @@
+"""A run that trains, is killed and resumed, while somebody looks: in a browser, in a terminal."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import termios
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from experiments.faults.killing import KilledRun, killed_run
+from tests.tools.league.test_watch import LEAVE, TIMEOUT_S, Terminal
+from tests.tools.web.browsing import mistakes_of, needs_browser, served
+
+pytestmark = [pytest.mark.slow, pytest.mark.integration, pytest.mark.timeout(600)]
+
+SMALL = (
+    *("connect_four", "learners=1", "environment.num_envs=64", "populations.player.size=2"),
+    *("populations.player.network.hidden_sizes=[32]", "assignment.target_s=1.0"),
+    *("evaluation.share=0.2", "metrics.sinks=[]", "stop.duration_s=900"),
+)
+"""Connect Four with a small network: agent steps rise each second."""
+
+GROWS_MS = 120_000
+"""Milliseconds within which a page that polls has something new, on a busy machine."""
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[KilledRun]:
+    with killed_run(tmp_path) as run:
+        run.start(*SMALL)
+        assert run.await_finished(2, timeout_s=120.0), run.log.read_text()
+        yield run
+        assert run.process is not None
+        run.process.terminate()
+        run.wait(timeout_s=60.0)
+        run.verify()
+        assert not run.faults
+
+
+def kill_all(run: KilledRun) -> None:
+    """Kill the controller's process group at once."""
+    assert run.process is not None
+    os.killpg(run.process.pid, signal.SIGKILL)
+    run.process.wait()
+    run.await_nobody()
+
+
+def agent_steps(page: Page) -> int:
+    """Return the agent steps that the overview shows."""
+    cell = page.locator("#progress tr", has_text="agent steps").first.locator("td").nth(1)
+    return int(cell.inner_text().replace(",", ""))
+
+
+def await_more(page: Page, steps: int) -> int:
+    """Wait until the overview shows more agent steps, without being asked."""
+    page.wait_for_function(
+        """steps => {
+            const row = Array.from(document.querySelectorAll("#progress tr"))
+                .find(row => row.cells[0].textContent === "agent steps");
+            return row && Number(row.cells[1].textContent.replaceAll(",", "")) > steps;
+        }""",
+        arg=steps,
+        timeout=GROWS_MS,
+    )
+    return agent_steps(page)
+
+
+@needs_browser
+def test_a_page_follows_a_run_through_sigkill_and_resume(browser: Browser, run: KilledRun) -> None:
+    with served(run.run) as first:
+        page = browser.new_page()
+        wrong = mistakes_of(page, urlsplit(first).netloc)
+        page.goto(first)
+        page.locator("#being-computed").wait_for(state="detached")
+        expect(page.locator("#state")).to_have_text("running")
+        seen = await_more(page, agent_steps(page))
+        kill_all(run)
+        expect(page.locator("#state")).to_have_text("crashed", timeout=GROWS_MS)
+        # It goes on serving: all that was committed is there.
+        page.reload()
+        expect(page.locator("#state")).to_have_text("crashed")
+        assert agent_steps(page) >= seen
+        page.evaluate("window.marker = 1")
+        run.resume()
+        # By itself: the page is not loaded anew.
+        expect(page.locator("#state")).to_have_text("running", timeout=GROWS_MS)
+        await_more(page, seen)
+        assert page.evaluate("window.marker") == 1
+        assert re.match("updated ", page.locator("#freshness").inner_text())
+        assert not wrong
+        page.close()
+
+
+def test_watch_follows_a_run_through_sigkill_and_resume(run: KilledRun) -> None:
+    terminal = Terminal(run.run, "status")
+    try:
+        terminal.wait_for("running")
+        kill_all(run)
+        terminal.wait_for("crashed")
+        run.resume()
+        # Of the controller that resumed.
+        terminal.wait_for("running")
+        terminal.wait_for("epoch                 2")
+        # Other views, too.
+        terminal.press(b"1")
+        terminal.wait_for("standings of player")
+        terminal.press(b"q")
+        terminal.wait_for(LEAVE)
+        assert terminal.process.wait(timeout=TIMEOUT_S) == 0
+        assert termios.tcgetattr(terminal.theirs) == terminal.before
+    finally:
+        terminal.close()
