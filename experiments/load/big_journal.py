@@ -337,8 +337,8 @@ def _checkpoint(
 def big_run_file() -> RunFile:
     """Return the run file of a game for two with one population."""
     agent = AgentSpec(
-        observation={"type": "Box", "shape": [4], "dtype": "float32", "low": None, "high": None},
-        action={"type": "Discrete", "n": 3, "start": 0},
+        observation={"kind": "Box", "shape": [4], "dtype": "float32", "low": None, "high": None},
+        action={"kind": "Discrete", "n": 3, "start": 0},
         mask=None,
     )
     agents = ("player_0", "player_1")

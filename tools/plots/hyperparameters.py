@@ -138,19 +138,22 @@ def _draw_panel(
         stands_out = is_leader or colours.is_complete
         colour = colours.colour(policy) if stands_out else style.OTHERS
         order = 3.0 if is_leader else 2.0 if stands_out else 1.5
-        end = max(steps.get(policy, 0), begins[-1])
+        ends = [*begins[1:], max(steps.get(policy, 0), begins[-1])]
+        if not stands_out:
+            # Steps and marks of very many would cover the values.
+            axes.hlines(
+                *(values, begins, ends), color=colour, linewidth=0.5, zorder=order, label=policy
+            )
+            continue
         axes.plot(
-            [*begins, end],
+            [*begins, ends[-1]],
             [*values, values[-1]],
             drawstyle="steps-post",
             color=colour,
-            linewidth=2.0 if is_leader else 1.0 if stands_out else 0.5,
+            linewidth=2.0 if is_leader else 1.0,
             zorder=order,
             label=policy,
         )
-        if not stands_out:
-            # Marks of very many would cover the lines.
-            continue
         copies = [place for place, row in enumerate(rows) if row["cause"] in COPIES]
         axes.plot(
             [begins[place] for place in copies],

@@ -12,6 +12,7 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter
 
 from arena.errors import ConfigError
@@ -41,15 +42,21 @@ def draw(documents: Documents) -> Figure:
     figure = style.make_figure(style.WIDE_INCHES, sum(heights))
     axes = figure.subplots(len(heights), squeeze=False, height_ratios=heights)[:, 0]
     names = list(document["populations"])
+    num_others = 0
     for index, population in enumerate(populations):
         panel, strip = axes[2 * index], axes[2 * index + 1]
         colours = _draw_population(panel, drawn[population], names)
+        num_others += len(drawn[population]) - len(colours.of)
         if len(populations) > 1:
             panel.set_title(style.shortened(population))
         spans = [one for one in document["champions"] if one["population"] == population]
         _draw_champions(strip, spans, drawn[population], colours=colours, names=names)
     marks = [style.mark("v", "copied"), style.mark("o", "other new generation", filled=False)]
-    figure.legend(handles=marks, loc="outside lower left", ncols=2)
+    if num_others:
+        marks.append(
+            Line2D([], [], color=style.OTHERS, linewidth=0.6, label=f"{num_others} others")
+        )
+    figure.legend(handles=marks, loc="outside lower left", ncols=3)
     return figure
 
 

@@ -34,7 +34,7 @@ MAX_INCHES = 9.0
 """Height of a page."""
 
 POINTS_PER_INCH = 72.0
-LINE_POINTS = 9.5
+LINE_POINTS = 9.0
 """Distance of two lines of labels."""
 
 STYLE: dict[Any, object] = {
