@@ -10,12 +10,9 @@ import argparse
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
-
-import httpx
 
 from experiments.load.page import TOKEN, peak_mib
 from experiments.load.scale import say
@@ -27,7 +24,7 @@ LOOKS = ((1280, "light"), (1280, "dark"), (390, "light"), (390, "dark"))
 MOST_MS = 300_000
 """Milliseconds for which a page of a large league may say that it is being computed."""
 
-PAINTED = "performance.getEntriesByName('first-contentful-paint').length > 0"
+PAINTED = "() => performance.getEntriesByName('first-contentful-paint').length > 0"
 
 TIMES = """() => {
   const entries = performance.getEntriesByType("resource").concat(
@@ -41,34 +38,44 @@ TIMES = """() => {
 }"""
 
 
-def names_of(address: str) -> list[str]:
+def names_of(page: Page, address: str) -> list[str]:
     """Return the names of a run's pages: those of its navigation, a policy's and a ghost's."""
-    from populations.commands.web.pages.asked import names_of as pages_of
-    from populations.commands.web.pages.pages import PAGES
+    whole(page, f"{address}/standings.html")
+    links = {
+        place: [Path(str(one.get_attribute("href"))).stem for one in page.locator(place).all()]
+        for place in ("nav[aria-label=Pages] a", "td:first-child a")
+    }
+    pages, players = links.values()
+    ghosts = [name for name in players if name.startswith("weights-")]
+    return [*pages, *players[:1], *ghosts[:1]]
 
-    headers = {"authorization": f"Bearer {TOKEN}"}
-    # It says how long to wait while it is being made.
-    while (answer := httpx.get(f"{address}/standings.json", headers=headers)).status_code == 503:
-        time.sleep(float(answer.headers["retry-after"]))
-    players = pages_of(answer.json())
-    ghosts = [name for player, name in players.items() if "@" in player]
-    policies = [name for player, name in players.items() if "@" not in player]
-    return [*PAGES, *policies[:1], *ghosts[:1]]
+
+def whole(page: Page, url: str) -> None:
+    """Open a page, and wait until its documents are there and it is painted."""
+    page.goto(url)
+    page.locator("#being-computed").wait_for(state="detached", timeout=MOST_MS)
+    page.wait_for_load_state("load")
+    page.wait_for_function(PAINTED)
 
 
 def look(page: Page, address: str, name: str, *, width: int) -> Iterator[str]:
     """Open a page twice, and yield the cells of a table's line about the second time."""
     for _ in range(2):
-        page.goto(f"{address}/{name}.html")
-        page.locator("#being-computed").wait_for(state="detached", timeout=MOST_MS)
-        page.wait_for_load_state("load")
-        page.wait_for_function(PAINTED)
+        whole(page, f"{address}/{name}.html")
     times = cast("dict[str, Any]", page.evaluate(TIMES))
     yield f"{times['paint'] / 1000:.2f}"
     yield f"{times['loaded'] / 1000:.2f}"
     yield f"{times['sent'] / 1000:.0f}"
     too_wide = page.evaluate("document.documentElement.scrollWidth") - width
     yield f"{max(too_wide, 0)}"
+
+
+def faults_of(page: Page) -> list[str]:
+    """Return a list that takes whatever the browser's console calls an error."""
+    faults: list[str] = []
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    page.on("console", lambda one: faults.append(one.text) if one.type == "error" else None)
+    return faults
 
 
 def measure(runs: list[Path], folder: Path) -> None:
@@ -85,7 +92,7 @@ def measure(runs: list[Path], folder: Path) -> None:
         first = server.stdout.readline().strip()
         address = f"{first.partition('/?')[0]}/{runs[0].name}"
         try:
-            names = [*names_of(address), *(f"diff-with-{run.name}" for run in runs[1:])]
+            names: list[str] = []
             browser = playwright.chromium.launch(
                 executable_path=shutil.which("chromium"), args=["--no-sandbox"]
             )
@@ -96,10 +103,9 @@ def measure(runs: list[Path], folder: Path) -> None:
                     viewport={"width": width, "height": 900}, color_scheme=cast("Any", scheme)
                 )
                 page = context.new_page()
-                faults: list[str] = []
-                page.on("pageerror", lambda error, to=faults: to.append(str(error)))  # type: ignore[misc]
-                page.on("console", lambda m, to=faults: m.type == "error" and to.append(m.text))  # type: ignore[misc]
+                faults = faults_of(page)
                 page.goto(first)
+                names = names or names_of(page, address)
                 for name in names:
                     cells = list(look(page, address, name, width=width))
                     say(f"| {name} | {width} {scheme} | {' | '.join(cells)} | {len(faults)} |")

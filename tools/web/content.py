@@ -77,6 +77,8 @@ class Table:
         csv: Address of all of them as CSV; empty: none.
         previous: Address of the rows before these; empty: none.
         following: Address of the rows after these; empty: none.
+        is_wrapped: Whether all its texts are folded in their columns, which stay beside each other
+            on narrow screens.
     """
 
     columns: Sequence[str]
@@ -85,6 +87,7 @@ class Table:
     csv: str = ""
     previous: str = ""
     following: str = ""
+    is_wrapped: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

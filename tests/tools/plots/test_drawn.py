@@ -343,3 +343,21 @@ def test_labels_are_spread_in_order(wanted: list[float], gap: float) -> None:
 )
 def test_text_is_readable_on_its_ground(colour: str, text: str) -> None:
     assert style.text_on(colour) == text
+
+
+def test_all_of_64_lanes_have_names() -> None:
+    policies = [f"player/p{index:03}" for index in range(64)]
+    rows = [{"policy": policy, "agent_steps": 100} for policy in policies]
+    lineage = {"policies": rows, "generations": [], "exploits": []}
+    figure = draw("lineage", lineage=lineage, ratings=documents.ratings(64))
+    assert len(ticks(figure.axes[0], "y")) == 64
+
+
+def test_of_many_policies_only_the_champion_has_steps() -> None:
+    document = documents.hyperparameters()
+    (first, *_) = document["generations"]
+    more = [{**first, "policy": f"player/p{index:03}"} for index in range(100, 164)]
+    figure = draw("hyperparameters", hyperparameters={**document, "generations": more})
+    panel = figure.axes[0]
+    assert len(panel.collections) >= 63
+    assert all(line.get_color() != style.OTHERS for line in panel.get_lines())

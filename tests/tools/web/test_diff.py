@@ -74,6 +74,7 @@ def test_sections_show_what_differs_and_name_what_does_not() -> None:
     content = contents(diff_document())
     assert content.part == "b"
     figures = block_of(content, "Figures")
+    assert figures.table.is_wrapped
     assert figures.note == "The same in both: name connect_four."
     rows = [[cell.text for cell in row.cells] for row in figures.table.rows]
     assert rows[0] == ["run", *(cell.text for cell in figures.table.rows[0].cells[1:])]

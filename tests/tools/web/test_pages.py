@@ -7,13 +7,16 @@ import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
-from tests.tools.web.conftest import HOSTILE, Client, hostile_run
+from tests.tools.web.conftest import HOSTILE, Client, asked_for, hostile_run, standing
 from tools.web.content import shown
 from tools.web.pages.pages import PAGES
+from tools.web.pages.payoff import payoff
+from tools.web.pages.ratings import ratings
 
 MAX_BYTES = 300_000
 """Bytes of a page of a few players, whatever their names are."""
@@ -72,3 +75,33 @@ def test_a_hostile_text_stays_text(board_run: Path, tmp_path: Path, text: str) -
         *("index", "standings", "lineage", "hyperparameters", "metrics", "learners", "events"),
         "player-p000",
     }
+
+
+def test_a_map_of_players_who_have_not_met_says_so() -> None:
+    lines = [standing("player/p000", 100.0), standing("player/p001", 50.0)]
+    cells = [
+        {"player": player, "opponent": "bot:random", "opponent_population": "player", "score": 1.0}
+        for player in ("player/p000", "player/p001")
+    ]
+    content: Any = payoff(
+        asked_for("payoff", payoff={"payoff": cells}, standings={"populations": {"player": lines}})
+    )
+    (block,) = content.blocks
+    assert block.note.endswith("None of these have met each other: the CSV has all results.")
+
+
+def test_wide_intervals_do_not_flatten_curves() -> None:
+    def curve(low: float, high: float) -> Any:
+        points = [
+            {"agent_steps": 100 * i, "rating": 100.0 * i, "rating_low": low, "rating_high": high,
+             "generation": 0, "cause": "start", "time": ""}
+            for i in range(3)
+        ]  # fmt: skip
+        populations = {"player": [{"player": "player/p000", "points": points}]}
+        standings = {"populations": {"player": [standing("player/p000", 100.0)]}}
+        documents: Any = {"ratings": {"populations": populations, "champions": []}}
+        content: Any = ratings(asked_for("ratings", standings=standings, **documents))
+        return content.blocks[0].chart.data.get("range")
+
+    assert curve(-50.0, 250.0) is None
+    assert curve(-3000.0, 250.0) == [-200.0, 250.0]

@@ -6,7 +6,7 @@ Tests: `tests/tools/web/test_diff.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 from populations.league.names import short_name
@@ -67,7 +67,8 @@ class _Page:
     def beside(self, rows: Sequence[Texts], *, first: Sequence[Row] = ()) -> Table:
         """Return a table of a key and a text of each run."""
         made = [Row(cells=[Cell(text=shown(text)) for text in row]) for row in rows]
-        return self.table(["", *self.labels], [*first, *made])
+        table = self.table(["", *self.labels], [*first, *made])
+        return replace(table, is_wrapped=True)
 
     def short(self, player: object) -> str:
         """Return a player's name in few characters."""
@@ -193,7 +194,7 @@ def _standings(page: _Page) -> Iterator[Block]:
                     for entry in entries[:MAX_WHISKERS]
                 ],
                 label=f"Ratings of the best policies of {name} in both runs",
-                x="rating in Elo on the run's own scale, 95% interval",
+                x="rating in Elo, 95% interval",
             ),
             table=page.table(["place", *per_run], rows, most=MAX_PLACES),
         )

@@ -19,7 +19,9 @@ COLUMNS = (
 
 def learners(asked: Asked) -> Content:
     """Return all learners that have taken part, and their faults."""
-    return Content(title="Learners", blocks=[*learner_blocks(asked), *_faults(asked)])
+    none = Block(heading="Learners", note="No learner has joined yet.")
+    blocks = [*learner_blocks(asked), *_faults(asked)]
+    return Content(title="Learners", blocks=blocks or [none])
 
 
 def learner_blocks(asked: Asked) -> Iterator[Block]:

@@ -34,7 +34,7 @@ def lineage(asked: Asked) -> Content:
                 note="A bar is a generation: from its first agent step to its last, with the Elo "
                 "gained, by one fit. Blue gained, orange lost, grey neither. A dashed arc is a "
                 f"copy of weights. {min(len(best), MAX_LANES)} of {len(best):,} policies.",
-                chart=_tree(asked, best[:MAX_LANES], own),
+                chart=_tree(asked, best[:MAX_LANES], own) if own else None,
                 table=asked.part(
                     GENERATION_COLUMNS,
                     own,

@@ -200,7 +200,7 @@ PROGRESS = (
 
 def _progress(status: Line) -> Block:
     values: dict[str, object] = {
-        key.replace("_", " "): status[key] for key in PROGRESS if status.get(key) is not None
+        key.replace("_", " "): status[key] for key in PROGRESS if status.get(key) not in (None, "")
     }
     elapsed_s = number(status["elapsed_s"]) or 0.0
     values["elapsed"] = f"{elapsed_s // 3600:.0f} h {elapsed_s % 3600 // 60:.0f} min"

@@ -49,6 +49,12 @@ def _map(
 ) -> Block:
     shown_rows = _met(rows, cells)
     shown_columns = _met(columns, cells)
+    have_met = any(
+        cells[row][column]["score"] is not None
+        for row in shown_rows
+        for column in shown_columns
+        if column in cells[row]
+    )
     heading = f"{name} against {opponents}" if name != opponents else f"Results within {name}"
     table = Table(
         columns=["player", *map(asked.short, shown_columns)],
@@ -68,7 +74,8 @@ def _map(
         heading=heading,
         note=f"Scores of rows against columns (1: always won), best rated first, "
         f"{len(shown_rows)} of {len(rows):,} players. A cell leads to the player's results, worst "
-        "first. Blue: the row wins, orange: it loses, white: even, grey: they have not met.",
+        "first. Blue: the row wins, orange: it loses, white: even, grey: they have not met."
+        + ("" if have_met else " None of these have met each other: the CSV has all results."),
         chart=_chart(asked, shown_rows, shown_columns, cells),
         table=table,
     )

@@ -90,8 +90,25 @@ def _curves(asked: Asked, curves: Mapping[str, list[Line]]) -> Chart:
     return Chart(
         kind="lines",
         label="Ratings over agent steps, one line per policy; the table has the figures",
-        data={"x": "agent steps", "y": "rating in Elo", "series": series},
+        data={"x": "agent steps", "y": "rating in Elo", "series": series, **_range(curves)},
     )
+
+
+def _range(curves: Mapping[str, list[Line]]) -> dict[str, list[float]]:
+    """Return the ends of the axis where intervals are so wide that curves would be flat."""
+    points = [point for own in curves.values() for point in own]
+    known = {
+        key: [value for point in points if (value := number(point[key])) is not None]
+        for key in ("rating", "rating_low", "rating_high")
+    }
+    if not all(known.values()):
+        return {}
+    low, high = min(known["rating"]), max(known["rating"])
+    # Intervals have as much room as the curves, above and below.
+    ends = [low - (high - low), high + (high - low)]
+    inner = [max(ends[0], min(known["rating_low"])), min(ends[1], max(known["rating_high"]))]
+    is_wide = inner[0] == ends[0] or inner[1] == ends[1]
+    return {"range": inner} if is_wide and low < high else {}
 
 
 def _whole(value: object) -> float | None:
@@ -112,6 +129,8 @@ def _champions(asked: Asked) -> Block:
         )
         for line in reversed(lines)
     ]
+    if not rows:
+        return Block(heading="Champions", note="No player has led yet.")
     columns = ["population", "champion", "since", "until"]
     table = Table(columns=columns, rows=rows[:100], total=len(rows))
     return Block(heading="Champions, the newest first", table=table)

@@ -197,11 +197,14 @@ window.arenaCharts = (function () {
       margin: { l: 60, r: 10, t: 90, b: 10 },
       xaxis: {
         tickvals: labelled, ticktext: labelled.map((i) => safe(data.columns[i])), tickangle: -90,
+        // Said, because plotly finds no ends where nobody has met.
+        range: [-0.5, data.columns.length - 0.5],
         side: "top", showgrid: false, zeroline: false, fixedrange: true,
       },
       yaxis: {
         tickvals: data.rows.map((_, i) => i), ticktext: data.rows.map(safe),
-        autorange: "reversed", showgrid: false, zeroline: false, fixedrange: true,
+        range: [data.rows.length - 0.5, -0.5],
+        showgrid: false, zeroline: false, fixedrange: true,
       },
       dragmode: false,
     });
