@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import httpx
 import optuna
 import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution
@@ -18,6 +22,7 @@ from populations.inspection.views import Inspection, hyperparameters_view, linea
 from populations.storage.database import JOURNAL
 from populations.storage.journal import Journal
 from tests.populations.controller.simulated import DUEL, duel_spec, make_world
+from tests.support import wait_until
 
 
 @pytest.fixture(scope="module")
@@ -163,3 +168,41 @@ def test_the_views_show_generations_with_their_parents(inspection: Inspection) -
         assert parents
         assert all(policy != parent for policy, parent in parents)
         assert view(inspection, "nobody")["generations"] == []
+
+
+@pytest.mark.slow
+@pytest.mark.integration
+def test_optuna_dashboard_opens_the_file(inspection: Inspection, tmp_path: Path) -> None:
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    file = tmp_path / "study.db"
+    (count,) = write_studies(inspection, file).values()
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    program = Path(sys.executable).parent / "optuna-dashboard"
+    command = [str(program), f"sqlite:///{file}", "--host", "127.0.0.1", "--port", str(port)]
+    with (tmp_path / "log").open("w") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log)
+    try:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30.0) as client:
+            wait_until(lambda: _answers(client, process), timeout_s=60.0)
+            (study,) = client.get("/api/studies").json()["study_summaries"]
+            found = client.get(f"/api/studies/{study['study_id']}", params={"after": 0}).json()
+            page = client.get("/dashboard/")
+    finally:
+        process.terminate()
+        process.wait(timeout=30.0)
+    assert study["study_name"] == study_name(inspection.tables.run.run, "player")
+    assert study["directions"] == ["maximize"]
+    assert len(found["trials"]) == count
+    names = {one["name"] for trial in found["trials"] for one in trial["params"]}
+    assert names == {"learning_rate", "gamma", "num_epochs"}
+    assert any(trial["state"] == "Complete" and trial["values"] for trial in found["trials"])
+    assert page.status_code == 200
+
+
+def _answers(client: httpx.Client, process: subprocess.Popen[bytes]) -> bool:
+    assert process.poll() is None, "the dashboard has ended"
+    try:
+        return client.get("/api/studies").status_code == 200
+    except httpx.TransportError:
+        return False
