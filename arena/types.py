@@ -31,6 +31,9 @@ trainee: policy and generation).
 Digest = NewType("Digest", str)
 """64 hexadecimal digits of a sha256."""
 
+PackageVersion = NewType("PackageVersion", str)
+"""Version of an installed package: ``2.13.0+cpu``."""
+
 LearnerId = NewType("LearnerId", str)
 AssignmentId = NewType("AssignmentId", int)
 

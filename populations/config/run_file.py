@@ -6,7 +6,6 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
@@ -15,6 +14,7 @@ from arena.config import LearnerSetup, Model, PopulationSetup
 from arena.environment_spec import EnvironmentSpec
 from arena.envs.probe.pace import Pace
 from arena.errors import ConfigError
+from arena.learners.versions import RECORDED_PACKAGES, Differences, differences, installed
 from arena.matches.seating import make_seats
 from arena.matches.teammates import seats_per_agent
 from arena.rules import broken_rules, shown
@@ -33,7 +33,6 @@ FORMAT_VERSION = 2
 # Version 2 added ``environment_measured``, which may be null: version 1 reads as that.
 READABLE_VERSIONS = (1, 2)
 RUN_FILE = "run.yaml"
-RECORDED_PACKAGES = ("arena-league", "torch", "numpy", "pettingzoo", "gymnasium", "optuna", "pyzmq")
 _SPEC = TypeAdapter(EnvironmentSpec)
 
 
@@ -218,7 +217,7 @@ def new_run_file(
         launch_directory=launch_directory,
         init_from=init_from,
         # The environment's own versions come with its facts, from the process that inspected it.
-        versions=dict(_versions()) | dict(spec.versions),
+        versions=installed(RECORDED_PACKAGES) | dict(spec.versions),
         config=resolved,
         spec=spec,
         environment_measured=measured,
@@ -226,21 +225,6 @@ def new_run_file(
     # Needs the seats of the resolved run; the root has no part in a message's size.
     check_messages(resolved, learner_setup(run_file, root=Path()))
     return run_file
-
-
-def _versions() -> Iterator[tuple[str, str]]:
-    for package in RECORDED_PACKAGES:
-        found = _version(package)
-        if found is not None:
-            yield package, found
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    # Optional packages may be absent.
-    except PackageNotFoundError:
-        return None
 
 
 def learner_setup(run_file: RunFile, *, root: Path) -> LearnerSetup:
@@ -330,14 +314,9 @@ def check_resume(
     return new, changes
 
 
-def other_versions(run_file: RunFile) -> dict[str, tuple[str, str | None]]:
-    """Return packages whose version differs from the run's: both versions; None: absent."""
-    found: dict[str, tuple[str, str | None]] = {}
-    for package, then in run_file.versions.items():
-        now = _version(package)
-        if now != then:
-            found[package] = (then, now)
-    return found
+def other_versions(run_file: RunFile) -> Differences:
+    """Return packages whose version differs here from the run's."""
+    return differences(run_file.versions, installed(run_file.versions))
 
 
 def with_config(run_file: RunFile, config: RunConfig) -> RunFile:

@@ -70,15 +70,14 @@ def check_here(config: RunConfig, *, launch_directory: str) -> None:
 
 def _other_versions(run_dir: Path) -> dict[str, Json]:
     """Warn of packages that are others than when a run was made; return them for its events."""
+    from arena.learners.versions import pip_command, told
     from populations.config.run_file import RUN_FILE, RunFile, other_versions
 
     versions = other_versions(RunFile.load(run_dir / RUN_FILE))
     if versions:
-        parts = [f"{name} {then} (here {now or 'none'})" for name, (then, now) in versions.items()]
-        pins = " ".join(f"{name}=={then}" for name, (then, _) in versions.items())
         tell(
-            f"warning: run.yaml records {', '.join(parts)}; with other packages the same seed may "
-            f"give other results (the recorded ones: pip install {pins})"
+            f"warning: run.yaml records {told(versions, place='here')}; with other packages the "
+            f"same seed may give other results (the recorded ones: {pip_command(versions)})"
         )
     return {name: list(pair) for name, pair in versions.items()}
 
