@@ -27,6 +27,13 @@ def learner(
             help="Key of this learner (keys/remote-0.key of the run); required by tcp endpoints.",
         ),
     ] = None,
+    code: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Directory of your code on this machine. Default: the one of the launch.",
+        ),
+    ] = None,
     populations: Annotated[
         str,
         typer.Option(metavar="NAMES", help="Populations to train, as a,b. Default: all."),
@@ -56,6 +63,7 @@ def learner(
     Without the run's directory beside run.yaml, checkpoints come from the controller's machine.
     """
     from arena.checkpoints.files import STORE_ID
+    from arena.errors import ConfigError
     from arena.learners.process import serve
     from arena.learners.remote import Remote
     from arena.wire.address import next_port
@@ -66,9 +74,14 @@ def learner(
     # The file's own directory is the store, wherever the command runs.
     root = path.resolve().parent
     setup = learner_setup(RunFile.load(path), root=root)
+    if code is not None:
+        if not code.is_dir():
+            raise ConfigError(f"--code must be a directory, got {code}")
+        setup = setup.model_copy(update={"launch_directory": str(code.resolve())})
     names = tuple(name for name in populations.split(",") if name)
     remote = None
-    if not (root / STORE_ID).exists():
+    # Over a Unix socket it is the controller's machine, which has the run's directory.
+    if not (root / STORE_ID).exists() and connect.startswith("tcp://"):
         remote = Remote(
             endpoint=store or next_port(connect),
             cache=cache or default_cache(),

@@ -146,6 +146,13 @@ class NoProgress:
         """Do nothing."""
 
 
+class Prove(Protocol):
+    """Puts what this host finds into a Hello (`arena.learners.proof`)."""
+
+    def __call__(self, hello: Hello, *, should_stop: Callable[[], bool]) -> Hello:
+        """Return the Hello to send."""
+
+
 class LearnerLoop:
     """Serves a controller until it or somebody else says stop.
 
@@ -162,6 +169,7 @@ class LearnerLoop:
         *,
         learner: LearnerId,
         make_work: MakeWork = make_worker,
+        prove: Prove | None = None,
         patience: Patience | None = None,
         cut_off: Callable[[int], object] | None = None,
     ) -> None:
@@ -170,6 +178,7 @@ class LearnerLoop:
         self._populations = populations
         self._learner = learner
         self._make_work = make_work
+        self._prove = prove
         self._patience = patience or Patience()
         self._cut_off = cut_off
         self._progress = Progress()
@@ -191,16 +200,20 @@ class LearnerLoop:
         """Serve, and return the code that a process should exit with. Closes the transport.
 
         Raises:
-            Exception: Whatever the worker raises when it is made.
+            Exception: Whatever the worker raises when it is made, or the proof.
         """
         try:
             work = self._make_work(
                 self._setup, progress=self._progress, should_stop=self._stop_work.is_set
             )
+            hello = self._hello(str(work.device))
+            if self._prove is not None:
+                # Before the conversation there are no other events than requests to stop.
+                hello = self._prove(hello, should_stop=lambda: bool(self._events))
         except BaseException:
             self._transport.close(linger_s=0.0)
             raise
-        state = LearnerState(hello=self._hello(str(work.device)), patience=self._patience)
+        state = LearnerState(hello=hello, patience=self._patience)
         # After the worker, whose device Hello names: no assignment comes before it is ready.
         talk = threading.Thread(target=self._talk, args=(state,), name="learner-wire", daemon=True)
         talk.start()

@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from types import FrameType
 
@@ -20,6 +21,7 @@ from pydantic import ValidationError
 from arena.config import LearnerSetup
 from arena.errors import ArenaError, ConfigError
 from arena.learners.loop import EXIT_CRASHED, LearnerLoop, MakeWork, make_worker, new_learner_id
+from arena.learners.proof import check_code, prove
 from arena.learners.remote import Remote, remote_work
 from arena.learners.state import EXIT_REFUSED, Patience
 from arena.processes.child import add_parent, die_with_parent
@@ -91,6 +93,9 @@ def serve(
     """
     try:
         own = load_learner_keys(keys) if keys is not None else None
+        if own is not None:
+            # Before the worker is made, whose message would not say where to look.
+            check_code(setup)
         learner = new_learner_id(own.name if own is not None else None)
         if remote is not None:
             if own is None:
@@ -103,6 +108,8 @@ def serve(
             populations,
             learner=learner,
             make_work=make_work,
+            # Keys are for runs that others can join.
+            prove=None if own is None else partial(prove, setup=setup),
             patience=patience,
             # Users' code in the working thread cannot be interrupted, so no cleanup waits for it.
             cut_off=os._exit,

@@ -7,7 +7,7 @@ learner does it for a controller, but without one. `arena envs check` ends with 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
@@ -23,6 +23,7 @@ from arena.matches.tally import merge_tallies
 from arena.types import (
     RANDOM_BOT,
     AssignmentId,
+    Digest,
     Hyperparameters,
     Player,
     PlayerId,
@@ -30,8 +31,10 @@ from arena.types import (
     Seat,
     Seating,
     WeightsRef,
+    canonical_digest,
 )
 from arena.wire.messages import Evaluate, Failed, Finished, Pairing, Train, Trainee
+from arena.wire.typed import plain
 
 SEED = 1
 
@@ -48,6 +51,8 @@ class SmokeTraining:
         matches: Number of matches against random play.
         score: Score of the first team in these, in [0, 1]; None: not even one match ended.
         mean_return: Mean return of its agents.
+        results: Digest of the trained weights, the optimizers' states and the tallies of training:
+            equal where the same setup gives the same results bit by bit.
         problem: Reason why it could not be done; then everything else is 0.
     """
 
@@ -58,6 +63,7 @@ class SmokeTraining:
     matches: int = 0
     score: float | None = None
     mean_return: float | None = None
+    results: Digest | None = None
     problem: str = ""
 
 
@@ -67,6 +73,7 @@ def run_smoke_training(
     hyperparameters: Mapping[str, Hyperparameters],
     agent_steps: int,
     matches: int,
+    should_stop: Callable[[], bool] = lambda: False,
 ) -> SmokeTraining:
     """Train each population's policy, then play against random play.
 
@@ -75,11 +82,12 @@ def run_smoke_training(
         hyperparameters: Values by population and name; those left out have their defaults.
         agent_steps: Decisions of all policies together; rounded up to whole rollouts.
         matches: Number of matches against random play afterwards.
+        should_stop: Function that returns whether to give up, which is a problem then.
     """
     # A store of its own: nothing of it is kept, and no run's store sees its checkpoints.
     with tempfile.TemporaryDirectory(prefix="arena-smoke-") as root:
         there = setup.model_copy(update={"root": root})
-        worker = Worker(there, progress=NoProgress(), should_stop=lambda: False)
+        worker = Worker(there, progress=NoProgress(), should_stop=should_stop)
         try:
             return _SmokeRun(there, worker, hyperparameters=hyperparameters).run(
                 agent_steps=agent_steps, matches=matches
@@ -235,8 +243,19 @@ def _trained(trained: Finished, manifests: Sequence[Manifest]) -> SmokeTraining:
         for manifest in manifests
     }
     return SmokeTraining(
+        results=_digest(trained, manifests),
         agent_steps=agent_steps,
         learner_updates=sum(manifest.learner_updates for manifest in manifests),
         agent_steps_per_s=agent_steps / spent_s if spent_s else 0.0,
         entropy={name: value for name, value in entropies.items() if value is not None},
     )
+
+
+def _digest(trained: Finished, manifests: Sequence[Manifest]) -> Digest:
+    # Of files alone: a manifest has the time and the release, too.
+    files = {
+        manifest.policy: {name: file.sha256 for name, file in manifest.files.items()}
+        for manifest in manifests
+    }
+    tallies = [plain(tally) for tally in trained.tallies]
+    return canonical_digest({"files": files, "tallies": tallies})

@@ -20,6 +20,7 @@ from arena.types import (
     Digest,
     Entrant,
     LearnerId,
+    PackageVersion,
     PolicyId,
     Seating,
     Tally,
@@ -119,13 +120,18 @@ class Hello:
         host: Learner's host name.
         protocol: PROTOCOL_VERSION.
         arena_version: Learner's release, for the log.
-        environment_digest: Digest of its EnvironmentSpec.
+        environment_digest: Digest of its EnvironmentSpec: as its host has the environment, where
+            others can join the run, and as its setup says elsewhere.
         config_digest: Digest of its LearnerSetup.
         device: Device that it computes on.
         slots: Assignments that it carries out at once.
         populations: Populations that it trains; empty: any.
         store: Digest of ``store.id`` in its store of checkpoints. None: there is no such file. Only
             a learner that sees the run's directory knows it.
+        proof: Digest of the results of a small training from a fixed seed
+            (`arena.learners.proof`); learners with equal ones are a group. None: it has not proved
+            them.
+        versions: Versions of packages on its host. None: it does not say.
     """
 
     learner: LearnerId
@@ -139,6 +145,8 @@ class Hello:
     slots: int
     populations: tuple[str, ...]
     store: Digest | None
+    proof: Digest | None = later(None)
+    versions: dict[str, PackageVersion] | None = later(None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,6 +21,7 @@ from arena.types import (
     Digest,
     Entrant,
     LearnerId,
+    PackageVersion,
     PlayerId,
     PolicyId,
     WeightsRef,
@@ -48,6 +49,7 @@ _PATTERNS: Mapping[object, tuple[str, str]] = {
     PlayerId: ("a player", rf"{_POLICY}(?:@[0-9]{{12,18}})?|{_BOT}|{_OUTSIDER}"),
     Entrant: ("an entrant", rf"{_DIGEST}|{_POLICY}#[0-9]{{1,12}}|{_BOT}"),
     LearnerId: ("a learner", _NAME),
+    PackageVersion: ("a version", r"[A-Za-z0-9.+!_-]{1,64}"),
 }
 _KEY = ("a key in the store", rf"(?=.{{1,512}}$){_SEGMENT}(?:/{_SEGMENT})*")
 _FIELD_PATTERNS: Mapping[tuple[type, str], tuple[str, str]] = {

@@ -1,0 +1,175 @@
+"""Proof of a learner that joins from anywhere: its environment, its packages, its results.
+
+Made once, before the Hello, by each learner of a run that others can join; no other learner pays
+for it. It changes no later result: it has a worker and a store of its own, and leaves the global
+generators as they were. (Code of the user's that keeps state of its own between two episodes has
+played some more of them.)
+
+Tests: `tests/arena/learners/test_proof.py`, `tests/integration/test_joining_proofs.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import random
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from arena.bot_ids import parse_bot
+from arena.config import LearnerSetup
+from arena.environment_spec import EnvironmentRequest, EnvironmentSpec
+from arena.envs.batched.find import names_code
+from arena.envs.inspect import inspect_environment
+from arena.errors import ConfigError
+from arena.learners.versions import RECORDED_PACKAGES, installed
+from arena.resolve import resolve
+from arena.types import Digest
+from arena.wire.messages import Hello
+
+logger = logging.getLogger(__name__)
+
+MAX_ENVS = 128
+"""Environments of the training. With 32 steps and 4 minibatches a product sums over 1000 rows: more
+than the blocks in which CPU types sum differently, so that it shows which one this is."""
+
+MAX_S = 30.0
+"""Longest training; a slower environment has no results to compare."""
+
+
+def prove(hello: Hello, setup: LearnerSetup, *, should_stop: Callable[[], bool]) -> Hello:
+    """Return the Hello with what this host finds, in place of what the setup says.
+
+    Args:
+        hello: Hello by the setup.
+        setup: Setup of the learner.
+        should_stop: Function that returns whether the learner is to end.
+
+    Raises:
+        ConfigError: If code of the user's or the environment is missing here.
+        EnvironmentFault: If the environment's reset fails.
+    """
+    check_code(setup)
+    spec = _inspect(setup)
+    is_equal = spec.digest == setup.spec.digest
+    return replace(
+        hello,
+        environment_digest=spec.digest,
+        versions=installed((*RECORDED_PACKAGES, *setup.spec.versions)),
+        # Another environment is refused, and its spaces do not fit the setup.
+        proof=results_digest(setup, should_stop=should_stop) if is_equal else None,
+    )
+
+
+def check_code(setup: LearnerSetup) -> None:
+    """Import the code of the user's that the setup names.
+
+    Raises:
+        ConfigError: If something is missing or cannot be imported; says where it was looked for.
+    """
+    for reference in _references(setup):
+        try:
+            resolve(reference, launch_directory=setup.launch_directory)
+        except ConfigError as error:
+            raise ConfigError(
+                f"{error}; looked for in {setup.launch_directory} and among the installed "
+                "packages: if your code is in another directory of this machine, name that with "
+                "arena learner --code DIR"
+            ) from error
+
+
+def _references(setup: LearnerSetup) -> Iterator[str]:
+    """Yield ``package.module:Name`` of the user's."""
+    environment = setup.environment
+    if names_code(environment.id):
+        yield environment.id
+    if isinstance(environment.outcome, str) and ":" in environment.outcome:
+        yield environment.outcome
+    for population in setup.populations.values():
+        for named in (population.algorithm, population.network.encoder):
+            if ":" in named:
+                yield named
+        warm_up = population.normalizer_warm_up
+        bot = None if warm_up is None else parse_bot(warm_up.player)
+        if bot is not None:
+            yield bot.reference
+
+
+def _inspect(setup: LearnerSetup) -> EnvironmentSpec:
+    """Inspect the environment of matches as a launch does, in a child process."""
+    found = inspect_environment(
+        EnvironmentRequest(
+            setup.environment.id,
+            kwargs=setup.spec.kwargs,
+            launch_directory=setup.launch_directory,
+            backend=setup.environment.possible_backend,
+            possible_agents=setup.environment.possible_agents,
+            reads_state=setup.reads_state,
+        )
+    )
+    # Arguments of lessons are configuration; each one is checked when it is trained in.
+    return replace(found, lessons=setup.spec.lessons)
+
+
+def results_digest(setup: LearnerSetup, *, should_stop: Callable[[], bool]) -> Digest | None:
+    """Return the digest of a small training from a fixed seed, on the learner's device.
+
+    One policy of each population plays one rollout against itself and learns from it.
+
+    Args:
+        setup: Setup of the learner.
+        should_stop: Function that returns whether to give up.
+
+    Returns:
+        The digest, which machines share that compute alike, bit by bit; None: it failed, or took
+        too long.
+    """
+    import torch
+
+    from arena.learners.smoke_training import run_smoke_training
+
+    # As learners work (`make_worker`): sums of several threads have another order.
+    torch.set_num_threads(1)
+    until_s = time.monotonic() + MAX_S
+    with _generators_kept():
+        training = run_smoke_training(
+            _made_small(setup),
+            hyperparameters={},
+            agent_steps=1,
+            matches=0,
+            should_stop=lambda: should_stop() or time.monotonic() > until_s,
+        )
+    if training.results is None:
+        logger.warning("no results to compare with other learners': %s", training.problem)
+    return training.results
+
+
+def _made_small(setup: LearnerSetup) -> LearnerSetup:
+    num_envs = min(setup.num_envs, MAX_ENVS)
+    return setup.model_copy(
+        update={
+            "environment": setup.environment.model_copy(update={"num_envs": num_envs}),
+            "populations": {
+                # Any number of steps of a bot, which says nothing about results of learning.
+                name: population.model_copy(update={"normalizer_warm_up": None})
+                for name, population in setup.populations.items()
+            },
+        }
+    )
+
+
+@contextlib.contextmanager
+def _generators_kept() -> Iterator[None]:
+    """Give the global generators their states of before."""
+    import torch
+
+    of_python, of_numpy = random.getstate(), np.random.get_state()
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+        try:
+            yield
+        finally:
+            random.setstate(of_python)
+            np.random.set_state(of_numpy)
