@@ -13,10 +13,11 @@ import torch
 from arena.config import EnvironmentConfig, LearnerSetup, NetworkConfig
 from arena.environment_spec import EnvironmentRequest, EnvironmentSpec
 from arena.envs.inspect import inspect_environment
+from arena.envs.make import BatchRequest
 from arena.errors import ConfigError
 from arena.learners import proof
 from arena.learners.proof import check_code, prove, results_digest
-from tests.arena.learners.conftest import Bench, make_setup
+from tests.arena.learners.conftest import NUM_ENVS, Bench, make_setup
 from tests.arena.wire.examples import HELLO
 
 ASSETS = Path(__file__).parents[2] / "assets"
@@ -123,21 +124,25 @@ def test_a_training_that_fails_or_is_stopped_has_no_digest(
     assert results_digest(setup, should_stop=go_on) is None
 
 
-def test_it_plays_in_few_environments_and_without_a_warm_up(tmp_path: Path) -> None:
-    warm_up = {"agent_steps": 10**6, "player": "bot:faulty:Nobody"}
-    setup = LearnerSetup.model_validate(
-        {
-            **(document := make_setup(tmp_path).model_dump()),
-            "environment": {**document["environment"], "num_envs": 4096},
-            "populations": {
-                "player": {**document["populations"]["player"], "normalizer_warm_up": warm_up}
-            },
-        }
-    )
-    small = proof._made_small(setup)
-    assert small.num_envs == proof.MAX_ENVS
-    assert small.populations["player"].normalizer_warm_up is None
-    assert small.populations["player"].network == setup.populations["player"].network
+def test_it_plays_in_few_environments_and_without_a_warm_up(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setup = make_setup(bench.root)
+    # A bot that is not there: the warm-up would fail.
+    warm_up = {"agent_steps": 10**6, "player": "bot:no_such_bots:Bot"}
+    player = {**setup.populations["player"].model_dump(), "normalizer_warm_up": warm_up}
+    warm = LearnerSetup.model_validate({**setup.model_dump(), "populations": {"player": player}})
+    assert digest(warm) == digest(setup)
+    monkeypatch.setattr(proof, "MAX_ENVS", NUM_ENVS - 1)
+    asked = []
+
+    def make_env(request: BatchRequest) -> object:
+        asked.append(request.num_envs)
+        return bench.env()
+
+    monkeypatch.setattr("arena.learners.work.worker.make_batched_env", make_env)
+    results_digest(setup, should_stop=go_on)
+    assert set(asked) == {NUM_ENVS - 1}
 
 
 def in_assets(tmp_path: Path, **environment: object) -> LearnerSetup:
