@@ -72,6 +72,7 @@ LEARNERS: Mapping[str, Wording] = {
         then=(
             *(" from {host}", ", process {pid}", ", on {device}"),
             ", for {populations:players} alone",
+            "; packages are others than the run's: {versions:pairs}",
         ),
     ),
     "learner_left": said(

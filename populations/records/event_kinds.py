@@ -28,7 +28,8 @@ RUN_EVENTS: Mapping[str, str] = {
 """The run as a whole."""
 
 LEARNER_EVENTS: Mapping[str, str] = {
-    "learner_joined": "A learner process has connected.",
+    "learner_joined": "A learner process has connected; `proof` is that of its results, `versions` "
+    "are packages that differ from the run's.",
     "learner_left": "A learner has left by itself.",
     "learner_lost": "A learner was silent for too long, or died; its work is given out again.",
     "learner_refused": "A learner may not join: `reason` says why.",

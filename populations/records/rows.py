@@ -58,6 +58,8 @@ class RunRow:
         exploits: Committed exploits.
         lesson: Index of the lesson of ``environment.curriculum`` that is trained in.
         configuration: Digest of the run.yaml that a resume changed last; empty: none did.
+        proof: Digest that the proofs of all learners of a deterministic run have; empty: none has
+            proved anything.
     """
 
     # A default is also the value in journals of releases before the field (`with_default`).
@@ -83,6 +85,7 @@ class RunRow:
     exploits: int = 0
     lesson: int = 0
     configuration: str = ""
+    proof: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ import numpy as np
 
 from arena.types import LearnerId
 from arena.wire.messages import Refuse, Stop, Welcome
-from populations.controller.assignments import carried_episodes, failures
+from populations.controller.assignments import admission, carried_episodes, failures
 from populations.controller.assignments.learner_faults import is_at_fault, place_of
 from populations.controller.indexes.raised_alerts import Finding
 from populations.controller.monitoring import alerts
@@ -60,6 +60,8 @@ def join(state: ControllerState, tx: Transaction, event: LearnerJoined) -> None:
         state.failed_starts = 0
         if event.slot is not None:
             state.slots[event.slot].learner = event.learner
+        admission.record_group(state, tx, event.hello.proof)
+        versions = admission.other_versions(state, event.hello)
         tx.add_event(
             "learner_joined",
             event.learner,
@@ -67,6 +69,8 @@ def join(state: ControllerState, tx: Transaction, event: LearnerJoined) -> None:
             host=event.hello.host,
             device=event.hello.device,
             populations=list(event.hello.populations),
+            proof=event.hello.proof,
+            versions={name: list(pair) for name, pair in versions.items()},
         )
     else:
         known.last_heard_s = now_s
@@ -104,11 +108,13 @@ def _refusal(state: ControllerState, event: LearnerJoined, *, now_s: float) -> s
         return (
             f"environment differs: the run's has digest {state.setup.spec.digest[:8]}, "
             f"the learner's {event.hello.environment_digest[:8]}"
+            f"{admission.advice(state, event.hello)}"
         )
     if event.hello.config_digest != state.setup.digest:
         return (
             f"configuration differs: the run's has digest {state.setup.digest[:8]}, "
             f"the learner's {event.hello.config_digest[:8]}"
+            f"{admission.advice(state, event.hello)}"
         )
     # One that has no store of its own asks for checkpoints where they are served.
     is_remote = event.hello.store is None and state.config.serves_store
@@ -123,7 +129,8 @@ def _refusal(state: ControllerState, event: LearnerJoined, *, now_s: float) -> s
         return (
             f"unknown populations {sorted(unknown)}: the run has {sorted(state.setup.populations)}"
         )
-    return None
+    # Last: other packages or another environment give other results, too, and say more.
+    return admission.group_refusal(state, event.hello)
 
 
 def lose(

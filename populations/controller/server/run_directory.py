@@ -217,6 +217,7 @@ class OpenRun:
                 external_players=imported_external_players(run_dir, self.run_file.config),
                 store=store_digest(run_dir),
                 measured_length=self._measured_length,
+                versions=self.run_file.versions,
                 alerts=self._alerts(),
                 pbt_decisions=self._pbt_decisions(),
             )

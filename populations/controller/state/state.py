@@ -128,6 +128,7 @@ class ControllerState:
         broken_environments: Assignments in a row that their environment broke.
         store: Digest of the store's id, which learners must see; None: they are not asked.
         measured_length: Calls of ``step`` in an episode of random play at launch; 0: not known.
+        versions: Versions of packages that the run records.
     """
 
     config: RunConfig
@@ -180,6 +181,7 @@ class ControllerState:
     broken_environments: int = 0
     store: Digest | None = None
     measured_length: float = 0.0
+    versions: Mapping[str, str] = field(default_factory=dict)
     opponent_pools: OpponentPools = field(default_factory=OpponentPools)
     training_queue: TrainingQueue = field(default_factory=TrainingQueue)
     members: MemberIndex = field(default_factory=MemberIndex)
@@ -401,6 +403,7 @@ def make_state(
     immigrants: Mapping[str, WeightsRef] | None = None,
     store: Digest | None = None,
     measured_length: float = 0.0,
+    versions: Mapping[str, str] | None = None,
     alerts: Alerts | None = None,
     pbt_decisions: PbtDecisions | None = None,
 ) -> ControllerState:
@@ -438,6 +441,7 @@ def make_state(
         immigrants=immigrants or {},
         store=store,
         measured_length=measured_length,
+        versions=versions or {},
         alerts=alerts or Alerts(),
         pbt_decisions=pbt_decisions or PbtDecisions(),
         curves=Curves.from_tables(tables),

@@ -45,6 +45,8 @@ def learners_view(run: Inspection, population: str | None) -> Document:
 
     Shares are of the time from joining to leaving (or to the run's last event); ``share_waiting``
     is what no committed assignment took. ``restarts`` counts learners before it in its slot.
+    Learners of one ``group`` have proved equal results; groups are numbered from 1 in the order of
+    their first learners.
     """
     del population  # A learner works for all of them.
     events = run.reader.events(kinds=KINDS)
@@ -98,6 +100,7 @@ def learners(
         for one in (found if isinstance(found, list) else ())
         if isinstance(one, Mapping)
     }
+    groups: dict[Json, int] = {}
     in_slot: dict[Json, int] = {}
     documents: list[Json] = []
     for name, one in known.items():
@@ -107,6 +110,7 @@ def learners(
                 **_now(name, one, live.get(name), status=status),
                 **_work(one, until=until),
                 "slot": slot,
+                "group": _group(one.joined.data.get("proof"), groups),
                 "restarts": in_slot.get(slot, 0) if slot is not None else 0,
             }
         )
@@ -161,6 +165,11 @@ def _now(
         "waits_for": _waits_for(status) if state == "idle" else None,
         **{key: None if live is None else live.get(key) for key in LIVE},
     }
+
+
+def _group(proof: Json, groups: dict[Json, int]) -> int | None:
+    """Return the group of a proof, a new one for a new proof; None: there is no proof."""
+    return None if proof is None else groups.setdefault(proof, len(groups) + 1)
 
 
 def _waits_for(status: Mapping[str, Json]) -> str:

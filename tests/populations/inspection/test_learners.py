@@ -89,3 +89,13 @@ def test_times_that_are_none_have_no_distance() -> None:
     assert seconds(at(1), at(3)) == 2.0
     assert seconds("", at(3)) is None
     assert seconds(at(1), "2026-01-01T00:00:03") is None
+
+
+def test_learners_of_equal_proofs_are_a_group_by_first_appearance() -> None:
+    proofs = {"a": "f" * 64, "b": "0" * 64, "c": None, "d": "f" * 64, "old": ...}
+    events = [
+        event(number, "learner_joined", name, **({} if proof is ... else {"proof": proof}))
+        for number, (name, proof) in enumerate(proofs.items())
+    ]
+    found = cast(Any, learners(events, [], status=ENDED, until=at(41)))
+    assert [one["group"] for one in found] == [1, 2, None, 1, None]

@@ -31,6 +31,8 @@ def learners(document: Document, look: Look) -> Iterator[RenderableType]:
         Column(key="restarts", drop=1),
         Column(key="host", drop=2, is_right=False),
         Column(key="device", drop=3, is_right=False),
+        # Only learners of a run that others can join have one.
+        *([Column(key="group", drop=3)] if any(row.get("group") for row in rows) else []),
         Column(key="assignments", show=steps, drop=4),
         Column(key="matches", show=steps, drop=5),
     ]

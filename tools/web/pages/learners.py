@@ -13,7 +13,7 @@ from .asked import Asked, Line, lines_of, number
 
 COLUMNS = (
     *("learner", "state", "does", "waits for", "steps/s now", "steps/s mean", "training"),
-    *("evaluation", "waiting", "assignments", "restarts", "joined", "left"),
+    *("evaluation", "waiting", "assignments", "restarts", "group", "joined", "left"),
 )
 
 
@@ -39,7 +39,7 @@ def _row(line: Line) -> Row:
             *(cell(line[key]) for key in ("learner", "state", "doing", "waits_for")),
             *(cell(line[key]) for key in ("agent_steps_per_s", "mean_agent_steps_per_s")),
             *(cell(None if share is None else f"{share:.1%}") for share in shares),
-            *(cell(line[key]) for key in ("assignments", "restarts")),
+            *(cell(line[key]) for key in ("assignments", "restarts", "group")),
             moment(line["joined"]),
             moment(line["left"]),
         ]
