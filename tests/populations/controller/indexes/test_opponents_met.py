@@ -183,7 +183,8 @@ def test_kept_results_are_those_of_one_made_anew(
                 total = totals.setdefault(other, [0.0, 0.0])
                 total[0] += won
                 total[1] += lost
-        assert sorted(kept.results.T.tolist()) == [
+        # Rounded: what has hardly faded must not come in another order.
+        assert sorted(np.round(kept.results.T, 6).tolist()) == [
             pytest.approx(total) for total in sorted(totals.values())
         ]
 

@@ -125,6 +125,7 @@ def test_the_status_of_a_known_state_by_hand() -> None:
         "pid": os.getpid(),
         "epoch": 3,
         "endpoint": "ipc:///tmp/r",
+        "store_endpoint": None,
         "phase": "training",
         "elapsed_s": 109.26,
         "assignments_finished": 11,
