@@ -15,6 +15,7 @@ from tests.docs.pages import DOCS, Block, all_blocks, blocks, commands
 # Of the notebook, tests/tools/api runs the same calls.
 TUTORIALS = (
     "first-league", "own-environment", "hidden-information", "cooperation", "reading-a-league",
+    "five-questions",
 )  # fmt: skip
 FILES = {block.file: block for block in all_blocks("python") if block.file}
 OWN_CODE = [

@@ -14,6 +14,7 @@ import pytest
 
 from tests.tools.web.conftest import HOSTILE, Client, asked_for, hostile_run, standing
 from tools.web.content import shown
+from tools.web.pages.overview import _alerts
 from tools.web.pages.pages import PAGES
 from tools.web.pages.payoff import payoff
 from tools.web.pages.ratings import ratings
@@ -105,3 +106,9 @@ def test_wide_intervals_do_not_flatten_curves() -> None:
 
     assert curve(-50.0, 250.0) is None
     assert curve(-3000.0, 250.0) == [-200.0, 250.0]
+
+
+def test_the_advice_of_a_long_alert_is_not_cut_off() -> None:
+    alert = {"name": "pbt_undecided", "what": "few matches, " * 30, "advice": "Raise a key."}
+    (block,) = _alerts({"alerts": [alert]})
+    assert block.lines[0].endswith("Raise a key.")

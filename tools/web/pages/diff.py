@@ -128,7 +128,7 @@ def _meaning(page: _Page) -> Iterator[Block]:
 
 def _alerts(page: _Page) -> Iterator[Block]:
     lines = [
-        f"{label}: {shown(entry['key'])}: {shown(entry[side])}"
+        f"{label}: {shown(entry['key'])}: {shown(entry[side], most=MAX_NOTE)}"
         for entry in lines_of(page.document, "alerts")
         for side, label in zip(SIDES, page.labels, strict=True)
         if entry[side] is not None

@@ -19,6 +19,9 @@ MAX_WHISKERS = 30
 
 OTHERS = "Other runs"
 
+MAX_ALERT = 1000
+"""Characters of an alert; only hostile ones are longer."""
+
 COLUMNS = (
     *("player", "rating", "95%", "ranks", "matches", "wins", "draws", "losses", "return"),
     *("generation", "agent steps", "parent", "state"),
@@ -146,7 +149,9 @@ def _alerts(status: Line) -> Iterator[Block]:
         yield Block(
             heading="Alerts",
             lines=[
-                shown(f"{one['name']}: {one['what']}. {one.get('advice') or ''}") for one in alerts
+                # The advice comes last: it must not be cut off.
+                shown(f"{one['name']}: {one['what']}. {one.get('advice') or ''}", most=MAX_ALERT)
+                for one in alerts
             ],
             is_alert=True,
         )
