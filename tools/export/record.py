@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from ..players.resolve import CHAMPION
 from ..players.weights import MixtureWeights, PolicyWeights, load_policy
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class ExportSettings:
         is_alone = len(inspection.standings()) == 1 or (
             self.to is not None and len(populations) == 1
         )
-        directory = self.to if self.to is not None else inspection.run_dir / "champion"
+        directory = self.to if self.to is not None else inspection.run_dir / CHAMPION
         targets = {name: directory if is_alone else directory / name for name in populations}
         for target in targets.values():
             check_target(target, force=self.force)

@@ -28,6 +28,9 @@ _FORMS = (
     "arena export wrote, bot:random or bot:package.module:Class(depth=3)"
 )
 
+CHAMPION = "champion"
+"""Directory of a run for exports, unless the command is told another one."""
+
 _DEPTH = 4
 """Folders between a run's directory and a checkpoint's."""
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ..export.card import Cards
 from ..players.game import Game
-from .making import CHAMPION
+from ..players.resolve import CHAMPION, exports_at
 
 if TYPE_CHECKING:
     from arena.export.card import Card
@@ -45,8 +45,6 @@ def _records(run_dir: Path) -> dict[str, list[dict[str, object]]]:
     """Return the records of the exports in a run's directory, by the digests of their weights."""
     from arena.errors import CheckpointError
     from arena.export.card import Card, read_any_card
-
-    from ..players.resolve import exports_at
 
     found: dict[str, list[dict[str, object]]] = {}
     for directory in exports_at(str(run_dir / CHAMPION)):

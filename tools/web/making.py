@@ -21,9 +21,6 @@ from pathlib import Path
 
 LENGTH_BYTES = 8
 
-CHAMPION = "champion"
-"""Directory of a run for exports, unless the command is told another one."""
-
 CARDS = "cards"
 """Document of the cards of all players."""
 

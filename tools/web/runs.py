@@ -22,7 +22,8 @@ from threading import Lock, Thread
 from arena.errors import ArenaError
 
 from ..league.views import VIEWS
-from .making import CARDS, CHAMPION, FITTED, Made, make_documents
+from ..players.resolve import CHAMPION
+from .making import CARDS, FITTED, Made, make_documents
 from .unpacked import UNPACKED
 
 Document = Mapping[str, object]
