@@ -89,7 +89,8 @@ def serve(
         patience: Waiting times.
 
     Returns:
-        The exit code: 0 done or fenced, 2 refused or misconfigured, 1 anything else.
+        The exit code: 0 done, 75 to be started again (given up, of another epoch, or refused for a
+        while), 2 refused or misconfigured, 1 anything else.
     """
     try:
         own = load_learner_keys(keys) if keys is not None else None

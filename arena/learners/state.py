@@ -42,8 +42,8 @@ from arena.wire.messages import (
 
 EXIT_DONE = 0
 EXIT_REFUSED = 2
-FENCED = "fenced"
-"""Prefix of the reason of a Refuse that a learner of an earlier epoch gets."""
+EXIT_AGAIN = 75
+"""Start another process: this one was given up or refused for a while (sysexits.h, EX_TEMPFAIL)."""
 
 # A period of 0 would flood the controller.
 MIN_HEARTBEAT_S = 0.01
@@ -191,9 +191,7 @@ class LearnerState:
                 return self._stop("the controller said so", now_s=now_s, grace_s=message.grace_s)
 
     def _refused(self, refuse: Refuse) -> list[Command]:
-        # A fenced learner did nothing wrong: its launcher starts the next one.
-        code = EXIT_DONE if refuse.reason.startswith(FENCED) else EXIT_REFUSED
-        return self._exit(code, refuse.reason)
+        return self._exit(EXIT_AGAIN if refuse.again else EXIT_REFUSED, refuse.reason)
 
     def _welcomed(self, welcome: Welcome, epoch: int, now_s: float) -> list[Command]:
         # A late answer to an earlier Hello.

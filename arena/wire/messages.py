@@ -254,9 +254,16 @@ class Welcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refuse:
-    """Answer: the controller rejects a learner or fences out an old one. The learner exits."""
+    """Answer: the controller rejects a learner or fences out an old one. The learner exits.
+
+    Attributes:
+        reason: One paragraph for a person.
+        again: Whether the next process from there may join: this one was given up, is of another
+            epoch, or is refused for a while.
+    """
 
     reason: str
+    again: bool = later(False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

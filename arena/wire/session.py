@@ -30,7 +30,9 @@ MAX_LEARNERS = 16384
 MAX_BAD_MESSAGES = 20
 """Number of bad messages after which a peer is no longer read."""
 
-BadKind = Literal["malformed", "impostor", "version", "run", "fenced", "repeated", "muted"]
+BadKind = Literal[
+    "malformed", "impostor", "version", "run", "fenced", "replaced", "repeated", "muted"
+]
 """Reasons to drop a message."""
 
 _BLAMED: frozenset[BadKind] = frozenset({"malformed", "impostor"})
@@ -206,7 +208,7 @@ class ControllerSession:
         if header.epoch != self._epoch:
             return "fenced", f"fenced: epoch {header.epoch} is over, this is {self._epoch}"
         if self._has_keys and self._holders.get(holder, identity) != identity:
-            return "fenced", f"fenced: another process has the key {key} now"
+            return "replaced", f"another process has the key {key} now"
         return None
 
     def _turn_away(
@@ -229,7 +231,9 @@ class ControllerSession:
         if now_s - peer.answered_at_s < ANSWER_EVERY_S:
             return Opened()
         peer.answered_at_s = now_s
-        return Opened(answer=self.seal(name or NOBODY, Refuse(reason=reason)))
+        # Two processes with one key would replace each other for ever if both came again.
+        refuse = Refuse(reason=reason, again=kind == "fenced")
+        return Opened(answer=self.seal(name or NOBODY, refuse))
 
     def _peer(self, identity: bytes) -> _Peer:
         if identity in self._learners:

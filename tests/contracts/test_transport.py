@@ -206,7 +206,8 @@ def test_another_epoch_is_fenced(pair: Pair) -> None:
         return bool(refused)
 
     wait_until(is_refused, timeout_s=TIMEOUT_S)
-    assert refused == [Refuse(reason=f"fenced: epoch {EPOCH} is over, this is {EPOCH + 1}")]
+    reason = f"fenced: epoch {EPOCH} is over, this is {EPOCH + 1}"
+    assert refused == [Refuse(reason=reason, again=True)]
     assert {bad.peer for bad in pair.controller.take_bad_messages()} == {ANNA}
 
 

@@ -43,12 +43,14 @@ def join(state: ControllerState, tx: Transaction, event: LearnerJoined) -> None:
     # A learner says Hello again if its Welcome was lost; its leases stay.
     known = state.learners.get(event.learner)
     if known is None:
-        refusal = _refusal(state, event, now_s=now_s)
+        waits = _time_out(state, event, now_s=now_s)
+        refusal = waits or _refusal(state, event)
         if refusal is not None:
             if now_s - state.refused_at_s >= REFUSED_EVERY_S:
                 state.refused_at_s = now_s
                 tx.add_event("learner_refused", event.learner, reason=refusal)
-            tx.commands.append(SendMessage(learner=event.learner, message=Refuse(reason=refusal)))
+            message = Refuse(reason=refusal, again=waits is not None)
+            tx.commands.append(SendMessage(learner=event.learner, message=message))
             return
         state.learners[event.learner] = Learner(
             hello=event.hello,
@@ -74,8 +76,8 @@ def join(state: ControllerState, tx: Transaction, event: LearnerJoined) -> None:
         )
     else:
         known.last_heard_s = now_s
-    message = Welcome(heartbeat_s=state.patience.heartbeat_among_s(len(state.learners)))
-    tx.commands.append(SendMessage(learner=event.learner, message=message))
+    welcome = Welcome(heartbeat_s=state.patience.heartbeat_among_s(len(state.learners)))
+    tx.commands.append(SendMessage(learner=event.learner, message=welcome))
     if state.phase == "stopping":
         stop = Stop(grace_s=state.patience.grace_s)
         tx.commands.append(SendMessage(learner=event.learner, message=stop))
@@ -83,7 +85,8 @@ def join(state: ControllerState, tx: Transaction, event: LearnerJoined) -> None:
 
 def fence(tx: Transaction, learner_id: LearnerId) -> None:
     """Tell a learner of the past to go: what it holds has been given to somebody else."""
-    message = Refuse(reason="fenced: this learner was given up, or is of another epoch")
+    reason = "fenced: this learner was given up, or is of another epoch"
+    message = Refuse(reason=reason, again=True)
     tx.commands.append(SendMessage(learner=learner_id, message=message))
 
 
@@ -99,11 +102,16 @@ def hear(state: ControllerState, tx: Transaction, event: HeartbeatReceived) -> N
         tx.commands.append(SendMessage(learner=event.learner, message=stop))
 
 
-def _refusal(state: ControllerState, event: LearnerJoined, *, now_s: float) -> str | None:
+def _time_out(state: ControllerState, event: LearnerJoined, *, now_s: float) -> str | None:
+    """Return the reason why a learner from elsewhere has to wait; None if it does not."""
     fault = state.faults.get(place_of(event.learner, event.hello, slot=event.slot))
     # A process of the launcher waits by the backoff of its slot instead.
     if fault is not None and event.slot is None and now_s < fault.until_s:
         return fault.reason
+    return None
+
+
+def _refusal(state: ControllerState, event: LearnerJoined) -> str | None:
     if event.hello.environment_digest != state.setup.spec.digest:
         return (
             f"environment differs: the run's has digest {state.setup.spec.digest[:8]}, "
@@ -216,7 +224,9 @@ def dismiss_if_at_fault(state: ControllerState, tx: Transaction, learner_id: Lea
     what = f"{learner_id} ({place}) was sent away {times} times: {reason}"
     alerts.record(state, tx, Finding("learner_failing", "", place, what))
     if learner.slot is None:
-        tx.commands.append(SendMessage(learner=learner_id, message=Refuse(reason=reason)))
+        tx.commands.append(
+            SendMessage(learner=learner_id, message=Refuse(reason=reason, again=True))
+        )
     else:
         tx.commands.append(KillLearner(slot=learner.slot))
     # Not as a crash: its running assignment is held against nobody for this.

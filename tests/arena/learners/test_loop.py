@@ -261,16 +261,16 @@ def loop_with(hub: InMemoryHub, cut_off: Callable[[int], object] | None = None) 
     )
 
 
-@pytest.mark.parametrize(("reason", "code"), [("fenced: late", 0), ("config differs", 2)])
-def test_the_exit_code_says_why_it_was_refused(
-    controller: Controller, reason: str, code: int
+@pytest.mark.parametrize(("again", "code"), [(True, 75), (False, 2)])
+def test_the_exit_code_says_whether_another_process_may_join(
+    controller: Controller, again: bool, code: int
 ) -> None:
     loop = loop_with(controller.hub)
     codes: list[int] = []
     thread = threading.Thread(target=lambda: codes.append(loop.run()))
     thread.start()
     controller.wait_for(Hello)
-    controller.send(Refuse(reason=reason))
+    controller.send(Refuse(reason="...", again=again))
     thread.join(TIMEOUT_S)
     assert codes == [code]
 

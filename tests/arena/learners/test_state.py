@@ -211,17 +211,20 @@ def test_the_next_assignment_does_not_wait_for_the_acknowledgement(learner: Lear
 
 
 @pytest.mark.parametrize(
-    ("reason", "code"),
+    ("reason", "again", "code"),
     [
-        ("fenced: epoch 1 is over, this is 2", 0),
-        ("configuration differs: ...", 2),
-        ("the peer speaks protocol version 1, this side 2", 2),
+        ("fenced: epoch 1 is over, this is 2", True, 75),
+        ("configuration differs: ...", False, 2),
+        ("the peer speaks protocol version 1, this side 2", False, 2),
     ],
 )
 @pytest.mark.parametrize("epoch", [0, 1, 2])
-def test_who_is_refused_goes(learner: Learner, reason: str, code: int, epoch: int) -> None:
+def test_who_is_refused_goes(
+    learner: Learner, reason: str, again: bool, code: int, epoch: int
+) -> None:
     learner.start()
-    assert learner.hear(Refuse(reason=reason), epoch=epoch) == [Exit(code=code, reason=reason)]
+    refuse = Refuse(reason=reason, again=again)
+    assert learner.hear(refuse, epoch=epoch) == [Exit(code=code, reason=reason)]
     assert learner.wait(100.0) == []
     assert learner.hear(NEXT) == []
 
