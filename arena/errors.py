@@ -16,7 +16,9 @@ ArenaError
 │   ├── VersionMismatch
 │   ├── AddressInUse           the address is taken (exit 4)
 │   ├── NotAdmitted            the controller knows no such key (a learner's exit 2)
-│   └── AuthenticatorDead      the thread that checks keys has ended (exit 3)
+│   ├── AuthenticatorDead      the thread that checks keys has ended (exit 3)
+│   └── StoreUnreachable       a run's store does not answer, or takes nothing more now
+│       └── StoreRefused       its disk is full, read-only or failing
 └── ExportError
 
 Tests: `tests/populations/config/test_unread_settings.py`, `tests/arena/test_users_code.py`.
@@ -139,6 +141,10 @@ class AuthenticatorDead(WireError):
 
 class StoreUnreachable(WireError):
     """The store of a run does not answer, or cannot take or give a checkpoint now."""
+
+
+class StoreRefused(StoreUnreachable):
+    """The disk of a run's store is full, read-only or failing; a retry may succeed later."""
 
 
 class ExportError(ArenaError):

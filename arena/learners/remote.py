@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from arena.config import LearnerSetup
-from arena.errors import CheckpointError, StoreUnreachable
+from arena.errors import CheckpointError, DiskRefused, StoreRefused, StoreUnreachable
 from arena.learners.loop import MakeWork, Progress, Work
 from arena.transfer.cache import Cache, take_directory
 from arena.transfer.remote_store import RemoteStore
@@ -63,7 +63,7 @@ class RemoteWork:
         return self._work.device
 
     def carry_out(self, assignment: Assignment) -> Finished | Failed:
-        """Do an assignment; a store that cannot be reached is nobody's fault but this place's."""
+        """Do an assignment; a store out of reach and a full disk are this place's faults alone."""
         began_s = time.perf_counter()
         try:
             self._store.fetch(named_references(assignment))
@@ -71,12 +71,17 @@ class RemoteWork:
             result = self._work.carry_out(assignment)
             done_s = time.perf_counter()
             if isinstance(result, Failed):
-                return result
+                # The worker's disk is the cache's.
+                return replace(result, kind="place") if result.kind == "storage" else result
             # Before the result is sent: the controller reads what it names.
             self._store.give(one.checkpoint.key for one in result.checkpoints)
+        except StoreRefused as error:
+            return _failed(assignment, kind="storage", reason=str(error))
         except StoreUnreachable as error:
-            kind = "stopped" if self._should_stop() else "storage"
+            kind = "stopped" if self._should_stop() else "place"
             return _failed(assignment, kind=kind, reason=str(error))
+        except DiskRefused as error:
+            return _failed(assignment, kind="place", reason=str(error))
         except CheckpointError as error:
             return _failed(assignment, kind="error", reason=str(error))
         traffic = self._store.take_traffic()

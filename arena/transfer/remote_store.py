@@ -25,7 +25,7 @@ from arena.checkpoints.files import (
     resolve_key,
 )
 from arena.checkpoints.manifest import OPTIMIZER, Manifest
-from arena.errors import CheckpointCorrupt, CheckpointError, StoreUnreachable
+from arena.errors import CheckpointCorrupt, CheckpointError, StoreRefused, StoreUnreachable
 from arena.transfer.cache import Cache
 from arena.types import CheckpointRef, WeightsRef
 from arena.wire.store_messages import (
@@ -140,8 +140,9 @@ class RemoteStore:
         when it loads it, as beside the store.
 
         Raises:
-            StoreUnreachable: If the store does not answer, its disk refuses, or the learner is to
-                stop.
+            StoreRefused: If the store's disk refuses.
+            StoreUnreachable: If the store does not answer, or the learner is to stop.
+            DiskRefused: If this machine's disk refuses.
         """
         wanted = {(reference.key, _without(reference)): reference for reference in references}
         absent = [
@@ -214,7 +215,7 @@ class RemoteStore:
                 self._traffic.fetched_bytes += len(answered.data)
                 yield request, answered.data
             elif isinstance(answer, Denied) and answer.kind not in ("missing", "corrupt"):
-                raise StoreUnreachable(f"the store does not give {request.key}: {answer.reason}")
+                raise _error(answer, f"the store does not give {request.key}")
             else:
                 logger.warning("%s cannot be fetched: %s", request.key, answer)
 
@@ -222,7 +223,8 @@ class RemoteStore:
         """Have the store publish checkpoints that were published in the cache.
 
         Raises:
-            StoreUnreachable: If the store does not answer, or its disk refuses.
+            StoreRefused: If the store's disk refuses.
+            StoreUnreachable: If the store does not answer.
             CheckpointError: If it refuses a checkpoint.
         """
         given = tuple(keys)
@@ -271,8 +273,8 @@ class RemoteStore:
             match answered.answer:
                 case Denied(kind="refused", reason=reason):
                     raise CheckpointError(f"the store refuses {key}: {reason}")
-                case Denied(reason=reason):
-                    raise StoreUnreachable(f"the store cannot take {key}: {reason}")
+                case Denied() as denied:
+                    raise _error(denied, f"the store cannot take {key}")
                 case Held() as held if held.is_published or not best.is_published:
                     best = held
         return best
@@ -310,10 +312,16 @@ class RemoteStore:
                 raise StoreUnreachable(f"the store has not answered for {self._patience_s:.0f} s")
             if should_stop():
                 raise StoreUnreachable("told to stop while the store did not answer")
-            if now_s - asked_s > RETRY_S:
+            # A slow line is no silent one: what waits on it must not be sent twice.
+            if now_s - max(asked_s, heard_s) > RETRY_S:
                 # In their order: pieces count only where those before them ended.
                 to_ask.extendleft(reversed(waiting.values()))
                 waiting.clear()
+
+
+def _error(denied: Denied, what: str) -> StoreUnreachable:
+    kind = StoreRefused if denied.kind == "storage" else StoreUnreachable
+    return kind(f"{what}: {denied.reason}")
 
 
 def _without(reference: Reference) -> frozenset[str]:

@@ -223,8 +223,9 @@ class Failed:
         attempt: Attempt of the assignment.
         kind: ``stopped`` (told to stop before anything was worth publishing), ``non_finite`` (the
             policy's numbers broke), ``checkpoint`` (a named checkpoint is corrupt; ``key``),
-            ``environment`` (it raised or broke its contract), ``storage`` (the disk is full,
-            read-only or failing: no policy is at fault, and a retry may succeed) or ``error``.
+            ``environment`` (it raised or broke its contract), ``storage`` (the run's disk is full,
+            read-only or failing: no policy is at fault, and a retry may succeed), ``place`` (so is
+            the disk of a learner elsewhere, or it does not reach the run's store) or ``error``.
         reason: One paragraph for a person.
         policy: Policy at fault, where known.
         key: Corrupt checkpoint or ghost directory.

@@ -33,6 +33,8 @@ _OPTIONS: dict[zmq.SocketOption, int] = {
 _ROUTER_OPTIONS: dict[zmq.SocketOption, int] = {zmq.ROUTER_MANDATORY: 1}
 _DEALER_OPTIONS: dict[zmq.SocketOption, int] = {
     zmq.IMMEDIATE: 1,  # nothing is queued for a controller that is away, to reach the next one
+    # The kernel's own pauses double: after a minute without a network it would wait another one.
+    zmq.CONNECT_TIMEOUT: 5000,
     zmq.RECONNECT_IVL: 100,
     zmq.RECONNECT_IVL_MAX: 5000,
 }

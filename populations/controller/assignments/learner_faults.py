@@ -19,7 +19,7 @@ from populations.records.rows import AssignmentRow
 MAX_CHARGES = 2
 """Charges in a row after which a learner is at fault, if others do their work."""
 
-NEVER_BLAMED = frozenset({"stopped"})
+NEVER_BLAMED = frozenset({"stopped", "place"})
 """Kinds of failure that nothing but the learner can be blamed for."""
 
 
@@ -106,6 +106,9 @@ def is_at_fault(state: ControllerState, learner: Learner) -> bool:
     charges = learner.charges
     if len(charges) < MAX_CHARGES:
         return False
+    # Its own disk or line: whoever else works, a pause may help, and trying at once does not.
+    if sum(charge.kind == "place" for charge in charges) >= MAX_CHARGES:
+        return True
     # A full disk hits all policies alike, so a storage failure tells nothing about them.
     about = {charge.policies for charge in charges if charge.kind != "storage"}
     # Work that others have ended since the first charge shows that it can be done.

@@ -109,6 +109,8 @@ class Wire:
         self.is_lost: Callable[[int], bool] = lambda number: False
         self.alter: Callable[[bytes], bytes] = lambda data: data
         self.now_s = 0.0
+        self.seconds_per_answer = 0.0
+        self._next_s = 0.0
         self._answers: list[tuple[int, StoreAnswer, bytes]] = []
 
     def clock(self) -> float:
@@ -123,7 +125,8 @@ class Wire:
         return number
 
     def receive(self, timeout_s: float) -> tuple[int, StoreAnswer, bytes] | None:
-        if self._answers:
+        if self._answers and self.now_s >= self._next_s:
+            self._next_s = self.now_s + self.seconds_per_answer
             return self._answers.pop(0)
         self.now_s += timeout_s
         return None

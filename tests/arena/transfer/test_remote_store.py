@@ -121,6 +121,16 @@ def test_both_ways_go_on_whatever_is_lost_on_the_way(
     assert verify_directory(run.root / new.key).digest == new.manifest.digest
 
 
+def test_on_a_slow_line_nothing_is_sent_twice(run: Run, tmp_path: Path) -> None:
+    wire = Wire(run.service)
+    wire.seconds_per_answer = 2.0
+    big = checkpoint(3000, size=20 * PIECE_BYTES)
+    publish(run.root, manifest=big.manifest, files=big.files)
+    store_at(tmp_path, wire).fetch([big.ref])
+    assert wire.now_s > 100.0
+    assert len(wire.asked) == 1 + 20 + 40
+
+
 def test_a_store_that_is_silent_is_waited_for_a_while(run: Run, tmp_path: Path) -> None:
     wire = Wire(run.service)
     wire.is_lost = lambda number: True

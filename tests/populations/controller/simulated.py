@@ -198,6 +198,7 @@ class World(SimulatedWorld):
         questions: What the worker thread was asked to explore and has not yet answered.
         leases: Learner, assignment and attempt of everything that was given out.
         refused: Learners that were turned away or fenced, with the reason.
+        may_join_again: Whether these may come again, in the same order.
     """
 
     committed: list[Row] = field(default_factory=list)
@@ -205,6 +206,7 @@ class World(SimulatedWorld):
     acknowledged: list[Acknowledge] = field(default_factory=list)
     leases: set[tuple[LearnerId, AssignmentId, int]] = field(default_factory=set)
     refused: list[tuple[LearnerId, str]] = field(default_factory=list)
+    may_join_again: list[bool] = field(default_factory=list)
     stops: set[LearnerId] = field(default_factory=set)
     started: list[StartLearner] = field(default_factory=list)
     linked: list[str] = field(default_factory=list)
@@ -246,8 +248,9 @@ class World(SimulatedWorld):
                 if lease not in self.leases:  # else said again, which learners ignore
                     self.leases.add(lease)
                     queue.append(message)
-            case SendMessage(learner=learner, message=Refuse(reason=reason)):
-                self.refused.append((learner, reason))
+            case SendMessage(learner=learner, message=Refuse() as refuse):
+                self.refused.append((learner, refuse.reason))
+                self.may_join_again.append(refuse.again)
             case SendMessage(message=Acknowledge() as message):
                 self.acknowledged.append(message)
             case SendMessage(learner=learner, message=Stop()):

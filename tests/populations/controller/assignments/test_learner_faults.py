@@ -20,7 +20,7 @@ from populations.controller.state.events import (
 from tests.populations.controller.simulated import DUEL, World, make_world
 
 LONG = {**DUEL, "stop": {"agent_steps_per_policy": 200_000}}
-KINDS = ("error", "environment", "non_finite", "checkpoint", "storage", "stopped")
+KINDS = ("error", "environment", "non_finite", "checkpoint", "storage", "place", "stopped")
 
 
 def fail(world: World, learner: LearnerId, *, kind: str, reason: str = "out of memory") -> None:
@@ -102,7 +102,6 @@ def test_a_remote_learner_is_told_why_and_refused_for_a_minute() -> None:
     assert learner == bad
     assert "2 assignments in a row failed on this learner and not on others" in reason
     assert "out of memory" in reason
-    assert not reason.startswith("fenced"), "its process ends with a code that says so"
 
     def come_again() -> LearnerId:
         world.num_learners += 1
@@ -114,6 +113,7 @@ def test_a_remote_learner_is_told_why_and_refused_for_a_minute() -> None:
 
     assert come_again() not in world.state.learners
     assert world.refused[-1][1] == reason
+    assert world.may_join_again == [True, True], "its process ends with a code that says so"
     play(world, good=[good], bad={}, seconds=60.0)
     again = come_again()
     assert again in world.state.learners
@@ -151,6 +151,24 @@ def test_a_dismissed_process_of_the_launcher_is_killed() -> None:
         tx = world.handle(AssignmentFailed(learner=bad, failed=failed))
     assert KillLearner(slot=1) in tx.commands
     assert not world.refused
+
+
+def test_trouble_of_all_remote_places_is_no_policys_fault_and_pauses_nobody() -> None:
+    world = make_world(LONG)
+    bad = [world.join(), world.join()]
+    for _ in range(40):
+        for learner in bad:
+            if learner in world.state.learners and world.given[learner]:
+                fail(world, learner, kind="place", reason="the store has not answered for 60 s")
+        world.now_s += 0.25
+        world.handle(Ticked())
+    policies = world.state.tables.policies.values()
+    assert {(row.state, row.failures) for row in policies} == {("active", 0)}
+    assert (world.state.phase, world.state.pause) == ("training", None)
+    # They wait outside, and their work is there for whoever comes.
+    assert (world.state.learners, world.may_join_again) == ({}, [True, True])
+    healthy = world.join()
+    assert world.work(healthy) is not None
 
 
 def fail_everywhere(world: World, learners: list[LearnerId], *, kind: str, policy: str) -> None:
