@@ -58,7 +58,7 @@ _FIELD_PATTERNS: Mapping[tuple[type, str], tuple[str, str]] = {
     (Failed, "key"): _KEY,
     (Fetch, "key"): _KEY,
     (Give, "key"): _KEY,
-    (Failed, "kind"): ("a kind", "stopped|non_finite|checkpoint|environment|storage|error"),
+    (Failed, "kind"): ("a kind", "stopped|non_finite|checkpoint|environment|storage|place|error"),
     (Header, "run"): ("a run", _NAME),
 }
 
