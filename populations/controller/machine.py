@@ -102,11 +102,13 @@ def _decide(state: ControllerState, event: Event, tx: Transaction) -> None:
             learner_lifecycle.lose(state, tx, event.learner, reason=f"left: {event.reason}")
         case LearnerUnreachable():
             reason = "an assignment could not be sent to it"
-            learner_lifecycle.lose(state, tx, event.learner, reason=reason, crash=True)
+            learner_lifecycle.lose(
+                state, tx, event.learner, reason=reason, crash=True, unreachable=True
+            )
         case LearnerExited():
             learner_lifecycle.exit_slot(state, tx, slot_index=event.slot, code=event.code)
         case StrangerSpoke():
-            learner_lifecycle.fence(tx, event.learner)
+            learner_lifecycle.fence(state, tx, event.learner)
         case RatingsFitted():
             _take_ratings(state, tx, event)
         case HyperparametersExplored():

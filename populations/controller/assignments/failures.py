@@ -16,7 +16,7 @@ from populations.controller.evolution import quarantine
 from populations.controller.evolution.resets import without_weights
 from populations.controller.opponents.seatings import drop_external_player
 from populations.controller.state import storage_pause
-from populations.controller.state.leases import Learner
+from populations.controller.state.leases import Learner, Suspicion
 from populations.controller.state.state import ControllerState
 from populations.controller.state.teams import leader_of, leaders_of, team_of
 from populations.controller.state.transaction import Transaction
@@ -97,15 +97,29 @@ def fail_row(
 
 def lose_row(
     state: ControllerState, tx: Transaction, learner: Learner, row: AssignmentRow, *, reason: str
-) -> None:
-    """Take in that a learner was lost while it worked on an assignment."""
+) -> Suspicion:
+    """Take in that a learner was lost while it worked on an assignment, and return the blame."""
+    blamed = Suspicion(assignment_id=row.assignment_id, place=learner.place)
     if is_charged(state, learner, row, kind="lost", reason=reason, now_s=tx.now.monotonic_s):
-        return
+        return blamed
     if not isinstance(row.message, Train):
         blame_evaluation(state, tx, row, reason=reason, is_lost=True)
-        return
-    for leader in leaders_of(state, row.message.trainees):
-        blame(state, tx, leader.policy, reason=reason)
+        return replace(blamed, is_evaluation=True)
+    leaders = tuple(leader.policy for leader in leaders_of(state, row.message.trainees))
+    for leader in leaders:
+        blame(state, tx, leader, reason=reason)
+    return replace(blamed, policies=leaders)
+
+
+def withdraw(state: ControllerState, tx: Transaction, blamed: Suspicion) -> None:
+    """Hold against nobody that a learner was lost: it has spoken again, so its line was cut."""
+    state.failed_at.get(blamed.assignment_id, {}).pop(blamed.place, None)
+    state.failed_evaluations = max(state.failed_evaluations - blamed.is_evaluation, 0)
+    for policy_id in blamed.policies:
+        policy = state.tables.policies.get(policy_id)
+        # Work that was done meanwhile has cleared it already.
+        if policy is not None and policy.failures:
+            tx.put(replace(policy, failures=policy.failures - 1))
 
 
 def blame_environment(

@@ -38,7 +38,7 @@ def join(state: ControllerState, tx: Transaction, event: LearnerJoined) -> None:
     """Take a learner in, or say why not."""
     now_s = tx.now.monotonic_s
     if event.learner in state.gone:
-        fence(tx, event.learner)
+        fence(state, tx, event.learner)
         return
     # A learner says Hello again if its Welcome was lost; its leases stay.
     known = state.learners.get(event.learner)
@@ -83,8 +83,12 @@ def join(state: ControllerState, tx: Transaction, event: LearnerJoined) -> None:
         tx.commands.append(SendMessage(learner=event.learner, message=stop))
 
 
-def fence(tx: Transaction, learner_id: LearnerId) -> None:
+def fence(state: ControllerState, tx: Transaction, learner_id: LearnerId) -> None:
     """Tell a learner of the past to go: what it holds has been given to somebody else."""
+    blamed = state.gone.get(learner_id)
+    if blamed is not None:
+        state.gone[learner_id] = None
+        failures.withdraw(state, tx, blamed)
     reason = "fenced: this learner was given up, or is of another epoch"
     message = Refuse(reason=reason, again=True)
     tx.commands.append(SendMessage(learner=learner_id, message=message))
@@ -148,6 +152,7 @@ def lose(
     *,
     reason: str,
     crash: bool = False,
+    unreachable: bool = False,
     dump_stacks: bool = False,
 ) -> None:
     """Give a learner up: what it holds is given out again with the next attempt number.
@@ -158,6 +163,7 @@ def lose(
         learner_id: Learner that is lost.
         reason: Why.
         crash: Whether it did not leave by itself: then it is killed.
+        unreachable: Whether it may be that only its line was cut.
         dump_stacks: Whether it is to write where it is stuck, before.
     """
     if learner_id not in state.learners:
@@ -182,7 +188,10 @@ def lose(
         assignment = state.tables.assignments.get(learner.held[0].assignment_id)
         if assignment is not None:
             lost = f"its learner was lost: {reason}"
-            failures.lose_row(state, tx, learner, assignment, reason=lost)
+            blamed = failures.lose_row(state, tx, learner, assignment, reason=lost)
+            # A process of the launcher is killed, and never speaks again.
+            if unreachable and learner.slot is None:
+                state.gone[learner_id] = blamed
     # A newer process may have said Hello from that slot meanwhile.
     if learner.slot is not None and state.slots[learner.slot].learner == learner_id:
         if crash:
@@ -271,7 +280,15 @@ def check(state: ControllerState, tx: Transaction, *, deaf_s: float) -> None:
         if reason is not None:
             if learner.slot is not None:
                 reason += "; its stacks are in the run's logs directory"
-            lose(state, tx, learner_id, reason=reason, crash=True, dump_stacks=True)
+            lose(
+                state,
+                tx,
+                learner_id,
+                reason=reason,
+                crash=True,
+                unreachable=now_s - learner.last_heard_s > state.patience.liveness_s,
+                dump_stacks=True,
+            )
         elif learner.is_to_be_told_again(now_s=now_s, patience=state.patience):
             row = state.tables.assignments.get(learner.held[0].assignment_id)
             if row is not None:

@@ -131,6 +131,23 @@ class Charge:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Suspicion:
+    """Blame for a learner that fell silent: withdrawn where it was only out of reach.
+
+    Attributes:
+        assignment_id: Assignment that it was at.
+        place: Place in which it ran.
+        policies: Policies against which that counted.
+        is_evaluation: Whether it counted as an evaluation that failed.
+    """
+
+    assignment_id: AssignmentId
+    place: str
+    policies: tuple[PolicyId, ...] = ()
+    is_evaluation: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
     """A place whose learner was sent away, and has done nothing right since.
 

@@ -32,7 +32,14 @@ from populations.controller.state.commands import FitRatings, SendMessage
 from populations.controller.state.evaluation_only import EvaluationOnly
 from populations.controller.state.events import Now
 from populations.controller.state.fit_pace import FitPace
-from populations.controller.state.leases import Fault, Learner, Patience, Pause, Slot
+from populations.controller.state.leases import (
+    Fault,
+    Learner,
+    Patience,
+    Pause,
+    Slot,
+    Suspicion,
+)
 from populations.controller.state.slots import make_slots
 from populations.controller.state.transaction import Transaction
 from populations.core import Exploit, Explore, Matchmaker, Thinning
@@ -116,7 +123,8 @@ class ControllerState:
         recent_evaluation_s: Learner seconds that these took.
         spent_before_s: Learner seconds of training and of evaluation before this epoch.
         share_reached: Evaluation's share when training ended; None before.
-        gone: Learners that left or were given up, the last ones; they may not come back.
+        gone: Learners that left or were given up, the last ones; they may not come back. With those
+            that were out of reach, blame that is withdrawn if they speak.
         refused_at_s: When a learner that was refused was last noted in the events.
         pause: While the disk refuses checkpoints or ghosts.
         failed_starts: Processes in a row that ended without a Hello.
@@ -169,7 +177,7 @@ class ControllerState:
     recent_evaluation_s: float = 0.0
     spent_before_s: tuple[float, float] = (0.0, 0.0)
     share_reached: float | None = None
-    gone: dict[LearnerId, None] = field(default_factory=dict)
+    gone: dict[LearnerId, Suspicion | None] = field(default_factory=dict)
     refused_at_s: float = float("-inf")
     pause: Pause | None = None
     failed_starts: int = 0

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from arena.types import LearnerId
-from arena.wire.messages import Failed, Train
+from arena.wire.messages import Evaluate, Failed, Train
 from populations.controller.assignments.failures import MAX_BROKEN, MAX_FAILURES
 from populations.controller.assignments.learner_faults import MAX_CHARGES
 from populations.controller.state.commands import KillLearner
@@ -15,6 +15,7 @@ from populations.controller.state.events import (
     AssignmentFailed,
     LearnerExited,
     LearnerJoined,
+    StrangerSpoke,
     Ticked,
 )
 from tests.populations.controller.simulated import DUEL, World, make_world
@@ -169,6 +170,57 @@ def test_trouble_of_all_remote_places_is_no_policys_fault_and_pauses_nobody() ->
     assert (world.state.learners, world.may_join_again) == ({}, [True, True])
     healthy = world.join()
     assert world.work(healthy) is not None
+
+
+def cut_off(world: World) -> None:
+    """All learners fall silent for as long as a controller waits, and speak again."""
+    lost = list(world.state.learners)
+    world.now_s += world.state.patience.liveness_s / 3
+    for _ in range(4):
+        world.handle(Ticked())
+        world.now_s += world.state.patience.liveness_s / 3
+    assert not world.state.learners
+    for learner in lost:
+        world.given[learner].clear()
+        world.handle(StrangerSpoke(learner=learner))
+
+
+@pytest.mark.parametrize("evaluation", [False, True])
+@pytest.mark.parametrize("num_learners", [1, 2])
+def test_a_network_that_fails_again_and_again_is_no_policys_fault(
+    evaluation: bool, num_learners: int
+) -> None:
+    world = make_world(LONG)
+    if evaluation:
+        healthy = world.join()
+        while not isinstance(world.given[healthy][0], Evaluate):
+            event = world.work(healthy)
+            assert event is not None
+            world.handle(event)
+    for _ in range(4 * MAX_FAILURES):
+        for number in range(num_learners):
+            learner = world.join()
+            world.state.learners[learner].place = f"remote-{number}"
+        cut_off(world)
+    assert world.state.phase == "training"
+    policies = world.state.tables.policies.values()
+    assert {(row.state, row.failures) for row in policies} == {("active", 0)}
+    assert world.state.failed_evaluations == 0
+
+
+def test_a_learner_that_was_stuck_is_not_cleared_when_it_speaks() -> None:
+    world = make_world(LONG)
+    for _ in range(3 * MAX_FAILURES):
+        learner = world.join()
+        for _ in range(200):
+            world.now_s += 0.5
+            if learner in world.state.learners:
+                world.state.learners[learner].last_heard_s = world.now_s
+            world.handle(Ticked())
+        assert learner not in world.state.learners
+        world.given[learner].clear()
+        world.handle(StrangerSpoke(learner=learner))
+    assert world.events("quarantined")
 
 
 def fail_everywhere(world: World, learners: list[LearnerId], *, kind: str, policy: str) -> None:
