@@ -84,6 +84,7 @@ class KilledRun:
         run: Its directory.
         log: File that its controllers write to.
         environment: Variables for its processes, beside this process's own.
+        prefix: Words before the command of a controller.
         process: The controller now.
         num_kills: Processes that were killed, by kind of victim.
         num_resumes: Controllers that went on where another one stood.
@@ -95,6 +96,7 @@ class KilledRun:
     run: Path
     log: Path
     environment: Mapping[str, str] = field(default_factory=dict)
+    prefix: Sequence[str] = ()
     process: subprocess.Popen[bytes] | None = None
     num_kills: dict[Victim, int] = field(default_factory=dict)
     num_resumes: int = 0
@@ -104,7 +106,7 @@ class KilledRun:
 
     def start(self, *arguments: str, environment: Mapping[str, str] | None = None) -> None:
         """Start a controller: ``launch`` with these arguments."""
-        command = [*COMMAND, "launch", *arguments, "--run-dir", str(self.run)]
+        command = [*self.prefix, *COMMAND, "launch", *arguments, "--run-dir", str(self.run)]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 command,
@@ -193,11 +195,18 @@ class KilledRun:
 
 @contextlib.contextmanager
 def killed_run(
-    directory: Path, *, environment: Mapping[str, str] | None = None, name: str = "run"
+    directory: Path,
+    *,
+    environment: Mapping[str, str] | None = None,
+    name: str = "run",
+    prefix: Sequence[str] = (),
 ) -> Iterator[KilledRun]:
     """Yield a run in a directory; nothing of it is alive afterwards."""
     run = KilledRun(
-        run=directory / name, log=directory / f"{name}.log", environment=environment or {}
+        run=directory / name,
+        log=directory / f"{name}.log",
+        environment=environment or {},
+        prefix=prefix,
     )
     try:
         yield run

@@ -1,0 +1,1 @@
+"""A run on several hosts, which are network namespaces of one machine."""
