@@ -5,6 +5,7 @@ Tests: `tests/tools/terminal/test_screen.py`, `tests/faults/test_signals.py`.
 
 from __future__ import annotations
 
+import errno
 import os
 from typing import IO, Any, TextIO, cast
 from weakref import WeakSet
@@ -14,6 +15,7 @@ from rich.text import Text
 
 from .text import plain
 
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 _GONE: WeakSet[TextIO] = WeakSet()
 """Streams that lost their reader: known to every screen on them, whichever found it out."""
 
@@ -61,19 +63,22 @@ class _Stream:
     def write(self, text: str) -> int:
         try:
             return self._stream.write(text)
-        except OSError:
-            self._let_go()
+        except OSError as error:
+            self._let_go(error)
         # As if written: rich and print go on.
         return len(text)
 
     def flush(self) -> None:
         try:
             self._stream.flush()
-        except OSError:
-            self._let_go()
+        except OSError as error:
+            self._let_go(error)
 
-    def _let_go(self) -> None:
-        """Discard the buffer and all later writes without complaint."""
+    def _let_go(self, error: OSError) -> None:
+        """Discard the buffer and all later writes without complaint, if the reader is gone."""
+        # A full disk has no reader that could go away: what is said is lost until there is room.
+        if error.errno in NO_ROOM:
+            return
         _GONE.add(self._stream)
         # Otherwise the buffer is tried again at the next flush, and at the interpreter's end.
         discard(self._stream)

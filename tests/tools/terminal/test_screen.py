@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
-from tools.terminal.screen import Screen
+from tools.terminal.screen import Screen, discard
 
 
 def test_a_closed_pipe_is_known_to_every_screen_on_it() -> None:
@@ -17,3 +18,13 @@ def test_a_closed_pipe_is_known_to_every_screen_on_it() -> None:
         assert second.is_gone
         assert first.is_gone
         first.print("nor this, and it is no error")
+
+
+def test_a_full_disk_is_no_reader_that_has_gone() -> None:
+    with Path("/dev/full").open("w") as stream:
+        screen = Screen(stream)
+        for _ in range(3):
+            screen.print("x" * 10_000)
+        assert not screen.is_gone
+        # As at the end of a command: what could not be written is not tried again.
+        discard(stream)
