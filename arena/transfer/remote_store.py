@@ -49,8 +49,9 @@ RETRY_S = 5.0
 """Time after which requests without an answer are sent again."""
 
 POLL_S = 0.5
-PATIENCE_S = 60.0
-"""Time without any answer after which the store counts as unreachable."""
+PATIENCE_S = 30.0
+"""Time without any answer after which the store counts as unreachable. Much less than the time
+after which a controller takes a learner without progress for stuck."""
 
 MAX_STALLED = 3
 """Most times in a row that all missing pieces of a checkpoint are given and none counts."""
