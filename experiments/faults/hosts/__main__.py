@@ -14,6 +14,7 @@ loss               2% of all frames are lost
 slow               one host has a line of 1 Mbit/s
 partition          one host is cut off for a minute
 one_way            all to one host is lost for a minute, and then all from it
+store_cut          one host reaches the controller but not the checkpoints, for 90 s
 flapping           all hosts are cut off for 15 s, twice a minute
 host_killed        all processes of one host are killed at once, three times
 controller_killed  the controller, and what dies with it, is killed and resumed, three times

@@ -97,10 +97,11 @@ class Network:
         self._capture.send_signal(signal.SIGINT)
         self._capture.wait()
 
-    def drop(self, *, at: str, source: str, percent: int = 100) -> None:
-        """Let frames from a host be lost on their way to another."""
+    def drop(self, *, at: str, source: str, percent: int = 100, port: int | None = None) -> None:
+        """Let frames from a host be lost on their way to another, or to one of its ports."""
         share = f"numgen random mod 100 < {percent} " if percent < 100 else ""
-        rule = f"ip saddr {self.address(source)} {share}counter drop"
+        where = f"tcp dport {port} " if port is not None else ""
+        rule = f"ip saddr {self.address(source)} {where}{share}counter drop"
         chain = f"chain input {{\ntype filter hook input priority 0\n{rule}\n}}\n"
         rules = f"table inet {RULES}_{source} {{\n{chain}}}\n"
         subprocess.run([*within(at), "nft", "-f", "-"], input=rules.encode(), check=True)

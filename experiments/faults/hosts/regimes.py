@@ -9,7 +9,7 @@ from pathlib import Path
 
 from experiments.faults.hosts.network import CONTROLLER
 from experiments.faults.hosts.sandbox import fill_disk
-from experiments.faults.hosts.world import OVERRIDES, World
+from experiments.faults.hosts.world import OVERRIDES, PORT, World
 
 CUT_S = 60.0
 STORE = "arena.transfer.process"
@@ -73,6 +73,16 @@ def one_way(world: World) -> None:
     _without(world, lambda: world.network.drop(at=CONTROLLER, source=host), share=0.5)
 
 
+def cut_store(world: World) -> None:
+    """Let one host reach the controller but not the checkpoints, for a minute and a half."""
+    host = _first(world)
+    _without(
+        world,
+        lambda: world.network.drop(at=CONTROLLER, source=host, port=PORT + 1),
+        seconds=1.5 * CUT_S,
+    )
+
+
 def flapping(world: World) -> None:
     """Cut all hosts off for a quarter of a minute, again and again."""
     for _ in range(max(round(2 * world.minutes), 1)):
@@ -127,12 +137,14 @@ def _first(world: World) -> str:
     return next(iter(world.learners))
 
 
-def _without(world: World, cut: Callable[[], None], *, share: float = 1.0) -> None:
-    """Let a cut last for a minute, and see when all hosts work again."""
+def _without(
+    world: World, cut: Callable[[], None], *, share: float = 1.0, seconds: float = CUT_S
+) -> None:
+    """Let a cut last for a while, and see when all hosts work again."""
     world.pause(0.25 * share)
     before = world.finished()
     cut()
-    world.pause_s(CUT_S)
+    world.pause_s(seconds)
     meanwhile = world.finished()
     world.network.heal()
     world.note("meanwhile", dict(meanwhile - before))
@@ -159,6 +171,7 @@ REGIMES = {
     "slow": Regime(body=slow_link, overrides=BIG),
     "partition": Regime(body=partition),
     "one_way": Regime(body=one_way, num_hosts=1),
+    "store_cut": Regime(body=cut_store),
     "flapping": Regime(body=flapping),
     "host_killed": Regime(body=kill_host),
     "controller_killed": Regime(body=kill_controller),
