@@ -80,7 +80,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     Raises:
         SystemExit: Always. 0 done; 2 bad usage or configuration; 3 the run failed; 4 already
-            running; 5 storage; 130 and 143 interrupted.
+            running; 5 storage; 75 a learner to be started again; 130 and 143 interrupted.
     """
     # As it is now: typer replaces sys.stdout when a reader has gone away.
     output = sys.stdout
