@@ -82,6 +82,8 @@ class HostLearner:
                     stderr=log,
                     cwd=self.directory,
                     env=environment,
+                    # Linux shares processors among sessions; the controller has its own, too.
+                    start_new_session=True,
                 )
             self.codes.append(self._process.wait())
             if self.codes[-1] in FINAL_CODES:
