@@ -4,12 +4,19 @@ r"""Growth of a run with its duration: a real controller and journal, simulated 
     python -m experiments.load.month --hours 3 --learners 16 --every-h 0.5
     python -m experiments.load.month --hours 24 --override ghosts.keep=null \
         journal.keep_detail_hours=null
+    python -m experiments.load.month --ages 24 168 720 --last-hours 4 --coarseness 4
 
 The league of the preset ``connect_four`` at the demo's speed: 4 policies, each learner a training
 assignment every three seconds. The controller decides, each transaction is committed to a journal
 on disk, the journal's upkeep archives and backs up by the simulated time, and ratings are fitted in
 as much simulated time as a fit takes here, times ``--fit-factor``. Only directories of weights are
 missing. What was planted about weights that are gone is dropped, so memory is the controller's.
+
+With ``--ages`` only the last hours before each age pass so. The hours before them pass quickly: the
+same controller, pool, merges, archive and journal, but ``--coarseness`` times fewer ghosts,
+decisions of PBT and evaluations, a training assignment for each ghost instead of one in three
+seconds, seldom fits, and large transactions that nothing waits for. Between the two the run is
+resumed, as after a crash, with the other configuration.
 
 A line of JSON for every ``--every-h`` hours: rows by table, MiB of journal and archive, bytes
 written since the start by the journal and by backups (of write calls, by the kernel's count),
@@ -21,14 +28,14 @@ and seconds and memory of a resume in a process of its own.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import subprocess
 import sys
 import tempfile
 import time
-from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -38,100 +45,38 @@ import numpy as np
 import psutil
 
 from arena.types import Digest
-from populations.config.run_config import load_config
+from experiments.load.long_world import (
+    GENERATED_FIT_FACTOR,
+    HOUR_S,
+    LongWorld,
+    make_long_world,
+    run_file_of,
+)
+from populations.audit.verify import verify_run
 from populations.config.run_file import RunFile, learner_setup
 from populations.controller.assignments.scheduler import _decide as scheduler_decide
-from populations.controller.rating_fit import fit_input, fit_ratings, snapshot
+from populations.controller.rating_fit import fit_input, snapshot
 from populations.controller.server.journal_upkeep import JournalUpkeep
-from populations.controller.state.commands import Command, FitRatings
-from populations.controller.state.events import RatingsFitted
 from populations.controller.state.state import make_state
 from populations.league.standings import standings
 from populations.records.rows import AssignmentRow, Row
 from populations.records.tables import TABLES
-from populations.simulation.environment import simulated_config, simulated_run
-from populations.simulation.planted import PlantedModel
-from populations.simulation.world import World, make_learner, make_tables, start
+from populations.simulation.world import start
 from populations.storage.archive import ARCHIVE
 from populations.storage.database import BACKUP, JOURNAL
 from populations.storage.journal import Journal, JournalReader
 
-HOUR_S = 3600.0
 MIB = 2**20
-NEWEST = 1000
-DEMO = (
-    "ghosts.every_agent_steps=500000",
-    "stop.agent_steps_per_policy=1000000000000",
-)
+NO_DIRECTORY = "there is no checkpoint"
+GENERATED_LINE_H = 24.0
+GENERATED_COMMIT_S = 60.0
+"""Simulated seconds between two transactions of hours that are passed quickly."""
 
 
 def written_bytes() -> int:
     """Return the bytes of all write calls of this process so far."""
     lines = Path("/proc/self/io").read_text(encoding="ascii").splitlines()
     return int(dict(line.split(": ") for line in lines)["wchar"])
-
-
-@dataclass(slots=True)
-class LongWorld(World):
-    """A world whose rows are committed to a journal, and whose fits take simulated time.
-
-    Attributes:
-        fit_factor: Simulated seconds of a second's fit.
-        timings_ms: Measurements since the last line, by kind.
-    """
-
-    fit_factor: float = 1.0
-    timings_ms: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
-
-    def carry_out(self, command: Command) -> None:
-        """Carry out a command; a fit answers later."""
-        if not isinstance(command, FitRatings):
-            # Not super(): dataclasses with slots are made anew, which breaks it.
-            World.carry_out(self, command)
-            return
-        began_s = time.thread_time()
-        fitted = fit_ratings(fit_input(command.known))
-        took_s = time.thread_time() - began_s
-        self.timings_ms["fit"].append(1e3 * took_s)
-        event = RatingsFitted(rows=fitted.rows, spreads=fitted.spreads, centres=fitted.centres)
-        self._plan(self.fit_factor * took_s, lambda: self._take(event))
-
-    def _take(self, event: RatingsFitted) -> None:
-        self.handle(event)
-
-    def forget_weights(self) -> None:
-        """Drop what was planted about weights that nothing can name any more."""
-        tables = self.state.tables
-        digests = {row.weights_digest for row in tables.checkpoints.values()}
-        digests |= {ghost.weights_digest for ghost in tables.ghosts.values()}
-        learner = self.learner
-        # Of assignments that are carried out, but not finished yet.
-        digests |= set(list(learner.weights)[-NEWEST:])
-        learner.weights = {one: truth for one, truth in learner.weights.items() if one in digests}
-        learner.origins = {one: own for one, own in learner.origins.items() if own in digests}
-
-
-def run_file_of(options: argparse.Namespace) -> RunFile:
-    """Return the run file of the league."""
-    changes = [*DEMO, f"learners={options.learners}", *options.override]
-    config = load_config("connect_four", changes)
-    return simulated_run(simulated_config(config, num_policies=options.policies))
-
-
-def make_long_world(run_file: RunFile, options: argparse.Namespace) -> LongWorld:
-    """Make the league, not yet started."""
-    setup = learner_setup(run_file, root=Path("simulated"))
-    # Planted skills grow slower and slower: a league of weeks is near its end.
-    model = PlantedModel()
-    learner = make_learner(
-        setup, run_file.config, model, agent_steps_per_s=35_000.0, matches_per_s=1000.0
-    )
-    return LongWorld(
-        state=make_state(run_file.config, setup, make_tables(run_file)),
-        setup=setup,
-        learner=learner,
-        fit_factor=options.fit_factor,
-    )
 
 
 @dataclass(slots=True)
@@ -146,6 +91,8 @@ class Measured:
         own_bytes: Bytes that the journal has written.
         backup_bytes: Bytes that backups and archives have written.
         upkeep_s: Processor time of all upkeep.
+        began_s: Simulated time since which bytes and upkeep are counted.
+        is_generating: Whether hours pass quickly, and nothing is measured.
     """
 
     directory: Path
@@ -155,6 +102,31 @@ class Measured:
     own_bytes: int = 0
     backup_bytes: int = 0
     upkeep_s: float = 0.0
+    began_s: float = 0.0
+    is_generating: bool = False
+    _waiting: list[Row] = field(default_factory=list)
+    _committed_s: float = 0.0
+
+    def take(self, rows: Sequence[Row]) -> None:
+        """Commit a transaction: at once, or with others while hours pass quickly."""
+        if not self.is_generating:
+            self.commit(rows)
+            return
+        self._waiting += rows
+        if self.world.now_s - self._committed_s >= GENERATED_COMMIT_S:
+            self.flush()
+
+    def flush(self) -> None:
+        """Commit what waits."""
+        rows, self._waiting = self._waiting, []
+        self._committed_s = self.world.now_s
+        self.commit(rows)
+
+    def forget(self) -> None:
+        """Count bytes and upkeep from now on."""
+        self.own_bytes = self.backup_bytes = 0
+        self.upkeep_s, self.began_s = 0.0, self.world.now_s
+        self.journal.committed_bytes = 0
 
     def commit(self, rows: Sequence[Row]) -> None:
         """Commit a transaction, and care for the journal, which then is waited for."""
@@ -195,11 +167,13 @@ class Measured:
             "committed_mib": round(self.journal.committed_bytes / MIB),
             "written_by_journal_mib": round(self.own_bytes / MIB),
             "written_by_upkeep_mib": round(self.backup_bytes / MIB),
-            "upkeep_share_of_a_core": round(self.upkeep_s / world.now_s, 5),
+            "upkeep_share_of_a_core": round(
+                self.upkeep_s / max(world.now_s - self.began_s, 1.0), 5
+            ),
             "memory_mib": round(psutil.Process().memory_info().rss / MIB),
             **timings,
             "truth": self.truth(),
-            "resume": resume(self.directory),
+            "resume": in_process("--resume", self.directory),
         }
 
     def truth(self) -> dict[str, dict[str, float]]:
@@ -225,6 +199,8 @@ class Measured:
                 and low is not None
                 and high is not None
             ]
+            if not rows:
+                continue
             errors = np.array([error for error, *_ in rows])
             held = [low <= rating - error <= high for error, low, high, rating in rows]
             found[kind] = {
@@ -246,14 +222,14 @@ class Measured:
             }
 
 
-def resume(directory: Path) -> dict[str, float]:
-    """Resume the run in a process of its own, and return seconds and memory."""
-    command = [sys.executable, "-m", "experiments.load.month", "--resume", str(directory)]
+def in_process(option: str, directory: Path) -> dict[str, object]:
+    """Look at the run in a process of its own, and return what it prints."""
+    command = [sys.executable, "-m", "experiments.load.month", option, str(directory)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     text = subprocess.run(
         command, check=True, stdout=subprocess.PIPE, text=True, env=environment
     ).stdout
-    found: dict[str, float] = json.loads(text)
+    found: dict[str, object] = json.loads(text)
     return found
 
 
@@ -267,10 +243,10 @@ def print_resume(directory: Path) -> None:
     took_s = time.perf_counter() - began_s
     memory = psutil.Process().memory_info().rss / MIB
     fit_input(snapshot(state.league, tables))
-    sys.stdout.write(json.dumps({"seconds": round(took_s, 2), "memory_mib": round(memory)}))
+    say({"seconds": round(took_s, 2), "memory_mib": round(memory)})
 
 
-def timed_decisions(world: LongWorld) -> Callable[..., AssignmentRow | None]:
+def timed_decisions(measured: Measured) -> Callable[..., AssignmentRow | None]:
     """Return the scheduler's decision on the next assignment, timed."""
 
     def decide(*arguments: Any) -> AssignmentRow | None:
@@ -278,38 +254,101 @@ def timed_decisions(world: LongWorld) -> Callable[..., AssignmentRow | None]:
         row = scheduler_decide(*arguments)
         if row is not None:
             took_ms = 1e3 * (time.thread_time() - began_s)
-            world.timings_ms[f"decide_{row.kind}"].append(took_ms)
+            measured.world.timings_ms[f"decide_{row.kind}"].append(took_ms)
         return row
 
     return decide
 
 
-def measure(directory: Path, options: argparse.Namespace) -> None:
-    """Grow a run and print the figures."""
+@contextlib.contextmanager
+def opened(directory: Path, options: argparse.Namespace) -> Iterator[Measured]:
+    """Make a run, not yet started."""
     directory.mkdir(parents=True, exist_ok=True)
     run_file = run_file_of(options)
     run_file.save(directory / "run.yaml")
-    world = make_long_world(run_file, options)
+    world = make_long_world(run_file, fit_factor=options.fit_factor)
     tables = world.state.tables
     rows: list[Row] = [tables.run, *tables.policies.values(), *tables.generations.values()]
     with Journal.create(directory / JOURNAL, rows) as journal:
         journal.backup(directory / BACKUP)
-        upkeep = JournalUpkeep(
-            directory, journal, run_file.config.journal, clock=lambda: world.now_s
-        )
+        config = run_file.config.journal
+        upkeep = JournalUpkeep(directory, journal, config, clock=lambda: world.now_s)
         measured = Measured(directory=directory, journal=journal, upkeep=upkeep, world=world)
-        world.watch = measured.commit
-        decide = timed_decisions(world)
+        world.watch = measured.take
+        decide = timed_decisions(measured)
         with patch("populations.controller.assignments.scheduler._decide", decide):
-            start(world)
-            say_at_s = options.every_h * HOUR_S
-            while world.now_s < options.hours * HOUR_S and world.advance():
-                if world.now_s >= say_at_s:
-                    say_at_s += options.every_h * HOUR_S
-                    world.forget_weights()
-                    sys.stdout.write(json.dumps(measured.line()) + "\n")
-                    sys.stdout.flush()
-        upkeep.finish()
+            yield measured
+        measured.upkeep.finish()
+
+
+def resumed(measured: Measured, options: argparse.Namespace, *, generating: bool) -> None:
+    """Go on with another configuration where the controller stands, as after its crash."""
+    measured.flush()
+    measured.upkeep.wait()
+    measured.upkeep.abandon()
+    measured.is_generating = generating
+    run_file = run_file_of(options, coarseness=options.coarseness if generating else 1)
+    run_file.save(measured.directory / "run.yaml")
+    # What a killed process has committed is there; only power loss is not survived.
+    level = "OFF" if generating else "FULL"
+    measured.journal._connection.execute(f"PRAGMA synchronous = {level}")
+    world = measured.world = make_long_world(
+        run_file,
+        fit_factor=GENERATED_FIT_FACTOR if generating else options.fit_factor,
+        tables=measured.journal.load(),
+        before=measured.world,
+    )
+    measured.upkeep = JournalUpkeep(
+        measured.directory,
+        measured.journal,
+        run_file.config.journal,
+        clock=lambda: world.now_s,
+    )
+    measured.forget()
+    world.watch = measured.take
+    start(world)
+
+
+def pass_hours(measured: Measured, until_h: float, *, every_h: float) -> None:
+    """Let time pass, and print the figures now and then."""
+    world = measured.world
+    say_at_s = world.now_s + every_h * HOUR_S
+    while world.now_s < until_h * HOUR_S and world.advance():
+        if world.now_s >= min(say_at_s, until_h * HOUR_S):
+            say_at_s += every_h * HOUR_S
+            world.forget_weights()
+            measured.flush()
+            say(measured.line())
+
+
+def say(line: Mapping[str, object]) -> None:
+    """Write a line of JSON at once."""
+    sys.stdout.write(json.dumps(line) + "\n")
+    sys.stdout.flush()
+
+
+def measure(directory: Path, options: argparse.Namespace) -> None:
+    """Grow a run and print the figures."""
+    with opened(directory, options) as measured:
+        start(measured.world)
+        if not options.ages:
+            pass_hours(measured, options.hours, every_h=options.every_h)
+        for age in options.ages:
+            resumed(measured, options, generating=True)
+            pass_hours(measured, age - options.last_hours, every_h=GENERATED_LINE_H)
+            resumed(measured, options, generating=False)
+            pass_hours(measured, age, every_h=options.every_h)
+    say(in_process("--verify", directory))
+
+
+def print_verified(directory: Path) -> None:
+    """Verify a run as `arena verify` does; directories of weights are missing."""
+    began_s = time.perf_counter()
+    report = verify_run(directory)
+    took_s = time.perf_counter() - began_s
+    faults = [fault for fault in report.faults if NO_DIRECTORY not in fault]
+    memory = psutil.Process().memory_info().rss / MIB
+    say({"verify_s": round(took_s, 1), "memory_mib": round(memory), "faults": faults})
 
 
 def main() -> None:
@@ -324,12 +363,24 @@ def main() -> None:
     parser.add_argument(
         "--fit-factor", type=float, default=1.0, help="simulated seconds of a second's fit"
     )
+    parser.add_argument(
+        "--ages", type=float, nargs="+", default=[], help="hours at which to look; see above"
+    )
+    parser.add_argument(
+        "--last-hours", type=float, default=1.0, help="hours before each age that are simulated"
+    )
+    parser.add_argument(
+        "--coarseness", type=int, default=4, help="factor by which ghosts are fewer before them"
+    )
     parser.add_argument("--override", nargs="+", default=[], metavar="KEY=VALUE")
     parser.add_argument("--run", type=Path, help="run directory; default: a temporary one")
     parser.add_argument("--resume", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--verify", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.resume is not None:
         print_resume(options.resume)
+    elif options.verify is not None:
+        print_verified(options.verify)
     elif options.run is not None:
         measure(options.run, options)
     else:
