@@ -220,6 +220,7 @@ class _Knowledge:
         spread = field.centred_spread()[playing] * np.sqrt(remaining)[:, None]
         self._spread, self._own = spread, field.own_variance[playing] * remaining
         self._rows: dict[int, FloatArray] = {}
+        self._noises: dict[int, FloatArray] = {}
         self._lost = np.zeros((num_pairs, len(playing)))
         self._num_lost = 0
         self._variances = (spread**2).sum(axis=1) + self._own
@@ -239,15 +240,22 @@ class _Knowledge:
         Told is by how much the weighted variances of both fall.
         """
         variances, covariances = self._variances, self._covariances(focus)
-        # 1 / (n p (1 - p)), and 1 / (p (1 - p)) = 2 + 2 cosh(d), as in `noise_of`.
-        noise = self._noise * (2.0 + 2.0 * np.cosh(self._strengths[focus] - self._strengths))
+        # Python's number: one of numpy's takes longer in each of the operations below.
+        own = float(variances[focus])
         # s + Var(i - j)
-        total = noise + np.maximum(variances + variances[focus] - 2.0 * covariances, 0.0)
+        total = variances + own
+        total -= 2.0 * covariances
+        np.maximum(total, 0.0, out=total)
+        total += self._noise_against(focus)
         # The variance of i falls by (V_ii - V_ij)^2 / (s + Var(i - j)).
-        gain = (
-            self._weights[focus] * (variances[focus] - covariances) ** 2
-            + self._weights * (variances - covariances) ** 2
-        ) / total
+        gain = own - covariances
+        gain *= gain
+        gain *= float(self._weights[focus])
+        others = variances - covariances
+        others *= others
+        others *= self._weights
+        gain += others
+        gain /= total
         # Gains are at least 0, so -1 is never chosen while another remains.
         gain[focus] = -1.0
         if not self._is_one_population:
@@ -256,11 +264,22 @@ class _Knowledge:
         rival = int(gain.argmax())
         # The Kalman update of a difference: V' = V - l l^T, with l = V (e_i - e_j) / sqrt(s +
         # Var(i - j)).
-        lost = (covariances - self._covariances(rival)) / math.sqrt(total[rival])
+        lost = covariances - self._covariances(rival)
+        lost /= math.sqrt(total[rival])
         self._lost[self._num_lost] = lost
         self._num_lost += 1
-        self._variances = np.maximum(variances - lost**2, 0.0)
+        self._variances = np.maximum(variances - lost * lost, 0.0)
         return rival
+
+    def _noise_against(self, player: int) -> FloatArray:
+        """Return the variance of each difference to one player, as matches measure it. [N]."""
+        # Few are served, each often.
+        noise = self._noises.get(player)
+        if noise is None:
+            ahead = self._strengths[player] - self._strengths
+            # 1 / (n p (1 - p)), and 1 / (p (1 - p)) = 2 + 2 cosh(d), as in `noise_of`.
+            noise = self._noises[player] = self._noise * (2.0 + 2.0 * np.cosh(ahead))
+        return noise
 
     def _covariances(self, player: int) -> FloatArray:
         """Return the covariances with one player, after the chosen pairs. float64 [N]."""

@@ -88,14 +88,15 @@ def _spread(state: ControllerState, players: list[PlayerStrength]) -> FloatArray
     for name, spread in spreads.items():
         if spread is None or spread.shape[1] != width:
             continue
-        placed = [
-            (index, known.position)
-            for index, known in enumerate(players)
-            if known.population == name and known.position is not None
-        ]
-        if placed:
-            indices, positions = zip(*placed, strict=True)
-            rows[list(indices)] = spread[list(positions)]
+        positions = np.array(
+            [
+                -1 if known.position is None or known.population != name else known.position
+                for known in players
+            ],
+            dtype=np.int64,
+        )
+        placed = positions >= 0
+        rows[placed] = spread[positions[placed]]
     return rows
 
 

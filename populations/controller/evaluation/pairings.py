@@ -129,7 +129,7 @@ def pairings_about(
         missing: Matches that players are to have before all others, the first of them first.
     """
     is_bot = np.array([player.kind == "bot" for player in known.players], dtype=bool)
-    may_play = np.array([_is_validated(state, player) for player in known.players], dtype=bool)
+    may_play = _are_validated(state, known.players)
     if not (may_play & ~is_bot).any():
         return ()
     # Bots are mere opponents: nothing is decided by how well they are known.
@@ -165,17 +165,27 @@ def pairings_about(
     )
 
 
-def _is_validated(state: ControllerState, player: PlayerStrength) -> bool:
-    """Return whether weights of the player's generation have played themselves; bots need not."""
-    if player.kind == "bot":
-        return True
-    name = player.player.player
-    ghost = state.tables.ghosts.get(name)
-    row = state.tables.policies[PolicyId(name) if ghost is None else ghost.policy]
-    generation = row.generation if ghost is None else ghost.generation
-    # An evaluation in which a newcomer breaks would be lost for all others. A team plays itself as
-    # one, and its leader's row has the generation.
-    return leader_of(state, row.policy).validated_generation >= generation
+def _are_validated(
+    state: ControllerState, players: Sequence[PlayerStrength]
+) -> npt.NDArray[np.bool_]:
+    """Return whether weights of players' generations have played themselves; bots need not.
+
+    bool [N].
+    """
+    tables, validated = state.tables, dict[PolicyId, int]()
+
+    def is_validated(player: PlayerStrength) -> bool:
+        if player.kind == "bot":
+            return True
+        name = player.player.player
+        row = tables.ghosts.get(name) or tables.policies[PolicyId(name)]
+        # An evaluation in which a newcomer breaks would be lost for all others. A team plays itself
+        # as one, and its leader's row has the generation.
+        if row.policy not in validated:
+            validated[row.policy] = leader_of(state, row.policy).validated_generation
+        return validated[row.policy] >= row.generation
+
+    return np.array([is_validated(player) for player in players], dtype=bool)
 
 
 def _num_seatings(state: ControllerState) -> int:
@@ -218,28 +228,28 @@ def _anchoring(
     """Return one pair for each bot, so that the scale keeps its zero."""
     ratings, population = known.field.ratings, known.field.population
     is_alone = len(state.ranked_populations) == 1
+    is_bot = np.array([player.kind == "bot" for player in known.players], dtype=bool)
     for index, player in enumerate(known.players):
         if player.kind != "bot":
             continue
-        rivals = [
-            other
-            for other, rival in enumerate(known.players)
-            if may_play[other]
-            and rival.kind != "bot"
-            and (is_alone or population[other] != population[index])
-        ]
-        if not rivals:
+        is_rival = may_play & ~is_bot
+        if not is_alone:
+            is_rival &= population != population[index]
+        rivals = np.flatnonzero(is_rival)
+        if not rivals.size:
             continue
         # By turns the bot meets the player that this evaluation is about most, so that everybody
         # meets it at times, and the one of the nearest strength, which tells most about the
         # distance.
-        first = chosen[0][0] if chosen else rivals[0]
-        if state.tables.run.next_assignment % 2 == 0 or first not in rivals:
-            first = min(rivals, key=lambda rival: abs(ratings[rival] - ratings[index]))
+        first = chosen[0][0] if chosen else int(rivals[0])
+        if state.tables.run.next_assignment % 2 == 0 or not is_rival[first]:
+            first = int(rivals[np.abs(ratings[rivals] - ratings[index]).argmin()])
         # A goal against this bot needs many matches of one policy, whoever else is nearer.
         goal = state.config.stop.evaluation
         if goal is not None and goal.player == player.player.player:
-            seekers = [other for other in rivals if _seeks_goal(state, known.players[other])]
+            seekers = [
+                other for other in rivals.tolist() if _seeks_goal(state, known.players[other])
+            ]
             first = max(seekers, key=lambda rival: ratings[rival], default=first)
         yield first, index
 

@@ -195,8 +195,10 @@ class PendingMatches:
             self._foresee(evaluation, estimate)
 
     def _foresee(self, evaluation: _Evaluation, estimate: Estimate) -> None:
+        # Most players meet several others, and a look along a line takes longer than all else.
+        estimates = {rated: estimate(rated) for pair in evaluation.pairs for rated in pair}
         for pair, num_matches in evaluation.pairs.items():
-            (rating, variance), (other_rating, other_variance) = map(estimate, pair)
+            (rating, variance), (other_rating, other_variance) = map(estimates.__getitem__, pair)
             shares = [self.share_of(rated) for rated in pair]
             variances = (variance * shares[0], other_variance * shares[1])
             # share <- share (1 - v / (noise + v + w)), with v and w as left by earlier evaluations

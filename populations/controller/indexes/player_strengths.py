@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from operator import attrgetter
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -33,8 +34,7 @@ _MODEL = BradleyTerry()
 _WEIGHTS = attrgetter("weights_digest")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlayerStrength:
+class PlayerStrength(NamedTuple):
     """A player and what is known of its strength.
 
     Attributes:
@@ -93,6 +93,8 @@ class StrengthIndex:
         """Those that can be played, in order of coming."""
         self._known: set[PlayerId] = set()
         """All of these; empty: to be made from the tables."""
+        self._teams: dict[PlayerId, Team] = {}
+        """Teams of ghosts that were looked at: a fit changes none."""
 
     def apply(
         self, row: PolicyRow | GhostRow, *, teams: Mapping[PolicyId, tuple[PolicyId, ...]]
@@ -110,7 +112,7 @@ class StrengthIndex:
                 kept.changed.update((mate, None) for mate in mates if mate in kept.names)
         elif not row.is_present:
             # Rare: everything is made anew without it.
-            self._kept, self._ghosts, self._known = {}, {}, set()
+            self._kept, self._ghosts, self._known, self._teams = {}, {}, set(), {}
         elif self._known and row.player not in self._known:
             self._add_ghost(row)
 
@@ -175,9 +177,10 @@ class StrengthIndex:
             known = kept.ghosts.get(ghost.player)
             # A ghost's weights and rating stay until the next fit.
             if known is None:
-                team = team_of(ghost)
+                team = self._teams.get(ghost.player) or team_of(ghost)
                 if team is None:
                     continue
+                self._teams[ghost.player] = team
                 known = kept.ghosts[ghost.player] = _ghost(
                     ghost, ratings, tables, league, team=team
                 )
