@@ -2,7 +2,7 @@
 
 Shapes: B environments, A agents (in the spec's order), S agents of a population that decide at once
 (1 in AEC; all agents of the population in Parallel), P agents of a population, F features of a
-flattened observation, n actions.
+flattened observation, n actions. Importing this module does not import torch.
 
 Tests: `tests/arena/envs/test_batched.py`, `tests/arena/envs/batched/test_batch.py`.
 """
@@ -12,11 +12,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, runtime_checkable
-
-import torch
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 from arena.envs.episode_metrics import Report
+
+if TYPE_CHECKING:
+    import torch
 
 
 @dataclass(slots=True)
@@ -38,6 +39,8 @@ class Group:
 
     def new_actions(self) -> torch.Tensor:
         """Return zeros to write actions into. int64 [B, S] or float32 [B, S, K]."""
+        import torch
+
         if not self.action_shape:
             # [B, S], int64 and on the device of the decisions, as the index is
             return torch.zeros_like(self.agent_index)

@@ -10,6 +10,7 @@ does not import torch.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -21,8 +22,23 @@ GOLDEN = 0x9E3779B97F4A7C15
 FIRST = 0xBF58476D1CE4E5B9
 SECOND = 0x94D049BB133111EB
 
+MAX_SEED = 2**63
+
 UNIT = 2.0**-53
 """Factor from 53 random bits to a number in [0, 1)."""
+
+
+def check_seeds(seeds: Sequence[int], *, num_envs: int) -> None:
+    """Check for one seed in [0, 2**63) for each environment.
+
+    Raises:
+        ValueError: If the check fails.
+    """
+    if len(seeds) != num_envs:
+        raise ValueError(f"{num_envs} environments need as many seeds, got {len(seeds)}")
+    for seed in seeds:
+        if not 0 <= seed < MAX_SEED:
+            raise ValueError(f"a seed must be in [0, 2**63), got {seed}")
 
 
 def episode_seed(seed: int, *, episode: int) -> int:

@@ -89,8 +89,6 @@ class EpisodeFigures:
                 self._note("name", f"has a name of other than letters, digits, ._-: {name!r:.80}")
             elif number is None:
                 self._note(name, f"{name!r} must be a finite number, got {value!r:.80}")
-            elif not self._knows(name):
-                self._note("number", f"may have {MAX_NAMES} names, {name!r} is one more")
             else:
                 figures[name] = number
         # Also where no figure is usable: the number of those left out is shown.
@@ -101,15 +99,28 @@ class EpisodeFigures:
         # In place: every `Turn` of the batch holds this list.
         self.reports[:] = [one for one in self.reports if one.environment != environment]
 
+    def limit(self) -> None:
+        """Leave out figures whose names are too many, once the reports of a call are complete."""
+        for at, report in enumerate(self.reports):
+            known = {name: value for name, value in report.figures.items() if self._knows(name)}
+            num_others = len(report.figures) - len(known)
+            if num_others:
+                ignored = report.num_ignored + num_others
+                self.reports[at] = report._replace(figures=known, num_ignored=ignored)
+
     def clear(self) -> None:
         """Discard the reports of the last call."""
         self.reports.clear()
 
     def _knows(self, name: str) -> bool:
         # The first names stay, so that a curve never stops in favour of a later one.
-        if name not in self._names and len(self._names) < MAX_NAMES:
+        if name in self._names:
+            return True
+        if len(self._names) < MAX_NAMES:
             self._names.add(name)
-        return name in self._names
+            return True
+        self._note("number", f"may have {MAX_NAMES} names, {name!r} is one more")
+        return False
 
     def _note(self, about: str, text: str) -> None:
         """Log a fault once."""

@@ -15,8 +15,7 @@ import torch
 from arena.envs.base import Group, Turn
 from arena.envs.batched.game import BatchedGame, StepResult
 from arena.envs.batched.scoring import BatchedScore
-from arena.envs.chance import episode_seeds
-from arena.envs.pettingzoo.batch import check_seeds
+from arena.envs.chance import check_seeds, episode_seeds
 from arena.envs.pettingzoo.buffers import NO_DECISION
 from arena.envs.spaces.observations import num_actions
 from arena.errors import ArenaError, ConfigError, EnvironmentFault

@@ -1,6 +1,6 @@
-"""Tensors of the batched view, and the place of each agent in them.
+"""Arrays of the batched view, and the place of each agent in them. Torch-free.
 
-Numpy and torch share the memory: environments write rows, and the batch is read without a copy.
+Environments write rows, and `arena.envs.pettingzoo.batch` shows them as tensors without a copy.
 Shapes: B environments, A agents (in the spec's order), S agents of a population that decide at
 once, P agents of a population, F features of a flattened observation, n actions.
 
@@ -9,16 +9,14 @@ Tests: `tests/arena/envs/test_batched.py`, `tests/arena/envs/test_faults.py`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from arena.environment_spec import ContinuousActions, EnvironmentSpec, MaskPlace
-from arena.envs.base import Group, Turn
 from arena.envs.episode_metrics import EpisodeFigures
 from arena.envs.pettingzoo.pending_decisions import DecisionBatch, DecisionFault
 from arena.envs.spaces.actions import ActionLayout
@@ -27,6 +25,10 @@ from arena.errors import ConfigError, EnvironmentFault
 
 NO_DECISION = -1
 """Stands for an agent's index."""
+
+Allocate = Callable[[tuple[int, ...], npt.DTypeLike], npt.NDArray[Any]]
+"""Function that returns zeros of a shape and a dtype; the first dimension is that of environments.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,8 +55,12 @@ class PopulationBuffers:
     action_mask: npt.NDArray[np.bool_]
     final_observation: npt.NDArray[Any]
 
-    def check(self, name: str, actions: torch.Tensor) -> list[Any]:
+    def check(self, name: str, actions: npt.NDArray[Any]) -> list[Any]:
         """Check the actions for the pending decisions.
+
+        Args:
+            name: Name of the population, for messages.
+            actions: Actions of its agents. int64 [B, S] or float32 [B, S, K].
 
         Returns:
             All actions, in the environment's own form, [B * S].
@@ -64,7 +70,7 @@ class PopulationBuffers:
         """
         if not self.actions.is_discrete:
             return self._check_rows(name, actions)
-        chosen = actions.cpu().numpy()
+        chosen = actions
         if chosen.shape != self.agent_index.shape or chosen.dtype != np.int64:
             raise ValueError(
                 f"actions of {name} must be int64 {self.agent_index.shape}, "
@@ -88,8 +94,7 @@ class PopulationBuffers:
             )
         return self.actions.actions(chosen.reshape(-1))
 
-    def _check_rows(self, name: str, actions: torch.Tensor) -> list[Any]:
-        chosen = actions.cpu().numpy()
+    def _check_rows(self, name: str, chosen: npt.NDArray[Any]) -> list[Any]:
         shape = (*self.agent_index.shape, *self.actions.row_shape)
         if chosen.shape != shape or chosen.dtype != np.float32:
             raise ValueError(
@@ -141,7 +146,7 @@ class Places(dict[str, Place]):
 
 
 class Buffers:
-    """State of B environments, allocated once and shared with torch.
+    """State of B environments, allocated once.
 
     ``places`` maps an agent to its place. ``has_decided`` and ``has_ended`` (bool [B, A]) tell
     whether an agent has had a decision in this episode before this call, and whether its end is
@@ -152,9 +157,13 @@ class Buffers:
         populations: Agents by population; every agent is in one.
         num_envs: B.
         num_sides: Number of columns of the score.
-        device: Device of the turns. On the CPU they are the buffers themselves, elsewhere copies.
         continuous_actions: Way of bringing numbers of actions within their bounds.
         components: Names of the R components of rewards.
+        allocate: Function that allocates what a turn shows, always in the same order.
+        first: Index of the first of these environments in the batch that they are a share of.
+
+    Attributes:
+        has_void: Whether an episode of this call is void (``is_void``, bool [B]).
 
     Raises:
         ConfigError: If an agent is in no population or in two, or is not in the spec.
@@ -167,34 +176,39 @@ class Buffers:
         populations: Mapping[str, tuple[str, ...]],
         num_envs: int,
         num_sides: int,
-        device: torch.device,
         continuous_actions: ContinuousActions = "squashed",
         components: tuple[str, ...] = (),
+        allocate: Allocate = np.zeros,
+        first: int = 0,
     ) -> None:
         check_partition(spec.agents, populations=populations)
         num_agents = len(spec.agents)
         self._environment_id = spec.id
         self.agents = spec.agents
         self.num_envs = num_envs
-        self.reward = np.zeros((num_envs, num_agents), dtype=np.float32)
+        self.reward = allocate((num_envs, num_agents), np.float32)
         self.component_names = components
         shape = (num_envs, num_agents, len(components))
-        self.components = np.zeros(shape, dtype=np.float32) if components else None
-        self.terminated = np.zeros((num_envs, num_agents), dtype=np.bool_)
-        self.truncated = np.zeros((num_envs, num_agents), dtype=np.bool_)
-        self.episode_over = np.zeros(num_envs, dtype=np.bool_)
-        self.episode = np.zeros(num_envs, dtype=np.int64)
-        self.score = np.zeros((num_envs, num_sides), dtype=np.float32)
-        self._is_void = np.zeros(num_envs, dtype=np.bool_)
+        self.components = allocate(shape, np.float32) if components else None
+        self.terminated = allocate((num_envs, num_agents), np.bool_)
+        self.truncated = allocate((num_envs, num_agents), np.bool_)
+        self.episode_over = allocate((num_envs,), np.bool_)
+        self.episode = allocate((num_envs,), np.int64)
+        self.score = allocate((num_envs, num_sides), np.float32)
+        self.is_void = allocate((num_envs,), np.bool_)
+        self.has_void = False
         self.figures = EpisodeFigures()
         self.populations = {
-            name: _population(spec, agents, num_envs=num_envs, continuous=continuous_actions)
+            name: _population(
+                spec, agents, num_envs=num_envs, continuous=continuous_actions, allocate=allocate
+            )
             for name, agents in populations.items()
         }
         self.has_decided = np.zeros((num_envs, num_agents), dtype=np.bool_)
         self.has_ended = np.zeros((num_envs, num_agents), dtype=np.bool_)
         asked = {
-            name: _asked(spec.agents, population) for name, population in self.populations.items()
+            name: _asked(spec.agents, population, first=first)
+            for name, population in self.populations.items()
         }
         # The collectors keep views of the buffers: arrays are filled from here on, never replaced.
         self._asked = tuple(asked.values())
@@ -211,8 +225,19 @@ class Buffers:
             for name, population in self.populations.items()
             for position, agent in enumerate(population.agents)
         )
-        self._device = device
-        self._turn = _shared_turn(self)
+
+    def check(self, actions: Mapping[str, npt.NDArray[Any]]) -> dict[str, list[Any]]:
+        """Check the actions of all populations, as `PopulationBuffers.check` does."""
+        return {
+            name: population.check(name, actions[name])
+            for name, population in self.populations.items()
+        }
+
+    def forget(self, environments: Sequence[int]) -> None:
+        """Drop the pending decisions of some environments."""
+        for population in self.populations.values():
+            # They are written already; they only stop to count.
+            population.agent_index[list(environments)] = NO_DECISION
 
     def clear(self) -> None:
         """Clear the last call: no rewards, no ends, no pending decisions."""
@@ -225,8 +250,8 @@ class Buffers:
         # An episode that goes on has no score.
         self.score.fill(np.nan)
         self.figures.clear()
-        self._is_void.fill(False)
-        self._turn.void = None
+        self.is_void.fill(False)
+        self.has_void = False
         for asked in self._asked:
             asked.clear()
 
@@ -247,16 +272,15 @@ class Buffers:
         self.score[b] = np.nan
         self.figures.void(b)
         # Void is over, too: the next episode begins in this call.
-        self.episode_over[b] = self._is_void[b] = True
-        self._turn.void = torch.from_numpy(self._is_void)
+        self.episode_over[b] = self.is_void[b] = self.has_void = True
 
     def all_are_new(self) -> None:
         """Mark no episode as over: this was a reset, and faults in it void nothing."""
         self.episode_over.fill(False)
-        self._turn.void = None
+        self.has_void = False
 
-    def turn(self) -> Turn:
-        """Return the state since ``clear``.
+    def write(self) -> None:
+        """Write the decisions that are pending since ``clear``.
 
         Raises:
             DecisionFault: If an observation or a mask is invalid. Once that environment is void,
@@ -273,7 +297,6 @@ class Buffers:
             # its end, having come back, has not ended.
             self.has_decided.reshape(-1)[cells] = True
             self.has_ended.reshape(-1)[cells] = False
-        return self._turn if self._device.type == "cpu" else _moved(self._turn, self._device)
 
 
 def _population(
@@ -282,25 +305,29 @@ def _population(
     *,
     num_envs: int,
     continuous: ContinuousActions,
+    allocate: Allocate,
 ) -> PopulationBuffers:
     # All agents of a population have equal spaces: `check_equal_spaces` of the configuration.
     facts = spec.agent_specs[agents[0]]
     layout = ObservationLayout.from_json(facts.observation)
     actions = ActionLayout.from_json(facts.action, continuous=continuous)
     slots = 1 if spec.api == "aec" else len(agents)
-    return PopulationBuffers(
+    population = PopulationBuffers(
         agents=agents,
         layout=layout,
         actions=actions,
         mask=facts.mask,
-        agent_index=np.full((num_envs, slots), NO_DECISION, dtype=np.int64),
-        observation=np.zeros((num_envs, slots, layout.size), dtype=layout.dtype),
-        action_mask=np.ones((num_envs, slots, actions.num_logits), dtype=np.bool_),
-        final_observation=np.zeros((num_envs, len(agents), layout.size), dtype=layout.dtype),
+        agent_index=allocate((num_envs, slots), np.int64),
+        observation=allocate((num_envs, slots, layout.size), layout.dtype),
+        action_mask=allocate((num_envs, slots, actions.num_logits), np.bool_),
+        final_observation=allocate((num_envs, len(agents), layout.size), layout.dtype),
     )
+    population.agent_index.fill(NO_DECISION)
+    population.action_mask.fill(True)
+    return population
 
 
-def _asked(agents: tuple[str, ...], population: PopulationBuffers) -> DecisionBatch:
+def _asked(agents: tuple[str, ...], population: PopulationBuffers, *, first: int) -> DecisionBatch:
     """Make the collector of the decisions of a population's agents."""
     num_envs, slots = population.agent_index.shape
     # -1 at the agents of other populations: they never ask here
@@ -314,6 +341,7 @@ def _asked(agents: tuple[str, ...], population: PopulationBuffers) -> DecisionBa
         layout=population.layout,
         actions=population.actions,
         mask=population.mask,
+        first=first,
         row_of_cell=row_of_cell.reshape(-1),
         # Views of the contiguous buffers: [B, S, ...] -> [B * S, ...]
         agent_index=population.agent_index.reshape(-1),
@@ -332,56 +360,3 @@ def check_partition(agents: tuple[str, ...], *, populations: Mapping[str, tuple[
     # Sorted lists, not sets: an agent in two populations must differ, too.
     if sorted(members) != sorted(agents):
         raise ConfigError(f"populations must have every agent of {agents} once, got {members}")
-
-
-def _shared_turn(buffers: Buffers) -> Turn:
-    populations = buffers.populations.items()
-    return Turn(
-        groups={
-            name: Group(
-                agent_index=torch.from_numpy(population.agent_index),
-                observation=torch.from_numpy(population.observation),
-                action_mask=torch.from_numpy(population.action_mask) if population.mask else None,
-                action_shape=population.actions.row_shape,
-            )
-            for name, population in populations
-        },
-        reward=torch.from_numpy(buffers.reward),
-        terminated=torch.from_numpy(buffers.terminated),
-        truncated=torch.from_numpy(buffers.truncated),
-        final_observation={
-            name: torch.from_numpy(population.final_observation) for name, population in populations
-        },
-        episode_over=torch.from_numpy(buffers.episode_over),
-        score=torch.from_numpy(buffers.score),
-        components=None if buffers.components is None else torch.from_numpy(buffers.components),
-        # The list itself, which is filled and cleared in place.
-        figures=buffers.figures.reports,
-        episode=torch.from_numpy(buffers.episode),
-    )
-
-
-def _moved(turn: Turn, device: torch.device) -> Turn:
-    return Turn(
-        groups={
-            name: Group(
-                agent_index=group.agent_index.to(device),
-                observation=group.observation.to(device),
-                action_mask=None if group.action_mask is None else group.action_mask.to(device),
-                action_shape=group.action_shape,
-            )
-            for name, group in turn.groups.items()
-        },
-        reward=turn.reward.to(device),
-        terminated=turn.terminated.to(device),
-        truncated=turn.truncated.to(device),
-        final_observation={
-            name: observation.to(device) for name, observation in turn.final_observation.items()
-        },
-        episode_over=turn.episode_over.to(device),
-        score=turn.score.to(device),
-        components=None if turn.components is None else turn.components.to(device),
-        figures=turn.figures,
-        void=None if turn.void is None else turn.void.to(device),
-        episode=None if turn.episode is None else turn.episode.to(device),
-    )

@@ -38,6 +38,7 @@ class DecisionBatch:
         layout: Layout of the observations.
         actions: Layout of the actions.
         mask: Place of the masks.
+        first: Index of environment 0 in the batch, for messages.
         row_of_cell: Row of each cell. int64 [B * A].
         agent_index: Output: index of the deciding agent. int64 [R].
         observation: Output: observations, float32 or uint8, as the layout says. [R, F].
@@ -54,6 +55,7 @@ class DecisionBatch:
         "_agents",
         "_cells",
         "_everything_legal",
+        "_first",
         "_layout",
         "_mask",
         "_masks",
@@ -70,6 +72,7 @@ class DecisionBatch:
         layout: ObservationLayout,
         actions: ActionLayout,
         mask: MaskPlace | None,
+        first: int = 0,
         row_of_cell: npt.NDArray[np.int64],
         agent_index: npt.NDArray[np.int64],
         observation: npt.NDArray[Any],
@@ -79,6 +82,7 @@ class DecisionBatch:
         self._layout = layout
         self._actions = actions
         self._mask = mask
+        self._first = first
         self._row_of_cell = row_of_cell
         self._agent_index = agent_index
         self._observation = observation
@@ -157,7 +161,8 @@ class DecisionBatch:
             # cell = b * A + column
             b, column = divmod(int(cells[misfit.at]), len(self._agents))
             raise DecisionFault(
-                f"at {b} in the batch: agent {self._agents[column]!r}: {misfit}", environment=b
+                f"at {self._first + b} in the batch: agent {self._agents[column]!r}: {misfit}",
+                environment=b,
             ) from misfit.__cause__
         # Last: until everything is valid, no row looks like a decision.
         self._agent_index[rows] = cells % len(self._agents)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from arena.envs.base import Phase
-from arena.envs.pettingzoo.batch import Stepper
+from arena.envs.pettingzoo.stepper import Stepper
 from arena.errors import EnvironmentFault
 from arena.users_code import own_lines
 

@@ -1,0 +1,1 @@
+"""PettingZoo's and OpenSpiel's environments stepped one by one. Torch-free."""

@@ -1,0 +1,232 @@
+"""B environments stepped one after the other in this process.
+
+Tests: `tests/arena/envs/test_batched.py`, `tests/faults/test_environment_faults.py`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy.typing as npt
+
+from arena.envs.base import Phase
+from arena.envs.chance import episode_seed
+from arena.envs.one_by_one.faults import Faults, Moment
+from arena.envs.pettingzoo.buffers import Buffers
+from arena.envs.pettingzoo.pending_decisions import DecisionFault
+from arena.envs.pettingzoo.stepper import Stepper
+from arena.errors import ArenaError, EnvironmentFault
+from arena.users_code import own_lines
+
+logger = logging.getLogger(__name__)
+
+
+class OneByOne:
+    """Environments that step in this process, one after the other.
+
+    Args:
+        environment_id: Environment's id, for messages.
+        buffers: Buffers that the steppers fill.
+        steppers: One per environment.
+        remake: Factory of a new environment b.
+        faults: Faults since a reset. The episode of an environment that broke is void
+            (`Turn.void`), and a new environment replaces it, until one is not tolerated.
+        on_step: Callback before each environment's step, which may take long.
+        on_tell: Callback with the phase of each environment's next episodes.
+    """
+
+    def __init__(
+        self,
+        environment_id: str,
+        *,
+        buffers: Buffers,
+        steppers: Sequence[Stepper],
+        remake: Callable[[int], Stepper],
+        faults: Faults,
+        on_step: Callable[[], object] | None,
+        on_tell: Callable[[Sequence[Phase]], object],
+    ) -> None:
+        self._id = environment_id
+        self._buffers = buffers
+        self._steppers = list(steppers)
+        self._remake = remake
+        self._faults = faults
+        self._on_step = on_step
+        self._on_tell = on_tell
+        self._num_envs = len(self._steppers)
+        self._num_void = 0
+        self._stage = 0
+        self._seeds: tuple[int, ...] = ()
+        self._episodes = [0] * self._num_envs
+        self._halted = [False] * self._num_envs
+        self._resumed: list[int] = []
+
+    @property
+    def num_played(self) -> int:
+        """Episodes since the reset that were played to their ends."""
+        return sum(self._episodes) - self._num_void
+
+    def reset(self, seeds: Sequence[int]) -> None:
+        """Start all environments, as `BatchedEnv.reset` does.
+
+        Raises:
+            EnvironmentFault: If an environment breaks its contract.
+        """
+        self._seeds = tuple(int(seed) for seed in seeds)
+        self._episodes = [0] * self._num_envs
+        self._halted = [False] * self._num_envs
+        self._resumed = []
+        self._num_void = 0
+        self._stage = 0
+        self._faults.clear()
+        self._buffers.clear()
+        for b in range(self._num_envs):
+            self._start(b)
+        self._write()
+        # After `_write`, which may replace environments and thereby mark them void.
+        self._buffers.all_are_new()
+
+    def step(self, actions: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Carry out the pending decisions, as `BatchedEnv.step` does.
+
+        Args:
+            actions: Actions by population. int64 [B, S] or float32 [B, S, K].
+
+        Raises:
+            ValueError: If an action is not legal.
+            EnvironmentFault: If an environment breaks its contract.
+        """
+        buffers = self._buffers
+        # All actions are checked before any environment steps: an illegal one changes nothing.
+        chosen = buffers.check(actions)
+        # After the check, so that a refused call leaves the turn as it was.
+        buffers.clear()
+        # Before any episode ends: the results of this call are those of these episodes.
+        buffers.episode[:] = self._episodes
+        self._stage = 0
+        for b, stepper in enumerate(self._steppers):
+            if self._halted[b]:
+                continue
+            if self._on_step is not None:
+                self._on_step()
+            try:
+                over = stepper.step(chosen)
+            except Exception as error:
+                # The other environments go on; this one begins its next episode in the same call.
+                self._replace(b, self._blame(error, stepper, doing="step"))
+                continue
+            if over:
+                self._episodes[b] += 1
+                # At once: the turn has the end of the old episode and the first decision of the new
+                # one.
+                self._start(b)
+        self._stage = 1
+        # After the loop: their first decision is made in this call, their first step in the next.
+        # The episode number is that of the halt, and so is the seed.
+        for b in self._resumed:
+            self._halted[b] = False
+            self._start(b)
+        self._resumed = []
+        self._write()
+
+    def halt(self, environments: Sequence[int]) -> None:
+        """Halt environments until they are resumed, as `BatchedEnv.halt` does."""
+        self._buffers.forget(environments)
+        for b in environments:
+            self._halted[b] = True
+
+    def resume(self, environments: Sequence[int]) -> None:
+        """Let halted environments begin in the next call of ``step``, as `BatchedEnv.resume`."""
+        self._resumed += environments
+
+    def tell(self, phases: Sequence[Phase]) -> None:
+        """Take the phase of each environment's episodes from the next one on. Length B."""
+        self._on_tell(phases)
+
+    def close(self) -> None:
+        """Release everything that the environments hold.
+
+        Raises:
+            EnvironmentFault: If one of them raises; all are closed before.
+        """
+        faults = []
+        for stepper in self._steppers:
+            try:
+                stepper.close()
+            except Exception as error:
+                # All are closed, even if one of them raises.
+                faults.append(self._blame(error, stepper, doing="close"))
+        if faults:
+            raise faults[0]
+
+    def _write(self) -> None:
+        """Write the pending decisions; environments with invalid ones are replaced first."""
+        self._stage = 2
+        # A replacement's first decision may be invalid too; `_bear` bounds the loop.
+        while True:
+            try:
+                return self._buffers.write()
+            except DecisionFault as fault:
+                self._replace(fault.environment, fault)
+
+    def _start(self, b: int) -> None:
+        """Begin an episode."""
+        fault = self._try_to_start(b)
+        if fault is not None:
+            self._replace(b, fault)
+
+    def _try_to_start(self, b: int) -> EnvironmentFault | None:
+        stepper = self._steppers[b]
+        seed = episode_seed(self._seeds[b], episode=self._episodes[b])
+        try:
+            stepper.start(seed)
+        except Exception as error:
+            return self._blame(error, stepper, doing="reset")
+        return None
+
+    def _replace(self, b: int, fault: EnvironmentFault | None) -> None:
+        """Void the episode of an environment that broke; begin the next one in a new environment.
+
+        Raises:
+            EnvironmentFault: If faults are not tolerated, or too many environments broke.
+        """
+        while fault is not None:
+            self._bear(fault)
+            # First: a new start adds decisions, which must not be dropped with the old ones.
+            self._buffers.void(b)
+            try:
+                self._steppers[b].close()
+            except Exception:
+                # It is broken anyway; the fault that counts is on its way.
+                logger.warning("a broken environment does not close either", exc_info=True)
+            try:
+                self._steppers[b] = self._remake(b)
+            except Exception as error:
+                # Without an environment there is nothing to go on with.
+                fault = self._blame(error, self._steppers[b], doing="making it anew")
+                raise fault from error
+            self._episodes[b] += 1
+            fault = self._try_to_start(b)
+
+    def _bear(self, fault: EnvironmentFault) -> None:
+        # `_replace` advanced the episode number once for each earlier fault: those were not played.
+        self._faults.bear(fault, Moment(self._stage, self.num_played))
+        self._num_void += 1
+
+    def _blame(self, error: Exception, stepper: Stepper, *, doing: str) -> EnvironmentFault:
+        """Attribute an error: an environment is a user's code and may raise anything."""
+        # Our own errors are not the environment's fault and must not be tolerated as one.
+        if isinstance(error, ArenaError) and not isinstance(error, EnvironmentFault):
+            raise error
+        if isinstance(error, EnvironmentFault):
+            fault = EnvironmentFault(f"environment {self._id} in {doing}: {error}")
+        else:
+            fault = EnvironmentFault(
+                f"environment {self._id} raised {type(error).__name__} in {doing}, "
+                f"{stepper.on_turn}: {error}{own_lines(error)}"
+            )
+        # By hand, as the fault is returned and perhaps never raised.
+        fault.__cause__ = error
+        return fault
