@@ -159,8 +159,11 @@ class EnvironmentConfig(Model):
             ``walker_{0..9}`` is ten of them.
         continuous_actions: Way of bringing drawn numbers within the bounds of a Box of actions:
             ``squashed`` by tanh, or ``clipped``. Without bounds a number stays as it is.
-        held_memory_mb: Memory of a learner's process, in MB, up to which it keeps the episodes in
-            flight of policies that train later. None: half of the machine's, divided by its cores.
+        held_memory_mb: Memory of a learner and its workers, in MB, up to which it keeps episodes
+            in flight of policies that train later. None: half of the machine's, divided by its
+            cores.
+        num_env_workers: Processes of a learner that step PettingZoo environments, each an equal
+            share of a batch. 0: the learner itself does. Results are the same, bit for bit.
     """
 
     id: str
@@ -177,6 +180,7 @@ class EnvironmentConfig(Model):
     possible_agents: list[str] | None = None
     continuous_actions: ContinuousActions = "squashed"
     held_memory_mb: int | None = Field(None, ge=1)
+    num_env_workers: int = Field(0, ge=0, le=1024)
 
     @property
     def lessons(self) -> tuple[dict[str, object], ...]:
@@ -388,9 +392,13 @@ class LearnerSetup(Model):
         """Digest of everything that controller and learner must agree on: all but place
         and device.
         """
-        # Learners on other machines see the run elsewhere and compute on other devices.
-        excluded = {"root", "launch_directory", "device"}
+        # Learners on other machines see the run elsewhere and compute on other devices. Who steps
+        # environments changes nothing, either.
+        excluded: dict[str, bool | set[str]] = {
+            **dict.fromkeys(("root", "launch_directory", "device"), True),
+            "environment": {"num_env_workers"},
+        }
         # Runs of earlier releases have no such seats, and keep their digest.
         if not self.agent_seats:
-            excluded.add("agent_seats")
+            excluded["agent_seats"] = True
         return canonical_digest(self.model_dump(mode="json", exclude=excluded))

@@ -5,6 +5,7 @@ ArenaError
 │   ├── ConfigFaults       several of them at once
 │   └── EnvironmentUnavailable   unknown id or missing extra
 ├── EnvironmentFault       an environment broke its contract
+│   └── EnvWorkersLost     a process that steps environments has ended
 ├── CheckpointError
 │   ├── CheckpointMissing
 │   ├── CheckpointCorrupt
@@ -73,6 +74,10 @@ class BrokenRules(ValueError):
 
 class EnvironmentFault(ArenaError):
     """An environment broke its contract: a non-finite number, a wrong shape, an empty mask."""
+
+
+class EnvWorkersLost(EnvironmentFault):
+    """A process that steps environments has ended, and the environments of all are gone."""
 
 
 class EnvironmentUnavailable(ConfigError):

@@ -20,13 +20,14 @@ from arena.envs.batched.game import BatchedGameClass
 from arena.envs.batched.scoring import make_batched_score
 from arena.envs.one_by_one.faults import ToleratedFaults
 from arena.envs.one_by_one.steppers import EnvsRequest, make_one_by_one, make_rows
-from arena.envs.pettingzoo.batch import PettingZooBatch
+from arena.envs.pettingzoo.batch import Envs, PettingZooBatch
 from arena.envs.pettingzoo.buffers import check_partition
 from arena.envs.pettingzoo.global_state import no_state
 from arena.envs.pettingzoo.global_state_wrapper import GlobalStateWrapper
 from arena.envs.random_play import populations_of
 from arena.envs.spaces.agent_id_wrapper import AgentIdWrapper
 from arena.envs.twins import TWINS
+from arena.envs.workers.envs import EnvWorkers
 from arena.errors import ConfigError, EnvironmentFault
 
 logger = logging.getLogger(__name__)
@@ -45,12 +46,14 @@ class BatchRequest(EnvsRequest):
             where environments are stepped one by one. None, or in a batched game: a fault is
             raised.
         on_step: Callback before each environment's step, where they are stepped one by one.
+        workers: Processes that step the environments. None: this process does.
     """
 
     device: torch.device = CPU
     agent_ids: Collection[str] = ()
     on_fault: Callable[[EnvironmentFault], None] | None = None
     on_step: Callable[[], object] | None = None
+    workers: EnvWorkers | None = None
 
     @classmethod
     def of_setup(
@@ -129,13 +132,19 @@ def _make_untold(request: BatchRequest) -> BatchedEnv:
     is_possible = environment.possible_backend != "pettingzoo" and not request.reads_state
     if game_class is not None and is_possible:
         try:
-            return make_game_batch(request, game_class)
+            batch = make_game_batch(request, game_class)
         except ConfigError as error:
             # The twin may lack an option or the outcome's infos, which the original has. A user's
             # own batched game has no original to fall back on.
             if environment.backend == "batched" or names_code(spec.id):
                 raise
             logger.info("stepping %s one by one: %s", spec.id, error)
+        else:
+            if request.workers is not None:
+                raise ConfigError(
+                    f"environment.num_env_workers must be 0 where {spec.id} steps as a batched game"
+                )
+            return batch
     return _make_one_by_one(request)
 
 
@@ -172,10 +181,17 @@ def make_game_batch(request: BatchRequest, game_class: BatchedGameClass) -> Game
 
 
 def _make_one_by_one(request: BatchRequest) -> BatchedEnv:
-    rows = make_rows(request)
-    envs = make_one_by_one(
-        request, rows, faults=ToleratedFaults(request.on_fault), on_step=request.on_step
-    )
+    envs: Envs
+    if request.workers is None:
+        rows = make_rows(request)
+        envs = make_one_by_one(
+            request, rows, faults=ToleratedFaults(request.on_fault), on_step=request.on_step
+        )
+    else:
+        in_workers = request.workers.make(
+            request, on_fault=request.on_fault, on_step=request.on_step
+        )
+        envs, rows = in_workers, in_workers.rows
     batch = PettingZooBatch(envs, buffers=rows.buffers, device=request.device)
     if rows.states is None:
         return batch

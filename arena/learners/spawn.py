@@ -13,6 +13,7 @@ from pathlib import Path
 from arena.processes.parent import ChildProcess, spawn
 
 MODULE = "arena.learners.process"
+ENV_WORKER = "arena.envs.workers.process"
 
 
 def spawn_learner(
@@ -56,7 +57,7 @@ def spawn_learner(
         arguments += ["--keys", str(keys)]
     stacks = stacks_path(log_path)
     arguments += ["--stacks", str(stacks)]
-    return spawn(arguments, log_path=log_path, stacks=stacks)
+    return spawn(arguments, log_path=log_path, stacks=stacks, helper=ENV_WORKER)
 
 
 def stacks_path(log_path: Path) -> Path:

@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
+import psutil
+
 REAP_S = 10.0
 """Longest wait for a killed process to end."""
 
@@ -24,11 +26,17 @@ class ChildProcess:
     """
 
     def __init__(
-        self, process: subprocess.Popen[bytes], *, death_fd: int, stacks: Path | None = None
+        self,
+        process: subprocess.Popen[bytes],
+        *,
+        death_fd: int,
+        stacks: Path | None = None,
+        helper: str | None = None,
     ) -> None:
         self._process = process
         self._death_fd: int | None = death_fd
         self._stacks = stacks
+        self._helper = helper
 
     @property
     def pid(self) -> int:
@@ -58,6 +66,19 @@ class ChildProcess:
             with contextlib.suppress(OSError), self._stacks.open("a") as file:
                 file.write(f"process {self.pid}:\n")
             self._process.send_signal(signal.SIGUSR1)
+            # Where others work for it, those may be stuck; they write to its log.
+            for pid in self._helpers():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGUSR1)
+
+    def _helpers(self) -> list[int]:
+        """Return its children that run the helping module; not those of users' code."""
+        try:
+            children = psutil.Process(self.pid).children()
+            return [child.pid for child in children if self._helper in child.cmdline()]
+        # One of them has just ended.
+        except psutil.Error:
+            return []
 
     def kill(self) -> None:
         """End the whole group at once, and wait until the process is gone.
@@ -89,6 +110,7 @@ def spawn(
     *,
     log_path: Path,
     stacks: Path | None = None,
+    helper: str | None = None,
     has_output: bool = False,
 ) -> ChildProcess:
     """Start a process that dies with this thread, and with this process.
@@ -98,6 +120,7 @@ def spawn(
         log_path: File that its output is appended to; the directory is made, but not that one's
             parent.
         stacks: File that SIGUSR1 has it append its stacks to; None: it has none.
+        helper: Module that processes of its own run for it, which are to write their stacks, too.
         has_output: Whether its standard output is a pipe, and only errors go to the log.
 
     Raises:
@@ -128,4 +151,4 @@ def spawn(
     finally:
         # The child has its own copy by now, or there is none.
         os.close(read_fd)
-    return ChildProcess(process, death_fd=death_fd, stacks=stacks)
+    return ChildProcess(process, death_fd=death_fd, stacks=stacks, helper=helper)

@@ -46,7 +46,7 @@ from populations.config.run_config import RunConfig
 from populations.config.sections import (
     PopulationConfig,
 )
-from populations.config.sizing import resolve_sizes
+from populations.config.sizing import check_env_workers, resolve_sizes
 from populations.faults import Faults, named
 from populations.hyperparameter_schedules import parse_schedules, start_values
 from populations.matchmaking.kinds import KINDS
@@ -124,6 +124,7 @@ def resolve_config(
     # Last: sizes depend on learners, agents and hyperparameters.
     resolved = resolve_sizes(resolved, spec, pace=pace)
     check_rival_envs(resolved.matchmaking, resolved.environment.num_envs)
+    check_env_workers(resolved, spec, pace=pace)
     return resolved
 
 
@@ -292,6 +293,8 @@ def _resolve_learners(config: RunConfig, *, num_cores: int | None) -> int | dict
         return 1
     cores = usable_cores() if num_cores is None else num_cores
     sizes = [population.size for population in config.populations.values()]
+    # Learners wait while their workers step.
+    cores //= max(1, config.environment.num_env_workers)
     # More learners than policies would wait for one to train; rivals that learn take one for two.
     most = max(sizes) if config.matchmaking.rivals == "learning" else sum(sizes)
     return max(1, min(cores, most))

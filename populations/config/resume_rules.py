@@ -14,6 +14,7 @@ MAY_CHANGE = (
     "remote_learners",
     "store_endpoint",
     "device",
+    "environment.num_env_workers",
     "evaluation",
     "journal",
     "metrics",

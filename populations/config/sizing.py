@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING
 
 from arena.config import MarginOutcome
 from arena.environment_spec import EnvironmentSpec
+from arena.envs.openspiel.game import is_openspiel
 from arena.envs.probe.pace import Pace
 from arena.envs.spaces.observations import ObservationLayout
+from arena.envs.twins import TWINS
 from arena.errors import ConfigError
 from arena.rollout.calls import rollout_calls
 
@@ -181,6 +183,42 @@ def resolve_sizes(config: RunConfig, spec: EnvironmentSpec, *, pace: Pace | None
             ),
         }
     )
+
+
+def check_env_workers(config: RunConfig, spec: EnvironmentSpec, *, pace: Pace | None) -> None:
+    """Check that processes can step the environments, and that each has one.
+
+    Args:
+        config: Resolved.
+        spec: The environment's facts.
+        pace: Figures of random play; None: the environment was not played.
+
+    Raises:
+        ConfigError: If they cannot.
+    """
+    environment, key = config.environment, "environment.num_env_workers"
+    number, num_envs = environment.num_env_workers, environment.num_envs
+    if not number:
+        return
+    if is_openspiel(spec.id):
+        raise ConfigError(
+            f"{key} must be 0 where OpenSpiel plays (a step takes less than a message to another "
+            f"process), got {number} with {spec.id}"
+        )
+    # A user's own batched game is known as one only if it was played; learners refuse it, too.
+    has_twin = spec.id in TWINS and environment.possible_backend == "auto"
+    if environment.backend == "batched" or (
+        pace.is_batched if pace is not None else has_twin and not config.reads_state
+    ):
+        raise ConfigError(
+            f"{key} must be 0 where a batched game steps all environments at once, got {number} "
+            f"with {spec.id} (environment.backend pettingzoo steps the original, one by one)"
+        )
+    if num_envs != "auto" and number > num_envs:
+        raise ConfigError(
+            f"{key} must be at most environment.num_envs, {num_envs} (each process steps one "
+            f"environment or more), got {number}"
+        )
 
 
 def with_sizes_of(config: RunConfig, chosen: RunConfig) -> RunConfig:

@@ -105,6 +105,8 @@ class Rounds(ParallelEnv):  # type: ignore[misc]
                 pass
         if self._is_due("sleeps"):
             time.sleep(1e9)
+        if self._is_due("exits"):
+            raise SystemExit(3)
         if self._is_due("stops"):
             os.kill(os.getpid(), signal.SIGSTOP)
         if self._is_due("grows"):

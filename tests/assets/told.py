@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from pettingzoo.utils import BaseWrapper
 from pettingzoo.utils.conversions import aec_to_parallel
 from reward_parts import PartsAtOnce, PartsInTurns  # type: ignore[import-not-found]
@@ -38,6 +39,25 @@ class ToldInTurns(PartsInTurns):  # type: ignore[misc]
 class Refuses(PartsAtOnce):  # type: ignore[misc]
     def set_phase(self, phase: str, agent_steps: int | None, players: dict[str, str]) -> None:
         raise ValueError(f"no {phase} here")
+
+
+class Shown(PartsAtOnce):  # type: ignore[misc]
+    """What it was told shows in its observations: how often, and the last agent steps."""
+
+    _number, _agent_steps = 0, 0
+
+    def set_phase(self, phase: str, agent_steps: int | None, players: dict[str, str]) -> None:
+        self._number += 1
+        self._agent_steps = (agent_steps or 0) + len(players["a"])
+
+    def _seen(self) -> dict[str, Any]:
+        return {
+            agent: np.array([self._number, self._agent_steps], np.float32) for agent in self.agents
+        }
+
+
+def shown() -> Any:
+    return Shown()
 
 
 def at_once() -> Any:

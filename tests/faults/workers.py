@@ -33,6 +33,7 @@ def make_worker(
     environment: str,
     *,
     populations: dict[str, tuple[str, ...]] | None = None,
+    num_env_workers: int = 0,
     **kwargs: object,
 ) -> Worker:
     """A worker; each agent is a side, and by default all are one population."""
@@ -43,7 +44,12 @@ def make_worker(
         run="test",
         root=str(root),
         launch_directory=str(ASSETS),
-        environment=EnvironmentConfig(id=environment, kwargs=dict(kwargs), num_envs=NUM_ENVS),
+        environment=EnvironmentConfig(
+            id=environment,
+            kwargs=dict(kwargs),
+            num_envs=NUM_ENVS,
+            num_env_workers=num_env_workers,
+        ),
         spec=spec,
         sides=sides,
         seats=make_seats(agents=spec.agents, sides=sides, populations=populations),

@@ -99,7 +99,7 @@ class Environments:
     Args:
         make: Function that makes a batch for a lesson's training, or with None for matches.
         max_bytes: Memory of the process from which on no more batches are made.
-        resident_bytes: Memory that the process has now.
+        resident_bytes: Memory that the process has now. None: this one's, without others.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class Environments:
         self._make = make
         self._lesson = 0
         self._max_bytes = max_bytes
-        self._resident_bytes = resident_bytes or _resident_bytes
+        self._resident_bytes = resident_bytes or own_bytes
         self._held: dict[Team, HeldEpisodes] = {}
         self._spare: list[BatchedEnv] = []
         self._matches: BatchedEnv | None = None
@@ -160,7 +160,7 @@ class Environments:
             env = self._spare.pop()
         # The first batch is made in any case: no work is possible without one.
         elif self._held and self._is_full():
-            env = self._drop()
+            env = self._drop(why=self._memory())
         else:
             env = self._make(self._lesson)
         self._in_use = env
@@ -178,7 +178,7 @@ class Environments:
         most = max(self._max_bytes, self._kept_bytes)
         if len(self._held) > 1 and self._resident_bytes() > most:
             # Environments may grow while they are played.
-            _close(self._drop())
+            _close(self._drop(why=self._memory()))
             # Memory that is free again may stay the process's: dropping more would not help.
             self._kept_bytes = self._resident_bytes()
 
@@ -198,6 +198,16 @@ class Environments:
         if env is self._matches:
             self._matches = None
         _close(env)
+
+    def lose(self) -> None:
+        """Close all batches but the one in use: the processes that stepped them have ended."""
+        while self._held:
+            _close(self._drop(why="the processes that step their environments have ended"))
+        rest = [*self._spare, *([] if self._matches is None else [self._matches])]
+        self._spare, self._matches = [], None
+        for env in rest:
+            if env is not self._in_use:
+                _close(env)
 
     def take_dropped(self) -> tuple[tuple[PolicyId, ...], int]:
         """Return the teams whose episodes were dropped since the last call, and their number."""
@@ -224,7 +234,11 @@ class Environments:
         per_batch = (resident - self._first_bytes) / num_later if num_later > 0 else 0.0
         return resident + max(per_batch, 0.0) > self._max_bytes
 
-    def _drop(self) -> BatchedEnv:
+    def _memory(self) -> str:
+        resident, most = self._resident_bytes() // MIB, self._max_bytes // MIB
+        return f"the process has {resident} MiB of at most {most}"
+
+    def _drop(self, *, why: str) -> BatchedEnv:
         """Let go of the episodes that were held longest, and return their environments."""
         team = next(iter(self._held))
         held = self._held.pop(team)
@@ -232,11 +246,7 @@ class Environments:
         self._dropped += team
         self._num_dropped += num_episodes
         logger.info(
-            "%d episodes in flight of %s are dropped: the process has %d MiB of at most %d",
-            num_episodes,
-            ", ".join(team),
-            self._resident_bytes() // MIB,
-            self._max_bytes // MIB,
+            "%d episodes in flight of %s are dropped: %s", num_episodes, ", ".join(team), why
         )
         return held.env
 
@@ -261,7 +271,8 @@ def default_max_bytes() -> int:
     return machine_bytes() // 2 // (os.cpu_count() or 1)
 
 
-def _resident_bytes() -> int:
+def own_bytes() -> int:
+    """Return the memory that this process has."""
     return int(psutil.Process().memory_info().rss)
 
 

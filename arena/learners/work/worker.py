@@ -12,8 +12,14 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from arena.config import LearnerSetup
 from arena.envs.base import BatchedEnv
 from arena.envs.make import BatchRequest, make_batched_env
-from arena.errors import ConfigError, DiskRefused, EnvironmentFault
-from arena.learners.work.environments import MIB, Environments, default_max_bytes
+from arena.envs.workers.envs import EnvWorkers
+from arena.errors import ConfigError, DiskRefused, EnvironmentFault, EnvWorkersLost
+from arena.learners.work.environments import (
+    MIB,
+    Environments,
+    default_max_bytes,
+    own_bytes,
+)
 from arena.learners.work.equipment import Equipment
 from arena.learners.work.evaluation import evaluate
 from arena.learners.work.faults import AssignmentFault
@@ -52,10 +58,13 @@ class Worker:
         self._progress = progress
         self.device = resolve_device(setup.device)
         """Device of networks and environments."""
+        num_workers = setup.environment.num_env_workers
+        self._env_workers = EnvWorkers(num_workers) if num_workers else None
         memory_mb = setup.environment.held_memory_mb
         self._environments = Environments(
             self._make_env,
             max_bytes=default_max_bytes() if memory_mb is None else memory_mb * MIB,
+            resident_bytes=self._resident_bytes,
         )
         self._equipment = Equipment(
             setup=setup,
@@ -89,6 +98,8 @@ class Worker:
             self._environments.release()
             failed = self._failed(assignment, AssignmentFault("storage", str(error)))
         except EnvironmentFault as error:
+            if isinstance(error, EnvWorkersLost):
+                self._environments.lose()
             # Environments that broke once are not trusted again.
             self._environments.discard()
             logger.info("the environment broke", exc_info=error)
@@ -128,6 +139,8 @@ class Worker:
         # Global in torch: it would outlive this worker.
         self._hook.remove()
         self._environments.close()
+        if self._env_workers is not None:
+            self._env_workers.close()
 
     def _make_env(self, lesson: int | None) -> BatchedEnv:
         setup = self._setup
@@ -135,7 +148,19 @@ class Worker:
         request = BatchRequest.of_setup(setup, spec=spec, device=self.device)
         # A batch steps its games one by one: slow ones show progress within a step.
         on_step = self._progress.advance
-        return make_batched_env(replace(request, on_fault=self._record_fault, on_step=on_step))
+        return make_batched_env(
+            replace(
+                request,
+                on_fault=self._record_fault,
+                on_step=on_step,
+                workers=self._env_workers,
+            )
+        )
+
+    def _resident_bytes(self) -> int:
+        """Return the memory of this process and of those that step its environments."""
+        workers = self._env_workers
+        return own_bytes() + (0 if workers is None else workers.resident_bytes())
 
     @staticmethod
     def _failed(assignment: Train | Evaluate, fault: AssignmentFault) -> Failed:

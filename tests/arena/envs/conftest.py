@@ -16,9 +16,11 @@ from arena.environment_spec import EnvironmentRequest, EnvironmentSpec
 from arena.envs.base import BatchedEnv, Turn
 from arena.envs.describe import environment_facts
 from arena.envs.make import BatchRequest, make_batched_env
+from arena.envs.openspiel.game import is_openspiel
 from arena.envs.random_play import populations_of
 from arena.envs.registry import make_environment
 from arena.envs.spaces.observations import first_action, num_actions
+from arena.envs.workers.envs import EnvWorkers
 
 ASSETS = str(Path(__file__).parents[2] / "assets")
 
@@ -46,8 +48,18 @@ def assets() -> str:
     return ASSETS
 
 
-@pytest.fixture
-def make() -> Iterator[Make]:
+@pytest.fixture(scope="session")
+def env_workers() -> Iterator[Mapping[int, EnvWorkers]]:
+    """Processes that step environments, by their number; started where a test needs them."""
+    workers = {number: EnvWorkers(number) for number in (1, 2, 3)}
+    yield workers
+    for crew in workers.values():
+        crew.close()
+
+
+@pytest.fixture(params=["here", "workers"])
+def make(request: pytest.FixtureRequest, env_workers: Mapping[int, EnvWorkers]) -> Iterator[Make]:
+    """Environments that step in this process, and ones that step in two others."""
     made: list[Made] = []
 
     def make_one(
@@ -66,6 +78,9 @@ def make() -> Iterator[Make]:
         for agent in spec.agents:
             populations.setdefault(repr(spec.agent_specs[agent]), []).append(agent)
         by_name = {agents[0]: tuple(agents) for agents in populations.values()}
+        workers = None
+        if request.param == "workers" and not is_openspiel(spec.id):
+            workers = env_workers[min(2, num_envs)]
         env = make_batched_env(
             BatchRequest(
                 EnvironmentConfig(
@@ -80,6 +95,7 @@ def make() -> Iterator[Make]:
                 num_envs=num_envs,
                 launch_directory=ASSETS,
                 on_step=on_step,
+                workers=workers,
             )
         )
         made.append(Made(env=env, spec=spec, populations=by_name))

@@ -1,0 +1,1 @@
+"""Environments that step in processes of their own, in shared memory."""

@@ -1,0 +1,183 @@
+"""Processes that step environments, seen from the process that they belong to.
+
+Tests: `tests/arena/envs/workers/test_crew.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+
+import psutil
+
+from arena.envs.workers.messages import Answer, Channel, Command
+from arena.errors import DecodeError, EnvWorkersLost
+
+MODULE = "arena.envs.workers.process"
+
+WAIT_S = 1.0
+"""Longest time between two looks at the progress of workers."""
+
+END_S = 5.0
+"""Longest wait for a worker to end by itself, and for a killed one to be gone."""
+
+
+class Crew:
+    """Workers that are started together and end together. Owned by one thread, which starts them.
+
+    Args:
+        number: Number of processes.
+    """
+
+    def __init__(self, number: int) -> None:
+        self._workers: list[_Worker] = []
+        self._selector = selectors.DefaultSelector()
+        self._lost = ""
+        try:
+            for index in range(number):
+                self._workers.append(_Worker())
+                self._selector.register(
+                    self._workers[index].channel, selectors.EVENT_READ, data=index
+                )
+        except BaseException:
+            self.kill("they could not be started")
+            raise
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the processes are gone, and their environments."""
+        return bool(self._lost)
+
+    @property
+    def pids(self) -> list[int]:
+        """Process ids."""
+        return [worker.process.pid for worker in self._workers]
+
+    def resident_bytes(self) -> int:
+        """Return the memory that the processes have."""
+        found = 0
+        for pid in self.pids:
+            # It may just have ended.
+            with contextlib.suppress(psutil.Error):
+                found += int(psutil.Process(pid).memory_info().rss)
+        return found
+
+    def ask(
+        self,
+        commands: Sequence[Command],
+        *,
+        fd: int | None = None,
+        waiting: Callable[[], object] = lambda: None,
+    ) -> list[Answer]:
+        """Send each worker a command, and wait for all answers.
+
+        Args:
+            commands: One for each worker.
+            fd: File descriptor that each of them gets.
+            waiting: Callback after every answer, and now and then before.
+
+        Raises:
+            EnvWorkersLost: If a worker has ended, now or before.
+        """
+        if self._lost:
+            raise EnvWorkersLost(self._lost)
+        at = 0
+        try:
+            for at, command in enumerate(commands):
+                self._workers[at].channel.send(command, fd=fd)
+            answers: dict[int, Answer] = {}
+            while len(answers) < len(self._workers):
+                for key, _ in self._selector.select(WAIT_S):
+                    at = key.data
+                    answers[at], _ = self._workers[at].channel.receive()
+                waiting()
+        except (EOFError, OSError, DecodeError):
+            self.kill(self._reason(at))
+            raise EnvWorkersLost(self._lost) from None
+        except BaseException:
+            # An answer may be on its way: nobody could tell it from the next one.
+            self.kill("the call before was interrupted")
+            raise
+        return [answers[index] for index in range(len(self._workers))]
+
+    def close(self) -> None:
+        """End the processes, which close their environments before."""
+        for worker in self._workers:
+            worker.channel.close()
+        for worker in self._workers:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                worker.process.wait(END_S)
+        self.kill("they were closed")
+
+    def kill(self, reason: str) -> None:
+        """End the processes at once."""
+        self._lost = self._lost or reason
+        self._selector.close()
+        for worker in self._workers:
+            worker.kill()
+
+    def _reason(self, index: int) -> str:
+        """Say how a worker ended."""
+        process = self._workers[index].process
+        try:
+            code = process.wait(END_S)
+        except subprocess.TimeoutExpired:
+            how = "closed its connection"
+        else:
+            how = f"ended with exit code {code}" if code >= 0 else f"was killed by {_signal(-code)}"
+        return (
+            f"process {index + 1} of {len(self._workers)} that step environments "
+            f"(environment.num_env_workers) {how}"
+        )
+
+
+class _Worker:
+    """One process, its connection and the pipe that tells it that its parent is gone."""
+
+    def __init__(self) -> None:
+        ours, theirs = socket.socketpair()
+        read_fd, self._death_fd = os.pipe()
+        arguments = [sys.executable, "-m", MODULE, "--socket-fd", str(theirs.fileno())]
+        arguments += ["--parent-pid", str(os.getpid()), "--death-fd", str(read_fd)]
+        try:
+            # In this process's group, which is killed as a whole.
+            self.process = subprocess.Popen(
+                arguments,
+                stdin=subprocess.DEVNULL,
+                close_fds=True,
+                pass_fds=(theirs.fileno(), read_fd),
+                env=os.environ | {"OMP_NUM_THREADS": "1"},
+            )
+        except OSError:
+            ours.close()
+            os.close(self._death_fd)
+            raise
+        finally:
+            theirs.close()
+            os.close(read_fd)
+        self.channel = Channel(ours)
+
+    def kill(self) -> None:
+        """End it at once; may be called again."""
+        self.channel.close()
+        self.process.kill()
+        # Not for ever: a process that waits for a disk cannot be killed.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(END_S)
+        if self._death_fd >= 0:
+            os.close(self._death_fd)
+            self._death_fd = -1
+
+
+def _signal(number: int) -> str:
+    try:
+        name = signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+    return f"{name}, perhaps for lack of memory" if number == signal.SIGKILL else name

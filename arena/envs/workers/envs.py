@@ -1,0 +1,318 @@
+"""Environments that step in worker processes and fill rows in shared memory.
+
+Results are those of `OneByOne`, bit for bit: each worker steps its share as that does, and the
+faults and figures of all are counted here in the order of the batch.
+
+Shapes: B environments.
+
+Tests: `tests/arena/envs/workers/test_worker_envs.py`.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Callable, Mapping, Sequence
+from itertools import count
+from typing import Any, Literal
+
+import numpy.typing as npt
+
+from arena.envs.base import Phase
+from arena.envs.episode_metrics import Report
+from arena.envs.one_by_one.faults import Moment, ToleratedFaults
+from arena.envs.one_by_one.steppers import EnvsRequest, Rows
+from arena.envs.workers.crew import Crew
+from arena.envs.workers.messages import (
+    Answer,
+    Call,
+    Close,
+    Command,
+    Error,
+    Fault,
+    Make,
+    Reset,
+    Step,
+)
+from arena.envs.workers.shared_arrays import SharedArrays, anonymous_memory
+from arena.envs.workers.shares import share_request, shared_rows, shares_of
+from arena.errors import ConfigError, EnvironmentFault, EnvWorkersLost
+
+Waiting = Callable[[], object]
+
+
+class EnvWorkers:
+    """The processes of a learner that step its environments, started when they are needed.
+
+    Args:
+        number: Number of processes.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self._crew: Crew | None = None
+        self._numbers = count()
+
+    def make(
+        self,
+        request: EnvsRequest,
+        *,
+        on_fault: Callable[[EnvironmentFault], None] | None,
+        on_step: Callable[[], object] | None,
+    ) -> WorkerEnvs:
+        """Make B environments, as equally divided as possible.
+
+        Args:
+            request: The environments.
+            on_fault: Callback for each fault that is tolerated. None: none is.
+            on_step: Callback for each environment's step.
+
+        Raises:
+            ConfigError: If an environment cannot be made or differs from its spec.
+            EnvironmentFault: If a process ends.
+        """
+        if self._crew is None or self._crew.is_lost:
+            self._crew = Crew(self.number)
+        return WorkerEnvs(
+            self._crew,
+            request,
+            batch=next(self._numbers),
+            faults=ToleratedFaults(on_fault),
+            on_step=on_step,
+        )
+
+    def resident_bytes(self) -> int:
+        """Return the memory that the processes have."""
+        return 0 if self._crew is None or self._crew.is_lost else self._crew.resident_bytes()
+
+    def close(self) -> None:
+        """End the processes."""
+        if self._crew is not None:
+            self._crew.close()
+            self._crew = None
+
+
+class WorkerEnvs:
+    """Environments of one batch; those of a worker are contiguous, in the order of the batch.
+
+    Args:
+        crew: Processes that step them.
+        request: The environments.
+        batch: Number of the batch, which no other of these processes' has.
+        faults: Faults since a reset.
+        on_step: Callback for each environment's step.
+
+    Attributes:
+        rows: Rows that the environments fill.
+    """
+
+    def __init__(
+        self,
+        crew: Crew,
+        request: EnvsRequest,
+        *,
+        batch: int,
+        faults: ToleratedFaults,
+        on_step: Callable[[], object] | None,
+    ) -> None:
+        self._crew = crew
+        self._id = request.spec.id
+        self._batch = batch
+        self._faults = faults
+        self._on_step = on_step
+        self._num_told = 0
+        self._phases: list[Phase | None] = [None] * request.num_envs
+        self._shares = shares_of(request.num_envs, num_workers=len(crew.pids))
+        self._played = [0] * len(self._shares)
+        self._calls: list[list[Call]] = [[] for _ in self._shares]
+        measured = SharedArrays(None, num_envs=request.num_envs)
+        shared_rows(request, measured)
+        with anonymous_memory(measured.num_bytes) as fd:
+            memory = mmap.mmap(fd, measured.num_bytes)
+            shared = shared_rows(request, SharedArrays(memory, num_envs=request.num_envs))
+            self.rows: Rows = shared.rows
+            self._actions, self._num_steps = shared.actions, shared.num_steps
+            self._make(request, fd)
+
+    def reset(self, seeds: Sequence[int]) -> None:
+        """Start all environments, as `BatchedEnv.reset` does.
+
+        Raises:
+            EnvironmentFault: If an environment breaks its contract, or a worker ends.
+        """
+        self._faults.clear()
+        self._played = [0] * len(self._shares)
+        self._play(
+            [
+                Reset(
+                    batch=self._batch,
+                    calls=calls,
+                    max_faults=self._max_faults,
+                    seeds=tuple(int(seeds[b]) for b in share),
+                )
+                for share, calls in zip(self._shares, self._take_calls(), strict=True)
+            ],
+            doing="reset",
+        )
+
+    def step(self, actions: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Carry out the pending decisions, as `BatchedEnv.step` does.
+
+        Raises:
+            ValueError: If an action is not legal.
+            EnvironmentFault: If an environment breaks its contract, or a worker ends.
+        """
+        # Here and for all shares: an illegal action changes nothing anywhere.
+        self.rows.buffers.check(actions)
+        for name, chosen in self._actions.items():
+            chosen[:] = actions[name]
+        self._play(
+            [
+                Step(batch=self._batch, calls=calls, max_faults=self._max_faults)
+                for calls in self._take_calls()
+            ],
+            doing="step",
+        )
+
+    def halt(self, environments: Sequence[int]) -> None:
+        """Halt environments until they are resumed, as `BatchedEnv.halt` does."""
+        # Workers write nothing between two calls.
+        self.rows.buffers.forget(environments)
+        self._call("halt", environments)
+
+    def resume(self, environments: Sequence[int]) -> None:
+        """Let halted environments begin in the next call of ``step``, as `BatchedEnv.resume`."""
+        self._call("resume", environments)
+
+    def tell(self, phases: Sequence[Phase]) -> None:
+        """Take the phase of each environment's episodes from the next one on. Length B."""
+        for share, calls in zip(self._shares, self._calls, strict=True):
+            # A phase is told once, by its identity, which a copy does not have.
+            new = [None if phases[b] is self._phases[b] else phases[b] for b in share]
+            calls.append(Call(kind="tell", phases=tuple(new)))
+        self._phases[:] = phases
+
+    def close(self) -> None:
+        """Release everything that the environments hold.
+
+        Raises:
+            EnvironmentFault: If one of them raises; all are closed before.
+        """
+        # Their processes are gone, and they with them.
+        if self._crew.is_lost:
+            return
+        answers = self._crew.ask([Close(batch=self._batch)] * len(self._shares))
+        self._raise_first(answers)
+
+    @property
+    def _max_faults(self) -> int:
+        """Faults that one share may have in a call, if the others have none.
+
+        Each environment ends at most one episode in a call.
+        """
+        return self._faults.most_more(sum(self._played) + len(self._phases))
+
+    def _make(self, request: EnvsRequest, fd: int) -> None:
+        commands = [
+            Make(
+                batch=self._batch,
+                request=share_request(request, num_envs=len(share)),
+                first=share.start,
+                num_envs=request.num_envs,
+            )
+            for share in self._shares
+        ]
+        answers = self._ask(commands, fd=fd, doing="making it")
+        try:
+            self._raise_first(answers)
+        except Exception:
+            self._crew.ask([Close(batch=self._batch)] * len(self._shares))
+            raise
+
+    def _call(self, kind: Literal["halt", "resume"], environments: Sequence[int]) -> None:
+        for share, calls in zip(self._shares, self._calls, strict=True):
+            inside = tuple(b - share.start for b in environments if b in share)
+            if inside:
+                calls.append(Call(kind=kind, environments=inside))
+
+    def _take_calls(self) -> list[tuple[Call, ...]]:
+        taken = [tuple(calls) for calls in self._calls]
+        self._calls = [[] for _ in self._shares]
+        return taken
+
+    def _play(self, commands: Sequence[Reset | Step], *, doing: str) -> None:
+        buffers = self.rows.buffers
+        answers = self._ask(commands, doing=doing)
+        buffers.has_void = any(answer.has_void for answer in answers)
+        buffers.figures.reports[:] = [
+            Report(share.start + one.environment, one.agent, one.figures, one.num_ignored)
+            for share, answer in zip(self._shares, answers, strict=True)
+            for one in answer.figures
+        ]
+        self._bear_faults(answers)
+        self._played = [answer.num_played for answer in answers]
+        self._raise_first(answers)
+
+    def _ask(
+        self, commands: Sequence[Command], *, doing: str, fd: int | None = None
+    ) -> list[Answer]:
+        try:
+            return self._crew.ask(commands, fd=fd, waiting=self._tell_steps)
+        except EnvWorkersLost as lost:
+            raise EnvWorkersLost(f"environment {self._id} in {doing}: {lost}") from None
+
+    def _tell_steps(self) -> None:
+        """Call back once for each step that an environment has begun."""
+        if self._on_step is None:
+            return
+        num_steps = int(self._num_steps.sum())
+        while self._num_told < num_steps:
+            self._num_told += 1
+            self._on_step()
+
+    def _bear_faults(self, answers: Sequence[Answer]) -> None:
+        """Count the faults of all shares as if one process had found them, one after the other.
+
+        Raises:
+            EnvironmentFault: If one is not tolerated.
+        """
+        # A stable sort: within a stage share by share, and within a share as they were found.
+        found = sorted(
+            (fault.stage, worker, at)
+            for worker, answer in enumerate(answers)
+            for at, fault in enumerate(answer.faults)
+        )
+        after = [answer.num_played for answer in answers]
+        for stage, worker, at in found:
+            fault = answers[worker].faults[at]
+            # In the first stage the shares behind this one have not stepped yet.
+            behind = self._played if stage == 0 else after
+            num_played = sum(after[:worker]) + fault.num_played + sum(behind[worker + 1 :])
+            self._faults.bear(_fault(fault), Moment(stage, num_played))
+
+    @staticmethod
+    def _raise_first(answers: Sequence[Answer]) -> None:
+        """Raise the first error of the shares, if there is one."""
+        for answer in answers:
+            if answer.error is not None:
+                raise _exception(answer.error)
+
+
+class WorkerTraceback(Exception):
+    """Traceback of an error in a worker, as text."""
+
+
+def _fault(fault: Fault) -> EnvironmentFault:
+    found = EnvironmentFault(fault.text)
+    found.__cause__ = WorkerTraceback(f"\n{fault.traceback}")
+    return found
+
+
+def _exception(error: Error) -> Exception:
+    kinds: Mapping[str, type[Exception]] = {
+        "environment": EnvironmentFault,
+        "config": ConfigError,
+        "other": RuntimeError,
+    }
+    raised = kinds[error.kind](error.text)
+    raised.__cause__ = WorkerTraceback(f"\n{error.traceback}")
+    return raised

@@ -1,0 +1,49 @@
+"""``python -m arena.envs.workers.process``: a process that steps environments of its parent.
+
+Started by `arena.envs.workers.crew`. It dies with its parent, as a learner does.
+
+Tests: `tests/arena/envs/workers/test_crew.py`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import faulthandler
+import logging
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+
+from arena.processes.child import die_with_parent
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Step environments until the parent closes the connection; the exit code is returned."""
+    parser = argparse.ArgumentParser(prog="arena.envs.workers.process", allow_abbrev=False)
+    parser.add_argument("--socket-fd", type=int, required=True, help="a socket of the parent")
+    parser.add_argument("--parent-pid", type=int, required=True, help="process to die with")
+    parser.add_argument("--death-fd", type=int, required=True, help="pipe that the parent holds")
+    options = parser.parse_args(argv)
+    # First: the imports that follow take a moment, and the parent may end meanwhile.
+    die_with_parent(options.parent_pid, death_fd=options.death_fd)
+    # Terminals and cluster managers signal whole groups. The parent alone decides when this ends:
+    # it may need some more steps to save everything.
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    logging.basicConfig(
+        level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    faulthandler.enable()
+    # A learner that is stuck is stuck here, where its environments step.
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
+
+    from arena.envs.workers.messages import Channel
+    from arena.envs.workers.worker import serve
+
+    serve(Channel(socket.socket(fileno=options.socket_fd)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,78 @@
+"""Arrays over environments in memory that several processes share.
+
+Shapes: B environments.
+
+Tests: `tests/arena/envs/workers/test_shared_arrays.py`.
+"""
+
+from __future__ import annotations
+
+import math
+import mmap
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+ALIGNMENT = 64
+"""Bytes of a cache line: two arrays share none."""
+
+
+class SharedArrays:
+    """Arrays one after the other in shared memory, of which a process sees its environments.
+
+    Processes that ask for the same arrays in the same order see the same numbers.
+
+    Args:
+        memory: The memory, zero at first. None: arrays are only measured, and not shared.
+        num_envs: B of the whole batch.
+        first: Index of the first environment that this process sees.
+
+    Attributes:
+        num_bytes: Size of all arrays so far.
+    """
+
+    def __init__(self, memory: mmap.mmap | None, *, num_envs: int, first: int = 0) -> None:
+        self._memory = memory
+        self._num_envs = num_envs
+        self._first = first
+        self.num_bytes = 0
+
+    def allocate(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+        """Return this process's environments of the next array.
+
+        Args:
+            shape: Shape of what it sees; the first dimension is that of environments.
+            dtype: Dtype.
+        """
+        whole, kind = (self._num_envs, *shape[1:]), np.dtype(dtype)
+        start = self.num_bytes
+        self.num_bytes += -(-math.prod(whole) * kind.itemsize // ALIGNMENT) * ALIGNMENT
+        if self._memory is None:
+            return np.zeros(shape, kind)
+        array: npt.NDArray[Any] = np.ndarray(whole, kind, buffer=self._memory, offset=start)
+        return array[self._first : self._first + shape[0]]
+
+
+@contextmanager
+def anonymous_memory(num_bytes: int) -> Iterator[int]:
+    """Open zeroed memory without a name, for as long as a process has it mapped or open.
+
+    Yields:
+        Its file descriptor, which is closed at the end.
+    """
+    # A file elsewhere than on Linux: unnamed as well, so that no kill can leave it.
+    if hasattr(os, "memfd_create"):
+        fd = os.memfd_create("arena-environments", os.MFD_CLOEXEC)
+    else:
+        with tempfile.TemporaryFile() as file:
+            fd = os.dup(file.fileno())
+    try:
+        os.ftruncate(fd, num_bytes)
+        yield fd
+    finally:
+        os.close(fd)

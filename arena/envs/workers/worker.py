@@ -1,0 +1,200 @@
+"""Commands to a process that steps environments, carried out in that process. Torch-free.
+
+Tests: `tests/arena/envs/workers/test_worker_envs.py`.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from arena.envs.base import Phase
+from arena.envs.one_by_one.envs import OneByOne
+from arena.envs.one_by_one.faults import Moment
+from arena.envs.one_by_one.steppers import make_one_by_one
+from arena.envs.workers.messages import (
+    Answer,
+    Call,
+    Channel,
+    Close,
+    Command,
+    Error,
+    Fault,
+    Figures,
+    Make,
+    Reset,
+    Step,
+)
+from arena.envs.workers.shared_arrays import SharedArrays
+from arena.envs.workers.shares import SharedRows, read_request, shared_rows
+from arena.errors import ConfigError, EnvironmentFault
+from arena.users_code import named, own_lines
+
+MAX_TRACEBACK = 16_384
+"""Characters of a traceback that are sent, the last ones."""
+
+
+class RecordedFaults:
+    """Faults of a share in one call, for the process that counts those of the whole batch.
+
+    Attributes:
+        most: Number from which on no more can be tolerated, whatever other shares do.
+        found: Faults of this call.
+    """
+
+    def __init__(self) -> None:
+        self.most = 0
+        self.found: list[Fault] = []
+
+    def clear(self) -> None:
+        """Do nothing: each call has its own."""
+
+    def begin(self, most: int) -> None:
+        """Begin a call."""
+        self.most = most
+        self.found = []
+
+    def bear(self, fault: EnvironmentFault, moment: Moment) -> None:
+        """Record a fault.
+
+        Raises:
+            EnvironmentFault: If it is one too many.
+        """
+        self.found.append(
+            Fault(
+                stage=moment.stage,
+                num_played=moment.num_played,
+                text=str(fault),
+                traceback=_traceback(fault),
+            )
+        )
+        if len(self.found) > self.most:
+            raise fault
+
+
+@dataclass(slots=True, kw_only=True)
+class Share:
+    """A share of a batch.
+
+    Attributes:
+        shared: Its rows and actions.
+        envs: Its environments.
+        faults: Their faults.
+        phases: Phase of each environment.
+    """
+
+    shared: SharedRows
+    envs: OneByOne
+    faults: RecordedFaults
+    phases: list[Phase | None]
+
+
+def serve(channel: Channel) -> None:
+    """Carry out commands until the other end is closed; then close all environments."""
+    shares: dict[int, Share] = {}
+    try:
+        while True:
+            try:
+                command, fd = channel.receive()
+            except EOFError:
+                break
+            channel.send(_carry_out(command, fd, shares))
+    finally:
+        for share in shares.values():
+            share.envs.close()
+        channel.close()
+
+
+def _carry_out(command: Command, fd: int | None, shares: dict[int, Share]) -> Answer:
+    try:
+        if isinstance(command, Make):
+            assert fd is not None
+            shares[command.batch] = _make(command, fd)
+            return Answer()
+        if isinstance(command, Close):
+            # Popped first: environments that do not close are not closed again.
+            if (closed := shares.pop(command.batch, None)) is not None:
+                closed.envs.close()
+            return Answer()
+    # SystemExit, too: environments are users' code.
+    except (Exception, SystemExit) as error:
+        return Answer(error=_error(error))
+    return _play(command, shares[command.batch])
+
+
+def _make(command: Make, fd: int) -> Share:
+    request = read_request(command.request)
+    memory = mmap.mmap(fd, 0)
+    os.close(fd)
+    arrays = SharedArrays(memory, num_envs=command.num_envs, first=command.first)
+    shared = shared_rows(request, arrays, first=command.first)
+    faults = RecordedFaults()
+    envs = make_one_by_one(request, shared.rows, faults=faults, on_step=_counter(shared.num_steps))
+    return Share(shared=shared, envs=envs, faults=faults, phases=[None] * request.num_envs)
+
+
+def _counter(num_steps: npt.NDArray[np.int64]) -> Callable[[], object]:
+    def count() -> None:
+        num_steps[0] += 1
+
+    return count
+
+
+def _play(command: Reset | Step, share: Share) -> Answer:
+    buffers, error = share.shared.rows.buffers, None
+    share.faults.begin(command.max_faults)
+    try:
+        for call in command.calls:
+            _make_call(call, share)
+        if isinstance(command, Reset):
+            share.envs.reset(command.seeds)
+        else:
+            share.envs.step(share.shared.actions)
+    except (Exception, SystemExit) as raised:
+        error = _error(raised)
+    return Answer(
+        faults=tuple(share.faults.found),
+        figures=tuple(Figures(**report._asdict()) for report in buffers.figures.reports),
+        has_void=buffers.has_void,
+        num_played=share.envs.num_played,
+        error=error,
+    )
+
+
+def _make_call(call: Call, share: Share) -> None:
+    match call.kind:
+        case "halt":
+            share.envs.halt(call.environments)
+        case "resume":
+            share.envs.resume(call.environments)
+        case "tell":
+            _tell(call.phases, share)
+
+
+def _tell(phases: Sequence[Phase | None], share: Share) -> None:
+    for b, phase in enumerate(phases):
+        # Steppers tell a phase once, by its identity.
+        if phase is not None:
+            share.phases[b] = phase
+    share.envs.tell([phase for phase in share.phases if phase is not None])
+
+
+def _error(error: BaseException) -> Error:
+    if isinstance(error, EnvironmentFault):
+        return Error(kind="environment", text=str(error), traceback=_traceback(error))
+    if isinstance(error, ConfigError):
+        return Error(kind="config", text=str(error), traceback=_traceback(error))
+    text = f"{named(error)}{own_lines(error)}"
+    return Error(kind="other", text=text, traceback=_traceback(error))
+
+
+def _traceback(error: BaseException) -> str:
+    text = "".join(traceback.format_exception(error))[-MAX_TRACEBACK:]
+    # Lone surrogates, which msgpack refuses, are replaced.
+    return text.encode("utf8", errors="replace").decode()

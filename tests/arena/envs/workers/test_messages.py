@@ -1,0 +1,100 @@
+"""Messages to workers and back."""
+
+from __future__ import annotations
+
+import os
+import socket
+from contextlib import closing
+
+import msgpack
+import pytest
+
+from arena.envs.base import Phase
+from arena.envs.workers.messages import (
+    Answer,
+    Call,
+    Channel,
+    Error,
+    Fault,
+    Figures,
+    Make,
+    Reset,
+    decode,
+    encode,
+)
+from arena.errors import DecodeError
+
+PHASE = Phase(name="training", agent_steps=None, players={"a": "bot:random"})
+MESSAGES = (
+    Make(batch=1, request={"kwargs": {"x": [1, float("inf")]}}, first=3, num_envs=8),
+    Reset(
+        batch=1,
+        calls=(Call(kind="halt", environments=(0, 2)), Call(kind="tell", phases=(None, PHASE))),
+        max_faults=0,
+        seeds=(2**63 - 1, 0),
+    ),
+    Answer(
+        faults=(Fault(stage=2, num_played=7, text="é", traceback="x" * 100_000),),
+        figures=(Figures(environment=1, agent=0, figures={"sum": 0.1}, num_ignored=2),),
+        has_void=True,
+        error=Error(kind="config", text="no", traceback=""),
+    ),
+)
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
+def test_they_arrive_as_they_were_sent(message: Make | Reset | Answer) -> None:
+    assert decode(encode(message)) == message
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"\xc1",
+        msgpack.packb(3),
+        msgpack.packb(["Nothing", {}]),
+        msgpack.packb(["Close", {}]),
+        msgpack.packb(["Close", {"batch": True}]),
+        msgpack.packb(["Close", {"batch": 1, "more": 2}]),
+        msgpack.packb([["Close"], {"batch": 1}]),
+    ],
+)
+def test_others_are_refused(body: bytes) -> None:
+    with pytest.raises(DecodeError):
+        decode(body)
+
+
+def test_a_descriptor_travels_beside_its_message() -> None:
+    ends = [Channel(end) for end in socket.socketpair()]
+    with closing(ends[0]), closing(ends[1]):
+        read_fd, write_fd = os.pipe()
+        ends[0].send(MESSAGES[0], fd=write_fd)
+        os.close(write_fd)
+        message, fd = ends[1].receive()
+        assert message == MESSAGES[0]
+        assert fd is not None
+        os.write(fd, b"x")
+        os.close(fd)
+        assert os.read(read_fd, 2) == b"x"
+        os.close(read_fd)
+        ends[1].send(Answer())
+        assert ends[0].receive() == (Answer(), None)
+
+
+@pytest.mark.parametrize("sent", [b"", b"\x01\x00", b"\x05\x00\x00\x00abc"])
+def test_a_message_that_is_cut_off_is_an_end(sent: bytes) -> None:
+    ours, theirs = socket.socketpair()
+    with closing(Channel(ours)) as channel:
+        theirs.sendall(sent)
+        theirs.close()
+        with pytest.raises(EOFError):
+            channel.receive()
+
+
+def test_a_message_that_is_too_long_is_refused_before_it_is_read() -> None:
+    ours, theirs = socket.socketpair()
+    with closing(Channel(ours)) as channel, closing(theirs):
+        theirs.sendall(b"\xff\xff\xff\xff")
+        with pytest.raises(DecodeError, match="a message may have"):
+            channel.receive()
