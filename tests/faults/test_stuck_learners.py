@@ -35,15 +35,17 @@ def has_recovered(events: Sequence[EventRow]) -> bool:
     )
 
 
-@pytest.mark.parametrize("fault", ["spins", "sleeps"])
+@pytest.mark.parametrize(
+    ("fault", "num_env_workers"), [("spins", 0), ("sleeps", 0), ("spins", 2), ("sleeps", 2)]
+)
 def test_a_stuck_learner_says_where_is_killed_and_its_work_given_out_again(
-    fault: str, tmp_path: Path
+    fault: str, num_env_workers: int, tmp_path: Path
 ) -> None:
     run = tmp_path / "run"
-    once = str(tmp_path / "once")
+    config = document(fault, once=str(tmp_path / "once"), num_env_workers=num_env_workers)
     # Longer than what a learner loads before its first step takes on a busy machine.
     patience = replace(IMPATIENT, stall_s=10.0)
-    with served(run, document(fault, once=once), patience=patience) as watched:
+    with served(run, config, patience=patience) as watched:
         watched.done = has_recovered
         watched.server.run()
     lost = watched.of("learner_lost")[0]
@@ -51,6 +53,9 @@ def test_a_stuck_learner_says_where_is_killed_and_its_work_given_out_again(
     assert "its stacks are in the run's logs directory" in str(lost.data["reason"])
     stacks = (run / "logs" / "stacks-learner-0.txt").read_text()
     assert stacks.startswith("process ")
+    if num_env_workers:
+        # The process that is stuck writes where the learner's output goes.
+        stacks = (run / "logs" / "learner-0.log").read_text()
     assert "in _do_worse" in stacks
     assert "most recent call first" in stacks
     held = lost.data["assignments"]

@@ -49,6 +49,9 @@ LOOKING = 5.0
 LARGE_REWARD = 10.0
 """Absolute reward above which rewards are noted as large."""
 
+SLOW_STEP_S = 1e-3
+"""Seconds of a step from which processes that step environments are noted."""
+
 PATIENCE = 10.0
 """Time limit of random play where no episode ends, as a multiple of the usual time."""
 
@@ -334,6 +337,17 @@ def _measure(subject: _Subject, report: EnvironmentReport, *, seconds: float) ->
     _note_emptiness(report)
     _note_scale(report.measured.reward_low, report.measured.reward_high, report)
     _note_stakes(report)
+    _note_slowness(report)
+
+
+def _note_slowness(report: EnvironmentReport) -> None:
+    """Note steps that cost more than handing them to another process."""
+    speed = report.measured.env_steps_per_s
+    if speed and 1.0 / speed >= SLOW_STEP_S:
+        report.notes.append(
+            f"a step takes {1e3 / speed:.3g} ms: where learners leave cores free, or steps wait "
+            "for a simulator, environment.num_env_workers makes them in processes of their own"
+        )
 
 
 def _note_emptiness(report: EnvironmentReport) -> None:

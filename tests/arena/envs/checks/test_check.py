@@ -355,6 +355,16 @@ def test_large_rewards_are_flagged_with_the_rule_and_the_values(assets: str) -> 
     assert note.endswith("divide rewards by 2 or so")
 
 
+@pytest.mark.parametrize(("fault", "is_noted"), [("slow", True), ("", False)])
+def test_slow_steps_are_noted_with_what_helps(fault: str, is_noted: bool, assets: str) -> None:
+    report = check_environment(
+        EnvironmentRequest("faulty:Rounds", kwargs={"fault": fault}, launch_directory=assets),
+        seconds=0.05,
+    )
+    noted = [note for note in report.notes if "environment.num_env_workers" in note]
+    assert bool(noted) == is_noted
+
+
 @pytest.mark.parametrize(("max_cycles", "is_noted"), [(1, False), (4, True)])
 def test_returns_that_say_more_than_who_won_are_noted(
     max_cycles: int, is_noted: bool, assets: str
