@@ -39,9 +39,7 @@ LEAVING_S = 2.0
 """How long after the controller a learner may still be there."""
 
 
-def document(
-    fault: object = "", *, num_env_workers: int = 0, **sections: object
-) -> dict[str, object]:
+def document(fault: object = "", **sections: object) -> dict[str, object]:
     """A configuration of two tiny policies that goes on for ever; kwargs of the environment too."""
     names = ("share", "once", "started")
     kwargs = {name: sections.pop(name) for name in names if name in sections}
@@ -50,7 +48,7 @@ def document(
             "id": "faulty:Rounds",
             "kwargs": {"fault": fault, **kwargs},
             "num_envs": 4,
-            "num_env_workers": num_env_workers,
+            "num_env_workers": sections.pop("num_env_workers", 0),
         },
         "populations": {
             "player": {
