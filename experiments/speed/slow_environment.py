@@ -34,6 +34,7 @@ class SlowEnvironment(ParallelEnv):  # type: ignore[misc]
     def __init__(self, cost_ms: float = 5.0, kind: str = "spin") -> None:
         self.possible_agents = list(AGENTS)
         self.agents: list[str] = []
+        self._generator = np.random.default_rng()
         self._cost_s = cost_ms / 1000.0
         self._wait = {"spin": spin, "sleep": time.sleep}[kind]
 
