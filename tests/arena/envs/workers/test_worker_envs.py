@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, fields
 from functools import cached_property
@@ -183,8 +183,10 @@ def test_every_bit_is_the_same(game: Game, num_workers: int, env_workers: Worker
     assert bool(faults[0]) == ("fault" in game.kwargs)
 
 
-def play_until_it_is_too_much(env: BatchedEnv, draw: Callable[[Turn], Any]) -> None:
-    turn = env.reset(SEEDS)
+def play_until_it_is_too_much(
+    env: BatchedEnv, draw: Callable[[Turn], Any], *, seeds: Sequence[int] = SEEDS
+) -> None:
+    turn = env.reset(seeds)
     for _ in range(1000):
         turn = env.step(draw(turn))
 
@@ -211,6 +213,19 @@ def test_the_fault_that_is_too_much_is_the_same(
     assert raised[0] == raised[1]
     assert told[0] == told[1]
     assert ("episodes were void beside" in raised[0]) == tolerates
+
+
+def test_episodes_that_end_behind_a_fault_do_not_count_for_it(env_workers: Workers) -> None:
+    """Where the first share breaks in the very call in which episodes of the second one end."""
+    game = faulty("Rounds", "reset_raises", share=0.5)
+    for first in range(0, 100, 10):
+        texts = []
+        for workers in (None, env_workers[2]):
+            env = make_batched_env(game.request(workers=workers, on_fault=lambda fault: None))
+            with closing(env), pytest.raises(EnvironmentFault) as caught:
+                play_until_it_is_too_much(env, drawn(game), seeds=range(first, first + NUM_ENVS))
+            texts.append(str(caught.value))
+        assert texts[0] == texts[1]
 
 
 def test_the_check_of_twins_finds_no_difference(env_workers: Workers) -> None:
