@@ -1,6 +1,6 @@
 """Speed of training beside readers of its page: rounds with clients and without, in turn.
 
-python -m experiments.load.watched --rounds 5 --round-s 120
+python -m experiments.speed.watched --rounds 5 --round-s 120
 
 A Connect Four run of two learners goes on all the time. In every second round `arena web` serves it
 to clients, each of which polls its page every five seconds as a visible one does, with the ETag
