@@ -34,6 +34,8 @@ LOG_EVERY_S = 1.0
 class Authenticator:
     """Thread that admits keys with a name, under that name (``User-Id``).
 
+    All but the thread's own methods belong to the controller's thread.
+
     Attributes:
         num_refused: Connections that were refused.
     """
@@ -48,6 +50,7 @@ class Authenticator:
             learners: Names by public key (32 bytes).
         """
         self._learners = dict(learners)
+        self._keys = {name: key for key, name in learners.items()}
         self._socket = context.socket(zmq.REP)
         self._socket.setsockopt(zmq.LINGER, 0)
         # In the constructor, not in the thread: with no socket bound here, libzmq admits everyone.
@@ -61,6 +64,20 @@ class Authenticator:
             target=self._serve, name="controller-authenticator", daemon=True
         )
         self._thread.start()
+
+    def admit(self, public: bytes, name: str) -> None:
+        """Let a key in (32 bytes) from now on."""
+        self._keys[name] = public
+        # One step for the thread that reads it meanwhile, as in `forget`.
+        self._learners[public] = name
+
+    def forget(self, name: str) -> None:
+        """Let the key of a name in no more; a connection that it has stays open."""
+        self._learners.pop(self._keys.pop(name, b""), None)
+
+    def admits(self, name: str) -> bool:
+        """Return whether a key of this name is let in."""
+        return name in self._keys
 
     def is_alive(self) -> bool:
         """Return whether the thread still answers."""

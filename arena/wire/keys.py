@@ -5,7 +5,9 @@
     keys/NAME.pub          the learner's public key, which admits it
 
 A key belongs to one learner, and the ids of its processes begin with the key's name. Secrets are in
-files of mode 0600 and in memory, never in arguments, messages, logs or errors.
+files of mode 0600 and in memory, never in arguments, messages, logs or errors. A launcher may also
+have a pair made for one process alone (`new_learner_key`): the controller keeps its public half in
+memory, and forgets it with the process.
 """
 
 from __future__ import annotations
@@ -134,6 +136,43 @@ def make_keys(directory: Path, *, names: Iterable[str]) -> ControllerKeys:
     )
 
 
+def new_learner_key(name: str, *, controller: bytes) -> tuple[bytes, str]:
+    """Make a pair for one process, which is in no file of the controller's.
+
+    Args:
+        name: Name of the key.
+        controller: The controller's public key, Z85.
+
+    Returns:
+        The public key (32 bytes), and the text of the process's ``.key`` file.
+    """
+    public, secret = _new_pair()
+    pair = _LearnerPair(
+        name=name, public_key=public, secret_key=secret, controller_key=controller.decode()
+    )
+    return z85.decode(public), pair.model_dump_json()
+
+
+def write_secret(path: Path, text: str) -> None:
+    """Make a file that only this user can read, whole or not at all.
+
+    Raises:
+        OSError: If the disk refuses.
+    """
+    temporary = path.with_name(f".tmp-{path.name}")
+    with contextlib.suppress(FileNotFoundError):  # left by a launch that was killed
+        temporary.unlink()
+    # O_EXCL and the mode at creation: the secret is never readable by others, not for an instant.
+    # pyzmq's own writer of key files leaves it as readable as the umask lets it.
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with open(descriptor, "w", encoding="ascii") as file:
+        file.write(f"{text}\n")
+        file.flush()
+        os.fsync(file.fileno())
+    # After fsync: after a power loss the name must not stand for an empty file.
+    os.replace(temporary, path)
+
+
 def key_path(directory: Path, name: str) -> Path:
     """Return the path of a learner's key pair."""
     return directory / f"{name}{SECRET_SUFFIX}"
@@ -194,19 +233,7 @@ def _new_pair() -> tuple[str, str]:
 
 
 def _write(path: Path, document: _Public) -> None:
-    """Make a file that only this user can read, whole or not at all."""
-    temporary = path.with_name(f".tmp-{path.name}")
-    with contextlib.suppress(FileNotFoundError):  # left by a launch that was killed
-        temporary.unlink()
-    # O_EXCL and the mode at creation: the secret is never readable by others, not for an instant.
-    # pyzmq's own writer of key files leaves it as readable as the umask lets it.
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with open(descriptor, "w", encoding="ascii") as file:
-        file.write(f"{document.model_dump_json()}\n")
-        file.flush()
-        os.fsync(file.fileno())
-    # After fsync: after a power loss the name must not stand for an empty file.
-    os.replace(temporary, path)
+    write_secret(path, document.model_dump_json())
 
 
 def _read(path: Path, kind: type[_File]) -> _File:

@@ -148,7 +148,13 @@ class ControllerSession:
         return frames
 
     def open(
-        self, identity: bytes, frames: Sequence[bytes], *, now_s: float, key: str | None = None
+        self,
+        identity: bytes,
+        frames: Sequence[bytes],
+        *,
+        now_s: float,
+        key: str | None = None,
+        is_forgotten: bool = False,
     ) -> Opened:
         """Check the frames of a peer. Never raises because of their content.
 
@@ -157,6 +163,7 @@ class ControllerSession:
             frames: Received frames.
             now_s: Time of receipt, to limit answers and logs.
             key: Name of the key that the peer has proved. None: it has none.
+            is_forgotten: Whether that key is let in no more.
         """
         peer = self._peer(identity)
         # A muted peer costs no decoding: that is the point of muting.
@@ -171,6 +178,9 @@ class ControllerSession:
         except DecodeError as error:
             return self._turn_away(peer, identity, "malformed", str(error), now_s=now_s)
         objection = self._objection(header, message, identity, key)
+        # Its connection may be older than the withdrawal of its key.
+        if objection is None and is_forgotten:
+            objection = "fenced", f"fenced: the key {key} is valid no more"
         if objection is not None:
             return self._turn_away(peer, identity, *objection, now_s=now_s)
         # Last: a message that is refused must not use up its number.
@@ -178,6 +188,10 @@ class ControllerSession:
             self._num_bad["repeated"] += 1
             return Opened()
         return Opened(message=message)
+
+    def forget(self, name: str) -> None:
+        """Drop what is kept of the learner that holds a key."""
+        self._learners.pop(self._holders.pop(name, b""), None)
 
     def take_bad_messages(self) -> list[BadMessage]:
         """Return the latest hundred messages dropped since the last call."""

@@ -22,7 +22,7 @@ from arena.types import LearnerId
 from arena.wire.address import remove_socket
 from arena.wire.authenticator import Authenticator
 from arena.wire.codec import NUM_FRAMES
-from arena.wire.keys import ControllerKeys, LearnerKeys, holder_of
+from arena.wire.keys import ControllerKeys, LearnerKeys, holder_of, new_learner_key
 from arena.wire.messages import FromController, FromLearner, Header, Message
 from arena.wire.session import BadMessage, ControllerSession, LearnerSession
 from arena.wire.sockets import (
@@ -85,6 +85,7 @@ class ZmqControllerTransport:
         self._context = zmq.Context()
         # The socket and the authenticator share a context, because inproc endpoints belong to one.
         self._socket = new_router(self._context, endpoint)
+        self._keys = keys
         self._authenticator: Authenticator | None = None
         if keys is not None:
             self._authenticator = ask_for_keys(self._context, self._socket, keys)
@@ -120,7 +121,9 @@ class ZmqControllerTransport:
             # ROUTER puts the sender's identity before its frames.
             identity, *frames = (part.bytes for part in parts)
             now_s = time.monotonic()
-            opened = self._session.open(identity, frames, now_s=now_s, key=key)
+            opened = self._session.open(
+                identity, frames, now_s=now_s, key=key, is_forgotten=not self._admits(key)
+            )
             if opened.answer is not None:
                 self._send(identity, opened.answer)
             if opened.message is not None:
@@ -128,6 +131,27 @@ class ZmqControllerTransport:
             if now_s >= end_s:
                 break
         return received
+
+    def admit(self, name: str) -> str:
+        """Make a key pair for one learner process, let it in, and return its key file's text.
+
+        Args:
+            name: Name of the key, of no other learner: ``slot3-17``.
+        """
+        assert self._authenticator is not None, "without keys everybody is let in"
+        assert self._keys is not None, "with an authenticator there are keys"
+        public, text = new_learner_key(name, controller=self._keys.public)
+        self._authenticator.admit(public, name)
+        return text
+
+    def forget(self, name: str) -> None:
+        """Hear the holder of a key no more, whatever connection it still has."""
+        assert self._authenticator is not None, "without keys everybody is let in"
+        self._authenticator.forget(name)
+        self._session.forget(name)
+
+    def _admits(self, key: str | None) -> bool:
+        return self._authenticator is None or key is None or self._authenticator.admits(key)
 
     def send(self, learner: LearnerId, message: FromController) -> bool:
         """See `ControllerTransport`."""

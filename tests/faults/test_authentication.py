@@ -30,8 +30,9 @@ from arena.wire.keys import (
     key_path,
     load_learner_keys,
     make_keys,
+    write_secret,
 )
-from arena.wire.messages import Header, Message, Refuse
+from arena.wire.messages import Header, Message, Refuse, Welcome
 from arena.wire.zeromq import ZmqControllerTransport, ZmqLearnerTransport
 from tests.arena.wire.examples import HEARTBEAT, HELLO, RUN
 from tests.faults.runs import check_left, document, finished, launch, learners_of
@@ -170,6 +171,44 @@ def test_a_key_does_not_speak_for_another_learner(
     assert isinstance(answer, Refuse)
     assert answer.reason == f"the key learner-0 does not speak for learner {victim}"
     check_lets_in(controller, other)
+
+
+def key_of(text: str, path: Path) -> LearnerKeys:
+    """The key of a text, as the process that was sent it reads it."""
+    write_secret(path, text)
+    return load_learner_keys(path)
+
+
+def test_a_key_for_one_process_is_in_no_file_and_is_forgotten_with_it(
+    controller: ZmqControllerTransport, directory: Path, tmp_path: Path
+) -> None:
+    before = sorted(directory.iterdir())
+    first, second = (key_of(controller.admit(f"slot0-{n}"), tmp_path / str(n)) for n in (1, 2))
+    name = new_learner_id(first.name)
+    with learner_with(controller.endpoint, first, learner=name) as stale:
+        wait_until(lambda: stale.send(replace(HELLO, learner=name), epoch=0), timeout_s=TIMEOUT_S)
+        assert hears(controller) == [(name, replace(HELLO, learner=name))]
+        controller.send(name, Welcome(heartbeat_s=1.0))
+        wait_until(lambda: stale.receive(0.01), timeout_s=TIMEOUT_S)
+        controller.forget(first.name)
+        # Its connection is open still, and what it says is not heard, nor taken for the next one's.
+        for message in (HEARTBEAT, replace(HELLO, learner=name)):
+            assert stale.send(message, epoch=EPOCH)
+        answers: list[Message] = []
+
+        def is_told() -> bool:
+            assert controller.receive(0.01) == []
+            received = stale.receive(0.01)
+            answers.extend([received[1]] if received is not None else [])
+            return controller.num_bad == {"fenced": 2} and bool(answers)
+
+        wait_until(is_told, timeout_s=TIMEOUT_S)
+        assert answers == [Refuse(reason="fenced: the key slot0-1 is valid no more")]
+        check_lets_in(controller, second)
+    # It cannot come back, either.
+    with learner_with(controller.endpoint, first) as again:
+        assert "does not know this learner's key" in is_refused(controller, again)
+    assert sorted(directory.iterdir()) == before
 
 
 def test_nobody_is_let_in_when_nobody_can_be_asked_and_the_controller_ends(
