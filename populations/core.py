@@ -18,7 +18,7 @@ Tests: `tests/populations/matchmaking/test_pfsp.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -26,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from arena.types import Entrant, PolicyId
+from arena.wire.messages import Hello
 from populations.candidates import Candidate, Candidates
 from populations.decisions import Decision
 
@@ -313,12 +314,18 @@ class Launcher(Protocol):
                 does not wait for it.
         """
 
-    def running(self) -> Mapping[int, int]:
-        """Return process ids by slot."""
+    def slot_of(self, hello: Hello) -> int | None:
+        """Return the slot of the learner that says Hello; None if it was not started here."""
 
-    def exited(self) -> list[tuple[int, int]]:
-        """Return slots whose learner has ended since the last call, with exit codes (-n: by signal
-        n).
+    def waiting(self) -> Collection[int]:
+        """Return slots whose learner waits for a place to run; it is started as soon as there is
+        one.
+        """
+
+    def exited(self) -> list[tuple[int, int | None]]:
+        """Return slots whose learner has ended since the last call, and was not killed here.
+
+        Each comes with its exit code (-n: by signal n); None: it was lost with its machine.
         """
 
     def close(self) -> None:

@@ -132,6 +132,7 @@ def test_constraints_pin_everything_that_is_required() -> None:
         *PROJECT["project"]["optional-dependencies"]["mpe"],
         *PROJECT["project"]["optional-dependencies"]["web"],
         *PROJECT["project"]["optional-dependencies"]["plots"],
+        *PROJECT["project"]["optional-dependencies"]["ray"],
         *PROJECT["dependency-groups"]["dev"],
         *PROJECT["build-system"]["requires"],
     ]

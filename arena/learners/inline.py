@@ -11,6 +11,7 @@ import threading
 from arena.config import LearnerSetup
 from arena.learners.loop import LearnerLoop, MakeWork, make_worker, new_learner_id
 from arena.learners.state import Patience
+from arena.types import LearnerId
 from arena.wire.in_memory import InMemoryHub
 
 logger = logging.getLogger(__name__)
@@ -20,10 +21,15 @@ GRACE_S = 5.0
 
 
 class InlineLearner:
-    """The thread that a learner works in."""
+    """The thread that a learner works in.
 
-    def __init__(self, loop: LearnerLoop) -> None:
+    Attributes:
+        learner: Id of the learner.
+    """
+
+    def __init__(self, loop: LearnerLoop, *, learner: LearnerId) -> None:
         self._loop = loop
+        self.learner = learner
         self._thread = threading.Thread(target=self._run, name="learner", daemon=True)
         self._thread.start()
 
@@ -65,4 +71,4 @@ def start_inline_learner(
         # No `cut_off`: it would end the controller's process.
         patience=Patience(grace_s=GRACE_S),
     )
-    return InlineLearner(loop)
+    return InlineLearner(loop, learner=learner)

@@ -9,6 +9,7 @@ import contextlib
 import os
 import signal
 import subprocess
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
@@ -22,7 +23,7 @@ REAP_S = 10.0
 class ChildProcess:
     """A process and all that it may have started: they are one process group.
 
-    Owned by one thread. All methods may be called again and after the end.
+    All methods may be called again and after the end, and from any thread.
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class ChildProcess:
         self._death_fd: int | None = death_fd
         self._stacks = stacks
         self._helper = helper
+        self._lock = threading.Lock()
 
     @property
     def pid(self) -> int:
@@ -53,6 +55,12 @@ class ChildProcess:
         code = self._process.poll()
         if code is not None:
             self._bury()
+        return code
+
+    def wait(self) -> int:
+        """Wait for its end, and return its exit code (-n: by signal n)."""
+        code = self._process.wait()
+        self._bury()
         return code
 
     def terminate(self) -> None:
@@ -98,11 +106,12 @@ class ChildProcess:
 
     def _bury(self) -> None:
         """End what the ended process has started, and close the pipe."""
-        if self._death_fd is not None:
+        with self._lock:
+            death_fd, self._death_fd = self._death_fd, None
+        if death_fd is not None:
             # What the process started may outlive it, in its group.
             self._kill_group()
-            os.close(self._death_fd)
-            self._death_fd = None
+            os.close(death_fd)
 
 
 def spawn(

@@ -15,7 +15,7 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,7 +25,7 @@ import psutil
 
 from arena.types import LearnerId
 from arena.wire.address import default_endpoint
-from arena.wire.messages import Evaluate, FromController, Message, Train
+from arena.wire.messages import Evaluate, FromController, Hello, Message, Train
 from arena.wire.zeromq import ZmqControllerTransport
 from populations.controller.server.run_directory import OpenRun
 from populations.controller.server.server import Server
@@ -46,11 +46,16 @@ class NoLauncher:
         """Do nothing."""
         del slot, dump_stacks
 
-    def running(self) -> Mapping[int, int]:
-        """Return no learner."""
-        return {}
+    def slot_of(self, hello: Hello) -> int | None:
+        """Return no slot."""
+        del hello
+        return None
 
-    def exited(self) -> list[tuple[int, int]]:
+    def waiting(self) -> Collection[int]:
+        """Return no slot."""
+        return ()
+
+    def exited(self) -> list[tuple[int, int | None]]:
         """Return no learner."""
         return []
 

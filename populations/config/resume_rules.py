@@ -15,6 +15,8 @@ MAY_CHANGE = (
     "store_endpoint",
     "device",
     "environment.num_env_workers",
+    "launcher",
+    "ray",
     "evaluation",
     "journal",
     "metrics",
@@ -43,7 +45,6 @@ _NOT_ANY_MORE = {
     "payoffs": "results were folded with it",
     "roles": "policies were dealt their roles when the run was made",
     "assignment": "assignments that are open were made with it",
-    "launcher": "places of learners belong to it",
     "precision": "learners of one run compute alike",
 }
 

@@ -33,6 +33,7 @@ from populations.config.sections import (
     MetricsConfig,
     PayoffsConfig,
     PopulationConfig,
+    RayConfig,
     StopConfig,
 )
 from populations.config.unread_settings import find_unread_settings
@@ -80,8 +81,12 @@ class RunConfig(Model):
     checkpoints: CheckpointsConfig = CheckpointsConfig()
     """Checkpoints that stay on disk."""
 
-    launcher: Literal["inline", "local"] = "local"
-    """``local``: learner processes on this machine; ``inline``: one in the controller's own."""
+    launcher: Literal["inline", "local", "ray"] = "local"
+    """``local``: learner processes on this machine; ``inline``: one in the controller's own;
+    ``ray``: processes where a Ray cluster has room."""
+
+    ray: RayConfig = RayConfig()
+    """Ray's part with ``launcher: ray``."""
 
     learners: Count | dict[str, Count] | None = None
     """Learner processes, or so many for each population; default: cores, at most policies."""
@@ -189,6 +194,11 @@ class RunConfig(Model):
             yield f"learners must be 1 where launcher is inline, got {self.learners!r}"
         if self.launcher == "inline" and self.endpoint is not None:
             yield f"endpoint must be null where launcher is inline, got {self.endpoint!r}"
+        if self.launcher == "ray" and len(self.devices) > 1:
+            yield (
+                "device must be one where launcher is ray (Ray deals the GPUs of its nodes, "
+                f"ray.num_gpus to each learner), got {', '.join(self.devices)}"
+            )
         if self.remote_learners and self.endpoint is None:
             yield (
                 f"remote_learners is {self.remote_learners}, but endpoint is null: learners of "
@@ -250,6 +260,7 @@ HINTS: Hints = {
         "package.module:function"
     ),
     "environment.num_envs": "auto or a number from 1 to 65536",
+    "ray.address": "HOST:PORT of a Ray cluster, auto, local or null",
     "learners": "null, a count, or a count for each population",
     "device": (
         "auto, cpu, cuda or cuda:N, N the number of a GPU (cuda:1), or a list of these, at least "

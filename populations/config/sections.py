@@ -242,6 +242,23 @@ class JournalConfig(Model):
     much as the run records."""
 
 
+class RayConfig(Model):
+    """Ray's part: where learners run with ``launcher: ray``, and what each of them needs there."""
+
+    address: str | None = Field(None, pattern=r"^(auto|local|[A-Za-z0-9.:\[\]-]+:[0-9]{1,5})$")
+    """HOST:PORT of a Ray cluster, or ``auto``: the one that runs here; null: that of RAY_ADDRESS,
+    which ``ray job submit`` sets, else ``local``: a Ray of this run's own on this machine."""
+
+    num_cpus: float = Field(1.0, ge=0.0, le=10**6)
+    """Processors that a learner needs; Ray places as many learners on a node as fit."""
+
+    num_gpus: float = Field(0.0, ge=0.0, le=10**6)
+    """GPUs that a learner needs, 0.5 for half of one."""
+
+    custom: dict[str, Annotated[float, Field(gt=0.0, le=10**9)]] = Field(default_factory=dict)
+    """Resources of other names that a learner needs, by which nodes are chosen."""
+
+
 class MetricsConfig(Model):
     """Destinations of figures about learning."""
 

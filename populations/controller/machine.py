@@ -132,7 +132,7 @@ def _decide(state: ControllerState, event: Event, tx: Transaction) -> None:
         case StopRequested():
             state.stop(tx, reason=event.reason, interrupted=True)
         case Ticked():
-            learner_lifecycle.check(state, tx, deaf_s=event.deaf_s)
+            learner_lifecycle.check(state, tx, event)
 
 
 def _start(state: ControllerState, tx: Transaction) -> None:

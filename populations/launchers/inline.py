@@ -2,18 +2,18 @@
 
 Made for debuggers.
 
-Tests: `tests/integration/test_curves.py`.
+Tests: `tests/contracts/test_launchers.py`.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
+from collections.abc import Collection
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 from arena.config import LearnerSetup
 from arena.wire.in_memory import InMemoryHub
+from arena.wire.messages import Hello
 
 if TYPE_CHECKING:
     from arena.learners.inline import InlineLearner
@@ -28,7 +28,8 @@ class InlineLauncher:
         self._learner: InlineLearner | None = None
 
     def start(self, slot: int, populations: tuple[str, ...]) -> None:
-        """Start the thread."""
+        """Start the thread, after the end of its predecessor."""
+        self.kill(slot)
         # Imported by name and late: the learner's half imports torch, the controller's half never
         # does.
         inline = import_module("arena.learners.inline")
@@ -42,11 +43,16 @@ class InlineLauncher:
             self._learner.join()
             self._learner = None
 
-    def running(self) -> Mapping[int, int]:
-        """Return this process, while the thread runs."""
-        return {0: os.getpid()} if self._learner is not None else {}
+    def slot_of(self, hello: Hello) -> int | None:
+        """Return the slot, if it is the thread that says Hello."""
+        is_ours = self._learner is not None and self._learner.learner == hello.learner
+        return 0 if is_ours else None
 
-    def exited(self) -> list[tuple[int, int]]:
+    def waiting(self) -> Collection[int]:
+        """Return no slot."""
+        return ()
+
+    def exited(self) -> list[tuple[int, int | None]]:
         """Return the slot, once its thread has ended."""
         if self._learner is not None and not self._learner.is_alive():
             self._learner.join()

@@ -1,18 +1,20 @@
 """Launcher of learners as processes on this machine, one per slot.
 
-Tests: `tests/faults/test_stuck_learners.py`.
+Tests: `tests/contracts/test_launchers.py`, `tests/faults/test_stuck_learners.py`.
 """
 
 from __future__ import annotations
 
 import math
+import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from arena.learners.spawn import spawn_learner
 from arena.processes.parent import ChildProcess
-from arena.wire.keys import key_path
+from arena.wire.keys import holder_of, key_path
+from arena.wire.messages import Hello
 
 STACKS_S = 2.0
 """Time for a process to write its stacks. A live one needs milliseconds."""
@@ -80,16 +82,29 @@ class LocalLauncher:
         else:
             process.kill()
 
-    def running(self) -> Mapping[int, int]:
-        """Return process ids by slot."""
-        return {slot: process.pid for slot, process in self._processes.items()}
+    def slot_of(self, hello: Hello) -> int | None:
+        """Return the slot of one of these processes: by its process id, and its key's name."""
+        # A process id means nothing on another machine.
+        if hello.host != socket.gethostname():
+            return None
+        pids = {process.pid: slot for slot, process in self._processes.items()}
+        slot = pids.get(hello.pid)
+        # A learner may lie about its process, and cannot about its key.
+        is_ours = self._keys is None or (
+            slot is not None and holder_of(hello.learner) == slot_name(slot)
+        )
+        return slot if is_ours else None
 
-    def exited(self) -> list[tuple[int, int]]:
+    def waiting(self) -> Collection[int]:
+        """Return no slot: this machine always has room."""
+        return ()
+
+    def exited(self) -> list[tuple[int, int | None]]:
         """Return slots whose process has ended since the last call, with exit codes (-n: by signal
         n).
         """
         self._end_dying(now_s=time.monotonic())
-        ended = [
+        ended: list[tuple[int, int | None]] = [
             (slot, code)
             for slot, process in self._processes.items()
             if (code := process.poll()) is not None

@@ -20,6 +20,8 @@ from populations.core import Launcher
 from populations.errors import StorageError
 from populations.launchers.inline import InlineLauncher
 from populations.launchers.local import LocalLauncher, slot_name
+from populations.launchers.ray_launcher import RayLauncher
+from populations.launchers.ray_session import ray_session
 from populations.launchers.store_keeper import StoreKeeper
 
 LINGER_S = 1.0
@@ -50,31 +52,9 @@ def make_launcher(
         run: Run that goes on.
         notify: Told of keys that had to be made anew.
     """
-    run_id = run.run_file.run
-    # The epoch that the first event of the controller commits.
-    epoch = run.state.tables.run.epoch + 1
-    transport: ControllerTransport
-    launcher: Launcher
-    if run.run_file.config.launcher == "inline":
-        hub = InMemoryHub(run=run_id, epoch=epoch)
-        transport = hub.controller
-        launcher = InlineLauncher(setup=run.setup, hub=hub)
-    else:
-        endpoint = run.run_file.config.endpoint
-        transport = ZmqControllerTransport(
-            default_endpoint(run_id) if endpoint is None else endpoint,
-            run=run_id,
-            epoch=epoch,
-            keys=None if endpoint is None else _keys(run, notify=notify),
-        )
-        launcher = LocalLauncher(
-            setup_path=run.run_dir / SETUP,
-            endpoint=transport.endpoint,
-            logs=run.run_dir / "logs",
-            devices=run.run_file.config.devices,
-            keys=None if endpoint is None else run.run_dir / KEYS,
-        )
+    make = {"inline": _inline, "local": _local, "ray": _on_ray}[run.run_file.config.launcher]
     with ExitStack() as stack:
+        transport, launcher = stack.enter_context(make(run, notify))
         stack.callback(transport.close, linger_s=LINGER_S)
         stack.callback(launcher.close)
         store_endpoint = None
@@ -89,6 +69,57 @@ def make_launcher(
         yield Connections(transport=transport, launcher=launcher, store_endpoint=store_endpoint)
 
 
+Opened = tuple[ControllerTransport, Launcher]
+
+
+@contextmanager
+def _inline(run: OpenRun, notify: Callable[[str], None]) -> Iterator[Opened]:
+    hub = InMemoryHub(run=run.run_file.run, epoch=_next_epoch(run))
+    yield hub.controller, InlineLauncher(setup=run.setup, hub=hub)
+
+
+@contextmanager
+def _local(run: OpenRun, notify: Callable[[str], None]) -> Iterator[Opened]:
+    endpoint = run.run_file.config.endpoint
+    transport = ZmqControllerTransport(
+        default_endpoint(run.run_file.run) if endpoint is None else endpoint,
+        run=run.run_file.run,
+        epoch=_next_epoch(run),
+        keys=None if endpoint is None else _keys(run, slots=len(run.state.slots), notify=notify),
+    )
+    launcher = LocalLauncher(
+        setup_path=run.run_dir / SETUP,
+        endpoint=transport.endpoint,
+        logs=run.run_dir / "logs",
+        devices=run.run_file.config.devices,
+        keys=None if endpoint is None else run.run_dir / KEYS,
+    )
+    yield transport, launcher
+
+
+@contextmanager
+def _on_ray(run: OpenRun, notify: Callable[[str], None]) -> Iterator[Opened]:
+    config = run.run_file.config
+    # Closed last: it ends what the launcher has left.
+    with ray_session(run.run_file.run, config.ray) as session:
+        transport = ZmqControllerTransport(
+            config.endpoint or f"tcp://{session.host}:*",
+            run=run.run_file.run,
+            epoch=_next_epoch(run),
+            # Each learner of a slot has a key of its own, which is in no file here.
+            keys=_keys(run, slots=0, notify=notify),
+        )
+        launcher = RayLauncher(
+            setup=run.setup,
+            resources=config.ray,
+            endpoint=transport.endpoint,
+            logs=run.run_dir / "logs" if session.is_own else None,
+            admit=transport.admit,
+            forget=transport.forget,
+        )
+        yield transport, launcher
+
+
 def _store_address(config: RunConfig, endpoint: str) -> str:
     """Return the address that the store listens on: beside the controller's, where none is set."""
     if config.store_endpoint is not None:
@@ -98,9 +129,14 @@ def _store_address(config: RunConfig, endpoint: str) -> str:
     return f"{asked.rsplit(':', 1)[0]}:*" if asked.endswith(":*") else next_port(asked)
 
 
-def _keys(run: OpenRun, *, notify: Callable[[str], None]) -> ControllerKeys:
+def _next_epoch(run: OpenRun) -> int:
+    """Return the epoch that the first event of the controller commits."""
+    return run.state.tables.run.epoch + 1
+
+
+def _keys(run: OpenRun, *, slots: int, notify: Callable[[str], None]) -> ControllerKeys:
     """Return the run's keys: those of earlier epochs, and new ones where keys are missing."""
-    names = [slot_name(slot) for slot in range(len(run.state.slots))]
+    names = [slot_name(slot) for slot in range(slots)]
     names += [f"remote-{number}" for number in range(run.run_file.config.remote_learners)]
     directory = run.run_dir / KEYS
     try:

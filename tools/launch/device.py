@@ -1,4 +1,4 @@
-"""Check of the configured device, before anything is started.
+"""Check of the machine that a run is to use, before anything is started.
 
 Tests: `tests/tools/launch/test_preflight.py`.
 """
@@ -8,10 +8,29 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from populations.config.run_config import RunConfig
 
 _COUNT = "import torch; print(torch.cuda.device_count())"
 # Importing torch from a slow disk takes long, and a broken driver may never answer.
 _TIMEOUT_S = 120.0
+
+
+def check_machine(config: RunConfig) -> None:
+    """Refuse a device or a launcher that this machine lacks.
+
+    Raises:
+        ConfigError: Says what is missing.
+    """
+    from populations.launchers.ray_session import check_ray
+
+    if config.launcher == "ray":
+        # Devices are those of its nodes.
+        check_ray(config.ray)
+    else:
+        check_devices(config.devices)
 
 
 def check_devices(devices: Sequence[str]) -> None:

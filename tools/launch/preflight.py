@@ -26,7 +26,7 @@ def looked_over(draft: Draft[RunConfig], *, launch_directory: str) -> tuple[RunC
     from arena.errors import ConfigError, ConfigFaults
     from populations.faults import Faults
 
-    from .device import check_devices
+    from .device import check_machine
     from .sizing import inspect_for
 
     faults, config = Faults(), draft.model
@@ -38,7 +38,7 @@ def looked_over(draft: Draft[RunConfig], *, launch_directory: str) -> tuple[RunC
         faults.raise_any()
         raise ConfigError("the configuration is empty")
     with faults.gathered():
-        check_devices(config.devices)
+        check_machine(config)
     # Without faults the inspection below finds those of the environment, too, and plays it once.
     if not faults.is_empty:
         _look_at_the_rest(draft, config, faults, launch_directory=launch_directory)

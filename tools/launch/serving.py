@@ -62,9 +62,9 @@ def check_here(config: RunConfig, *, launch_directory: str) -> None:
     """
     from populations.hooks.make import check_config as check_hooks
 
-    from .device import check_devices
+    from .device import check_machine
 
-    check_devices(config.devices)
+    check_machine(config)
     check_hooks(config, launch_directory=launch_directory)
 
 

@@ -145,9 +145,12 @@ def _able_places(state: ControllerState, row: AssignmentRow, *, without: str) ->
     for index, slot in enumerate(state.slots):
         place = slot_place(index)
         # A place whose learner was at fault is not waited for, nor one whose processes end, or
-        # never say Hello, time after time.
+        # never say Hello, time after time, or for which there is no machine.
         is_coming = (
-            slot.learner is None and slot.crashes < MAX_CHARGES and place not in state.faults
+            slot.learner is None
+            and not slot.is_waiting
+            and slot.crashes < MAX_CHARGES
+            and place not in state.faults
         )
         if is_coming and place != without and serves(slot.populations, row):
             yield place

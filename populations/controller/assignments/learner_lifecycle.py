@@ -13,7 +13,7 @@ from populations.controller.assignments.learner_faults import is_at_fault, place
 from populations.controller.indexes.raised_alerts import Finding
 from populations.controller.monitoring import alerts
 from populations.controller.state.commands import KillLearner, SendMessage, StartLearner
-from populations.controller.state.events import HeartbeatReceived, LearnerJoined
+from populations.controller.state.events import HeartbeatReceived, LearnerJoined, Ticked
 from populations.controller.state.leases import Fault, Learner, forgive, overdue
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
@@ -153,6 +153,7 @@ def lose(
     reason: str,
     crash: bool = False,
     unreachable: bool = False,
+    with_node: bool = False,
     dump_stacks: bool = False,
 ) -> None:
     """Give a learner up: what it holds is given out again with the next attempt number.
@@ -162,8 +163,10 @@ def lose(
         tx: Takes what changes.
         learner_id: Learner that is lost.
         reason: Why.
-        crash: Whether it did not leave by itself: then it is killed.
+        crash: Whether it did not leave by itself: then it is killed, and what it was at counts as
+            a failure.
         unreachable: Whether it may be that only its line was cut.
+        with_node: Whether it was lost with its machine, which no work is to blame for.
         dump_stacks: Whether it is to write where it is stuck, before.
     """
     if learner_id not in state.learners:
@@ -178,7 +181,7 @@ def lose(
     if len(state.gone) > MAX_GONE:
         del state.gone[next(iter(state.gone))]
     tx.add_event(
-        "learner_lost" if crash else "learner_left",
+        "learner_lost" if crash or with_node else "learner_left",
         learner_id,
         reason=reason,
         assignments=[held.assignment_id for held in learner.held],
@@ -193,7 +196,8 @@ def lose(
             if unreachable and learner.slot is None:
                 state.gone[learner_id] = blamed
     # A newer process may have said Hello from that slot meanwhile.
-    if learner.slot is not None and state.slots[learner.slot].learner == learner_id:
+    is_in_slot = learner.slot is not None and state.slots[learner.slot].learner == learner_id
+    if learner.slot is not None and is_in_slot and not with_node:
         if crash:
             tx.commands.append(KillLearner(slot=learner.slot, dump_stacks=dump_stacks))
         _plan_restart(state, tx, learner.slot)
@@ -242,10 +246,17 @@ def dismiss_if_at_fault(state: ControllerState, tx: Transaction, learner_id: Lea
     lose(state, tx, learner_id, reason="sent away, for it was at fault")
 
 
-def exit_slot(state: ControllerState, tx: Transaction, *, slot_index: int, code: int) -> None:
-    """Note that the process in a slot has ended."""
+def exit_slot(
+    state: ControllerState, tx: Transaction, *, slot_index: int, code: int | None
+) -> None:
+    """Note that the process in a slot has ended (code None: with its machine)."""
     slot = state.slots[slot_index]
-    if slot.learner is not None:
+    if code is None:
+        if slot.learner is not None:
+            lose(state, tx, slot.learner, reason="its node was lost", with_node=True)
+        # Neither a crash nor a failed start; the next one waits for a place.
+        slot.vacate(start_at_s=tx.now.monotonic_s)
+    elif slot.learner is not None:
         how = f"killed by signal {-code}" if code < 0 else f"exited with code {code}"
         learner = state.learners.get(slot.learner)
         growth = learner.memory_growth() if learner is not None else None
@@ -270,10 +281,10 @@ def forgive_gap(state: ControllerState, tx: Transaction) -> None:
         state.stopping_s += gap_s
 
 
-def check(state: ControllerState, tx: Transaction, *, deaf_s: float) -> None:
+def check(state: ControllerState, tx: Transaction, event: Ticked) -> None:
     """Judge by the clock which learners are lost, stuck, never came or did not get their work."""
     # As of the last moment when no message waited: a message that is not read yet is no silence.
-    now_s = tx.now.monotonic_s - deaf_s
+    now_s = tx.now.monotonic_s - event.deaf_s
     # A copy: `lose` takes learners out.
     for learner_id, learner in list(state.learners.items()):
         reason = overdue(learner, now_s=now_s, patience=state.patience)
@@ -294,8 +305,12 @@ def check(state: ControllerState, tx: Transaction, *, deaf_s: float) -> None:
             if row is not None:
                 tx.commands.append(SendMessage(learner=learner_id, message=row.message))
     for index, slot in enumerate(state.slots):
-        waits = slot.learner is None and slot.started_s is not None
-        if waits and now_s - (slot.started_s or 0.0) > state.patience.start_s:
+        is_starting = slot.learner is None and slot.started_s is not None
+        slot.is_waiting = is_starting and index in event.waiting
+        if slot.is_waiting:
+            # Its time to say Hello begins when it has a place.
+            slot.started_s = tx.now.monotonic_s
+        elif is_starting and now_s - (slot.started_s or 0.0) > state.patience.start_s:
             tx.commands.append(KillLearner(slot=index))
             reason = f"no Hello within {state.patience.start_s:.0f} s"
             _count_failed_start(state, tx, index, reason=reason)

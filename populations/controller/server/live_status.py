@@ -104,6 +104,7 @@ class LiveFigures:
             "alerts": alerts(state, now_s=now_s),
             "evaluation": share.document(state),
             "agent_steps_per_s": round(self.agent_steps_per_s, 1),
+            "learners_waiting": sum(slot.is_waiting for slot in state.slots),
             "learners": learners,
         }
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -133,7 +132,6 @@ class Server:
         self._clock = clock
         self._utc = utc
         self._wait = wait
-        self._host = socket.gethostname()
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="controller-worker")
         # Explorations do not wait for a fit, unless the order of both is to be always the same.
         self._fitter = (
@@ -199,7 +197,8 @@ class Server:
             self._ticked_at_s = now_s
             # Those who say too much cannot make it patient without end.
             deaf_s = min(now_s - self._all_heard_s, self._state.patience.liveness_s)
-            self._handle([Ticked(deaf_s=deaf_s)])
+            waiting = frozenset(self._launcher.waiting())
+            self._handle([Ticked(deaf_s=deaf_s, waiting=waiting)])
             for hooks in self._hooks:
                 for told in hooks.poll():
                     self._inbox.expect(_done(HookTold(**told._asdict())))
@@ -307,7 +306,8 @@ class Server:
         match message:
             case Hello():
                 # The slot is looked up now: the process may have ended when the event is handled.
-                joined = LearnerJoined(learner=learner, hello=message, slot=self._slot_of(message))
+                slot = self._launcher.slot_of(message)
+                joined = LearnerJoined(learner=learner, hello=message, slot=slot)
                 if known is None:
                     self._inbox.record(joined)
                 else:
@@ -354,13 +354,6 @@ class Server:
             self._inbox.expect(
                 self._reader.submit(verify, self._run_dir, learner, message, row.message)
             )
-
-    def _slot_of(self, hello: Hello) -> int | None:
-        # A process id means nothing on another machine.
-        if hello.host != self._host:
-            return None
-        pids = {pid: slot for slot, pid in self._launcher.running().items()}
-        return pids.get(hello.pid)
 
     def _handle(self, events: Iterable[Event]) -> None:
         """Let the state machine take events in, commit what follows, and only then act."""

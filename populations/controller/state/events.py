@@ -105,10 +105,15 @@ class LearnerUnreachable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearnerExited:
-    """A process that the launcher started has ended."""
+    """A process that the launcher started has ended.
+
+    Attributes:
+        slot: Slot of the launcher.
+        code: Exit code (-n: by signal n); None: it was lost with its machine.
+    """
 
     slot: int
-    code: int
+    code: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,10 +219,12 @@ class Ticked:
 
     Attributes:
         deaf_s: Seconds since all messages that had arrived were read.
+        waiting: Slots of the launcher whose learner waits for a place to run.
     """
 
     # Commits may take long where the disk is slow, and many learners have much to say.
     deaf_s: float = 0.0
+    waiting: frozenset[int] = frozenset()
 
 
 LearnerEvent = LearnerJoined | AssignmentFinished | AssignmentFailed | LearnerLeft | StrangerSpoke

@@ -38,6 +38,10 @@ STALL_GAPS = 10.0
 """Longest gaps between a learner's progress so far, without progress after which it is stuck. There
 is no other deadline: a learner that makes progress is never killed."""
 
+CLUSTER_LIVENESS_S = 30.0
+"""Silence after which a learner of a cluster is lost: longer than the cluster takes to find that
+its node is gone (Ray: 15 s), for which nothing that it was at is to blame."""
+
 OUT_OF_MEMORY_GROWTH = 1.5
 OUT_OF_MEMORY_BYTES = 128 * 2**20
 """Memory that grew by this factor and by so much makes a SIGKILL look like the system's."""
@@ -302,6 +306,7 @@ class Slot:
         started_s: When its process was started; None while there is none.
         start_at_s: When it is to be started.
         crashes: In a row.
+        is_waiting: Whether its process was asked for, and waits for a place to run.
     """
 
     populations: tuple[str, ...]
@@ -309,6 +314,14 @@ class Slot:
     started_s: float | None = None
     start_at_s: float = 0.0
     crashes: int = 0
+    is_waiting: bool = False
+
+    def vacate(self, *, start_at_s: float) -> None:
+        """Plan the next start; there is no learner until then."""
+        self.learner = None
+        self.started_s = None
+        self.start_at_s = start_at_s
+        self.is_waiting = False
 
     def backoff(self, *, now_s: float, patience: Patience, jitter: float) -> None:
         """Plan the next start: 1, 2, 4... times the first backoff, +-20%."""
@@ -316,9 +329,7 @@ class Slot:
         # The exponent is bounded, for 2.0**1024 is no float.
         delay_s = min(first_s * 2.0 ** min(self.crashes, 30), last_s) * (0.8 + 0.4 * jitter)
         self.crashes += 1
-        self.learner = None
-        self.started_s = None
-        self.start_at_s = now_s + delay_s
+        self.vacate(start_at_s=now_s + delay_s)
 
 
 @dataclass(slots=True, kw_only=True)

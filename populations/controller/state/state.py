@@ -33,6 +33,7 @@ from populations.controller.state.evaluation_only import EvaluationOnly
 from populations.controller.state.events import Now
 from populations.controller.state.fit_pace import FitPace
 from populations.controller.state.leases import (
+    CLUSTER_LIVENESS_S,
     Fault,
     Learner,
     Patience,
@@ -400,6 +401,12 @@ def is_for_now(state: ControllerState, row: rows.AssignmentRow) -> bool:
     return state.evaluation_only is None or row.kind == "evaluate"
 
 
+def _patience(config: RunConfig) -> Patience:
+    if config.launcher != "ray":
+        return Patience()
+    return Patience(liveness_s=CLUSTER_LIVENESS_S)
+
+
 def make_state(
     config: RunConfig,
     setup: LearnerSetup,
@@ -424,7 +431,7 @@ def make_state(
         # Folds of the rows: nothing of them is stored.
         league=_league(config, setup, tables),
         retention=_retention(config, tables),
-        patience=patience or Patience(),
+        patience=patience or _patience(config),
         slots=make_slots(config),
         matchmaker=make_matchmaker(
             config.matchmaking,

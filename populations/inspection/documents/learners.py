@@ -47,6 +47,7 @@ def learners_view(run: Inspection, population: str | None) -> Document:
     is what no committed assignment took. ``restarts`` counts learners before it in its slot.
     Learners of one ``group`` have proved equal results; groups are numbered from 1 in the order of
     their first learners.
+    ``learners_waiting`` counts those that are not among them yet, as the cluster has no room.
     """
     del population  # A learner works for all of them.
     events = run.reader.events(kinds=KINDS)
@@ -63,6 +64,7 @@ def learners_view(run: Inspection, population: str | None) -> Document:
         "state": status["state"],
         "phase": status["phase"],
         "agent_steps_per_s": status["agent_steps_per_s"],
+        "learners_waiting": status["learners_waiting"],
         "learners": rows,
     }
 

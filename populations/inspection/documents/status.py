@@ -61,6 +61,7 @@ def status_view(run: Inspection, population: str | None) -> Document:
         "quarantined": [p.policy for p in tables.policies.values() if p.state == "quarantined"],
         "agent_steps_per_s": live.get("agent_steps_per_s"),
         "learners": live.get("learners", []),
+        "learners_waiting": live.get("learners_waiting"),
         "champion": champions,
     }
 

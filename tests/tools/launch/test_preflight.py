@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import socket
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from populations.config.run_config import (
     validate_config,
 )
 from populations.config.validation import known_paths
+from populations.launchers import ray_session
 
 looking_over: Any = importlib.import_module("populations.commands.launch.preflight")
 device: Any = importlib.import_module("populations.commands.launch.device")
@@ -81,6 +83,43 @@ def test_faults_of_all_kinds_are_listed_together(no_gpu: None) -> None:
         "environment.outcome.side",
         "populations.player.agents",
     ]
+
+
+def test_ray_that_is_not_installed_is_asked_for_and_devices_are_those_of_its_nodes(
+    no_gpu: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ray_session, "find_spec", lambda name: None)
+    found = faults(["launcher=ray", "device=cuda", "pbt.fraction=2"])
+    assert found[-1:] == (
+        "launcher: ray needs Ray: pip install 'arena-league[ray]' (or pip install ray)",
+    )
+
+
+def test_an_address_at_which_no_ray_answers_is_named() -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{unused.getsockname()[1]}"
+        (found,) = faults(["launcher=ray", f"ray.address={address}"])
+    assert found.startswith(f"ray.address: no Ray answers at {address}: ")
+
+
+def test_rays_part_of_the_configuration_is_checked() -> None:
+    found = faults(
+        [
+            "launcher=ray",
+            "ray.address=ray://head:10001",
+            "ray.num_cpus=-1",
+            "ray.custom={simulator: 0}",
+        ]
+    )
+    assert found == (
+        "ray.address must be HOST:PORT of a Ray cluster, auto, local or null, got "
+        "'ray://head:10001'",
+        "ray.num_cpus: must be at least 0, got -1",
+        "ray.custom.simulator: must be greater than 0, got 0",
+    )
+    (fault,) = faults(["launcher=ray", "device=[cuda:0, cuda:1]"])
+    assert fault.startswith("device must be one where launcher is ray")
 
 
 def test_an_environment_that_is_not_there_is_listed_beside_a_wrong_key() -> None:

@@ -17,6 +17,8 @@ def learners(document: Document, look: Look) -> Iterator[RenderableType]:
     from rich.text import Text
 
     rows = cast("Sequence[Row]", document["learners"])
+    if waiting := document.get("learners_waiting"):
+        yield Text(f"{waiting} more wait for a place to run: the cluster has no room for them")
     if not rows:
         yield Text("no learner has joined yet")
         return

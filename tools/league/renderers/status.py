@@ -17,7 +17,7 @@ COUNTS = (
     *("agent_steps", "matches", "assignments_finished", "checkpoints", "ghosts", "exploits"),
     "agent_steps_per_s",
 )
-NESTED = ("alerts", "champion", "learners")
+NESTED = ("alerts", "champion", "learners", "learners_waiting")
 
 
 def status(document: Document, look: Look) -> Iterator[RenderableType]:
@@ -52,6 +52,8 @@ def _lines(document: Document, look: Look) -> Iterator[tuple[str, str]]:
             f"{look.name(best['player'])}, rating {whole(best['rating'])}"
             + (f", 95% {between}" if between else ""),
         )
+    if waiting := document.get("learners_waiting"):
+        yield "learners waiting", f"{waiting} for a place to run"
     for row in cast("Sequence[Row]", document.get("learners", ())):
         rest = {key: row[key] for key in row if key != "learner" and row[key] is not None}
         yield f"learner {text_of(row.get('learner'))}", text_of(rest)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from arena.types import Digest, LearnerId
-from arena.wire.messages import Evaluate, Heartbeat, Stop, Train
+from arena.wire.messages import Evaluate, Failed, Heartbeat, Stop, Train
 from populations.controller.assignments.learner_lifecycle import MAX_GONE
-from populations.controller.state.commands import SendMessage
+from populations.controller.server.live_status import LiveFigures
+from populations.controller.state.commands import SendMessage, StartLearner
 from populations.controller.state.events import (
+    AssignmentFailed,
     HeartbeatReceived,
     LearnerExited,
     LearnerJoined,
@@ -147,3 +149,74 @@ def test_a_learner_that_does_not_see_the_runs_store_is_told_what_to_mount() -> N
         assert f"mount the directory {world.setup.root} of the controller's machine" in reason
     world.join()
     assert len(world.state.learners) == 1
+
+
+def starts(tx: Transaction) -> list[int]:
+    """Slots in which a process is asked for."""
+    return [command.slot for command in tx.commands if isinstance(command, StartLearner)]
+
+
+def test_one_that_waits_for_a_place_has_not_failed_to_start_and_its_time_begins_there() -> None:
+    world = make_world({**DUEL, "learners": 1})
+    start_s = world.state.patience.start_s
+    for _ in range(100):
+        world.now_s += 2.0
+        assert not starts(world.handle(Ticked(waiting=frozenset({0}))))
+        assert live_waiting(world) == 1
+    placed_s = world.now_s
+    while world.now_s <= placed_s + start_s:
+        assert not world.events("learner_start_failed")
+        world.now_s += 2.0
+        world.handle(Ticked())
+        assert live_waiting(world) == 0
+    (failed,) = world.events("learner_start_failed")
+    assert failed.data["reason"] == f"no Hello within {start_s:.0f} s"
+
+
+def live_waiting(world: World) -> object:
+    document = LiveFigures().document(world.state, now_s=world.now_s, endpoint="ipc:///x")
+    return document["learners_waiting"]
+
+
+def test_an_assignment_that_failed_here_does_not_wait_for_a_learner_without_a_place() -> None:
+    world = make_world({**DUEL, "learners": 2})
+    learner = world.join(slot=0)
+    world.handle(Ticked(waiting=frozenset({1})))
+    message = world.given[learner].pop(0)
+    failed = Failed(
+        assignment_id=message.assignment_id, attempt=message.attempt, kind="error", reason="broke"
+    )
+    world.handle(AssignmentFailed(learner=learner, failed=failed))
+    again = {given.assignment_id for given in world.given[learner]}
+    assert message.assignment_id in again
+    assert not world.state.learners[learner].charges
+
+
+def test_one_that_is_lost_with_its_node_is_nobodys_fault() -> None:
+    # Alone, and again and again: by crashes its policy would be quarantined.
+    world = make_world({**DUEL, "learners": 1})
+    for _ in range(5):
+        learner = world.join(slot=0)
+        (first, *_) = [held.assignment_id for held in world.state.learners[learner].held]
+        world.beat(learner)
+        assert starts(world.handle(LearnerExited(slot=0, code=None))) == [0]
+        assert learner not in world.state.learners
+        assert first in world.state.tables.assignments
+        assert world.state.slots[0].crashes == 0
+    # Before its Hello, too.
+    for _ in range(10):
+        assert starts(world.handle(LearnerExited(slot=0, code=None))) == [0]
+    assert all(policy.failures == 0 for policy in world.state.tables.policies.values())
+    assert not world.events("quarantined")
+    assert not world.events("learner_start_failed")
+    lost = world.events("learner_lost")
+    assert {event.data["reason"] for event in lost} == {"its node was lost"}
+    assert len(lost) == 5
+
+
+def test_learners_of_a_cluster_may_be_silent_until_it_says_that_a_node_is_gone() -> None:
+    silent_s = {}
+    for launcher in ("local", "ray"):
+        patience = make_world({**DUEL, "launcher": launcher}).state.patience
+        silent_s[launcher] = patience.liveness_s
+    assert silent_s == {"local": 10.0, "ray": 30.0}

@@ -133,6 +133,7 @@ def test_the_status_of_a_known_state_by_hand() -> None:
         "evaluation": {"share_asked": 0.3, "share_reached": 0.25},
         # 50 agent steps in 3 s.
         "agent_steps_per_s": 16.7,
+        "learners_waiting": 0,
     }
     assert learners == [
         {

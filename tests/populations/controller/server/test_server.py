@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -110,10 +110,14 @@ class NoLauncher:
     def kill(self, slot: int, *, dump_stacks: bool = False) -> None:
         del slot
 
-    def running(self) -> Mapping[int, int]:
-        return {}
+    def slot_of(self, hello: Hello) -> int | None:
+        del hello
+        return None
 
-    def exited(self) -> list[tuple[int, int]]:
+    def waiting(self) -> Collection[int]:
+        return ()
+
+    def exited(self) -> list[tuple[int, int | None]]:
         return []
 
     def close(self) -> None:

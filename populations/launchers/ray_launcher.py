@@ -1,0 +1,219 @@
+"""Launcher of learners as actors of a Ray cluster, one per slot.
+
+Ray finds each actor a node with room for it, and the actor waits where there is none. It gets
+configuration, endpoint and a key as text, and connects to the controller like every other learner.
+
+Tests: `tests/contracts/test_launchers.py`, `tests/integration/test_ray.py`.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import signal
+import time
+from collections.abc import Callable, Collection
+from concurrent.futures import Future, wait
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from arena.config import LearnerSetup
+from arena.wire.keys import holder_of
+from arena.wire.messages import Hello
+from populations.config.sections import RayConfig
+from populations.launchers.local import slot_name
+from populations.launchers.ray_actor import LearnerActor
+
+logger = logging.getLogger(__name__)
+
+END_S = 10.0
+"""Longest wait for learners that are killed."""
+
+_WATCH = "watch"
+_NUM_STARTS = 10**6
+"""Number of names of keys of one slot."""
+
+FAILED_START = 1
+"""Exit code of a learner whose actor could not be made."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Learner:
+    """Actor of a slot.
+
+    Attributes:
+        key: Name of its key.
+        actor: Handle of the actor.
+        place: Place where it runs, once it has one.
+        end: Exit code of the learner, or the reason for which the actor is gone.
+    """
+
+    key: str
+    actor: Any
+    place: Future[str]
+    end: Future[int]
+
+    @property
+    def has_place(self) -> bool:
+        """Return whether it has come to a node; it may have ended there."""
+        return self.place.done() and self.place.exception() is None
+
+
+class _Dying(NamedTuple):
+    """Actor that was told to kill its learner.
+
+    Attributes:
+        actor: Handle of the actor.
+        killed: Done when the learner is gone.
+        until_s: How long that is waited for.
+    """
+
+    actor: Any
+    killed: Future[None]
+    until_s: float
+
+
+class RayLauncher:
+    """Launcher of learners as Ray actors. Ray is connected as long as it is used."""
+
+    def __init__(
+        self,
+        *,
+        setup: LearnerSetup,
+        resources: RayConfig,
+        endpoint: str,
+        logs: Path | None,
+        admit: Callable[[str], str],
+        forget: Callable[[str], None],
+    ) -> None:
+        """Store the arguments; no actor is made.
+
+        Args:
+            setup: Setup of learners.
+            resources: Resources that each of them needs.
+            endpoint: Address that learners connect to.
+            logs: Directory of their logs, if their node sees it; None: that of Ray's logs there.
+            admit: Function that admits a new key of this name, and returns its file's text.
+            forget: Function that admits the key of this name no more.
+        """
+        self._ray = import_module("ray")
+        # Its own threads: one waits for the learner's end, while others ask.
+        self._make_actor = self._ray.remote(concurrency_groups={_WATCH: 1})(LearnerActor).options(
+            num_cpus=resources.num_cpus,
+            num_gpus=resources.num_gpus,
+            resources=dict(resources.custom),
+            # The controller plans restarts, each with a key of its own.
+            max_restarts=0,
+        )
+        self._setup = setup
+        self._endpoint = endpoint
+        self._logs = logs
+        self._admit = admit
+        self._forget = forget
+        self._num_started = 0
+        self._learners: dict[int, _Learner] = {}
+        self._dying: list[_Dying] = []
+
+    def start(self, slot: int, populations: tuple[str, ...]) -> None:
+        """Ask for an actor in a slot, after killing its predecessor there."""
+        self.kill(slot)
+        # A name for each start: one that was cut off cannot speak for the slot any more.
+        self._num_started = (self._num_started + 1) % _NUM_STARTS
+        key = f"slot{slot}-{self._num_started}"
+        actor = self._make_actor.remote(
+            name=self._log_name(slot),
+            setup=self._setup.model_dump_json(),
+            # The one place that says where learners have their weights.
+            root=str(self._setup.root),
+            endpoint=self._endpoint,
+            populations=",".join(populations),
+            key=self._admit(key),
+            logs="" if self._logs is None else str(self._logs),
+        )
+        self._learners[slot] = _Learner(
+            key=key,
+            actor=actor,
+            place=actor.place.remote().future(),
+            end=actor.wait.options(concurrency_group=_WATCH).remote().future(),
+        )
+        self._learners[slot].place.add_done_callback(partial(_log_place, key))
+
+    def kill(self, slot: int, *, dump_stacks: bool = False) -> None:
+        """End a slot's actor and its learner: at once, or as soon as it has written its stacks."""
+        # Taken out at once: `exited` does not report what was killed.
+        learner = self._learners.pop(slot, None)
+        if learner is None:
+            return
+        self._forget(learner.key)
+        if learner.has_place:
+            killed = learner.actor.kill.remote(dump_stacks).future()
+            self._dying.append(_Dying(learner.actor, killed, time.monotonic() + END_S))
+        else:
+            self._ray.kill(learner.actor)
+
+    def slot_of(self, hello: Hello) -> int | None:
+        """Return the slot of one of these learners, by its key."""
+        holder = holder_of(hello.learner)
+        found = (slot for slot, learner in self._learners.items() if learner.key == holder)
+        return next(found, None)
+
+    def waiting(self) -> Collection[int]:
+        """Return slots whose actor has no node yet."""
+        return [slot for slot, learner in self._learners.items() if not learner.place.done()]
+
+    def exited(self) -> list[tuple[int, int | None]]:
+        """Return slots whose learner has ended since the last call, with exit codes (-n: by signal
+        n); None: Ray or its node has ended its actor.
+        """
+        self._end_dying(now_s=time.monotonic())
+        ended = [(slot, one) for slot, one in self._learners.items() if one.end.done()]
+        for slot, learner in ended:
+            del self._learners[slot]
+            self._forget(learner.key)
+            # The actor may outlive its learner.
+            self._ray.kill(learner.actor)
+            if (error := learner.end.exception()) is not None:
+                logger.warning("%s: %s", slot_name(slot), error)
+        return [(slot, self._code(learner)) for slot, learner in ended]
+
+    def close(self) -> None:
+        """Kill all remaining learners, and wait until they are gone."""
+        # A copy: `kill` takes entries out.
+        for slot in list(self._learners):
+            self.kill(slot)
+        _, left = wait([dying.killed for dying in self._dying], timeout=END_S)
+        if left:
+            logger.warning("%d learners did not end within %.0f s", len(left), END_S)
+        self._end_dying(now_s=math.inf)
+
+    def _log_name(self, slot: int) -> str:
+        # Beside logs of other runs there.
+        return slot_name(slot) if self._logs else f"arena-{self._setup.run[:8]}-{slot_name(slot)}"
+
+    def _code(self, learner: _Learner) -> int | None:
+        error = learner.end.exception()
+        if error is None:
+            return learner.end.result()
+        errors = self._ray.exceptions
+        # Ray ends a worker where a node runs out of memory, as the kernel does.
+        if isinstance(error, errors.OutOfMemoryError):
+            return -signal.SIGKILL
+        # Else the constructor raised, or Arena is not installed on the node.
+        is_lost = isinstance(error, errors.ActorDiedError) and not error.actor_init_failed
+        return None if is_lost else FAILED_START
+
+    def _end_dying(self, *, now_s: float) -> None:
+        """End the actors of learners that are gone, and of those that took too long."""
+        for dying in list(self._dying):
+            if dying.killed.done() or now_s >= dying.until_s:
+                # With an actor its learner ends, also where the actor has not answered.
+                self._ray.kill(dying.actor)
+                self._dying.remove(dying)
+
+
+def _log_place(key: str, place: Future[str]) -> None:
+    if place.exception() is None:
+        logger.info("%s has a place: %s", key, place.result())

@@ -1,0 +1,179 @@
+"""Runs whose learners are actors of Ray: nothing is left, nothing is lost, nobody can tell."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from experiments.faults.killing import counters
+from populations.config.run_file import RUN_FILE, RunFile
+from populations.launchers.ray_session import own_directory
+from tests.faults.runs import events
+from tests.integration.conftest import ARENA, Command, launch_arguments, start
+from tests.support import wait_until
+
+pytest.importorskip("ray")
+
+pytestmark = [pytest.mark.slow, pytest.mark.integration, pytest.mark.xdist_group("processes")]
+
+TIMEOUT_S = 60.0
+GONE_S = 10.0
+ON_RAY = ("launcher=ray", "--learners", "2")
+FOR_EVER = "stop.agent_steps_per_policy=100000000"
+
+
+def finished(run: Path) -> int:
+    row = counters(run)
+    return 0 if row is None else row.assignments_finished
+
+
+def works(run: Path, process: subprocess.Popen[str]) -> None:
+    """Wait until more is done."""
+    before = finished(run)
+    wait_until(
+        lambda: finished(run) > before + 2 or process.poll() is not None, timeout_s=TIMEOUT_S
+    )
+    assert process.poll() is None, process.communicate()
+
+
+def descendants(process: subprocess.Popen[str]) -> list[psutil.Process]:
+    found = psutil.Process(process.pid).children(recursive=True)
+    names = " ".join(one.name() for one in found)
+    assert "raylet" in names, names
+    assert "gcs_server" in names, names
+    assert any("arena.learners.process" in one.cmdline() for one in found)
+    return found
+
+
+def check_nothing_left(run: Path, processes: list[psutil.Process]) -> None:
+    _, left = psutil.wait_procs(processes, timeout=GONE_S)
+    assert not left
+    directory = own_directory(RunFile.load(run / RUN_FILE).run)
+    for process in psutil.process_iter(["cmdline"]):
+        line = " ".join(process.info["cmdline"] or [])
+        assert str(directory) not in line, line
+        assert str(run) not in line, line
+    wait_until(lambda: not directory.exists(), timeout_s=GONE_S)
+
+
+def test_a_run_on_a_ray_of_its_own_ends_as_any_other_and_leaves_nothing(
+    arena: Command, arena_json: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    process = start(launch_arguments(run, *ON_RAY, FOR_EVER))
+    works(run, process)
+    directory = own_directory(RunFile.load(run / RUN_FILE).run)
+    assert directory.stat().st_mode & 0o777 == 0o700
+    processes = descendants(process)
+    # Only on loopback: Ray's own sockets, the controller's, and those of the learners.
+    listening = [
+        connection.laddr[0]
+        for one in [psutil.Process(process.pid), *processes]
+        if one.is_running()
+        for connection in one.net_connections("inet")
+        if connection.status == psutil.CONN_LISTEN
+    ]
+    assert {address.removeprefix("::ffff:") for address in listening} == {"127.0.0.1"}
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 130
+    check_nothing_left(run, processes)
+    arena("verify", run)
+    rows = arena_json("league", run, "learners")["learners"]
+    assert {row["slot"] for row in rows} == {0, 1}
+    assert all(row["learner"].startswith(("slot0-", "slot1-")) for row in rows)
+    assert (run / "logs" / "learner-1.log").exists()
+
+
+def test_with_its_controller_a_ray_of_its_own_ends_and_the_run_goes_on_without_it(
+    arena: Command, arena_json: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    process = start(launch_arguments(run, *ON_RAY, FOR_EVER))
+    works(run, process)
+    processes = descendants(process)
+    process.kill()
+    process.communicate()
+    check_nothing_left(run, processes)
+    arena("verify", run)
+    before = finished(run)
+    more = ("launcher=local", "stop.agent_steps_per_policy=20000")
+    arena("launch", "--resume", "--run-dir", run, *more)
+    arena("verify", run)
+    assert finished(run) > before
+    assert arena_json("league", run, "status")["state"] == "finished"
+    (changed,) = events(run, "configuration_changed")[:1]
+    assert changed.data == {"launcher": ["ray", "local"]}
+
+
+@pytest.fixture
+def cluster() -> Iterator[Any]:
+    """A cluster without room for learners."""
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster(initialize_head=True, head_node_args=node(num_cpus=0))
+    yield cluster
+    cluster.shutdown()
+
+
+def node(**resources: object) -> dict[str, object]:
+    return {"object_store_memory": 80 * 2**20, "include_dashboard": False, **resources}
+
+
+def test_a_learner_whose_node_goes_waits_for_another_one(
+    arena: Command,
+    arena_json: Callable[..., dict[str, Any]],
+    cluster: Any,
+    tmp_path: Path,
+) -> None:
+    run = tmp_path / "run"
+    arguments = launch_arguments(run, *ON_RAY, FOR_EVER, "ray.custom={simulator: 1}")
+    # As in a driver that `ray job submit` started.
+    process = subprocess.Popen(
+        [*ARENA, *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env={**os.environ, "RAY_ADDRESS": cluster.address},
+    )
+
+    def waiting() -> object:
+        path = run / "status.json"
+        return json.loads(path.read_text()).get("learners_waiting") if path.exists() else None
+
+    wait_until(lambda: waiting() == 2, timeout_s=TIMEOUT_S)
+    shown = arena("league", run, "status").stdout
+    assert "learners waiting" in shown
+    assert "2 for a place to run" in shown
+    assert "2 more wait for a place to run" in arena("league", run, "learners").stdout
+    first = cluster.add_node(**node(num_cpus=2, resources={"simulator": 1}))
+    wait_until(lambda: waiting() == 1, timeout_s=TIMEOUT_S)
+    works(run, process)
+    cluster.remove_node(first)
+    wait_until(lambda: waiting() == 2, timeout_s=TIMEOUT_S)
+    cluster.add_node(**node(num_cpus=2, resources={"simulator": 2}))
+    wait_until(lambda: waiting() == 0, timeout_s=TIMEOUT_S)
+    works(run, process)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 143
+    arena("verify", run)
+    assert {event.data["reason"] for event in events(run, "learner_lost")} == {"its node was lost"}
+    assert not events(run, "learner_start_failed", "quarantined", "learner_dismissed")
+    # The cluster is there still, and free of learners.
+    import ray
+
+    ray.init(address=cluster.address, log_to_driver=False, configure_logging=False)
+    try:
+        wait_until(lambda: ray.available_resources().get("simulator") == 2.0, timeout_s=TIMEOUT_S)
+    finally:
+        ray.shutdown()
