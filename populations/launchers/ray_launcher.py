@@ -201,8 +201,9 @@ class RayLauncher:
         # Ray ends a worker where a node runs out of memory, as the kernel does.
         if isinstance(error, errors.OutOfMemoryError):
             return -signal.SIGKILL
-        # Else the constructor raised, or Arena is not installed on the node.
-        is_lost = isinstance(error, errors.ActorDiedError) and not error.actor_init_failed
+        # It is dead with its node, or its node does not answer. Else its constructor raised, as
+        # where Arena is not installed on the node.
+        is_lost = isinstance(error, errors.RayActorError) and not error.actor_init_failed
         return None if is_lost else FAILED_START
 
     def _end_dying(self, *, now_s: float) -> None:

@@ -25,7 +25,7 @@ from populations.controller.server.run_directory import OpenRun, create_run
 from populations.controller.server.server import utc_now
 from populations.core import Launcher
 from populations.launchers.make import make_launcher
-from populations.launchers.ray_launcher import RayLauncher
+from populations.launchers.ray_launcher import FAILED_START, RayLauncher
 from populations.storage.lock import RunLock
 from tests.faults.runs import ASSETS, document
 from tests.support import wait_until
@@ -264,6 +264,21 @@ def test_one_whose_actor_is_gone_is_lost_with_its_node(launched: Launched) -> No
     wait_until(has_ended, timeout_s=TIMEOUT_S)
     assert launched.ended == [(0, None)]
     wait_until(lambda: is_gone(learner.pid), timeout_s=TIMEOUT_S)
+
+
+@on_ray
+def test_one_that_cannot_be_started_on_its_node_has_failed_to_start(launched: Launched) -> None:
+    launcher = launched.launcher
+    assert isinstance(launcher, RayLauncher)
+    launcher._logs = launched.run / "not" / "there"
+    launcher.start(0, ())
+
+    def has_ended() -> bool:
+        launched.turn()
+        return bool(launched.ended)
+
+    wait_until(has_ended, timeout_s=TIMEOUT_S)
+    assert launched.ended == [(0, FAILED_START)]
 
 
 @on_ray

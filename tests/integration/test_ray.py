@@ -160,6 +160,12 @@ def test_a_learner_whose_node_goes_waits_for_another_one(
     works(run, process)
     cluster.remove_node(first)
     wait_until(lambda: waiting() == 2, timeout_s=TIMEOUT_S)
+    second = cluster.add_node(**node(num_cpus=2, resources={"simulator": 2}))
+    wait_until(lambda: waiting() == 0, timeout_s=TIMEOUT_S)
+    works(run, process)
+    # Without a moment to say that it goes.
+    cluster.remove_node(second, allow_graceful=False)
+    wait_until(lambda: waiting() == 2, timeout_s=TIMEOUT_S)
     cluster.add_node(**node(num_cpus=2, resources={"simulator": 2}))
     wait_until(lambda: waiting() == 0, timeout_s=TIMEOUT_S)
     works(run, process)
