@@ -2,9 +2,9 @@
 
     python -m experiments.load.ray_beside_local --rounds 5 --seconds 60
 
-Each round trains Connect Four with either launcher, in turn first, on a Ray of the run's own. Counted
-are committed agent steps from some seconds after all learners work, so that no start is in it, from
-one commit to another.
+Each round trains Connect Four with either launcher, in turn first, on a Ray of the run's own.
+Committed agent steps are counted from some seconds after all learners work, so that no start is in
+it, from one commit to another.
 
 Ray is an extra: exit code 2 without it.
 """
