@@ -233,10 +233,12 @@ def _tell_where(run: OpenRun, endpoint: str) -> None:
     from arena.wire.address import is_loopback
     from arena.wire.keys import KEYS
 
+    # On Ray each learner has a key of its own, which is in no file here.
+    keys = "this run" if run.run_file.config.launcher == "ray" else run.run_dir / KEYS
     if endpoint.startswith("tcp://") and not is_loopback(endpoint):
         log_console().print(
-            f"warning: other machines can reach {endpoint}; only learners with a key of "
-            f"{run.run_dir / KEYS} are let in, and messages are encrypted",
+            f"warning: other machines can reach {endpoint}; only learners with a key of {keys} "
+            "are let in, and messages are encrypted",
             markup=False,
             soft_wrap=True,
         )

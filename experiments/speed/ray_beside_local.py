@@ -1,6 +1,6 @@
 """Throughput of learners that are actors of Ray, beside the same learners as plain processes.
 
-    python -m experiments.load.ray_beside_local --rounds 5 --seconds 60
+    python -m experiments.speed.ray_beside_local --rounds 5 --seconds 60
 
 Each round trains Connect Four with either launcher, in turn first, on a Ray of the run's own.
 Committed agent steps are counted from some seconds after all learners work, so that no start is in
