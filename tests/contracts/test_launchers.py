@@ -16,6 +16,7 @@ import pytest
 from arena.environment_spec import EnvironmentRequest
 from arena.envs.inspect import inspect_environment
 from arena.learners.spawn import stacks_path
+from arena.learners.state import EXIT_REFUSED
 from arena.types import LearnerId
 from arena.wire.messages import Hello, Refuse
 from arena.wire.transport import ControllerTransport
@@ -24,6 +25,7 @@ from populations.config.run_file import new_run_file
 from populations.controller.server.run_directory import OpenRun, create_run
 from populations.controller.server.server import utc_now
 from populations.core import Launcher
+from populations.launchers.inline import InlineLauncher
 from populations.launchers.make import make_launcher
 from populations.launchers.ray_launcher import FAILED_START, RayLauncher
 from populations.storage.lock import RunLock
@@ -157,7 +159,7 @@ def test_one_that_is_killed_is_gone_and_not_reported(launched: Launched) -> None
 def test_one_that_ends_is_reported_once_with_its_code(launched: Launched) -> None:
     launched.launcher.start(0, ())
     hello = launched.hello(0)
-    launched.transport.send(hello.learner, Refuse(reason="fenced: it may go"))
+    launched.transport.send(hello.learner, Refuse(reason="it may go"))
 
     def has_ended() -> bool:
         launched.turn()
@@ -167,7 +169,9 @@ def test_one_that_ends_is_reported_once_with_its_code(launched: Launched) -> Non
     assert launched.launcher.slot_of(hello) is None
     launched.launcher.start(0, ())
     assert launched.hello(0) != hello
-    assert launched.ended == [(0, 0)]
+    # A thread has no code.
+    code = 0 if isinstance(launched.launcher, InlineLauncher) else EXIT_REFUSED
+    assert launched.ended == [(0, code)]
 
 
 @every_process
