@@ -68,9 +68,7 @@ def check_ray(settings: RayConfig) -> None:
         ConfigError: Says what to install, or which address does not answer.
     """
     if find_spec("ray") is None:
-        raise ConfigError(
-            "launcher: ray needs Ray: pip install 'arena-league[ray]' (or pip install ray)"
-        )
+        raise ConfigError("launcher: ray needs Ray: pip install ray")
     address = _address(settings)
     host, has_port, port = address.rpartition(":")
     if not has_port:
