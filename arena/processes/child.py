@@ -16,6 +16,8 @@ import sys
 import threading
 
 EXIT_ORPHANED = 1
+STACKS = "ARENA_STACKS"
+"""Environment variable with the file of a process's stacks, for those that it starts itself."""
 
 # <linux/prctl.h>
 PR_SET_PDEATHSIG = 1

@@ -16,6 +16,8 @@ from typing import IO
 
 import psutil
 
+from arena.processes.child import STACKS
+
 REAP_S = 10.0
 """Longest wait for a killed process to end."""
 
@@ -74,7 +76,7 @@ class ChildProcess:
             with contextlib.suppress(OSError), self._stacks.open("a") as file:
                 file.write(f"process {self.pid}:\n")
             self._process.send_signal(signal.SIGUSR1)
-            # Where others work for it, those may be stuck; they write to its log.
+            # Where others work for it, those may be stuck; they write to files of their own.
             for pid in self._helpers():
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGUSR1)
@@ -152,7 +154,9 @@ def spawn(
                 close_fds=True,
                 pass_fds=(read_fd,),
                 # Many processes share the machine, each on one core.
-                env=os.environ | {"OMP_NUM_THREADS": "1"},
+                env=os.environ
+                | {"OMP_NUM_THREADS": "1"}
+                | ({} if stacks is None else {STACKS: str(stacks)}),
             )
     except OSError:
         os.close(death_fd)

@@ -54,8 +54,10 @@ def test_a_stuck_learner_says_where_is_killed_and_its_work_given_out_again(
     stacks = (run / "logs" / "stacks-learner-0.txt").read_text()
     assert stacks.startswith("process ")
     if num_env_workers:
-        # The process that is stuck writes where the learner's output goes.
-        stacks = (run / "logs" / "learner-0.log").read_text()
+        # Each process writes to a file of its own.
+        files = sorted((run / "logs").glob("stacks-learner-0-env-*.txt"))
+        assert [path.name[-7:] for path in files] == ["v-1.txt", "v-2.txt"]
+        stacks = "".join(path.read_text() for path in files)
     assert "in _do_worse" in stacks
     assert "most recent call first" in stacks
     held = lost.data["assignments"]

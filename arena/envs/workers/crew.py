@@ -41,7 +41,7 @@ class Crew:
         self._lost = ""
         try:
             for index in range(number):
-                self._workers.append(_Worker())
+                self._workers.append(_Worker(index + 1))
                 self._selector.register(
                     self._workers[index].channel, selectors.EVENT_READ, data=index
                 )
@@ -140,10 +140,11 @@ class Crew:
 class _Worker:
     """One process, its connection and the pipe that tells it that its parent is gone."""
 
-    def __init__(self) -> None:
+    def __init__(self, number: int) -> None:
         ours, theirs = socket.socketpair()
         read_fd, self._death_fd = os.pipe()
         arguments = [sys.executable, "-m", MODULE, "--socket-fd", str(theirs.fileno())]
+        arguments += ["--number", str(number)]
         arguments += ["--parent-pid", str(os.getpid()), "--death-fd", str(read_fd)]
         try:
             # In this process's group, which is killed as a whole.

@@ -10,18 +10,22 @@ from __future__ import annotations
 import argparse
 import faulthandler
 import logging
+import os
 import signal
 import socket
 import sys
 from collections.abc import Sequence
+from pathlib import Path
+from typing import BinaryIO, TextIO
 
-from arena.processes.child import die_with_parent
+from arena.processes.child import STACKS, die_with_parent
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Step environments until the parent closes the connection; the exit code is returned."""
     parser = argparse.ArgumentParser(prog="arena.envs.workers.process", allow_abbrev=False)
     parser.add_argument("--socket-fd", type=int, required=True, help="a socket of the parent")
+    parser.add_argument("--number", type=int, required=True, help="its number, from 1")
     parser.add_argument("--parent-pid", type=int, required=True, help="process to die with")
     parser.add_argument("--death-fd", type=int, required=True, help="pipe that the parent holds")
     options = parser.parse_args(argv)
@@ -36,13 +40,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     faulthandler.enable()
     # A learner that is stuck is stuck here, where its environments step.
-    faulthandler.register(signal.SIGUSR1, all_threads=True)
+    faulthandler.register(signal.SIGUSR1, file=_stacks(options.number), all_threads=True)
 
     from arena.envs.workers.messages import Channel
     from arena.envs.workers.worker import serve
 
     serve(Channel(socket.socket(fileno=options.socket_fd)))
     return 0
+
+
+def _stacks(number: int) -> BinaryIO | TextIO:
+    """Return a file of its own beside the learner's: several processes write at a time."""
+    learners = os.environ.get(STACKS)
+    if learners is None:
+        return sys.stderr
+    path = Path(learners)
+    # Opened now: when all hangs, nothing can be opened.
+    return path.with_name(f"{path.stem}-env-{number}.txt").open("ab")
 
 
 if __name__ == "__main__":
