@@ -180,7 +180,7 @@ class ControllerSession:
         objection = self._objection(header, message, identity, key)
         # Its connection may be older than the withdrawal of its key.
         if objection is None and is_forgotten:
-            objection = "fenced", f"fenced: the key {key} is valid no more"
+            objection = "replaced", f"the key {key} is valid no more"
         if objection is not None:
             return self._turn_away(peer, identity, *objection, now_s=now_s)
         # Last: a message that is refused must not use up its number.

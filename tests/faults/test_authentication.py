@@ -200,10 +200,10 @@ def test_a_key_for_one_process_is_in_no_file_and_is_forgotten_with_it(
             assert controller.receive(0.01) == []
             received = stale.receive(0.01)
             answers.extend([received[1]] if received is not None else [])
-            return controller.num_bad == {"fenced": 2} and bool(answers)
+            return controller.num_bad == {"replaced": 2} and bool(answers)
 
         wait_until(is_told, timeout_s=TIMEOUT_S)
-        assert answers == [Refuse(reason="fenced: the key slot0-1 is valid no more")]
+        assert answers == [Refuse(reason="the key slot0-1 is valid no more")]
         check_lets_in(controller, second)
     # It cannot come back, either.
     with learner_with(controller.endpoint, first) as again:
