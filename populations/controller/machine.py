@@ -101,10 +101,7 @@ def _decide(state: ControllerState, event: Event, tx: Transaction) -> None:
         case LearnerLeft():
             learner_lifecycle.lose(state, tx, event.learner, reason=f"left: {event.reason}")
         case LearnerUnreachable():
-            reason = "an assignment could not be sent to it"
-            learner_lifecycle.lose(
-                state, tx, event.learner, reason=reason, crash=True, unreachable=True
-            )
+            learner_lifecycle.miss(state, tx, event.learner)
         case LearnerExited():
             learner_lifecycle.exit_slot(state, tx, slot_index=event.slot, code=event.code)
         case StrangerSpoke():

@@ -174,8 +174,9 @@ class Faulty(Controller):
     def become_unreachable(self, pick: int) -> None:
         learner = self._learner(pick)
         if learner is not None:
+            is_launched = self.world.state.learners[learner].slot is not None
             self.world.handle(LearnerUnreachable(learner=learner))
-            assert learner not in self.world.state.learners
+            assert (learner in self.world.state.learners) == is_launched
 
     @rule(pick=PICK)
     def fall_silent(self, pick: int) -> None:

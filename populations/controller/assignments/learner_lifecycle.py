@@ -203,6 +203,15 @@ def lose(
         _plan_restart(state, tx, learner.slot)
 
 
+def miss(state: ControllerState, tx: Transaction, learner_id: LearnerId) -> None:
+    """Give a learner up to which an assignment could not be sent, unless others will say why."""
+    learner = state.learners.get(learner_id)
+    # The launcher knows best how its processes end; one that does not end is judged by its silence.
+    if learner is not None and learner.slot is None:
+        reason = "an assignment could not be sent to it"
+        lose(state, tx, learner_id, reason=reason, crash=True, unreachable=True)
+
+
 def dismiss_if_at_fault(state: ControllerState, tx: Transaction, learner_id: LearnerId) -> None:
     """Send a learner away that is at fault.
 

@@ -91,6 +91,18 @@ def test_only_the_last_who_were_given_up_are_remembered() -> None:
     assert LearnerId("old-0") not in world.state.gone
 
 
+def test_what_cannot_be_sent_to_a_process_of_the_launcher_is_for_the_launcher_to_explain() -> None:
+    world = make_world({**DUEL, "learners": 1})
+    learner = world.join(slot=0)
+    held = [each.assignment_id for each in world.state.learners[learner].held]
+    world.handle(LearnerUnreachable(learner=learner))
+    assert [each.assignment_id for each in world.state.learners[learner].held] == held
+    world.handle(LearnerExited(slot=0, code=None))
+    (lost,) = world.events("learner_lost")
+    assert lost.data["reason"] == "its node was lost"
+    assert not world.events("assignment_failed"), "no work is to blame"
+
+
 def test_a_stop_is_said_again_to_whoever_is_still_there() -> None:
     world = make_world()
     learner = world.join()

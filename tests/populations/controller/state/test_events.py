@@ -168,6 +168,11 @@ def hook_told(world: World) -> tuple[Event, Callable[[], object]]:
     return event, lambda: ("hook_failed", "on_end: a:b") in world.state.alerts.raised
 
 
+def unreachable(world: World) -> tuple[Event, Callable[[], object]]:
+    world.state.learners[FIRST].slot = None
+    return LearnerUnreachable(learner=FIRST), lambda: is_gone(world)
+
+
 def ticked(world: World) -> tuple[Event, Callable[[], object]]:
     world.state.learners[FIRST].last_heard_s -= world.state.patience.liveness_s + 1.0
     return Ticked(), lambda: is_gone(world)
@@ -184,9 +189,7 @@ CASES: dict[type[Event], Case] = {
     LearnerLeft: lambda world: (
         LearnerLeft(learner=FIRST, reason="done"), lambda: is_gone(world)
     ),
-    LearnerUnreachable: lambda world: (
-        LearnerUnreachable(learner=FIRST), lambda: is_gone(world)
-    ),
+    LearnerUnreachable: unreachable,
     LearnerExited: exited,
     StrangerSpoke: stranger,
     RatingsFitted: fitted,
