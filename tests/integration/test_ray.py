@@ -70,6 +70,8 @@ def test_a_run_on_a_ray_of_its_own_ends_as_any_other_and_leaves_nothing(
     run = tmp_path / "run"
     process = start(launch_arguments(run, *ON_RAY, FOR_EVER))
     works(run, process)
+    # Ray starts actors one by one: the second one may come long after the first one's results.
+    wait_until(lambda: len(events(run, "learner_joined")) == 2, timeout_s=TIMEOUT_S)
     directory = own_directory(RunFile.load(run / RUN_FILE).run)
     assert directory.stat().st_mode & 0o777 == 0o700
     processes = descendants(process)
