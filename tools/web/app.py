@@ -21,6 +21,8 @@ from ..terminal.output import SCHEMA
 from ..terminal.text import one_line
 from .csv_files import csv_text
 from .exposition import OPENMETRICS, TEXT, exposition
+from .kept_pages import KeptPages
+from .pace import Pace
 from .pages.pages import PAGES
 from .render import static_files, static_version
 from .runs import NotYet
@@ -28,6 +30,8 @@ from .security import Access, Guard
 from .site import Address, Site
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+
     from starlette.requests import Request
     from starlette.types import ASGIApp
 
@@ -70,6 +74,8 @@ class Answers:
 
     def __init__(self, site: Site) -> None:
         self._site = site
+        # All runs of a server have one pace, which pages share with documents.
+        self._pages = KeptPages(next((run.pace for run in site.runs.values()), Pace()))
 
     def index(self, request: Request) -> Response:
         """Send the first page."""
@@ -82,7 +88,7 @@ class Answers:
             )
         except NotYet:
             return _passing(self._site.unmade_index())
-        return _unless_known(request, tag) or _html(self._site.index(), tag)
+        return self._sent(request, "index", tag, self._site.index)
 
     def page(self, request: Request) -> Response:
         """Send a page of a run."""
@@ -93,8 +99,6 @@ class Answers:
             tag = run.etag(self._site.views(run, name))
         except NotYet:
             return _passing(self._site.unmade(run.slug, name))
-        if (known := _unless_known(request, tag)) is not None:
-            return known
         page = PAGES.get(name)
         query = {
             key: request.query_params[key]
@@ -102,8 +106,8 @@ class Answers:
             if key in request.query_params
         }
         address = Address(name=name, number=_number(request), query=query)
-        html = self._site.page(run.slug, address)
-        return _missing() if html is None else _html(html, tag)
+        key = (run.slug, name, address.number, *query.items())
+        return self._sent(request, key, tag, lambda: self._site.page(run.slug, address))
 
     def csv(self, request: Request) -> Response:
         """Send all rows of a view."""
@@ -147,6 +151,17 @@ class Answers:
             media_type=guess_type(name)[0],
             headers={"cache-control": FOR_EVER if is_versioned else REVALIDATED},
         )
+
+    def _sent(
+        self, request: Request, address: Hashable, tag: str, make: Callable[[], str | None]
+    ) -> Response:
+        # Before it is made: nobody who has this version needs it.
+        if (known := _unless_known(request, tag)) is not None:
+            return known
+        page = self._pages.page(address, tag, make)
+        if page is None:
+            return _missing()
+        return _unless_known(request, page.tag) or _html(page.html, page.tag)
 
     def _run(self, request: Request) -> Run | None:
         return self._site.runs.get(request.path_params["run"])

@@ -1,7 +1,8 @@
 """Process that makes documents of runs, so that a server holds none of their rows.
 
 It reads a request a line from standard input: JSON with ``run`` and ``views``. An answer is its
-length in eight bytes, and msgpack: ``took_s`` and ``documents``, each packed, or ``error``.
+length in eight bytes, and msgpack: ``took_s``, ``lived_s`` (what the process took from its start
+on) and ``documents``, each packed, or ``error``.
 Requests are answered in their order; the process ends with its input.
 
 Tests: `tests/tools/web/test_maker.py`.
@@ -109,7 +110,8 @@ def _answer(run: Path, views: Sequence[str]) -> bytes:
         made = make_documents(run, views)
     except ArenaError as error:
         return bytes(msgpack.packb({"error": str(error)}))
-    return bytes(msgpack.packb({"documents": made.documents, "took_s": made.took_s}))
+    answer = {"took_s": made.took_s, "lived_s": time.process_time(), "documents": made.documents}
+    return bytes(msgpack.packb(answer))
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from arena.errors import ArenaError
 from ..league.views import VIEWS
 from ..players.resolve import CHAMPION
 from .making import CARDS, FITTED, Made, make_documents
+from .pace import Pace
 from .unpacked import UNPACKED
 
 Document = Mapping[str, object]
@@ -36,13 +37,6 @@ DOCUMENTS = (*NAMES, CARDS)
 
 DIFF = "diff-with-"
 """First part of the name of a document of differences: the other run's name follows."""
-
-LEAST_S = 2.0
-"""Least age at which a document is made again."""
-
-PATIENCE = 20.0
-"""Age at which a document is made again, in times of what making it took: at most a twentieth of
-a core goes to it, whatever the number of readers."""
 
 FILES = ("journal.db", "journal.db-wal", "status.json", "run.yaml", CHAMPION)
 MAX_SLUG = 40
@@ -90,18 +84,18 @@ class Run:
     Attributes:
         path: Run directory.
         slug: Name in addresses; nothing of a request becomes a path.
-        clock: Monotonic clock in seconds.
         make: Maker of documents.
         wait_s: Seconds for which readers wait for documents since their making began. None: until
             they are made.
+        pace: Pace at which documents are made again.
         beside: All runs that are shown, by their names in addresses.
     """
 
     path: Path
     slug: str
-    clock: Callable[[], float] = time.monotonic
     make: Make = make_documents
     wait_s: float | None = None
+    pace: Pace = field(default_factory=Pace)
     beside: Mapping[str, Run] = field(default_factory=dict, repr=False, compare=False)
     _kept: dict[str, _Kept] = field(default_factory=dict)
     _making: dict[tuple[str, ...], _Making] = field(default_factory=dict)
@@ -124,7 +118,7 @@ class Run:
         return "diff" if name in self.diffs else None
 
     def documents(self, names: Sequence[str]) -> dict[str, Document]:
-        """Return documents of views, at most as old as `PATIENCE` allows.
+        """Return documents of views, at most as old as its pace allows.
 
         Raises:
             ConfigError: If there is no run.
@@ -175,18 +169,19 @@ class Run:
         """
         with self._lock:
             making = self._making.get(group)
-            if making is None and any(self._is_stale(name, version) for name in group):
+            if making is None and self._is_stale(group, version):
                 until_s = None if self.wait_s is None else time.monotonic() + self.wait_s
                 making = self._making[group] = _Making(until_s)
                 Thread(target=self._make, args=(group, version, making), daemon=True).start()
             return making
 
-    def _is_stale(self, name: str, version: Version) -> bool:
-        kept = self._kept.get(name)
-        if kept is None:
+    def _is_stale(self, group: tuple[str, ...], version: Version) -> bool:
+        if any(name not in self._kept for name in group):
             return True
-        age_s = self.clock() - kept.made_s
-        return kept.version != version and age_s >= max(LEAST_S, PATIENCE * kept.took_s)
+        # They were made at once.
+        kept = self._kept[group[0]]
+        is_due = self.pace.is_due((self.slug, group), made_s=kept.made_s, took_s=kept.took_s)
+        return is_due and kept.version != version
 
     def _make(self, group: tuple[str, ...], version: Version, making: _Making) -> None:
         diffs = self.diffs
@@ -200,7 +195,7 @@ class Run:
             name = asked[view]
             if (old := self._kept.get(name)) is not None:
                 UNPACKED.forget(old.serial)
-            self._kept[name] = _Kept(packed, version, next(SERIALS), self.clock(), made.took_s)
+            self._kept[name] = _Kept(packed, version, next(SERIALS), self.pace.clock(), made.took_s)
         with self._lock:
             del self._making[group]
         making.done.set_result(None)
@@ -238,6 +233,7 @@ def named_runs(
     from arena.errors import ConfigError
 
     runs: dict[str, Run] = {}
+    pace = Pace()
     for path in paths:
         if not (path / "run.yaml").is_file():
             raise ConfigError(f"{path} is no run directory: it has no run.yaml")
@@ -247,5 +243,5 @@ def named_runs(
         while slug in runs or slug == "static":
             number += 1
             slug = f"{name}-{number}"
-        runs[slug] = Run(path, slug, make=make, wait_s=wait_s, beside=runs)
+        runs[slug] = Run(path, slug, make=make, wait_s=wait_s, pace=pace, beside=runs)
     return runs

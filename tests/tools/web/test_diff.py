@@ -19,8 +19,9 @@ from tests.tools.web.test_pages import MAX_BYTES, Elements
 from tools.league.documents import view_document
 from tools.web.content import shown
 from tools.web.export import write_export
+from tools.web.pace import LEAST_S
 from tools.web.pages.diff import diff
-from tools.web.runs import LEAST_S, named_runs
+from tools.web.runs import named_runs
 
 
 def contents(document: Any) -> Any:
@@ -122,7 +123,7 @@ def test_a_change_of_either_run_is_seen(board_run: Path, tag_run: Path, tmp_path
     now_s = 0.0
     runs = named_runs([first, second])
     for run in runs.values():
-        run.clock = lambda: now_s
+        run.pace.clock = lambda: now_s
     before = runs["a"].etag(["diff-with-b"])
     for path in (first, second):
         now_s += 1000.0

@@ -16,7 +16,8 @@ from populations.errors import StorageError
 from populations.records.rows import EventRow
 from populations.storage.journal import Journal
 from tools.web.making import FITTED, Made
-from tools.web.runs import LEAST_S, NotYet, Run, named_runs
+from tools.web.pace import LEAST_S, Pace
+from tools.web.runs import NotYet, Run, named_runs
 from tools.web.unpacked import Unpacked
 
 
@@ -32,7 +33,7 @@ def test_a_document_is_made_again_when_the_run_has_changed(board_run: Path, tmp_
     path = tmp_path / "run"
     shutil.copytree(board_run, path)
     clock = Clock()
-    run = Run(path, "run", clock=clock)
+    run = Run(path, "run", pace=Pace(clock))
     first = run.etag(["events"])
     clock.now_s = 1000.0
     assert run.etag(["events"]) == first
@@ -49,7 +50,7 @@ def test_readers_of_a_busy_run_share_a_document(board_run: Path, tmp_path: Path)
     path = tmp_path / "run"
     shutil.copytree(board_run, path)
     clock = Clock()
-    run = Run(path, "run", clock=clock)
+    run = Run(path, "run", pace=Pace(clock))
     first = run.etag(["standings"])
     (path / "status.json").write_text("{}")
     clock.now_s = LEAST_S / 2
@@ -92,7 +93,7 @@ def is_done(run: Run) -> None:
 
 def test_a_reader_does_not_wait_for_a_long_fit(board_run: Path) -> None:
     make, clock = Blocked(), Clock()
-    run = Run(board_run, "run", clock=clock, make=make, wait_s=0.0)
+    run = Run(board_run, "run", pace=Pace(clock), make=make, wait_s=0.0)
     for _ in range(3):
         with pytest.raises(NotYet, match="champion, lineage, ratings: being computed"):
             run.documents(["ratings"])
@@ -111,7 +112,7 @@ def test_the_old_document_is_shown_while_a_new_one_is_made(board_run: Path, tmp_
     shutil.copytree(board_run, path)
     make, clock = Blocked(), Clock()
     make.free.set()
-    run = Run(path, "run", clock=clock, make=make)
+    run = Run(path, "run", pace=Pace(clock), make=make)
     assert run.documents(["events"])["events"]["made"] == 1
     make.free.clear()
     run.wait_s = 0.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import socket
 import threading
@@ -17,7 +18,7 @@ import uvicorn
 from populations.records.rows import EventRow, Json
 from populations.storage.journal import Journal, JournalReader
 from tests.tools.web.conftest import TOKEN
-from tools.web import runs as module
+from tools.web import pace
 from tools.web.app import make_app
 from tools.web.maker import WAIT_S, Makers
 from tools.web.making import Made
@@ -91,8 +92,8 @@ def test_the_wal_stays_bounded_while_pages_are_read(
     board_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Each page reads the journal anew: the most that readers can do.
-    monkeypatch.setattr(module, "LEAST_S", 0.0)
-    monkeypatch.setattr(module, "PATIENCE", 0.0)
+    monkeypatch.setattr(pace, "LEAST_S", 0.0)
+    monkeypatch.setattr(pace, "SHARE", math.inf)
     path = tmp_path / "run"
     shutil.copytree(board_run, path)
     wal = path / "journal.db-wal"

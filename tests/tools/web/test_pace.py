@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tools.web.pace import LEAST_S, SHARE, WATCHED_S, Pace
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def test_a_thing_waits_by_what_it_took_and_by_how_many_are_looked_at() -> None:
+    clock = Clock()
+    pace = Pace(clock)
+    clock.now_s = LEAST_S
+    assert pace.is_due("a", made_s=0.0, took_s=0.0)
+    # A tenth of a second: alone after 2 s, one of two after 4.
+    assert pace.is_due("a", made_s=0.0, took_s=0.1)
+    assert not pace.is_due("b", made_s=0.0, took_s=0.1)
+    clock.now_s = 4.0
+    assert pace.is_due("b", made_s=0.0, took_s=0.1)
+    # Nobody looks at the other one any more.
+    clock.now_s = LEAST_S + WATCHED_S + 0.5
+    assert pace.is_due("b", made_s=clock.now_s - 2.0, took_s=0.1)
+
+
+@settings(max_examples=30)
+@given(
+    costs=st.lists(st.floats(0.001, 2.0), min_size=1, max_size=30),
+    readers=st.integers(1, 40),
+)
+def test_the_share_holds_for_any_number_of_things_and_readers(
+    costs: list[float], readers: int
+) -> None:
+    clock = Clock()
+    pace = Pace(clock)
+    made = dict.fromkeys(range(len(costs)), 0.0)
+    # All are looked at from the beginning.
+    for thing, took_s in enumerate(costs):
+        pace.is_due(thing, made_s=0.0, took_s=took_s)
+    spent_s, end_s, look = 0.0, 600.0, 0
+    while clock.now_s < end_s:
+        clock.now_s += 5.0 / max(readers, len(costs))
+        thing = look % len(costs)
+        look += 1
+        if pace.is_due(thing, made_s=made[thing], took_s=costs[thing]):
+            made[thing] = clock.now_s
+            spent_s += costs[thing]
+    assert spent_s <= SHARE * end_s
+    if len(costs) * max(costs) / SHARE + 10.0 < end_s:
+        assert all(made.values()), "nothing waits for ever"
