@@ -33,11 +33,14 @@ from populations.ratings.fitting.misfit import (
     MIN_LEFT,
     misfit_of,
 )
-from populations.ratings.fitting.pair_errors import PRIOR_INFORMATION, PairFit
+from populations.ratings.fitting.pair_errors import PairFit
 from populations.ratings.fitting.posterior import FloatArray
 
 PRIOR_PAIRS = 10.0
 """Weight of sigma's prior, as a number of typical pairs without an effect."""
+
+PRIOR_INFORMATION = 4.0
+"""Further weight of that prior, as information n p (1 - p): sixteen even matches."""
 
 PRIOR_CHILDREN = 0.25
 """Weight of the priors of tau and rho, in entrants."""

@@ -14,9 +14,11 @@ import numpy as np
 
 from populations.ratings.fitting.posterior import BoolArray, FloatArray, IntArray, logistic
 
-PRIOR_INFORMATION = 4.0
-"""Weight of the priors of phi (per pair) and of sigma, as information n p (1 - p): sixteen even
-matches.
+PRIOR_INFORMATION = 16.0
+"""Weight of the prior of each pair's phi, as information n p (1 - p): 64 even matches.
+
+With fewer, pairs of which the weaker one drew some by luck weigh more than those of which it did
+not, and the distance between the two is too short.
 """
 
 MAX_SURPRISE = 4.0
@@ -117,9 +119,18 @@ def pair_fit(
     ceiling = 1.0 - MIN_DISPERSION
     # phi = 1 - sum s (1 - s) / sum n p (1 - p), since E[(s - p)^2] = p (1 - p) - E[s (1 - s)].
     common = min(float(pairs.slack.sum()) / total, ceiling) if total > 0.0 else 0.0
-    # Each pair's phi is shrunk towards the common one, so that few matches do not decide their own
+    # Who scores next to nothing cannot draw often. Draws are at most 2 min(p, 1 - p) of all, and
+    # s (1 - s) is 1/4 of them: at most m = 1 / (2 max(p, 1 - p)) of p (1 - p), half as much for
+    # pairs far apart, which alone tell how far the anchor is, as for equals.
+    share = pairs.sum(np.where(pairs.sign > 0.0, expected, 1.0 - expected) * matches)
+    share /= np.where(played > 0.0, played, 1.0)
+    most = 0.5 / np.maximum(share, 1.0 - share)
+    possible = float((most * known).sum())
+    drawn = float(pairs.slack.sum()) / possible if possible > 0.0 else 0.0
+    # Each pair's phi is shrunk towards that of all, so that few matches do not decide their own
     # weight.
-    slack = (pairs.slack + PRIOR_INFORMATION * common) / (known + PRIOR_INFORMATION)
+    usual = np.minimum(drawn * most, ceiling)
+    slack = (pairs.slack + PRIOR_INFORMATION * usual) / (known + PRIOR_INFORMATION)
     fit = PairFit(
         error=pairs.sum(pairs.sign * (scores - matches * expected)),
         information=known,

@@ -43,7 +43,8 @@ def held(fit: Fit[int], elo: FloatArray) -> float:
 
 def test_pairs_by_hand() -> None:
     # Two rows of one pair, told from both sides, and one of another. Even odds: 16 matches have
-    # the information 4. Eight draws of 16 have a slack of 2; with the common 2/12 and its weight 4.
+    # the information 4. Eight draws of 16 have a slack of 2; with the common 2/12 and its weight
+    # of 16.
     rows = np.array([0, 1, 0]), np.array([1, 0, 2])
     pairs = Pairs.from_rows(
         *rows, slack=np.array([2.0, 0.0, 0.0]), is_anchored=np.array([False, False, True])
@@ -61,7 +62,7 @@ def test_pairs_by_hand() -> None:
     assert fit.information.tolist() == [8.0, 4.0]
     assert dispersion == pytest.approx(1.0 - 2.0 / 12.0)
     assert fit.dispersion == pytest.approx(
-        np.array([1.0 - (2.0 + 4.0 / 6.0) / 12.0, 1.0 - 4.0 / 6.0 / 8.0])
+        np.array([1.0 - (2.0 + 16.0 / 6.0) / 24.0, 1.0 - 16.0 / 6.0 / 20.0])
     )
     # Nothing was fitted (variance 0): squares 25 and 0 are expected to be phi I + sigma^2 I^2.
     variance, _ = pair_variance(fit, variances=np.zeros(2), now=0.0)
@@ -70,6 +71,24 @@ def test_pairs_by_hand() -> None:
     excess = float((weights * (np.array([25.0, 0.0]) - chance)).sum())
     known = float((weights * fit.information**2).sum()) * (1.0 + 10.0 / 2.0) + 16.0
     assert variance == pytest.approx(max(excess / known, 0.0))
+
+
+def test_the_dispersion_of_pairs_far_apart_by_hand() -> None:
+    # 64 even matches of which 32 are drawn, and 16 where the first scores a tenth, none drawn yet.
+    rows = np.array([0, 0]), np.array([1, 2])
+    pairs = Pairs.from_rows(*rows, slack=np.array([8.0, 0.0]), is_anchored=np.array([False, False]))
+    fit, _ = pair_fit(
+        pairs,
+        ahead=np.array([0.0, -np.log(9.0)]),
+        scores=np.array([32.0, 1.5]),
+        matches=np.array([64.0, 16.0]),
+    )
+    assert fit.information == pytest.approx(np.array([16.0, 1.44]))
+    # At most 1 of 4 n p (1 - p) of even matches, 1 / (2 * 0.9) of the others': 8 of 16 + 0.8.
+    drawn = 8.0 / 16.8
+    usual = np.array([drawn, drawn / 1.8])
+    slack = (np.array([8.0, 0.0]) + 16.0 * usual) / (np.array([16.0, 1.44]) + 16.0)
+    assert fit.dispersion == pytest.approx(1.0 - slack)
 
 
 def test_the_deviation_of_children_by_hand() -> None:
@@ -116,6 +135,24 @@ def test_draws_that_come_with_strength_bend_no_rating() -> None:
         assert fit.components.dispersion < 0.9
     assert 0.9 <= np.mean(shares) <= 0.99
     assert abs(np.mean(errors)) < 25.0
+
+
+def test_draws_between_equals_say_nothing_of_the_distance_from_the_anchor() -> None:
+    # Eight players draw nine in ten among themselves, and win next to every match against the bot.
+    # As if those were as sure as the draws, intervals held the distance in 84% of cases.
+    rng = np.random.default_rng(6)
+    draws = np.full(9, 0.9)
+    errors = []
+    for _ in range(100):
+        elo = np.append(rng.normal(600.0, 40.0, size=8), 0.0)
+        results = played(elo[:, None] - elo[None, :], matches=100, rng=rng, draws=draws)
+        model = BradleyTerry(root_deviation=10_000.0, reduces_bias=True)
+        fit = model.fit(results, anchors=[8])
+        spread = fit.spread[:8].mean(axis=0)
+        errors.append((fit.ratings - elo)[:8].mean() / np.sqrt(spread @ spread))
+    assert np.mean(np.abs(errors) <= Z95) >= 0.9
+    assert np.std(errors) < 1.15
+    assert abs(np.mean(errors)) < 0.35
 
 
 def test_what_all_gain_with_time_is_not_drawn_to_parents() -> None:
