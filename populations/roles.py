@@ -71,12 +71,12 @@ class SnapshotRule:
         if agent_steps < self.phase_agent_steps:
             return None
         if role == MAIN and self.constants == "paper":
-            return f"{agent_steps} agent steps since the last one"
+            return f"{agent_steps:,} agent steps since the last one"
         # The weakest result decides; without any result there is no claim to have beaten all.
         if win_rates.size and float(win_rates.min()) > self.win_rate:
             return f"it beats all {win_rates.size} that it has met more often than {self.win_rate}"
         if agent_steps >= self.timeout_phases * self.phase_agent_steps:
-            return f"{agent_steps} agent steps since the last one: {self.timeout_phases} phases"
+            return f"{agent_steps:,} agent steps since the last one: {self.timeout_phases} phases"
         return None
 
     def next_mark(self, agent_steps: int) -> int:

@@ -97,7 +97,7 @@ def _why(state: ControllerState, policy: PolicyRow) -> dict[str, Json] | None:
         return None
     rule = _rule(state, policy.population)
     if rule is None:
-        return {"reason": f"{agent_steps} agent steps since the last one"}
+        return {"reason": f"{agent_steps:,} agent steps since the last one"}
     win_rates = _win_rates(state, policy)
     reason = rule.why(policy.role, agent_steps=agent_steps, win_rates=win_rates)
     if reason is None:
