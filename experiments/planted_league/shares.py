@@ -2,12 +2,14 @@
 
     python -m experiments.planted_league.shares                    # fast and slow matches, the grid
     python -m experiments.planted_league.shares --speeds slow --learners 2 8 --policies 4
+    python -m experiments.planted_league.shares --learners 4 --policies 8 --slots equal unequal
 
 Each row is one run of a preset to the end of its training. ``share`` is evaluation's part of all
 learner seconds, as part of what was asked. ``due`` counts marks of policies' clocks as if every
 decision were made on time: warm-up, then one for each interval. ``made`` counts decisions.
 ``possible`` is the part of them for which the share that was asked has the matches: each match is
-about two policies, and each decision needs ``pbt.min_matches``.
+about two policies, and each decision needs ``pbt.min_matches``. With ``--slots unequal`` the first
+slot's learner trains at a fifth of the speed, and the second's plays ten times as many matches.
 
 JSON, one line for each run.
 """
@@ -18,10 +20,13 @@ import argparse
 import json
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import product
+from statistics import median
 
-from arena.types import PolicyId
+from arena.types import LearnerId, PolicyId
 from arena.wire.messages import Evaluate
 from populations.config.run_config import RunConfig, load_config
 from populations.controller.evaluation.pairings import validated_policy
@@ -55,6 +60,13 @@ SPEEDS: dict[str, Speeds] = {
 }
 
 
+SLOTS: dict[str, dict[int, tuple[float, float]]] = {
+    "equal": {},
+    "unequal": {0: (0.2, 1.0), 1: (1.0, 10.0)},
+}
+"""Speeds of training and of matches by slot, as parts of all others'."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
     """One run.
@@ -63,6 +75,7 @@ class Task:
         num_learners: Processes.
         num_policies: Size of the one population.
         speed: Key of ``SPEEDS`` and ``OVERRIDES``.
+        slots: Key of ``SLOTS``.
         seed: Seed of the run.
         overrides: KEY=VALUE, after those of the speed.
     """
@@ -71,6 +84,7 @@ class Task:
     num_policies: int
     speed: str
     seed: int
+    slots: str = "equal"
     overrides: tuple[str, ...] = ()
 
 
@@ -92,6 +106,9 @@ class Figures:
         exploits: Copies.
         agent_steps: Trained.
         simulated_s: Length of the run.
+        agent_steps_per_s: One divided by the other.
+        training_s: By slot, the median and the longest training assignment, but for the first.
+        evaluations: By slot, evaluations.
         idle: Part of all learners' seconds in which they did nothing.
         max_open: Evaluations open at once.
         seconds: Seconds that the simulation took.
@@ -110,6 +127,9 @@ class Figures:
     exploits: int
     agent_steps: int
     simulated_s: float
+    agent_steps_per_s: float
+    training_s: list[tuple[float, float]]
+    evaluations: list[int]
     idle: float
     max_open: int
     seconds: float
@@ -125,6 +145,8 @@ class Counter:
     matches: int = 0
     made: int = 0
     max_open: int = 0
+    training_s: defaultdict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
+    evaluations: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))
     _ready_at: dict[PolicyId, int] = field(default_factory=dict)
 
     def watch(self, rows: Sequence[Row]) -> None:
@@ -134,6 +156,9 @@ class Counter:
                 case AssignmentRow(status="finished", message=Evaluate() as message):
                     self._count_evaluation(message)
                     self.matches += row.matches
+                    self.evaluations[self._slot(row)] += 1
+                case AssignmentRow(status="finished") if row.agent_steps:
+                    self.training_s[self._slot(row)].append(row.duration_s)
                 case PolicyRow():
                     self.made += row.ready_at > self._ready_at.get(row.policy, 0)
                     self._ready_at[row.policy] = row.ready_at
@@ -143,6 +168,10 @@ class Counter:
                         for row in self.world.state.tables.assignments.values()
                     )
                     self.max_open = max(self.max_open, sum(is_open))
+
+    def _slot(self, row: AssignmentRow) -> int:
+        learner = self.world.state.learners[LearnerId(row.learner or "")]
+        return -1 if learner.slot is None else learner.slot
 
     def _count_evaluation(self, message: Evaluate) -> None:
         state = self.world.state
@@ -175,6 +204,11 @@ def measure(task: Task) -> Figures:
     started_s = time.process_time()
     config, speeds = config_of(task), SPEEDS[task.speed]
     world = make_world(simulated_run(config), default_model(config), **speeds)
+    for slot, (training, matches) in SLOTS[task.slots].items():
+        world.speeds[slot] = {
+            "agent_steps_per_s": training * speeds["agent_steps_per_s"],
+            "matches_per_s": matches * speeds["matches_per_s"],
+        }
     counter = Counter(world)
     world.watch = counter.watch
     start(world)
@@ -203,6 +237,13 @@ def measure(task: Task) -> Figures:
         exploits=run.exploits,
         agent_steps=run.agent_steps,
         simulated_s=round(world.now_s, 1),
+        agent_steps_per_s=round(run.agent_steps / world.now_s, 1),
+        training_s=[
+            (round(median(times), 3), round(max(times), 3))
+            for slot in range(task.num_learners)
+            if (times := counter.training_s[slot][1:])
+        ],
+        evaluations=[counter.evaluations[slot] for slot in range(task.num_learners)],
         idle=round(1.0 - busy_s / (world.now_s * task.num_learners), 3),
         max_open=counter.max_open,
         seconds=round(time.process_time() - started_s, 1),
@@ -214,11 +255,12 @@ def tasks_of(options: argparse.Namespace) -> Iterator[Task]:
     for speed in options.speeds:
         for num_learners in options.learners:
             for num_policies in options.policies:
-                for seed in options.seeds:
+                for slots, seed in product(options.slots, options.seeds):
                     yield Task(
                         num_learners=num_learners,
                         num_policies=num_policies,
                         speed=speed,
+                        slots=slots,
                         seed=seed,
                         overrides=tuple(options.overrides),
                     )
@@ -232,6 +274,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--learners", type=int, nargs="+", default=[1, 2, 4, 8, 16, 32, 64])
     parser.add_argument("--policies", type=int, nargs="+", default=[2, 4, 8, 16, 32, 64])
     parser.add_argument("--speeds", choices=list(SPEEDS), nargs="+", default=list(SPEEDS))
+    parser.add_argument("--slots", choices=list(SLOTS), nargs="+", default=["equal"])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("overrides", nargs="*", help="KEY=VALUE, after those of the experiment")
     for task in tasks_of(parser.parse_intermixed_args(argv)):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypedDict, Unpack
 
@@ -62,6 +62,13 @@ FITS_PER_ROUND = 8
 Watcher = Callable[[Sequence[Row]], None]
 
 
+class Speeds(TypedDict, total=False):
+    """Speeds of simulated learners; see `SimulatedLearner`."""
+
+    agent_steps_per_s: float
+    matches_per_s: float
+
+
 @dataclass(slots=True)
 class World:
     """Controller, simulated learners, and simulated time. Owned by one thread.
@@ -80,6 +87,7 @@ class World:
         fits: Snapshots that the worker thread has to fit.
         faulty: Kind of failure of every assignment, by slot of the launcher.
         fails_after_s: Time until such a failure.
+        speeds: Speeds of the learners of some slots, where they are not those of ``learner``.
     """
 
     state: ControllerState
@@ -97,6 +105,7 @@ class World:
     fits: list[Snapshot] = field(default_factory=list)
     faulty: dict[int, str] = field(default_factory=dict)
     fails_after_s: float = 0.01
+    speeds: dict[int, Speeds] = field(default_factory=dict)
     _evaluations: int = 0
 
     def handle(self, event: Event) -> Transaction:
@@ -213,8 +222,9 @@ class World:
         """Start the oldest assignment: its end is in the agenda from now on."""
         message = self.given[learner][0]
         known = self.state.learners.get(learner)
-        # -1 is no slot: only learners that a launcher has started can be faulty.
-        kind = self.faulty.get(-1 if known is None or known.slot is None else known.slot)
+        # -1 is no slot: only learners that a launcher has started can be faulty, or differ.
+        slot = -1 if known is None or known.slot is None else known.slot
+        kind = self.faulty.get(slot)
         if kind is not None:
             failed = Failed(
                 assignment_id=message.assignment_id,
@@ -226,7 +236,9 @@ class World:
             self._plan(self.fails_after_s, lambda: self._finish(failure))
             return
         # Carried out now, though it ends later: the result follows from the message alone.
-        finished, manifests = self.learner.carry_out(message)
+        own = self.speeds.get(slot)
+        simulated = self.learner if own is None else replace(self.learner, **own)
+        finished, manifests = simulated.carry_out(message)
         event = AssignmentFinished(learner=learner, finished=finished, manifests=manifests)
         self._plan(finished.duration_s, lambda: self._finish(event))
 
@@ -264,13 +276,6 @@ def make_tables(run_file: RunFile) -> Tables:
         ratings={},
         num_events=0,
     )
-
-
-class Speeds(TypedDict, total=False):
-    """Speeds of simulated learners; see `SimulatedLearner`."""
-
-    agent_steps_per_s: float
-    matches_per_s: float
 
 
 def make_learner(

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from populations.controller.assignments.turns import steps_to_end
 from populations.controller.evolution.schedules import to_next_entry
 from populations.controller.evolution.snapshots import steps_to_next
+from populations.controller.state.leases import Learner
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
 from populations.pbt.scheduler import next_mark
@@ -22,26 +23,28 @@ MAX_DOUBLINGS = 12
 """A learner's day for an assignment of some seconds: longer episodes than that are not awaited."""
 
 
-def team_budget(state: ControllerState, tx: Transaction, team: Sequence[PolicyRow]) -> int:
-    """Return a team's budget: the most by which none of them passes its own.
+def team_budget(
+    state: ControllerState, tx: Transaction, team: Sequence[PolicyRow], *, learner: Learner
+) -> int:
+    """Return a team's budget on a learner: the most by which none of them passes its own.
 
     Agents of all populations are taken to decide equally often.
     """
     agents = [len(state.setup.populations[row.population].agents) for row in team]
     # A policy does B * own / sum(agents) of a team's budget B, which its own budget bounds.
     return min(
-        max(budget(state, tx, row) * sum(agents) // own, 1)
+        max(budget(state, tx, row, learner=learner) * sum(agents) // own, 1)
         for row, own in zip(team, agents, strict=True)
     )
 
 
-def budget(state: ControllerState, tx: Transaction, policy: PolicyRow) -> int:
+def budget(state: ControllerState, tx: Transaction, policy: PolicyRow, *, learner: Learner) -> int:
     """Return the smallest of what the target time allows and the steps to the policy's next mark.
 
     The learner does whole rollouts, so it may do a little more.
     """
     ends_at = to_next_entry(state, policy)
-    wanted = usual_budget(state, policy)
+    wanted = usual_budget(state, policy, learner=learner)
     if state.config.deterministic:
         return wanted if ends_at is None else min(wanted, ends_at)
     # Doubled with each assignment in which no episode ended, so that episodes end however long they
@@ -51,7 +54,7 @@ def budget(state: ControllerState, tx: Transaction, policy: PolicyRow) -> int:
     # Whole episodes are worth more than marks that are met to the step.
     if state.config.assignment.episodes is None:
         wanted = wanted << doublings if doublings else min([wanted, *_marks(state, policy)])
-    speed = _speed(state, policy)
+    speed = _speed(state, policy, learner)
     # Up to the end of the run, however often it was doubled.
     if stop.duration_s is not None and speed > 0.0:
         left_s = max(stop.duration_s - state.elapsed_s(tx.now), 0.0)
@@ -64,7 +67,7 @@ def budget(state: ControllerState, tx: Transaction, policy: PolicyRow) -> int:
     return max(wanted if ends_at is None else min(wanted, ends_at), 1)
 
 
-def usual_budget(state: ControllerState, policy: PolicyRow) -> int:
+def usual_budget(state: ControllerState, policy: PolicyRow, *, learner: Learner) -> int:
     """Return agent steps in the time that an assignment should take, wherever marks are."""
     assignment = state.config.assignment
     # Whole episodes end the assignment instead.
@@ -74,7 +77,7 @@ def usual_budget(state: ControllerState, policy: PolicyRow) -> int:
     if assignment.agent_steps is not None or state.config.deterministic:
         return assignment.agent_steps or FIXED_AGENT_STEPS
     # 0 before any speed is known: the learner does one rollout, which measures it.
-    return int(_speed(state, policy) * assignment.target_s)
+    return int(_speed(state, policy, learner) * assignment.target_s)
 
 
 def _marks(state: ControllerState, policy: PolicyRow) -> list[int]:
@@ -92,8 +95,13 @@ def _marks(state: ControllerState, policy: PolicyRow) -> list[int]:
     return [ahead for ahead in (steps_to_next(state, policy), mark) if ahead > 0]
 
 
-def _speed(state: ControllerState, policy: PolicyRow) -> float:
-    """Return agent steps per second, of the policy, else of its population, else a rollout's."""
+def _speed(state: ControllerState, policy: PolicyRow, learner: Learner) -> float:
+    """Return agent steps per second: of the population on the learner, else of the policy
+    anywhere, else of its population; 0: nothing is known.
+    """
+    # Machines differ by more than policies of one population.
+    if policy.population in learner.speeds:
+        return learner.speeds[policy.population]
     if policy.speed > 0.0:
         return policy.speed
     speeds = [

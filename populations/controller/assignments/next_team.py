@@ -49,7 +49,9 @@ def next_team(state: ControllerState, tx: Transaction, learner_id: LearnerId) ->
     if first is None:
         return ()
     # Whole episodes have no bound in steps; a rival is then no further ahead than a ghost is old.
-    max_lead = min(usual_budget(state, first), state.config.ghosts.every_agent_steps)
+    max_lead = min(
+        usual_budget(state, first, learner=learner), state.config.ghosts.every_agent_steps
+    )
     free = FreePolicies(state=state, held_up=blocked, may_train=may_train, max_lead=max_lead)
     team = free.team_with(first)
     if not team:
@@ -62,7 +64,7 @@ def next_team(state: ControllerState, tx: Transaction, learner_id: LearnerId) ->
         learner_id,
         team,
         own=own,
-        max_lead=carried_episodes.MAX_LEAD_ASSIGNMENTS * budget(state, tx, first),
+        max_lead=carried_episodes.MAX_LEAD_ASSIGNMENTS * budget(state, tx, first, learner=learner),
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from arena.checkpoints.manifest import Manifest
 from arena.matches.seating import num_episodes
-from arena.types import AssignmentId, Digest, LearnerId, Tally
+from arena.types import AssignmentId, Digest, LearnerId, Tally, population_of
 from arena.wire.messages import Acknowledge, Evaluate, Failed, Train, Trainee
 from populations.controller.assignments import carried_episodes, learner_lifecycle
 from populations.controller.assignments.failures import clear_environment, fail_row
@@ -29,7 +29,7 @@ from populations.controller.opponents.seatings import update_qualities
 from populations.controller.state import storage_pause
 from populations.controller.state.commands import RemoveCheckpoints, SendMessage
 from populations.controller.state.events import AssignmentFailed, AssignmentFinished
-from populations.controller.state.leases import Held
+from populations.controller.state.leases import Held, Learner
 from populations.controller.state.state import ControllerState
 from populations.controller.state.teams import leaders_of, team_of
 from populations.controller.state.transaction import Transaction
@@ -42,6 +42,7 @@ from populations.records.rows import (
 )
 
 SMOOTHING = 0.5
+SPEED = "throughput/agent_steps_per_s"
 MAX_REASON = 1000
 """Characters that are kept of what is wrong with a result."""
 
@@ -126,13 +127,15 @@ def _commit(
             manifest = event.manifests[published.checkpoint.key]
             metrics = metrics_of_trainee(finished.metrics, row.message.trainees, of=trainee.policy)
             _advance_policy(state, tx, row, metrics, trainee, published.checkpoint.key, manifest)
+            _note_speed(state.learners[event.learner], trainee, metrics)
         # A checkpoint is on disk, so the disk has room.
         storage_pause.accept(state, tx)
         # After all trainees have advanced: a team decides as one.
         _follow_up(state, tx, row.message.trainees)
     elif isinstance(row.message, Evaluate):
         state.failed_evaluations = 0
-        share.record(state, matches=matches, duration_s=finished.duration_s)
+        learner = state.learners[event.learner]
+        share.record(state, learner, matches=matches, duration_s=finished.duration_s)
         _validate(state, tx, row.message)
         _learn_lengths(state, tx, finished.tallies)
         # Seconds of an epoch that only evaluates are not taken from the finals of a later one.
@@ -258,7 +261,7 @@ def _advance_policy(
     tx.put(checkpoint)
     policy = state.tables.policies[trainee.policy]
     steps_before = policy.agent_steps
-    speed = metrics.get("throughput/agent_steps_per_s", 0.0)
+    speed = metrics.get(SPEED, 0.0)
     length = metrics.get("episode/length_mean", 0.0)
     is_trained = manifest.agent_steps > trainee.agent_steps
     # Without that metric nothing is known of episodes, and the budget stays.
@@ -284,6 +287,13 @@ def _advance_policy(
     )
     tx.put(policy)
     mark_export(state, tx, policy, before=steps_before)
+
+
+def _note_speed(learner: Learner, trainee: Trainee, metrics: Mapping[str, float]) -> None:
+    """Record how fast a learner trains a population."""
+    population, speed = population_of(trainee.policy), metrics.get(SPEED, 0.0)
+    if speed > 0.0:
+        learner.speeds[population] = _smooth(learner.speeds.get(population, 0.0), speed)
 
 
 def _follow_up(state: ControllerState, tx: Transaction, trainees: Sequence[Trainee]) -> None:

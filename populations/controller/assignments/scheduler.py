@@ -17,6 +17,7 @@ from populations.controller.assignments.next_team import next_team
 from populations.controller.evaluation import share
 from populations.controller.evaluation.finals import final_pairings
 from populations.controller.evaluation.pairings import draw_pairings, is_worth_it
+from populations.controller.evaluation.prices import is_left_to_cheaper
 from populations.controller.evaluation.share import at_most, full_size
 from populations.controller.opponents.learning_rivals import team_seatings
 from populations.controller.opponents.seatings import knowledge
@@ -195,8 +196,12 @@ def _decide(
             final = draw_pairings(state, tx, num_matches=at_most(state, full_size(state)))
         return _evaluate(state, tx, final) if final else None
     # A second evaluation of one learner comes after a policy: that would wait behind another one.
-    evaluates = _num_evaluations(state, learner_id) > 0
-    row = None if evaluates else _evaluate_if_due(state, tx)
+    learner = state.learners[learner_id]
+    others = (other for other in state.learners.values() if not _num_evaluations(state, other))
+    trains_first = _num_evaluations(state, learner) > 0 or is_left_to_cheaper(
+        state, learner, others
+    )
+    row = None if trains_first else _evaluate_if_due(state, tx, learner_id)
     if row is not None:
         return row
     team = next_team(state, tx, learner_id)
@@ -204,7 +209,7 @@ def _decide(
         content.add(learner_id)
     elif team:
         return _train(state, tx, learner_id, team)
-    return _evaluate_if_due(state, tx) if evaluates else None
+    return _evaluate_if_due(state, tx, learner_id) if trains_first else None
 
 
 def assignment_seed(state: ControllerState, assignment_id: int) -> int:
@@ -243,7 +248,9 @@ def _train(
         trainees=tuple(_trainee(state, row) for row in starting or team),
         opponents=() if starting else team_seatings(state, tx, team),
         carried=() if starting else carried_episodes.carried(state, learner_id, team),
-        agent_steps=0 if starting else team_budget(state, tx, team),
+        agent_steps=0
+        if starting
+        else team_budget(state, tx, team, learner=state.learners[learner_id]),
         episodes=state.config.assignment.episodes,
         episode_length=expected_length(state, team[0]),
         lesson=state.tables.run.lesson,
@@ -291,13 +298,14 @@ def _immigrant(state: ControllerState, key: str) -> WeightsRef:
     return state.immigrants[key] if own is None else own
 
 
-def _num_evaluations(state: ControllerState, learner_id: LearnerId) -> int:
+def _num_evaluations(state: ControllerState, learner: Learner) -> int:
     """Return how many of the assignments that a learner has are evaluations."""
-    learner = state.learners[learner_id]
     return len(learner.held) - _num_training(state, learner)
 
 
-def _evaluate_if_due(state: ControllerState, tx: Transaction) -> AssignmentRow | None:
+def _evaluate_if_due(
+    state: ControllerState, tx: Transaction, learner_id: LearnerId
+) -> AssignmentRow | None:
     """Make an evaluation if there is less than its share; None: it has that, or nothing to play.
 
     What its share has not earned yet, not even with the time of a training assignment ahead, waits.
@@ -308,8 +316,9 @@ def _evaluate_if_due(state: ControllerState, tx: Transaction) -> AssignmentRow |
     # While evaluations fail there is one at a time, so that it is known whose fault it is.
     if short <= 0.0 or (state.failed_evaluations and state.pending_matches.num_open):
         return None
-    num_matches = share.earned_matches(state, short)
-    if not is_worth_it(state, num_matches=num_matches):
+    learner = state.learners[learner_id]
+    num_matches = share.earned_matches(state, learner, short)
+    if not is_worth_it(state, learner, num_matches=num_matches):
         return None
     # After all reasons to wait: a draw takes a decision number.
     pairings = draw_pairings(state, tx, num_matches=num_matches)

@@ -20,6 +20,7 @@ from populations.controller.evaluation.contenders import EvaluationPool, evaluat
 from populations.controller.evaluation.share import at_most
 from populations.controller.indexes.player_strengths import PlayerStrength
 from populations.controller.state.goals import has_reached_evaluation
+from populations.controller.state.leases import Learner
 from populations.controller.state.state import ControllerState
 from populations.controller.state.teams import frozen_team, is_whole, leader_of, team_of
 from populations.controller.state.transaction import Transaction
@@ -97,14 +98,14 @@ def missing_matches(state: ControllerState, known: EvaluationPool) -> dict[int, 
     return {index: missing for _, index, missing in sorted(found)}
 
 
-def is_worth_it(state: ControllerState, *, num_matches: int) -> bool:
-    """Return whether so many matches are enough for a pair and a bot, or for a newcomer.
+def is_worth_it(state: ControllerState, learner: Learner, *, num_matches: int) -> bool:
+    """Return whether so many matches of a learner are enough for a pair and a bot, or a newcomer.
 
     What takes longer than any evaluation may is worth the longest time that one may take.
     """
 
     def is_enough_for(smallest: int) -> bool:
-        return num_matches >= at_most(state, smallest)
+        return num_matches >= at_most(state, smallest, learner=learner)
 
     # One pair and one bot's pair, each in all seatings.
     smallest = 2 * _num_seatings(state) * MIN_MATCHES_PER_SEATING

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from populations.controller.state.episode_lengths import expected_length
+from populations.controller.state.leases import Learner
 from populations.controller.state.state import ControllerState
 from populations.records.rows import Json
 
@@ -19,27 +20,24 @@ MIN_MATCHES = 128
 MAX_EVALUATION_S = 60.0
 """Learner seconds of an assignment: fewer matches where they take long."""
 
-KEPT = 0.5
-"""Weight of what earlier evaluations took, for each one that ends: speeds change with policies."""
+
+def record(state: ControllerState, learner: Learner, *, matches: int, duration_s: float) -> None:
+    """Take in how long an evaluation took on a learner."""
+    for times in (state.match_times, learner.match_times):
+        times.add(matches=matches, duration_s=duration_s)
 
 
-def record(state: ControllerState, *, matches: int, duration_s: float) -> None:
-    """Take in how long an evaluation took."""
-    # n <- KEPT n + matches, and seconds alike: their quotient is the recent time of a match
-    state.recent_matches = KEPT * state.recent_matches + matches
-    state.recent_evaluation_s = KEPT * state.recent_evaluation_s + duration_s
-
-
-def match_s(state: ControllerState) -> float | None:
+def match_s(state: ControllerState, learner: Learner | None = None) -> float | None:
     """Return learner seconds that an evaluation match takes; None: not known, or not to be minded.
 
-    Of the last evaluations; before the first, what training shows.
+    Of the learner's last evaluations, else of all last ones; before the first, what training shows.
     """
     if state.config.deterministic:
         return None
-    # A stopwatch that shows 0 says nothing: by it, any number of matches would take no time.
-    if state.recent_matches > 0.0 and state.recent_evaluation_s > 0.0:
-        return max(state.recent_evaluation_s / state.recent_matches, 1e-9)
+    own_s = None if learner is None else learner.match_times.match_s
+    recent_s = own_s or state.match_times.match_s
+    if recent_s is not None:
+        return recent_s
     # In cooperation home and away play an episode each.
     episodes = 2 if state.is_cooperation else 1
     # Rather too much: training takes time beside its decisions. 0: no speed is known yet.
@@ -94,28 +92,29 @@ def short_of(state: ControllerState) -> float:
     training, evaluation = _spent(state)
     if training <= 0.0:
         return 0.0
-    num_open = state.pending_matches.num_open
-    if num_open:
-        one_s = match_s(state)
+    for assignment_id, num_matches in state.pending_matches.open.items():
+        holder = state.holders.get(assignment_id)
+        one_s = match_s(state, None if holder is None else state.learners.get(holder))
         # While their length is unknown, an open evaluation makes up for everything.
         if one_s is None:
             return 0.0
-        evaluation += num_open * one_s
+        evaluation += num_matches * one_s
     # s (T + E) - E, with E as it will be after the open ones
     return share * (training + evaluation) - evaluation
 
 
-def earned_matches(state: ControllerState, short_s: float) -> int:
-    """Count the matches of the next evaluation; 1 at least.
+def earned_matches(state: ControllerState, learner: Learner, short_s: float) -> int:
+    """Count the matches of a learner's next evaluation; 1 at least.
 
     As many as there are environments, or as evaluation is short of if that is more, but no more
     than it is short of and a training assignment takes.
 
     Args:
         state: The controller.
+        learner: Learner that is to carry it out.
         short_s: Seconds that evaluation is short of.
     """
-    one_s, full = match_s(state), full_size(state)
+    one_s, full = match_s(state, learner), full_size(state)
     if one_s is None:
         return full
     seconds = min(short_s + state.config.assignment.target_s, MAX_EVALUATION_S)
@@ -127,9 +126,9 @@ def full_size(state: ControllerState) -> int:
     return max(MIN_MATCHES, state.setup.num_envs)
 
 
-def at_most(state: ControllerState, num_matches: int) -> int:
+def at_most(state: ControllerState, num_matches: int, *, learner: Learner | None = None) -> int:
     """Return as many matches as the longest evaluation has time for, 1 at least."""
-    one_s, longest_s = match_s(state), MAX_EVALUATION_S
+    one_s, longest_s = match_s(state, learner), MAX_EVALUATION_S
     if state.evaluation_only is not None:
         longest_s = min(longest_s, max(state.evaluation_only.left_s, 0.0))
     return num_matches if one_s is None else max(min(num_matches, int(longest_s / one_s)), 1)

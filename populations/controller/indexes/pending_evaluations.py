@@ -117,13 +117,18 @@ class PendingMatches:
         self._foresee_all(estimate)
 
     @property
+    def open(self) -> dict[AssignmentId, int]:
+        """Return matches of each evaluation that is open."""
+        return {
+            assignment_id: evaluation.num_matches
+            for assignment_id, evaluation in self._evaluations.items()
+            if evaluation.sequence == math.inf
+        }
+
+    @property
     def num_open(self) -> int:
         """Return matches of all evaluations that are open."""
-        return sum(
-            evaluation.num_matches
-            for evaluation in self._evaluations.values()
-            if evaluation.sequence == math.inf
-        )
+        return sum(self.open.values())
 
     def open_matches(self) -> Counter[Rated]:
         """Return matches with another player that each player has in evaluations that are open."""

@@ -86,6 +86,8 @@ class LiveFigures:
                 "progress": learner.progress,
                 "agent_steps": learner.agent_steps,
                 "agent_steps_per_s": round(learner.rate, 1) if learner.held else 0.0,
+                "speeds": {name: round(speed, 1) for name, speed in learner.speeds.items()},
+                "match_s": learner.match_times.match_s,
                 "straggler": learner_id in slow,
                 "rss_bytes": learner.rss_bytes,
                 "silent_s": round(now_s - learner.last_heard_s, 2),

@@ -28,6 +28,7 @@ from dataclasses import dataclass, field
 
 from arena.types import AssignmentId, LearnerId, PlayerId, PolicyId, Seating
 from arena.wire.messages import Heartbeat, Hello
+from populations.controller.state.match_times import MatchTimes
 
 # A learner goes on with it before the controller has heard that the one before ended.
 QUEUED_PER_LEARNER = 1
@@ -199,6 +200,9 @@ class Learner:
         rss_bytes: Resident memory of its process.
         first_rss_bytes: The same by its first heartbeat; 0 before.
         rate: Agent steps per second over the last heartbeats.
+        speeds: Agent steps per second of its assignments, by population, the last ones counting
+            most; only what is known.
+        match_times: Time of its last evaluations.
         longest_gap_s: Between two changes of the progress counter while it worked.
         episodes: Episodes that it holds to go on with, by each policy that learns in them.
         charges: Failures that are held against it, since it last did its work.
@@ -216,6 +220,8 @@ class Learner:
     rss_bytes: int = 0
     first_rss_bytes: int = 0
     rate: float = 0.0
+    speeds: dict[str, float] = field(default_factory=dict)
+    match_times: MatchTimes = field(default_factory=MatchTimes)
     longest_gap_s: float = 0.0
     episodes: dict[PolicyId, CarriedEpisodes] = field(default_factory=dict)
     charges: list[Charge] = field(default_factory=list)

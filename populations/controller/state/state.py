@@ -41,6 +41,7 @@ from populations.controller.state.leases import (
     Slot,
     Suspicion,
 )
+from populations.controller.state.match_times import MatchTimes
 from populations.controller.state.slots import make_slots
 from populations.controller.state.transaction import Transaction
 from populations.core import Exploit, Explore, Matchmaker, Thinning
@@ -120,8 +121,7 @@ class ControllerState:
         last_event_s: When the controller last took an event in.
         holders: Which learner has which assignment.
         episode_holders: Which learner holds episodes in flight, by each policy that learns in them.
-        recent_matches: Matches of the last evaluations, earlier ones counting less and less.
-        recent_evaluation_s: Learner seconds that these took.
+        match_times: Time of the last evaluations of all learners.
         spent_before_s: Learner seconds of training and of evaluation before this epoch.
         share_reached: Evaluation's share when training ended; None before.
         gone: Learners that left or were given up, the last ones; they may not come back. With those
@@ -174,8 +174,7 @@ class ControllerState:
     last_event_s: float = 0.0
     holders: dict[AssignmentId, LearnerId] = field(default_factory=dict)
     episode_holders: dict[PolicyId, LearnerId] = field(default_factory=dict)
-    recent_matches: float = 0.0
-    recent_evaluation_s: float = 0.0
+    match_times: MatchTimes = field(default_factory=MatchTimes)
     spent_before_s: tuple[float, float] = (0.0, 0.0)
     share_reached: float | None = None
     gone: dict[LearnerId, Suspicion | None] = field(default_factory=dict)
@@ -461,9 +460,11 @@ def make_state(
         pbt_decisions=pbt_decisions or PbtDecisions(),
         curves=Curves.from_tables(tables),
         goals=StopGoals(config.stop.player),
-        # Records count a match once for each seat.
-        recent_matches=sum(row.matches for row in tables.records.values()) / len(setup.seats),
-        recent_evaluation_s=tables.run.evaluation_s + tables.run.extra_evaluation_s,
+        match_times=MatchTimes(
+            # Records count a match once for each seat.
+            matches=sum(row.matches for row in tables.records.values()) / len(setup.seats),
+            seconds=tables.run.evaluation_s + tables.run.extra_evaluation_s,
+        ),
         # The shares of this epoch count from here.
         spent_before_s=(tables.run.training_s, tables.run.evaluation_s),
     )

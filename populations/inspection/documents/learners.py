@@ -20,7 +20,9 @@ ASSIGNED = ("start_assigned", "train_assigned", "evaluation_assigned")
 FAULTS = ("learner_lost", "learner_dismissed", "assignment_failed", "episodes_dropped")
 ENDS = ("learner_left", "learner_lost", "learner_dismissed")
 KINDS = ("learner_joined", *ENDS, *ASSIGNED, "assignment_failed", "episodes_dropped")
-LIVE = ("progress", "agent_steps_per_s", "straggler", "rss_bytes", "silent_s")
+LIVE = (
+    *("progress", "agent_steps_per_s", "speeds", "match_s", "straggler", "rss_bytes", "silent_s"),
+)
 """Live figures of a learner: null where it does not work any more."""
 
 
@@ -44,7 +46,9 @@ def learners_view(run: Inspection, population: str | None) -> Document:
     """Return each learner that has joined, oldest first.
 
     Shares are of the time from joining to leaving (or to the run's last event); ``share_waiting``
-    is what no committed assignment took. ``restarts`` counts learners before it in its slot.
+    is what no committed assignment took. ``speeds`` are agent steps per second by population, and
+    ``match_s`` seconds of an evaluation match, as measured lately: budgets and the choice of who
+    evaluates follow them. ``restarts`` counts learners before it in its slot.
     Learners of one ``group`` have proved equal results; groups are numbered from 1 in the order of
     their first learners.
     ``learners_waiting`` counts those that are not among them yet, as the cluster has no room.

@@ -44,6 +44,8 @@ from populations.controller.state.events import (
     LearnerLeft,
     Ticked,
 )
+from populations.controller.state.leases import Learner
+from populations.controller.state.match_times import MatchTimes
 from populations.controller.state.state import make_state
 from populations.controller.state.transaction import Transaction
 from populations.records.rows import EventRow, Row
@@ -363,6 +365,17 @@ def make_world(
     world = World(state=state, setup=setup, learner=learner, committed=committed)
     world.handle(ControllerStarted())
     return world
+
+
+def stranger(
+    world: World, *, speeds: Mapping[str, float] | None = None, match_s: float | None = None
+) -> Learner:
+    """A learner that the controller has not heard of, with speeds as if measured."""
+    times = MatchTimes() if match_s is None else MatchTimes(matches=1.0, seconds=match_s)
+    hello = world.hello(LearnerId("stranger"))
+    return Learner(
+        hello=hello, slot=None, last_heard_s=0.0, speeds=dict(speeds or {}), match_times=times
+    )
 
 
 def open_ids(world: World) -> set[AssignmentId]:

@@ -64,10 +64,13 @@ def live(**about: Any) -> dict[str, Any]:
 
 
 def test_a_live_learner_says_what_it_does_and_since_when() -> None:
-    status = live(state="working", assignment=10, progress=3, agent_steps_per_s=50.0)
-    _, two = cast(Any, learners(EVENTS, [], status=status, until=at(41)))
+    measured = {"speeds": {"player": 40.0}, "match_s": 0.1}
+    status = live(state="working", assignment=10, progress=3, agent_steps_per_s=50.0, **measured)
+    one, two = cast(Any, learners(EVENTS, [], status=status, until=at(41)))
     assert (two["doing"], two["policies"], two["since"]) == ("train", ["player/p001"], at(30))
     assert (two["progress"], two["agent_steps_per_s"], two["waits_for"]) == (3, 50.0, None)
+    assert {key: two[key] for key in measured} == measured
+    assert {one[key] for key in measured} == {None}
 
 
 @pytest.mark.parametrize(

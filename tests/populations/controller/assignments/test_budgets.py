@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -15,7 +16,14 @@ from populations.controller.assignments.budgets import (
 )
 from populations.controller.state.teams import team_of
 from tests.populations.controller.eager import transaction
-from tests.populations.controller.simulated import DUEL, DUET, World, duet_spec, make_world
+from tests.populations.controller.simulated import (
+    DUEL,
+    DUET,
+    World,
+    duet_spec,
+    make_world,
+    stranger,
+)
 
 POLICY = PolicyId("player/p000")
 FAR: dict[str, object] = {
@@ -28,16 +36,33 @@ FAR: dict[str, object] = {
 """No mark is near."""
 
 
-def asked(world: World, **changes: object) -> int:
-    """Return the budget of a policy that is at its first ghost, with some changes."""
+def asked(world: World, *, speeds: Mapping[str, float] | None = None, **changes: object) -> int:
+    """Return a learner's budget for a policy that is at its first ghost, with some changes."""
     tx = transaction(world)
     row = replace(world.state.tables.policies[POLICY], ghost_at=0, **changes)  # type: ignore[arg-type]
     tx.put(row)
-    return budget(world.state, tx, row)
+    return budget(world.state, tx, row, learner=stranger(world, speeds=speeds))
 
 
 def test_a_policy_has_what_it_does_in_the_target_time() -> None:
     assert asked(make_world(FAR), speed=200.0) == 600
+
+
+def test_a_slow_learner_has_less_in_proportion_and_a_fresh_one_what_is_known_of_the_policy() -> (
+    None
+):
+    world = make_world(FAR)
+    slow, other = {"player": 40.0}, {"others": 1.0}
+    assert asked(world, speeds=slow, speed=200.0) == 120
+    assert asked(world, speeds={"player": 200.0}, speed=40.0) == 600
+    for unknown in ({}, other):
+        assert asked(world, speeds=unknown, speed=200.0) == 600
+
+
+def test_a_deterministic_run_has_fixed_budgets_on_any_learner() -> None:
+    world = make_world({**FAR, "deterministic": True})
+    expected = world.state.config.assignment.agent_steps
+    assert {asked(world, speeds={"player": speed}) for speed in (1.0, 1e9)} == {expected}
 
 
 def test_without_a_speed_of_its_own_it_has_the_mean_of_its_population() -> None:
@@ -96,7 +121,8 @@ def test_a_team_s_budget_passes_nobody_s_own() -> None:
     # One speaker and two listeners: 300 of the speaker's steps are 900 of all, 300 of the
     # listeners' are 450.
     team = team_of(world.state, leader)
-    assert team_budget(world.state, transaction(world), team) == 450
+    learner = stranger(world)
+    assert team_budget(world.state, transaction(world), team, learner=learner) == 450
 
 
 def test_whole_episodes_end_an_assignment_and_not_the_clock() -> None:

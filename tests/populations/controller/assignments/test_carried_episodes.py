@@ -25,6 +25,7 @@ from tests.populations.controller.simulated import (
     duel_spec,
     duet_spec,
     make_world,
+    stranger,
     tag_spec,
 )
 
@@ -365,25 +366,27 @@ def test_a_policy_held_elsewhere_is_moved_when_it_falls_behind() -> None:
 @pytest.mark.parametrize("doublings", [0, 1, 3])
 def test_budgets_double_while_no_episode_ends(doublings: int) -> None:
     world = make_world({**DUEL, "assignment": {"agent_steps": 300}})
+    learner = stranger(world)
     policy = next(iter(world.state.tables.policies.values()))
     policy = replace(policy, ghost_at=0, ready_at=10**6)
     world.state.doublings[policy.policy] = doublings
     tx = world.state.begin(Now(monotonic_s=world.now_s, utc=""))
-    assert budget(world.state, tx, policy) == 300 * 2**doublings
+    assert budget(world.state, tx, policy, learner=learner) == 300 * 2**doublings
     # Never past the end of the policy's training.
     near = replace(policy, agent_steps=6000 - 100)
-    assert budget(world.state, tx, near) == 100
+    assert budget(world.state, tx, near, learner=learner) == 100
 
 
 def test_budgets_double_up_to_the_end_of_the_run() -> None:
     stop = {"agent_steps_per_policy": None, "agent_steps": 1000}
     world = make_world({**DUEL, "assignment": {"agent_steps": 300}, "stop": stop})
+    learner = stranger(world)
     policy = next(iter(world.state.tables.policies.values()))
     policy = replace(policy, ghost_at=0, ready_at=10**6)
     world.state.doublings[policy.policy] = 5
     tx = world.state.begin(Now(monotonic_s=world.now_s, utc=""))
     tx.count(agent_steps=600)
-    assert budget(world.state, tx, policy) == 400
+    assert budget(world.state, tx, policy, learner=learner) == 400
 
 
 def test_doublings_are_counted_by_what_learners_say() -> None:

@@ -24,6 +24,7 @@ from populations.controller.evaluation.share import (
     short_of,
 )
 from populations.controller.state.events import Now
+from populations.controller.state.match_times import MatchTimes
 from populations.controller.state.state import make_state
 from populations.records.rows import AssignmentRow
 from tests.populations.controller.simulated import DUEL, SimpleLearner, World, make_world
@@ -134,8 +135,11 @@ def test_the_time_of_a_match_is_known_from_training_then_from_the_last_matches()
     for _ in range(60):
         world.step()
     assert match_s(world.state) == pytest.approx(0.04, rel=0.05), "policies play longer games now"
-    assert earned_matches(world.state, 1000.0) == pytest.approx(MAX_EVALUATION_S / 0.04, rel=0.1)
-    assert earned_matches(world.state, 0.1) == pytest.approx(3.1 / 0.04, rel=0.1)
+    (learner,) = world.state.learners.values()
+    assert earned_matches(world.state, learner, 1000.0) == pytest.approx(
+        MAX_EVALUATION_S / 0.04, rel=0.1
+    )
+    assert earned_matches(world.state, learner, 0.1) == pytest.approx(3.1 / 0.04, rel=0.1)
 
 
 def test_a_run_that_goes_on_after_its_finals_has_no_debt() -> None:
@@ -204,6 +208,8 @@ def test_a_stopwatch_that_shows_nothing_asks_for_no_endless_evaluation() -> None
     for _ in range(4):
         world.step()
     state = world.state
-    state.recent_matches, state.recent_evaluation_s = 128.0, 0.0
+    state.match_times = MatchTimes(matches=128.0, seconds=0.0)
     assert match_s(state) != 1e-9
-    assert earned_matches(state, 5.0) < 100_000
+    (learner,) = state.learners.values()
+    learner.match_times = MatchTimes()
+    assert earned_matches(state, learner, 5.0) < 100_000

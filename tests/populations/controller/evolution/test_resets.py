@@ -39,7 +39,14 @@ from populations.records.rows import (
     TallyRow,
 )
 from tests.populations.controller.eager import transaction
-from tests.populations.controller.simulated import DUEL, TAG, World, make_world, tag_spec
+from tests.populations.controller.simulated import (
+    DUEL,
+    TAG,
+    World,
+    make_world,
+    stranger,
+    tag_spec,
+)
 from tests.populations.controller.state.test_state import fold
 
 MAIN_EXPLOITER, LEAGUE_EXPLOITER = PolicyId("player/p004"), PolicyId("player/p005")
@@ -234,6 +241,7 @@ def test_budgets_end_where_a_ghost_may_be_due() -> None:
     document = {**LEAGUE, "assignment": {"agent_steps": 10**6}, "learners": 1}
     world = make_world(document)
     world.join()
+    learner = stranger(world)
     for since, expected in ((0, 1000), (400, 600), (1000, 1000), (1700, 300)):
         policy = replace(
             world.state.tables.policies[MAIN_EXPLOITER],
@@ -241,7 +249,7 @@ def test_budgets_end_where_a_ghost_may_be_due() -> None:
             ghost_at=5000,
             ready_at=10**9,
         )
-        assert budget(world.state, transaction(world), policy) == expected
+        assert budget(world.state, transaction(world), policy, learner=learner) == expected
 
 
 @pytest.mark.slow

@@ -23,6 +23,7 @@ from populations.controller.server.live_status import (
 )
 from populations.controller.state.events import HeartbeatReceived
 from populations.controller.state.leases import Held, Learner, Pause
+from populations.controller.state.match_times import MatchTimes
 from tests.populations.controller.simulated import World, make_world
 
 
@@ -102,6 +103,8 @@ def test_the_status_of_a_known_state_by_hand() -> None:
     world.now_s = 8.0
     world.handle(HeartbeatReceived(learner=first, heartbeat=beat))
     state.learners[first].rate = 40.04
+    state.learners[first].speeds["player"] = 123.46
+    state.learners[first].match_times = MatchTimes(matches=8.0, seconds=2.0)
     # Idle: a speed of before is none now.
     state.learners[second].held.clear()
     state.learners[second].rate = 4000.0
@@ -145,6 +148,8 @@ def test_the_status_of_a_known_state_by_hand() -> None:
             "progress": 7,
             "agent_steps": 170,
             "agent_steps_per_s": 40.0,
+            "speeds": {"player": 123.5},
+            "match_s": 0.25,
             "straggler": False,
             "rss_bytes": 4096,
             "silent_s": 3.26,
@@ -158,6 +163,8 @@ def test_the_status_of_a_known_state_by_hand() -> None:
             "progress": 0,
             "agent_steps": 0,
             "agent_steps_per_s": 0.0,
+            "speeds": {},
+            "match_s": None,
             "straggler": False,
             "rss_bytes": 0,
             "silent_s": 6.26,

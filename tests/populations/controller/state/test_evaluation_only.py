@@ -104,7 +104,7 @@ def test_it_takes_no_time_from_shares_and_finals(evaluated: tuple[World, World])
     then = make_state(world.state.config, world.state.setup, before.state.tables)
     assert seconds_left(state) == seconds_left(then)
     # The time of a match is of all matches.
-    assert state.recent_evaluation_s == runs[1].evaluation_s + runs[1].extra_evaluation_s
+    assert state.match_times.seconds == runs[1].evaluation_s + runs[1].extra_evaluation_s
 
 
 def test_a_second_time_takes_the_place_of_the_first_in_the_reason() -> None:
