@@ -197,10 +197,7 @@ def _decide(
         return _evaluate(state, tx, final) if final else None
     # A second evaluation of one learner comes after a policy: that would wait behind another one.
     learner = state.learners[learner_id]
-    others = (other for other in state.learners.values() if not _num_evaluations(state, other))
-    trains_first = _num_evaluations(state, learner) > 0 or is_left_to_cheaper(
-        state, learner, others
-    )
+    trains_first = _num_evaluations(state, learner) > 0 or is_left_to_cheaper(state, learner)
     row = None if trains_first else _evaluate_if_due(state, tx, learner_id)
     if row is not None:
         return row

@@ -5,8 +5,6 @@ Tests: `tests/populations/controller/evaluation/test_prices.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from populations.controller.evaluation.share import short_of
 from populations.controller.state.leases import QUEUED_PER_LEARNER, Learner
 from populations.controller.state.state import ControllerState
@@ -16,22 +14,16 @@ CLEARLY = 0.8
 about a tenth from one assignment to the next."""
 
 
-def is_left_to_cheaper(state: ControllerState, learner: Learner, others: Iterable[Learner]) -> bool:
-    """Return whether a learner leaves evaluation that is due to one where it costs training less.
-
-    Args:
-        state: The controller.
-        learner: Learner that might evaluate or train.
-        others: Learners that have no evaluation yet.
-    """
+def is_left_to_cheaper(state: ControllerState, learner: Learner) -> bool:
+    """Return whether a learner leaves evaluation that is due to one where it costs less."""
     # In deterministic mode measured times must decide nothing.
     if state.config.deterministic:
         return False
-    # As long as the other one may take to begin it, after what it is at and what it has queued: if
-    # evaluation is short of more, those that are cheaper do not keep up.
+    # What a learner is at and what it has queued come before an evaluation that it takes next: if
+    # more time than that is lacking, those that are cheaper do not keep up, or are stuck.
     patience_s = (1 + QUEUED_PER_LEARNER) * state.config.assignment.target_s
     return 0.0 < short_of(state) < patience_s and any(
-        is_cheaper(other, learner) for other in others
+        is_cheaper(other, learner) for other in state.learners.values()
     )
 
 

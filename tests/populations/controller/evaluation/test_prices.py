@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from arena.types import LearnerId
 from arena.wire.messages import Evaluate
 from populations.controller.evaluation.prices import is_cheaper, is_left_to_cheaper
 from populations.controller.evaluation.share import short_of
@@ -79,15 +80,18 @@ def test_evaluation_is_left_to_a_cheaper_learner_for_two_assignments(
 ) -> None:
     world = make_world()
     short_by(world, short_s)
-    own, other = learner(match_s=1.0), learner(match_s=match_s)
-    assert is_left_to_cheaper(world.state, own, [own, other]) is expected
-    assert not is_left_to_cheaper(world.state, own, [own])
+    own = learner(match_s=1.0)
+    world.state.learners[LearnerId("own")] = own
+    assert not is_left_to_cheaper(world.state, own)
+    world.state.learners[LearnerId("other")] = learner(match_s=match_s)
+    assert is_left_to_cheaper(world.state, own) is expected
 
 
 def test_a_deterministic_run_leaves_nothing_to_others() -> None:
     world = make_world({**DUEL, "deterministic": True})
     short_by(world, 1.0)
-    assert not is_left_to_cheaper(world.state, learner(match_s=1.0), [learner(match_s=0.1)])
+    world.state.learners[LearnerId("other")] = learner(match_s=0.1)
+    assert not is_left_to_cheaper(world.state, learner(match_s=1.0))
 
 
 def test_a_cheaper_learner_that_does_not_come_to_it_is_not_waited_for_for_ever() -> None:
