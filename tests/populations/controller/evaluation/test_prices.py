@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from arena.types import LearnerId
+from arena.types import AssignmentId, LearnerId
 from arena.wire.messages import Evaluate
 from populations.controller.evaluation.prices import is_cheaper, is_left_to_cheaper
 from populations.controller.evaluation.share import short_of
@@ -95,22 +95,26 @@ def test_a_deterministic_run_leaves_nothing_to_others() -> None:
 
 
 def test_a_cheaper_learner_that_does_not_come_to_it_is_not_waited_for_for_ever() -> None:
-    world = make_world()
+    stop = {"agent_steps_per_policy": 10**6}
+    world = make_world({**DUEL, "pbt": {"exploit": "none"}, "stop": stop})
     own, stuck = world.join(), world.join()
+    while not world.state.tables.run.evaluation_assignments:
+        world.step()
     for one, match_s in ((own, 0.01), (stuck, 0.001)):
         known = world.state.learners[one]
         known.speeds.update(SPEEDS)
         known.match_times = MatchTimes(matches=100.0, seconds=100.0 * match_s)
-    most_s = 0.0
-    for _ in range(80):
-        if any(isinstance(message, Evaluate) for message in world.given[own]):
-            break
-        most_s = max(most_s, short_of(world.state))
+    began: dict[AssignmentId, float] = {}
+    for _ in range(40):
         event = world.work(own)
         if event is not None:
+            short_s = short_of(world.state)
             world.handle(event)
-        known = world.state.learners[stuck]
-        known.last_heard_s = world.now_s
-    else:
-        raise AssertionError(f"evaluation is short of {short_of(world.state)} s")
-    assert most_s > 1.0, "it was left to the other one before"
+            for message in world.given[own]:
+                if isinstance(message, Evaluate):
+                    began.setdefault(message.assignment_id, short_s)
+        world.fit()
+    # What it had before, then those for which evaluation was short of two assignments' time.
+    late = [short_s for short_s in began.values() if short_s > 4.0]
+    assert late
+    assert len(late) >= len(began) - 1
