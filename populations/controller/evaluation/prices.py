@@ -1,4 +1,4 @@
-"""What an evaluation costs training, by the learner that carries it out.
+"""Prices of evaluation: what it costs training, by the learner that carries it out.
 
 Tests: `tests/populations/controller/evaluation/test_prices.py`.
 """
