@@ -3,6 +3,7 @@
     python -m experiments.planted_league.coverage
     python -m experiments.planted_league.coverage --policies 16 --leagues 400 --share 0.02
     python -m experiments.planted_league.coverage --draw-rate 0.1 --top-draw-rate 0.9
+    python -m experiments.planted_league.coverage --preset simple_tag --policies 8
     python -m experiments.planted_league.coverage --out coverage.jsonl
 
 Each league is a whole run: the real controller, scheduling, copies, ghosts, fits and finals, with
@@ -50,7 +51,7 @@ TRUTH = ("draw_rate", "top_draw_rate", "pair_deviation", "cyclic_share", "seat_a
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeagueError:
-    """Errors of the ratings of one league.
+    """Errors of the ratings of one league, means over its populations.
 
     Attributes:
         ratings: Share of its final policies whose interval holds their skill.
@@ -107,7 +108,7 @@ def league_error(
     """Run one league and compare its last ratings with the truth.
 
     Args:
-        num_policies: Size of the one population.
+        num_policies: Size of each population.
         seed: Seed of the run.
         share: ``evaluation.share``; None: the preset's.
         plant: Changes the truth.
@@ -123,7 +124,16 @@ def league_error(
     start(world)
     while world.advance():
         pass
-    (population,) = world.state.tables.ratings
+    found = [
+        asdict(_population_error(world, population))
+        for population in world.state.tables.ratings
+        if population in world.state.ranked_populations
+    ]
+    return LeagueError(**{name: float(np.mean([one[name] for one in found])) for name in found[0]})
+
+
+def _population_error(world: World, population: str) -> LeagueError:
+    """Compare a population's last ratings with the truth."""
     lines = standings(world.state.tables, world.state.league)[population]
     final = [line for line in lines if line.kind == "policy" and line.rating is not None]
     ratings = world.state.ratings(population)
@@ -186,7 +196,9 @@ def _pfsp(world: World, player: PlayerId) -> tuple[float, float]:
     policy = state.tables.policies[PolicyId(player)]
     assert policy.checkpoint is not None, "it has trained"
     own = weights[state.tables.checkpoints[policy.checkpoint].weights_digest]
-    request = make_request(state, policy, policy.population)
+    # Of two populations each meets the other one.
+    others = [name for name in state.setup.populations if name != policy.population]
+    request = make_request(state, policy, others[0] if others else policy.population)
     drawn = normalized(PfspRule().weights(request, rng=np.random.default_rng(0)))
     planted = np.array(
         [
@@ -226,6 +238,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--policies", type=int, nargs="+", default=[4, 8, 16, 64])
     parser.add_argument("--leagues", type=int, default=20, help="leagues of each size")
     parser.add_argument("--seed", type=int, default=1000, help="seed of the first league")
+    parser.add_argument("--preset", default="connect_four", help="preset of the settings")
     parser.add_argument("--share", type=float, help="evaluation.share")
     parser.add_argument(
         "--draw-rate", type=float, default=0.0, help="share of draws between equals"
@@ -253,6 +266,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         key = {"policies": size, "seed": seed, "share": options.share, **truth}
         # Files of before have no such entry.
         key |= {"set": options.set} if options.set else {}
+        key |= {"preset": options.preset} if options.preset != "connect_four" else {}
         name = json.dumps(key)
         if name not in over:
             found = league_error(
@@ -260,6 +274,7 @@ def main(argv: Sequence[str] | None = None) -> None:
                 seed=seed,
                 share=options.share,
                 plant=lambda model: replace(model, **truth),
+                preset=options.preset,
                 overrides=options.set,
             )
             over[name] = asdict(found)

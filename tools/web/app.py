@@ -21,8 +21,7 @@ from ..terminal.output import SCHEMA
 from ..terminal.text import one_line
 from .csv_files import csv_text
 from .exposition import OPENMETRICS, TEXT, exposition
-from .kept_pages import KeptPages
-from .pace import Pace
+from .pace import KeptPages, Pace
 from .pages.pages import PAGES
 from .render import static_files, static_version
 from .runs import NotYet

@@ -1,4 +1,5 @@
-"""Pace of a server's work: a bounded share of one core, whatever the number of readers.
+"""Pace of a server's work: a bounded share of one core, whatever the number of readers; and pages
+that are kept by it.
 
 Training goes on beside it. What is made anew is what somebody looks at, documents and pages alike,
 and each of these has an equal part of the share, so that nothing waits for something long.
@@ -21,6 +22,9 @@ SHARE = 0.05
 
 WATCHED_S = 15.0
 """Time after which a thing is not looked at any more: a visible page asks every five seconds."""
+
+MAX_PAGES = 64
+"""Pages that are kept, of some hundred kilobytes each: the ones that were looked at last."""
 
 
 @dataclass(slots=True)
@@ -55,3 +59,59 @@ class Pace:
             num_watched = len(self._asked)
         # One of n has took / age of a core, which is at most SHARE / n.
         return now_s - made_s >= max(LEAST_S, num_watched * took_s / SHARE)
+
+
+@dataclass(frozen=True, slots=True)
+class KeptPage:
+    """Page, and the version of the documents that it was made from.
+
+    Attributes:
+        html: The page.
+        tag: Version of its documents.
+        made_s: Time at which it was made, on the pace's clock.
+        took_s: Seconds of a core that making it took.
+    """
+
+    html: str
+    tag: str
+    made_s: float
+    took_s: float
+
+
+@dataclass(slots=True)
+class KeptPages:
+    """Pages that were looked at last. Any thread may ask.
+
+    Attributes:
+        pace: Pace at which pages are made again.
+    """
+
+    pace: Pace
+    _kept: dict[Hashable, KeptPage] = field(default_factory=dict)
+    _lock: Lock = field(default_factory=Lock)
+
+    def page(self, address: Hashable, tag: str, make: Callable[[], str | None]) -> KeptPage | None:
+        """Return the page at an address, an older version of it as long as it is not due.
+
+        Args:
+            address: Name that no other page has.
+            tag: Version of its documents now.
+            make: Function that makes the page; None: there is none.
+        """
+        with self._lock:
+            kept = self._kept.get(address)
+        if kept is not None:
+            is_due = self.pace.is_due(address, made_s=kept.made_s, took_s=kept.took_s)
+            if kept.tag == tag or not is_due:
+                return kept
+        began_s = time.thread_time()
+        html = make()
+        if html is None:
+            return None
+        page = KeptPage(html, tag, self.pace.clock(), time.thread_time() - began_s)
+        with self._lock:
+            self._kept.pop(address, None)
+            self._kept[address] = page
+            while len(self._kept) > MAX_PAGES:
+                del self._kept[next(iter(self._kept))]
+        return page

@@ -14,6 +14,8 @@ from arena.wire.messages import Train
 from populations.controller.assignments import carried_episodes
 from populations.controller.assignments.budgets import budget, usual_budget
 from populations.controller.assignments.turns import population_in_turn
+from populations.controller.evaluation.prices import CLEARLY
+from populations.controller.state.leases import Learner
 from populations.controller.state.state import ControllerState
 from populations.controller.state.teams import Team, held_up, team_of
 from populations.controller.state.transaction import Transaction
@@ -56,6 +58,8 @@ def next_team(state: ControllerState, tx: Transaction, learner_id: LearnerId) ->
     team = free.team_with(first)
     if not team:
         return ()
+    if _is_left_to_faster(state, tx, learner, team):
+        return None
     names = dict.fromkeys(episodes.team for episodes in learner.episodes.values())
     held = (tuple(state.tables.policies[policy] for policy in policies) for policies in names)
     own = [known for known in held if turn in (None, known[0].population) and free.may_learn(known)]
@@ -66,6 +70,34 @@ def next_team(state: ControllerState, tx: Transaction, learner_id: LearnerId) ->
         own=own,
         max_lead=carried_episodes.MAX_LEAD_ASSIGNMENTS * budget(state, tx, first, learner=learner),
     )
+
+
+def _is_left_to_faster(
+    state: ControllerState, tx: Transaction, learner: Learner, team: Team
+) -> bool:
+    """Return whether a learner leaves a policy that is far behind to a clearly faster one.
+
+    It is free only until its learner asks again. With as many learners as policies it would stay
+    with the slowest one, and all others would wait for it at the end of the run.
+    """
+    policy = team[0]
+    population = policy.population
+    fastest = max(
+        (other for other in state.learners.values() if other.may_train(population)),
+        key=lambda other: other.speeds.get(population, 0.0),
+        default=learner,
+    )
+    speed = learner.speeds.get(population, 0.0)
+    # In deterministic mode measured times must decide nothing.
+    if state.config.deterministic or speed >= CLEARLY * fastest.speeds.get(population, 0.0):
+        return False
+    others = (
+        row.agent_steps
+        for row in state.tables.policies.values()
+        if row.population == population and row.state == "active" and row is not policy
+    )
+    lead = min(others, default=policy.agent_steps) - policy.agent_steps
+    return lead > carried_episodes.MAX_LEAD_ASSIGNMENTS * budget(state, tx, policy, learner=fastest)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

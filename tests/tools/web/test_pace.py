@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tools.web.pace import LEAST_S, SHARE, WATCHED_S, Pace
+from tools.web.pace import LEAST_S, MAX_PAGES, SHARE, WATCHED_S, KeptPages, Pace
 
 
 class Clock:
@@ -54,3 +56,51 @@ def test_the_share_holds_for_any_number_of_things_and_readers(
     assert spent_s <= SHARE * end_s
     if len(costs) * max(costs) / SHARE + 10.0 < end_s:
         assert all(made.values()), "nothing waits for ever"
+
+
+def making(pages: KeptPages) -> tuple[list[object], Callable[[object, str], str]]:
+    """Return what was made, and a function that gets a page."""
+    made: list[object] = []
+
+    def get(address: object, tag: str) -> str:
+        def make() -> str:
+            made.append(address)
+            return f"{address} by {tag}"
+
+        page = pages.page(address, tag, make)
+        assert page is not None
+        assert page.html == f"{address} by {page.tag}"
+        return page.tag
+
+    return made, get
+
+
+def test_readers_share_a_page_until_it_is_due() -> None:
+    now_s = 0.0
+    made, get = making(KeptPages(Pace(lambda: now_s)))
+    assert get("index", "1") == "1"
+    assert get("index", "1") == "1"
+    assert get("index", "2") == "1", "it is too new to be made again"
+    assert get("events", "2") == "2", "of another one there is no older version"
+    now_s = LEAST_S
+    assert get("index", "2") == "2"
+    assert made == ["index", "events", "index"]
+
+
+def test_a_page_that_is_not_there_is_asked_for_each_time() -> None:
+    pages = KeptPages(Pace())
+    assert pages.page("nothing", "1", lambda: None) is None
+    page = pages.page("nothing", "1", lambda: "there")
+    assert page is not None
+    assert page.html == "there"
+
+
+def test_only_the_last_pages_are_kept() -> None:
+    made, get = making(KeptPages(Pace()))
+    for number in range(MAX_PAGES + 1):
+        get(number, "1")
+    get(MAX_PAGES, "1")
+    assert made[-1] == MAX_PAGES
+    assert len(made) == MAX_PAGES + 1
+    get(0, "1")
+    assert len(made) == MAX_PAGES + 2

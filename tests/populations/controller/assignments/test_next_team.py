@@ -9,7 +9,7 @@ import pytest
 
 from arena.types import AssignmentId, LearnerId, PolicyId, population_of
 from arena.wire.messages import Train
-from populations.controller.assignments.next_team import FreePolicies
+from populations.controller.assignments.next_team import FreePolicies, _is_left_to_faster
 from populations.controller.state.events import LearnerLeft, Ticked
 from populations.controller.state.leases import CarriedEpisodes
 from populations.records.rows import AssignmentRow
@@ -220,3 +220,28 @@ def test_rivals_of_equal_sides_hardly_ever_train_alone() -> None:
     sizes = Counter(len(message.trainees) for message in trained(world))
     # But for the moments in which PBT has not yet decided about one of them.
     assert sizes[2] > 8 * sizes[1]
+
+
+def test_what_is_far_behind_is_left_to_a_faster_learner() -> None:
+    world = make_world({**DUEL, "learners": 2, "assignment": {"agent_steps": 100}})
+    slow, fast = world.join(), world.join()
+    first, *others = world.state.tables.policies.values()
+    for row in others:
+        transaction(world).put(replace(row, agent_steps=1401, ghost_at=0, ready_at=10**6))
+    for behind, speeds, deterministic, left in [
+        (1000, (10.0, 100.0), False, True),
+        # Four assignments behind at most.
+        (1001, (10.0, 100.0), False, False),
+        # They are as fast as each other, or nothing is known of either.
+        (0, (95.0, 100.0), False, False),
+        (0, (0.0, 0.0), False, False),
+        (0, (10.0, 100.0), True, False),
+    ]:
+        world.state.config = world.state.config.model_copy(update={"deterministic": deterministic})
+        for learner, speed in zip((slow, fast), speeds, strict=True):
+            world.state.learners[learner].speeds = {first.population: speed}
+        row = replace(first, agent_steps=behind, ghost_at=0, ready_at=10**6)
+        transaction(world).put(row)
+        for learner, is_left in ((slow, left), (fast, False)):
+            known = world.state.learners[learner]
+            assert _is_left_to_faster(world.state, transaction(world), known, (row,)) == is_left
