@@ -15,7 +15,9 @@ differences d_i and d_j to the player that goes:
 
 Each player that goes has few results, and maximum likelihood puts strengths too far from those of
 its opponents then; a fit takes that back by Firth's correction, which therefore is part of d_i, for
-the share of the player that goes: half a match more on each side for each w_i / sum_k w_k.
+the share of the player that goes: half a match more on each side for each w_i / sum_k w_k. Where
+there are two populations, each is tied by itself, as if the player that goes were another one for
+it, and the sum is over that population's players.
 
 That is kept as it is, a normal distribution of a difference, and the next fit takes it so
 (`populations.ratings.bradley_terry`): made results of matches again, it would change with the

@@ -34,6 +34,13 @@ class Meetings(NamedTuple):
     played: Mapping[Rated, Sequence[Seen]]
     links: Mapping[Rated, Sequence[Link]]
 
+    def of(self, population: str) -> Meetings:
+        """Return those with players of one population."""
+        return Meetings(
+            {other: seen for other, seen in self.played.items() if other[0] == population},
+            {other: known for other, known in self.links.items() if other[0] == population},
+        )
+
     def by(
         self, point: Callable[[Rated], float]
     ) -> tuple[list[tuple[float, Sequence[Seen]]], list[tuple[float, Link]]]:

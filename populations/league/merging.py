@@ -211,11 +211,17 @@ def _star(league: League, rated: Rated, merge: Merge) -> dict[Rated, Link]:
     met = meetings(league, rated, advantage=merge.advantage)
     played, tied = met.by(merge.point)
     own = strength_of(merge.point(rated), played, tied)
-    total = known_of(own, played, tied)
     links = {other: list(known) for other, known in met.links.items()}
+    # Those of one population are tied together, as if the player were another one for each: what is
+    # known of it by the others takes no bias away there.
+    total = {
+        population: known_of(own, *met.of(population).by(merge.point))
+        for population in dict.fromkeys(name for name, _ in met.played)
+    }
     for other, seen in met.played.items():
         ahead = own - merge.point(other)
-        link = link_of(seen, point=ahead, pair_deviation=merge.pair_deviation, known=total)
+        known = total[other[0]]
+        link = link_of(seen, point=ahead, pair_deviation=merge.pair_deviation, known=known)
         if link is not None:
             links.setdefault(other, []).append(link)
     return {other: together(known) for other, known in links.items()}

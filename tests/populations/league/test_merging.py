@@ -26,6 +26,7 @@ from populations.league.elimination import (
 )
 from populations.league.league import League
 from populations.league.merging import MERGED, Merge, apply_merge, merged_record, merges
+from populations.league.pairs import link_row
 from populations.ratings.bradley_terry import ELO_PER_UNIT
 from populations.ratings.results import Counts
 from populations.records.aggregates import PairRow, RecordRow
@@ -133,6 +134,49 @@ def test_a_league_without_a_player_by_hand() -> None:
     assert list(league.payoff.met(Entrant("player/p000#2"))) == [("x", 4.0, 4.0)]
     with pytest.raises(ValueError, match="b of player has no results"):
         apply_merge(league, merge)
+
+
+def test_what_a_population_knows_of_a_player_takes_no_bias_away_in_another() -> None:
+    # Each population is tied as if the player were another one for it. With what predators know of
+    # their own counted in, prey ended hundreds of Elo too far from their anchor.
+    seats = (
+        Seat(name="hunter", agents=("hunter",), population="predator", side="0"),
+        Seat(name="hunted", agents=("hunted",), population="prey", side="1"),
+    )
+    league = League(seats=seats, half_life_matches=100.0)
+    for name in ("a", "b", "c"):
+        league.add_checkpoint(replace(checkpoint(name, None), policy=PolicyId("predator/p000")))
+    league.add_tally(two_sided(1, "evaluate", "b", "x", 6))
+    league.add_tally(two_sided(2, "evaluate", "b", "y", 3))
+    tied = Link(50.0, 0.1)
+    league.put(link_row(tied, Entrant("b"), Entrant("c"), seat=0))
+    b, c = ("predator", Entrant("b")), ("predator", Entrant("c"))
+    x, y = ("prey", Entrant("x")), ("prey", Entrant("y"))
+    unit = ELO_PER_UNIT
+    points = {b: 20.0, c: 10.0, x: -30.0, y: 60.0}
+    merge = Merge(
+        population="predator",
+        num_tallies=2,
+        pair_deviation=0.0,
+        into={Entrant("predator/p000#2"): (Entrant("b"),)},
+        points=points,
+        advantages=(0.0, 40.0, -40.0, 0.0),
+    )
+    changed = apply_merge(league, merge)
+    met = [(points[other] / unit, [Seen(won(n), 40.0 / unit)]) for other, n in ((x, 6), (y, 3))]
+    at = strength_of(20.0 / unit, met, [(10.0 / unit, tied)])
+    known = known_of(at, met)
+    first, second = (
+        link_of(seen, point=at - other, pair_deviation=0.0, known=known) for other, seen in met
+    )
+    assert first is not None
+    assert second is not None
+    (row,) = (row for row in changed.kept if isinstance(row, PairRow))
+    assert (row.kind, row.first, row.second) == ("merged", "x", "y")
+    weight = first.weight * second.weight / (first.weight + second.weight)
+    assert row.wins == pytest.approx(2.0 * weight)
+    difference = second.difference - first.difference
+    assert row.score_sum == pytest.approx(2.0 * weight + weight * difference)
 
 
 def won(number: int) -> Counts:
