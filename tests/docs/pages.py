@@ -46,7 +46,16 @@ class Block:
 def pages() -> list[Path]:
     """All documents: those of Sphinx, and the READMEs and other pages of the repository."""
     found = [*ROOT.glob("*.md"), *(ROOT / "benchmarks").glob("*.md")]
-    for folder in ("arena", "populations", "tools", "experiments", "tests", "docs", ".github"):
+    for folder in (
+        "arena",
+        "populations",
+        "tools",
+        "examples",
+        "experiments",
+        "tests",
+        "docs",
+        ".github",
+    ):
         found += (ROOT / folder).rglob("*.md")
     built = (DOCS / "_build", DOCS / "benchmarks")
     return sorted(

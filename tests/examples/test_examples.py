@@ -144,7 +144,7 @@ def test_a_notebook(example: Copy) -> None:
 def test_every_example_is_listed_and_short() -> None:
     listed = (ROOT / "README.md").read_text(encoding="utf8")
     folders = sorted(path.name for path in ROOT.iterdir() if path.is_dir())
-    assert len(folders) == 10
+    assert len(folders) == 11
     for folder in folders:
         assert f"[{folder}]({folder}/)" in listed
         assert (ROOT / folder / "README.md").is_file()
