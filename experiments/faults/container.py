@@ -121,10 +121,8 @@ def _link_security(root: Path, suite: str) -> None:
 def _mounts(root: Path, binds: Sequence[Path]) -> str:
     """Return a shell's commands that show a root what steps need of this machine."""
     commands = [f"mount -t proc proc {root}/proc"]
-    for device in ("null", "zero", "urandom", "random"):
-        commands.append(
-            f"touch {root}/dev/{device}; mount --bind /dev/{device} {root}/dev/{device}"
-        )
+    devices = [f"/dev/{name}" for name in ("null", "zero", "urandom", "random")]
+    commands += [f"touch {root}{path}; mount --bind {path} {root}{path}" for path in devices]
     commands += [_shown(root, path) for path in (Path("/etc/resolv.conf"), *binds)]
     return "; ".join(commands)
 

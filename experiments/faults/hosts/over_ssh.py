@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from pwd import getpwuid
+from pwd import getpwall
 
 from experiments.commands import COMMAND
 from experiments.faults.hosts import sandbox
@@ -112,9 +112,13 @@ def _keygen(path: Path) -> None:
 def serving(host: Host, directory: Path, *, hidden: Path) -> Iterator[None]:
     """Run sshd on a host whose user has a home of its own, and to whom a directory is empty."""
     host.home.mkdir(parents=True)
-    home = getpwuid(os.getuid()).pw_dir
+    users = directory / f"{host.name}.passwd"
+    with users.open("w") as file:
+        for name, password, uid, gid, remark, home, shell in getpwall():
+            own = host.home if uid == os.getuid() else home
+            file.write(f"{name}:{password}:{uid}:{gid}:{remark}:{own}:{shell}\n")
     script = (
-        f"set -e; mount --bind {shlex.quote(str(host.home))} {shlex.quote(home)}; "
+        f"set -e; mount --bind {shlex.quote(str(users))} /etc/passwd; "
         f"mount -t tmpfs none {shlex.quote(str(hidden))}; "
         f"exec {SSHD} -D -e -f {shlex.quote(str(directory / f'{host.name}.conf'))}"
     )
