@@ -9,6 +9,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import compose_spec
 import kubernetes_validate
 import pytest
 import yaml
@@ -179,6 +180,25 @@ def test_commands_of_kubernetes_are_arenas() -> None:
 
 
 # Compose.
+
+
+def validate_services(document: Document) -> None:
+    """Check a document as the specification has it; what YAML merges is merged already."""
+    compose_spec.PyCompose.from_yaml(yaml.safe_dump(document)).validate()
+
+
+def test_services_are_valid() -> None:
+    validate_services(COMPOSE)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("restrat", "no"), ("restart", "sometimes"), ("networks", ["elsewhere"]), ("read_only", 7)],
+)
+def test_a_wrong_service_is_found(key: str, value: object) -> None:
+    services = {name: {**one, key: value} for name, one in COMPOSE["services"].items()}
+    with pytest.raises(ValueError, match=key.rstrip("s")):
+        validate_services({**COMPOSE, "services": services})
 
 
 def test_services_have_no_rights_and_no_way_out() -> None:
