@@ -198,7 +198,9 @@ def serve(image: Image, directory: Path, *, seconds: float) -> dict[str, object]
     services = yaml.safe_load(COMPOSE.read_text())["services"]
     runs = directory / "runs"
     runs.mkdir()
-    os.chown(runs, int(USER), int(USER))
+    # As Kubernetes makes a volume with fsGroup; one of compose belongs to the user.
+    os.chown(runs, 0, int(USER))
+    runs.chmod(0o2775)
     variables = {**image.variables, "HOME": "/home/arena", "OMP_NUM_THREADS": "1"}
     with _contained(image.root, runs, variables=variables) as inside:
 

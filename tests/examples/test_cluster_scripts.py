@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import yaml
 
 from experiments.faults.hosts import over_ssh
 from experiments.faults.killing import processes_of
@@ -305,6 +306,29 @@ def of_remote(run: Path) -> int:
     with JournalReader(run / JOURNAL) as reader:
         rows = reader.assignments(statuses=("finished",))
     return sum((row.learner or "").startswith("remote-0.") for row in rows)
+
+
+# Kubernetes
+
+
+def test_a_pod_takes_the_key_of_its_number_and_reads_it_alone(bench: Bench) -> None:
+    documents = yaml.safe_load_all((CLUSTER / "kubernetes" / "learners.yaml").read_text())
+    (pods,) = [one["spec"]["template"]["spec"] for one in documents if one["kind"] == "StatefulSet"]
+    *shell, script = pods["containers"][0]["command"]
+    # A secret's files are links, and others may read them.
+    secret, own = bench.directory / "secret", bench.directory / "own"
+    (secret / "..data").mkdir(parents=True)
+    own.mkdir()
+    (secret / "..data" / "remote-12.key").write_text("secret 12\n")
+    (secret / "remote-12.key").symlink_to("..data/remote-12.key")
+    script = script.replace("/tmp/", f"{own}/").replace("/run/league", str(secret))
+    bench.stand_in("arena", 0)
+    assert bench.run(*shell, script, HOSTNAME="arena-learner-12") == 0
+    (line,) = bench.lines("arena.calls")
+    assert f"learner {secret}/run.yaml" in line
+    assert line.endswith(f"--keys {own}/learner.key --cache /cache")
+    assert (own / "learner.key").read_text() == "secret 12\n"
+    assert stat.S_IMODE((own / "learner.key").stat().st_mode) == 0o600
 
 
 # ssh
