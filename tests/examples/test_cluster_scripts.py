@@ -375,6 +375,7 @@ def test_each_host_gets_a_key_of_its_own_that_only_its_owner_reads(bench: Bench)
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 @pytest.mark.skipif(REASON is not None, reason=str(REASON))
 def test_learners_are_started_over_ssh_on_two_hosts() -> None:
     command = [sys.executable, "-m", over_ssh.MODULE]
