@@ -36,14 +36,11 @@ code=$(sed -n "$(wc -l < {calls})p" {codes})
 [ -z "$code" ] || exit "$code"
 exec {python} -c '
 import signal
-def leave(number, frame):
-    open("{signals}", "a").write(signal.Signals(number).name + "\\n")
-    raise SystemExit(0)
-for one in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-    signal.signal(one, leave)
+awaited = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+signal.pthread_sigmask(signal.SIG_BLOCK, awaited)
 open("{ready}", "a").write("ready\\n")
-while True:
-    signal.pause()
+number = signal.sigwait(awaited)
+open("{signals}", "a").write(signal.Signals(number).name + "\\n")
 '
 """
 
@@ -205,6 +202,15 @@ CONTROLLER = CLUSTER / "slurm" / "controller.sbatch"
 ENDPOINT = "tcp://10.0.0.7:5555"
 
 
+def notify(job: subprocess.Popen[bytes], number: int) -> None:
+    """Signal a job as Slurm does, and wait for its end."""
+    if number == signal.SIGUSR1:
+        job.send_signal(number)  # B: is to the batch shell alone
+    else:
+        os.killpg(job.pid, number)
+    job.wait(20)
+
+
 @pytest.mark.parametrize(
     ("number", "requeues"), [(signal.SIGUSR1, ["requeue 71_2"]), (signal.SIGTERM, [])]
 )
@@ -214,9 +220,7 @@ def test_a_learner_leaves_and_its_job_is_queued_again_on_notice(
     bench.stand_in("scontrol", 0)
     with bench.started("bash", LEARNERS, "/runs/a", ENDPOINT, **SLURM) as process:
         bench.await_ready("arena")
-        # B: is to the batch shell alone.
-        process.send_signal(number)
-        process.wait(20)
+        notify(process, number)
     assert bench.lines("arena.signals") == ["SIGTERM"]
     assert bench.lines("scontrol.calls") == requeues
     (line,) = bench.lines("arena.calls")
@@ -248,8 +252,8 @@ def test_learners_begin_and_end_with_the_controllers_job(
     with bench.started("bash", CONTROLLER, run, "tictactoe", **variables) as process:
         bench.await_ready("arena")
         wait_until(lambda: bench.lines("sbatch.calls"), timeout_s=20.0)
-        process.send_signal(number)
-        process.wait(20)
+        notify(process, number)
+    assert bench.lines("arena.signals") == ["SIGTERM"]
     (line,) = bench.lines("arena.calls")
     assert "remote_learners=2" in line
     assert problem_of(f"arena {line}") == ""
