@@ -62,10 +62,10 @@ def learner(
 
     Without the run's directory beside run.yaml, checkpoints come from the controller's machine.
     """
-    from arena.checkpoints.files import STORE_ID
+    from arena.checkpoints.files import store_digest
     from arena.errors import ConfigError
     from arena.learners.process import serve
-    from arena.learners.remote import Remote
+    from arena.transfer.remote_store import Remote
     from arena.wire.address import next_port
     from populations.config.run_file import RunFile, learner_setup
 
@@ -81,7 +81,7 @@ def learner(
     names = tuple(name for name in populations.split(",") if name)
     remote = None
     # Over a Unix socket it is the controller's machine, which has the run's directory.
-    if not (root / STORE_ID).exists() and connect.startswith("tcp://"):
+    if store_digest(root) is None and connect.startswith("tcp://"):
         remote = Remote(
             endpoint=store or next_port(connect),
             cache=cache or default_cache(),

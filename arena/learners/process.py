@@ -18,14 +18,16 @@ from types import FrameType
 
 from pydantic import ValidationError
 
+from arena.checkpoints.files import store_digest
 from arena.config import LearnerSetup
 from arena.errors import ArenaError, ConfigError
 from arena.learners.loop import EXIT_CRASHED, LearnerLoop, MakeWork, make_worker, new_learner_id
 from arena.learners.proof import check_code, prove
-from arena.learners.remote import Remote, remote_work
+from arena.learners.remote import remote_work
 from arena.learners.state import EXIT_REFUSED, Patience
 from arena.processes.child import add_parent, die_with_parent
 from arena.rules import broken_rules
+from arena.transfer.remote_store import Remote
 from arena.wire.keys import load_learner_keys
 from arena.wire.zeromq import ZmqLearnerTransport
 
@@ -56,11 +58,15 @@ def main(argv: Sequence[str] | None = None, *, make_work: MakeWork = make_worker
     if options.device is not None:
         setup = setup.model_copy(update={"device": options.device})
     populations = tuple(name for name in options.populations.split(",") if name)
+    remote = None
+    if options.store is not None and store_digest(Path(setup.root)) is None:
+        remote = Remote(endpoint=options.store, cache=options.cache, cache_mb=options.cache_mb)
     return serve(
         setup,
         endpoint=options.connect,
         populations=populations,
         keys=options.keys,
+        remote=remote,
         make_work=make_work,
     )
 
@@ -140,6 +146,9 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--setup", required=True, help="a LearnerSetup as JSON")
     parser.add_argument("--connect", required=True, help="the controller's endpoint")
     parser.add_argument("--keys", type=Path, help="a learner's key file")
+    parser.add_argument("--store", help="the store's endpoint, if the run's directory is not seen")
+    parser.add_argument("--cache", type=Path, help="directory for copies of its checkpoints")
+    parser.add_argument("--cache-mb", type=int, help="bound of these, in MB")
     parser.add_argument("--stacks", type=Path, help="SIGUSR1 appends all stacks to this file")
     parser.add_argument("--populations", default="", help="comma-separated; default: any")
     parser.add_argument("--device", help="device; default: the setup's")

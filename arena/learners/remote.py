@@ -10,35 +10,19 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 
 from arena.config import LearnerSetup
 from arena.errors import CheckpointError, DiskRefused, StoreRefused, StoreUnreachable
 from arena.learners.loop import MakeWork, Progress, Work
 from arena.transfer.cache import Cache, take_directory
-from arena.transfer.remote_store import RemoteStore
+from arena.transfer.remote_store import Remote, RemoteStore
 from arena.types import LearnerId
 from arena.wire.keys import LearnerKeys
 from arena.wire.messages import Assignment, Failed, Finished, named_references
 from arena.wire.store_sockets import StoreConnection
 
 MIB = 1 << 20
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Remote:
-    """Way to a run's store from another machine.
-
-    Attributes:
-        endpoint: Address of the store.
-        cache: Directory for copies of checkpoints; it is made.
-        cache_mb: Bound of these, in MB.
-    """
-
-    endpoint: str
-    cache: Path
-    cache_mb: int
 
 
 class RemoteWork:

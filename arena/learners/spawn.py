@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from arena.processes.parent import ChildProcess, spawn
+from arena.transfer.remote_store import Remote
 
 MODULE = "arena.learners.process"
 ENV_WORKER = "arena.envs.workers.process"
@@ -24,6 +25,7 @@ def spawn_learner(
     log_path: Path,
     device: str | None = None,
     keys: Path | None = None,
+    remote: Remote | None = None,
     python: str = sys.executable,
     command: Sequence[str] = ("-m", MODULE),
 ) -> ChildProcess:
@@ -37,6 +39,7 @@ def spawn_learner(
             parent.
         device: Device in place of the setup's; None: the setup's.
         keys: Key file, which only its owner can read.
+        remote: Way to the run's store, if it does not see the run's directory; None: it does.
         python: Path of the interpreter.
         command: Arguments of the interpreter that start a learner.
 
@@ -55,6 +58,9 @@ def spawn_learner(
     if keys is not None:
         # The path only: everybody can read the arguments of a process.
         arguments += ["--keys", str(keys)]
+    if remote is not None:
+        arguments += ["--store", remote.endpoint, "--cache", str(remote.cache)]
+        arguments += ["--cache-mb", str(remote.cache_mb)]
     stacks = stacks_path(log_path)
     arguments += ["--stacks", str(stacks)]
     return spawn(arguments, log_path=log_path, stacks=stacks, helper=ENV_WORKER)

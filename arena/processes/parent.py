@@ -48,9 +48,11 @@ class ChildProcess:
         return self._process.pid
 
     @property
-    def output(self) -> IO[bytes] | None:
-        """Its standard output, where that is a pipe."""
-        return self._process.stdout
+    def pipes(self) -> tuple[IO[bytes], IO[bytes]]:
+        """Its standard input and output, where these are pipes."""
+        assert self._process.stdin is not None, "it was started without pipes"
+        assert self._process.stdout is not None, "it was started without pipes"
+        return self._process.stdin, self._process.stdout
 
     def poll(self) -> int | None:
         """Its exit code (-n: by signal n), or None while it runs."""
@@ -122,7 +124,7 @@ def spawn(
     log_path: Path,
     stacks: Path | None = None,
     helper: str | None = None,
-    has_output: bool = False,
+    has_pipes: bool = False,
 ) -> ChildProcess:
     """Start a process that dies with this thread, and with this process.
 
@@ -132,7 +134,7 @@ def spawn(
             parent.
         stacks: File that SIGUSR1 has it append its stacks to; None: it has none.
         helper: Module that processes of its own run for it, which are to write their stacks, too.
-        has_output: Whether its standard output is a pipe, and only errors go to the log.
+        has_pipes: Whether its standard input and output are pipes, and only errors go to the log.
 
     Raises:
         OSError: If the process cannot be started or its log not be opened.
@@ -146,9 +148,9 @@ def spawn(
         with log_path.open("ab") as log:
             process = subprocess.Popen(
                 bound,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE if has_output else log,
-                stderr=log if has_output else subprocess.STDOUT,
+                stdin=subprocess.PIPE if has_pipes else subprocess.DEVNULL,
+                stdout=subprocess.PIPE if has_pipes else log,
+                stderr=log if has_pipes else subprocess.STDOUT,
                 # Ctrl-C in a terminal reaches this process only, which stops its learners in order.
                 start_new_session=True,
                 close_fds=True,

@@ -141,7 +141,7 @@ def take_directory(parent: Path) -> tuple[Path, int]:
         parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         for number in range(MAX_LEARNERS):
             path = parent / str(number)
-            path.mkdir(exist_ok=True)
+            path.mkdir(mode=0o700, exist_ok=True)
             # CLOEXEC: a child that inherits the descriptor would keep the lock.
             descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:

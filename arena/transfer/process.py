@@ -1,7 +1,9 @@
 """``python -m arena.transfer.process``: a run's store, served to learners that do not see it.
 
 It runs beside the controller, never in its loop, reads and writes the same directory, and dies with
-it. The first line on standard output is the address that it listens on.
+it. Each line on standard input has the keys that are let in from then on
+(`arena.wire.keys.encode_admitted`); it is answered on standard output with the address that this
+process listens on. The first one is read before it listens.
 
 Tests: `tests/arena/transfer/test_process.py`.
 """
@@ -10,16 +12,19 @@ from __future__ import annotations
 
 import argparse
 import logging
+import select
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import IO
 
 from arena.config import LearnerSetup
 from arena.errors import ArenaError
 from arena.machine_memory import machine_bytes
 from arena.processes.child import add_parent, die_with_parent
 from arena.transfer.service import StoreService
-from arena.wire.keys import holder_of, make_keys
+from arena.wire.keys import decode_admitted, holder_of, make_keys
 from arena.wire.store_sockets import StoreListener
 
 logger = logging.getLogger(__name__)
@@ -36,34 +41,48 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
+    told = sys.stdin.buffer
     try:
         setup = LearnerSetup.model_validate_json(options.setup.read_bytes())
-        # The controller has made them; none is made here.
+        # The controller has made its own; none is made here.
         keys = make_keys(options.keys, names=())
+        # Before it listens: a learner that was refused once does not come again.
+        keys = replace(keys, learners=decode_admitted(told.readline()))
         listener = StoreListener(options.bind, run=setup.run, keys=keys)
     except (ArenaError, OSError, ValueError) as error:
         logger.error("the store cannot be served: %s", error)
         return 2
-    sys.stdout.write(f"{listener.endpoint}\n")
-    sys.stdout.flush()
+    _answer(listener)
     max_bytes = machine_bytes() // MEMORY_SHARE
-    serve(listener, StoreService(Path(setup.root), setup, max_bytes=max_bytes))
+    serve(listener, StoreService(Path(setup.root), setup, max_bytes=max_bytes), told=told)
     return 0
 
 
-def serve(listener: StoreListener, service: StoreService) -> None:
-    """Answer requests for ever.
+def serve(listener: StoreListener, service: StoreService, *, told: IO[bytes]) -> None:
+    """Answer requests until nobody tells whose keys are let in.
 
     Raises:
         AuthenticatorDead: If nobody can be admitted any more.
     """
     while True:
-        for asked in listener.receive(WAIT_S):
+        # In this thread, so that an answer shows that requests are answered, too.
+        if select.select([told], [], [], 0.0)[0]:
+            line = told.readline()
+            if not line:
+                return
+            listener.admit_only(decode_admitted(line))
+            _answer(listener)
+        for asked in listener.receive(WAIT_S, beside=told):
             answer, data = service.answer(
                 asked.request, asked.data, holder=holder_of(asked.learner)
             )
             # A learner that does not read gets no answer: it asks again.
             listener.answer(asked, answer, data)
+
+
+def _answer(listener: StoreListener) -> None:
+    sys.stdout.write(f"{listener.endpoint}\n")
+    sys.stdout.flush()
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:

@@ -14,6 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from arena.checkpoints.files import (
@@ -69,6 +70,21 @@ class Connection(Protocol):
 
     def receive(self, timeout_s: float) -> tuple[int, StoreAnswer, bytes] | None:
         """Return the next answer with its request's number and its bytes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remote:
+    """Way to a run's store from another machine.
+
+    Attributes:
+        endpoint: Address of the store.
+        cache: Directory for copies of checkpoints; it is made.
+        cache_mb: Bound of these, in MB.
+    """
+
+    endpoint: str
+    cache: Path
+    cache_mb: int
 
 
 @dataclass(frozen=True, slots=True)

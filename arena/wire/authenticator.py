@@ -49,8 +49,7 @@ class Authenticator:
             context: Context of the guarded socket. Closing it also closes the thread's socket.
             learners: Names by public key (32 bytes).
         """
-        self._learners = dict(learners)
-        self._keys = {name: key for key, name in learners.items()}
+        self.admit_only(learners)
         self._socket = context.socket(zmq.REP)
         self._socket.setsockopt(zmq.LINGER, 0)
         # In the constructor, not in the thread: with no socket bound here, libzmq admits everyone.
@@ -74,6 +73,16 @@ class Authenticator:
     def forget(self, name: str) -> None:
         """Let the key of a name in no more; a connection that it has stays open."""
         self._learners.pop(self._keys.pop(name, b""), None)
+
+    def admit_only(self, learners: Mapping[bytes, str]) -> None:
+        """Let these keys in and no others from now on, as `admit` and `forget` do."""
+        self._keys = {name: key for key, name in learners.items()}
+        self._learners = dict(learners)
+
+    @property
+    def learners(self) -> Mapping[bytes, str]:
+        """Names of the keys that are let in at the moment, by public key (32 bytes)."""
+        return dict(self._learners)
 
     def admits(self, name: str) -> bool:
         """Return whether a key of this name is let in."""

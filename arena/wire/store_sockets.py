@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import IO
 
 import zmq
 
@@ -93,8 +94,20 @@ class StoreListener:
         """Number of messages and connections dropped so far, by fault."""
         return {**self._num_bad, "key": self._authenticator.num_refused}
 
-    def receive(self, timeout_s: float) -> list[Asked]:
+    def admit_only(self, learners: Mapping[bytes, str]) -> None:
+        """Hear the holders of these keys and no others, whatever connections those still have.
+
+        Args:
+            learners: Names by public key (32 bytes).
+        """
+        self._authenticator.admit_only(learners)
+
+    def receive(self, timeout_s: float, *, beside: IO[bytes] | None = None) -> list[Asked]:
         """Return requests that have arrived; wait for the first one, and not for more.
+
+        Args:
+            timeout_s: Longest wait.
+            beside: Pipe that ends the wait, too, as soon as it can be read.
 
         Raises:
             AuthenticatorDead: If the thread that checks keys has ended.
@@ -102,8 +115,11 @@ class StoreListener:
         if not self._authenticator.is_alive():
             raise AuthenticatorDead("the thread that checks learners' keys has ended")
         received: list[Asked] = []
-        if not self._socket.poll(milliseconds(timeout_s)):
-            return received
+        poller = zmq.Poller()
+        poller.register(self._socket, zmq.POLLIN)
+        if beside is not None:
+            poller.register(beside, zmq.POLLIN)
+        poller.poll(milliseconds(timeout_s))
         end_s = time.monotonic() + MAX_PORTION_S
         # One frame more than a message has: the bytes of a piece.
         while parts := receive_parts(self._socket, limit=NUM_FRAMES + 2):
@@ -129,6 +145,9 @@ class StoreListener:
         holder = holder_of(header.learner)
         if header.learner.encode() != identity or key_name(parts[-1]) != holder:
             return "impostor"
+        # Its connection may be older than the withdrawal of its key.
+        if not self._authenticator.admits(holder):
+            return "replaced"
         if header.run != self._run:
             return "run"
         return Asked(learner=header.learner, number=header.sequence, request=request, data=data)

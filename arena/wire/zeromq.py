@@ -150,6 +150,12 @@ class ZmqControllerTransport:
         self._authenticator.forget(name)
         self._session.forget(name)
 
+    @property
+    def admitted(self) -> Mapping[bytes, str]:
+        """Names of the keys that are let in at the moment, by public key (32 bytes)."""
+        assert self._authenticator is not None, "without keys everybody is let in"
+        return self._authenticator.learners
+
     def _admits(self, key: str | None) -> bool:
         return self._authenticator is None or key is None or self._authenticator.admits(key)
 

@@ -163,7 +163,7 @@ class RunConfig(Model):
     @property
     def serves_store(self) -> bool:
         """Return whether learners may come that do not see the run's directory."""
-        return self.remote_learners > 0
+        return self.remote_learners > 0 or self.launcher == "ray"
 
     @field_validator("endpoint", "store_endpoint")
     @classmethod
@@ -206,8 +206,8 @@ class RunConfig(Model):
             )
         if self.store_endpoint is not None and not self.serves_store:
             yield (
-                "store_endpoint must be null where remote_learners is 0 (all learners see the "
-                f"run's directory), got {self.store_endpoint!r}"
+                "store_endpoint must be null where remote_learners is 0 and launcher is not ray "
+                f"(all learners see the run's directory), got {self.store_endpoint!r}"
             )
         goal = self.stop.evaluation
         if goal is not None and goal.player not in self.evaluation.bots:

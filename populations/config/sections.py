@@ -258,6 +258,9 @@ class RayConfig(Model):
     custom: dict[str, Annotated[float, Field(gt=0.0, le=10**9)]] = Field(default_factory=dict)
     """Resources of other names that a learner needs, by which nodes are chosen."""
 
+    cache_mb: int = Field(2048, ge=1, le=10**9)
+    """Bound of a learner's copies of checkpoints, in MB, on a node without the run's directory."""
+
 
 class MetricsConfig(Model):
     """Destinations of figures about learning."""

@@ -52,81 +52,98 @@ def make_launcher(
         run: Run that goes on.
         notify: Told of keys that had to be made anew.
     """
-    make = {"inline": _inline, "local": _local, "ray": _on_ray}[run.run_file.config.launcher]
+    connect = {"inline": _inline, "local": _local, "ray": _on_ray}[run.run_file.config.launcher]
     with ExitStack() as stack:
-        transport, launcher = stack.enter_context(make(run, notify))
-        stack.callback(transport.close, linger_s=LINGER_S)
-        stack.callback(launcher.close)
-        store_endpoint = None
-        if run.run_file.config.serves_store:
-            store = StoreKeeper(
-                setup_path=run.run_dir / SETUP,
-                bind=_store_address(run.run_file.config, transport.endpoint),
-                keys=run.run_dir / KEYS,
-                log_path=run.run_dir / "logs" / "store.log",
-            )
-            store_endpoint = stack.enter_context(store).endpoint
-        yield Connections(transport=transport, launcher=launcher, store_endpoint=store_endpoint)
+        made = connect(run, stack, notify)
+        # First of all, learners end.
+        stack.callback(made.launcher.close)
+        yield made
 
 
-Opened = tuple[ControllerTransport, Launcher]
-
-
-@contextmanager
-def _inline(run: OpenRun, notify: Callable[[str], None]) -> Iterator[Opened]:
+def _inline(run: OpenRun, stack: ExitStack, notify: Callable[[str], None]) -> Connections:
     hub = InMemoryHub(run=run.run_file.run, epoch=_next_epoch(run))
-    yield hub.controller, InlineLauncher(setup=run.setup, hub=hub)
+    stack.callback(hub.controller.close, linger_s=LINGER_S)
+    launcher = InlineLauncher(setup=run.setup, hub=hub)
+    return Connections(transport=hub.controller, launcher=launcher, store_endpoint=None)
 
 
-@contextmanager
-def _local(run: OpenRun, notify: Callable[[str], None]) -> Iterator[Opened]:
-    endpoint = run.run_file.config.endpoint
+def _local(run: OpenRun, stack: ExitStack, notify: Callable[[str], None]) -> Connections:
+    config = run.run_file.config
+    endpoint = config.endpoint
     transport = ZmqControllerTransport(
         default_endpoint(run.run_file.run) if endpoint is None else endpoint,
         run=run.run_file.run,
         epoch=_next_epoch(run),
         keys=None if endpoint is None else _keys(run, slots=len(run.state.slots), notify=notify),
     )
+    stack.callback(transport.close, linger_s=LINGER_S)
+    store = _store(run, transport, stack) if config.serves_store else None
     launcher = LocalLauncher(
         setup_path=run.run_dir / SETUP,
         endpoint=transport.endpoint,
         logs=run.run_dir / "logs",
-        devices=run.run_file.config.devices,
+        devices=config.devices,
         keys=None if endpoint is None else run.run_dir / KEYS,
     )
-    yield transport, launcher
+    store_endpoint = None if store is None else store.endpoint
+    return Connections(transport=transport, launcher=launcher, store_endpoint=store_endpoint)
 
 
-@contextmanager
-def _on_ray(run: OpenRun, notify: Callable[[str], None]) -> Iterator[Opened]:
+def _on_ray(run: OpenRun, stack: ExitStack, notify: Callable[[str], None]) -> Connections:
     config = run.run_file.config
     # Closed last: it ends what the launcher has left.
-    with ray_session(run.run_file.run, config.ray) as session:
-        transport = ZmqControllerTransport(
-            config.endpoint or f"tcp://{session.host}:*",
-            run=run.run_file.run,
-            epoch=_next_epoch(run),
-            # Each learner of a slot has a key of its own, which is in no file here.
-            keys=_keys(run, slots=0, notify=notify),
-        )
-        launcher = RayLauncher(
-            setup=run.setup,
-            resources=config.ray,
-            endpoint=transport.endpoint,
-            logs=run.run_dir / "logs" if session.is_own else None,
-            admit=transport.admit,
-            forget=transport.forget,
-        )
-        yield transport, launcher
+    session = stack.enter_context(ray_session(run.run_file.run, config.ray))
+    transport = ZmqControllerTransport(
+        config.endpoint or f"tcp://{session.host}:*",
+        run=run.run_file.run,
+        epoch=_next_epoch(run),
+        # Each learner of a slot has a key of its own, which is in no file here.
+        keys=_keys(run, slots=0, notify=notify),
+    )
+    stack.callback(transport.close, linger_s=LINGER_S)
+    store = _store(run, transport, stack)
+
+    def admit(name: str) -> str:
+        text = transport.admit(name)
+        store.admit_only(transport.admitted)
+        return text
+
+    def forget(name: str) -> None:
+        transport.forget(name)
+        store.admit_only(transport.admitted)
+
+    launcher = RayLauncher(
+        setup=run.setup,
+        resources=config.ray,
+        endpoint=transport.endpoint,
+        store=store.endpoint,
+        logs=run.run_dir / "logs" if session.is_own else None,
+        admit=admit,
+        forget=forget,
+    )
+    return Connections(transport=transport, launcher=launcher, store_endpoint=store.endpoint)
+
+
+def _store(run: OpenRun, transport: ZmqControllerTransport, stack: ExitStack) -> StoreKeeper:
+    """Serve checkpoints to learners that do not see the run's directory."""
+    keeper = StoreKeeper(
+        setup_path=run.run_dir / SETUP,
+        bind=_store_address(run.run_file.config, transport.endpoint),
+        keys=run.run_dir / KEYS,
+        admitted=transport.admitted,
+        log_path=run.run_dir / "logs" / "store.log",
+    )
+    return stack.enter_context(keeper)
 
 
 def _store_address(config: RunConfig, endpoint: str) -> str:
     """Return the address that the store listens on: beside the controller's, where none is set."""
     if config.store_endpoint is not None:
         return config.store_endpoint
-    # The port that was asked for: one that the system has chosen has no neighbour to count on.
-    asked = config.endpoint or endpoint
-    return f"{asked.rsplit(':', 1)[0]}:*" if asked.endswith(":*") else next_port(asked)
+    # A port that the system has chosen has no neighbour to count on.
+    if config.endpoint is None or config.endpoint.endswith(":*"):
+        return f"{endpoint.rpartition(':')[0]}:*"
+    return next_port(config.endpoint)
 
 
 def _next_epoch(run: OpenRun) -> int:

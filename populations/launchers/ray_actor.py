@@ -3,22 +3,25 @@
 The actor runs nobody's code but this, so when it dies, its node or Ray has ended it, and no work is
 to blame; when its child dies, the exit code says how. Only text crosses Ray.
 
-Tests: `tests/contracts/test_launchers.py`.
+Tests: `tests/contracts/test_launchers.py`, `tests/integration/test_ray.py`.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import socket
-import tempfile
 import time
 from importlib import import_module
 from pathlib import Path
 
 from arena.config import LearnerSetup
 from arena.learners.spawn import spawn_learner
+from arena.transfer.cache import take_directory
+from arena.transfer.remote_store import Remote
+from arena.wire.address import make_private
 from arena.wire.keys import write_secret
 from populations.launchers.local import STACKS_S
 
@@ -35,8 +38,9 @@ class LearnerActor:
         *,
         name: str,
         setup: str,
-        root: str,
         endpoint: str,
+        store: str,
+        cache_mb: str,
         populations: str,
         key: str,
         logs: str,
@@ -46,22 +50,29 @@ class LearnerActor:
         Args:
             name: Name of its log.
             setup: LearnerSetup as JSON.
-            root: Directory of weights on this node.
             endpoint: Endpoint of the controller.
+            store: Endpoint of the store, if this node does not see the run's directory.
+            cache_mb: Bound of its copies of checkpoints then, in MB.
             populations: Populations that it trains, separated by commas; empty: any.
             key: Text of its key file.
             logs: Directory of its log; empty: that of Ray's logs on this node.
 
         Raises:
-            OSError: If its files cannot be written, or the process not be started.
+            ConfigError: If there is no place for its files.
+            OSError: If these cannot be written, or the process not be started.
         """
         session = _session()
-        # Of this user alone (mode 0700), and gone with Ray's session where the actor is killed.
-        self._directory = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=session))
+        parent = session / f"arena-{os.getuid()}"
+        # Ray's session is open to everybody.
+        make_private(parent)
+        # Held as long as this process lives: where it is killed, the next one here clears up.
+        taken, self._held = take_directory(parent)
+        self._directory = taken / "learner"
+        self._clear()
+        self._directory.mkdir(mode=0o700)
         key_path, setup_path = self._directory / "learner.key", self._directory / "learner.json"
         write_secret(key_path, key)
-        here = LearnerSetup.model_validate_json(setup).model_copy(update={"root": root})
-        setup_path.write_text(here.model_dump_json())
+        setup_path.write_text(_here(LearnerSetup.model_validate_json(setup)).model_dump_json())
         self._log = Path(logs or session / "logs") / f"{name}.log"
         # The constructor's thread lasts as long as the actor: the child dies with both.
         self._process = spawn_learner(
@@ -70,6 +81,7 @@ class LearnerActor:
             populations=tuple(population for population in populations.split(",") if population),
             log_path=self._log,
             keys=key_path,
+            remote=Remote(endpoint=store, cache=self._directory / "cache", cache_mb=int(cache_mb)),
         )
 
     def place(self) -> str:
@@ -83,7 +95,7 @@ class LearnerActor:
         code = self._process.wait()
         if code == -signal.SIGKILL:
             time.sleep(SETTLE_S)
-        shutil.rmtree(self._directory, ignore_errors=True)
+        self._clear()
         return code
 
     def kill(self, dump_stacks: bool) -> None:
@@ -96,6 +108,19 @@ class LearnerActor:
             self._process.dump_stacks()
             time.sleep(STACKS_S)
         self._process.kill()
+        # Here, too: the actor is ended as soon as this returns.
+        self._clear()
+
+    def _clear(self) -> None:
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+
+def _here(setup: LearnerSetup) -> LearnerSetup:
+    """Return a setup with the directory of the user's code as this node has it."""
+    if os.path.isdir(setup.launch_directory):
+        return setup
+    # What `ray job submit --working-dir` names is unpacked on each node, and actors start in it.
+    return setup.model_copy(update={"launch_directory": os.getcwd()})
 
 
 def _session() -> Path:

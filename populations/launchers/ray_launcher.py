@@ -1,7 +1,8 @@
 """Launcher of learners as actors of a Ray cluster, one per slot.
 
 Ray finds each actor a node with room for it, and the actor waits where there is none. It gets
-configuration, endpoint and a key as text, and connects to the controller like every other learner.
+configuration, endpoints and a key as text, and connects to the controller like every other learner.
+Its node needs nothing of the run's directory.
 
 Tests: `tests/contracts/test_launchers.py`, `tests/integration/test_ray.py`.
 """
@@ -85,6 +86,7 @@ class RayLauncher:
         setup: LearnerSetup,
         resources: RayConfig,
         endpoint: str,
+        store: str,
         logs: Path | None,
         admit: Callable[[str], str],
         forget: Callable[[str], None],
@@ -95,6 +97,7 @@ class RayLauncher:
             setup: Setup of learners.
             resources: Resources that each of them needs.
             endpoint: Address that learners connect to.
+            store: Address of checkpoints, for those that do not see the run's directory.
             logs: Directory of their logs, if their node sees it; None: that of Ray's logs there.
             admit: Function that admits a new key of this name, and returns its file's text.
             forget: Function that admits the key of this name no more.
@@ -110,6 +113,8 @@ class RayLauncher:
         )
         self._setup = setup
         self._endpoint = endpoint
+        self._store = store
+        self._cache_mb = resources.cache_mb
         self._logs = logs
         self._admit = admit
         self._forget = forget
@@ -126,9 +131,9 @@ class RayLauncher:
         actor = self._make_actor.remote(
             name=self._log_name(slot),
             setup=self._setup.model_dump_json(),
-            # The one place that says where learners have their weights.
-            root=str(self._setup.root),
             endpoint=self._endpoint,
+            store=self._store,
+            cache_mb=str(self._cache_mb),
             populations=",".join(populations),
             key=self._admit(key),
             logs="" if self._logs is None else str(self._logs),

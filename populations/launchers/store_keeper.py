@@ -5,26 +5,37 @@ Tests: `tests/arena/transfer/test_process.py`, `tests/faults/test_store_process.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sys
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from arena.errors import AddressInUse
 from arena.processes.parent import ChildProcess, spawn
+from arena.wire.keys import encode_admitted
 
 logger = logging.getLogger(__name__)
 
 MODULE = "arena.transfer.process"
 START_S = 60.0
+ASK_S = 1.0
+"""Longest time between two questions whether the process is there."""
+
+STUCK_S = 60.0
+"""Time after which a process that does not answer is killed: it may wait for a slow disk, but
+learners have given up waiting for it."""
+
 AGAIN_S = 1.0
 """Seconds before a process that has ended is started again."""
 
 
 class StoreKeeper:
-    """Thread that starts the process, waits for its end, and starts it again at its address.
+    """Thread that starts the process, tells it whose keys are let in, and starts it again at its
+    address when it has ended or does not answer.
 
     A thread of its own: the kernel ends a process with the thread that has started it, and the
     controller's loop has nothing to wait for.
@@ -33,19 +44,31 @@ class StoreKeeper:
         endpoint: Address that it listens on; the port is the real one.
     """
 
-    def __init__(self, *, setup_path: Path, bind: str, keys: Path, log_path: Path) -> None:
+    def __init__(
+        self,
+        *,
+        setup_path: Path,
+        bind: str,
+        keys: Path,
+        admitted: Mapping[bytes, str],
+        log_path: Path,
+    ) -> None:
         """Store the arguments; no process is started.
 
         Args:
             setup_path: File with a LearnerSetup as JSON.
             bind: tcp address to listen on; with the port ``*``, the first process chooses.
             keys: Directory of the run's keys.
+            admitted: Names of learners whose keys are let in, by public key (32 bytes).
             log_path: File for its log.
         """
         self._arguments = [sys.executable, "-m", MODULE]
         self._arguments += ["--setup", str(setup_path), "--keys", str(keys)]
         self._log_path = log_path
         self.endpoint = bind
+        # All of them each time, so that a process that is started again knows no less.
+        self._line = encode_admitted(admitted)
+        self._changed = threading.Event()
         self._started = threading.Event()
         self._closing = threading.Event()
         self._process: ChildProcess | None = None
@@ -77,7 +100,17 @@ class StoreKeeper:
             self._closing.set()
             if self._process is not None:
                 self._process.kill()
+        self._changed.set()
         self._thread.join()
+
+    def admit_only(self, learners: Mapping[bytes, str]) -> None:
+        """Have the store answer the holders of these keys alone, within a moment.
+
+        Args:
+            learners: Names by public key (32 bytes).
+        """
+        self._line = encode_admitted(learners)
+        self._changed.set()
 
     def _keep(self) -> None:
         while True:
@@ -87,18 +120,9 @@ class StoreKeeper:
                 self._process = process = spawn(
                     [*self._arguments, "--bind", self.endpoint],
                     log_path=self._log_path,
-                    has_output=True,
+                    has_pipes=True,
                 )
-            output = process.output
-            assert output is not None, "it was started with a pipe"
-            with output:
-                said = output.readline().decode().strip()
-                if said:
-                    # The same again for its successors: learners know it.
-                    self.endpoint = said
-                    self._started.set()
-                # It says nothing more; this is the end of the process.
-                output.read()
+            self._talk(process)
             with self._lock:
                 process.kill()
             if not self._started.is_set():
@@ -106,3 +130,34 @@ class StoreKeeper:
                 self._started.set()
             elif not self._closing.wait(AGAIN_S):
                 logger.warning("the process that serves the store has ended; it is started again")
+
+    def _talk(self, process: ChildProcess) -> None:
+        """Tell a process the keys whenever they change, until it answers no more."""
+        limit_s = START_S
+        told, output = process.pipes
+        # Closing a pipe writes what is left in it.
+        with contextlib.suppress(BrokenPipeError), output, told:
+            while True:
+                # One that is stopped would never be noticed, and might not read, either.
+                watch = threading.Timer(limit_s, _give_up, [process, limit_s])
+                watch.daemon = True
+                watch.start()
+                try:
+                    told.write(self._line)
+                    told.flush()
+                    said = output.readline().decode().strip()
+                finally:
+                    watch.cancel()
+                if not said:
+                    return
+                # The same again for its successors: learners know it.
+                self.endpoint = said
+                self._started.set()
+                limit_s = STUCK_S
+                self._changed.wait(ASK_S)
+                self._changed.clear()
+
+
+def _give_up(process: ChildProcess, limit_s: float) -> None:
+    logger.warning("the process that serves the store has not answered for %.0f s", limit_s)
+    process.kill()

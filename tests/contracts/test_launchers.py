@@ -122,6 +122,12 @@ def is_gone(pid: int) -> bool:
         return True
 
 
+def key_of(pid: int) -> Path:
+    """The file of a learner's key."""
+    command = psutil.Process(pid).cmdline()
+    return Path(command[command.index("--keys") + 1])
+
+
 every_launcher = pytest.mark.parametrize("launched", LAUNCHERS, indirect=True)
 every_process = pytest.mark.parametrize("launched", PROCESSES, indirect=True)
 on_ray = pytest.mark.parametrize("launched", ["ray"], indirect=True)
@@ -257,6 +263,7 @@ def test_where_a_cluster_has_no_room_a_learner_waits_until_there_is(launched: La
 def test_one_whose_actor_is_gone_is_lost_with_its_node(launched: Launched) -> None:
     launched.launcher.start(0, ())
     learner = psutil.Process(launched.hello(0).pid)
+    files = key_of(learner.pid).parent
     actor = learner.parent()
     assert actor is not None
     actor.kill()
@@ -268,6 +275,18 @@ def test_one_whose_actor_is_gone_is_lost_with_its_node(launched: Launched) -> No
     wait_until(has_ended, timeout_s=TIMEOUT_S)
     assert launched.ended == [(0, None)]
     wait_until(lambda: is_gone(learner.pid), timeout_s=TIMEOUT_S)
+    # Its files are left, and the next one there takes their place.
+    (files / "left").touch()
+    launched.launcher.start(0, ())
+    assert key_of(launched.hello(0).pid).parent == files
+    assert not (files / "left").exists()
+    launched.launcher.kill(0)
+
+    def has_gone() -> bool:
+        launched.turn()
+        return not files.exists()
+
+    wait_until(has_gone, timeout_s=TIMEOUT_S)
 
 
 @on_ray
@@ -306,8 +325,7 @@ def test_only_text_crosses_ray_and_no_key_stays_in_a_file(
     launcher.start(0, ("player",))
     pid = launched.hello(0).pid
     assert {type(value) for value in given.values()} == {str}
-    command = psutil.Process(pid).cmdline()
-    key = Path(command[command.index("--keys") + 1])
+    key, command = key_of(pid), psutil.Process(pid).cmdline()
     assert (key.stat().st_mode & 0o777, key.parent.stat().st_mode & 0o777) == (0o600, 0o700)
     assert str(given["key"]) not in " ".join(command)
     assert sorted(path.name for path in (launched.run / "keys").iterdir()) == ["controller.key"]

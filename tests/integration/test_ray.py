@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -128,6 +130,96 @@ def cluster() -> Iterator[Any]:
 
 def node(**resources: object) -> dict[str, object]:
     return {"object_store_memory": 80 * 2**20, "include_dashboard": False, **resources}
+
+
+GAME = """
+from pettingzoo.classic import tictactoe_v3
+
+
+def make(**kwargs):
+    return tictactoe_v3.env(**kwargs)
+"""
+
+
+def unshared(hidden: Path, *command: str) -> list[str]:
+    """A command that does not see a directory, as on another machine."""
+    rights = () if os.geteuid() == 0 else ("--map-root-user",)
+    hide = 'mount -t tmpfs none "$0" && exec "$@"'
+    return ["unshare", "--mount", *rights, "sh", "-c", hide, str(hidden), *command]
+
+
+@contextlib.contextmanager
+def node_without(hidden: Path, *, address: str, cwd: Path) -> Iterator[None]:
+    """A node that does not see a directory, and has the user's code in another one."""
+    command = unshared(
+        hidden,
+        *(sys.executable, "-m", "ray.scripts.scripts", "start", "--block"),
+        *("--address", address, "--num-cpus", "2", "--object-store-memory", str(80 * 2**20)),
+        *("--min-worker-port", "0", "--max-worker-port", "0"),
+        *("--resources", '{"simulator": 2}'),
+    )
+    process = subprocess.Popen(command, cwd=cwd, start_new_session=True)
+    try:
+        yield
+    finally:
+        everything = [process, *psutil.Process(process.pid).children(recursive=True)]
+        process.terminate()
+        process.wait(GONE_S)
+        _, left = psutil.wait_procs(
+            [one for one in everything if isinstance(one, psutil.Process)], timeout=GONE_S
+        )
+        assert not left
+
+
+@pytest.mark.skipif(
+    subprocess.run(unshared(Path("/mnt"), "true"), capture_output=True, check=False).returncode
+    != 0,
+    reason="a directory is hidden in a mount namespace, which this user or system cannot have",
+)
+def test_on_nodes_that_see_nothing_of_the_run_weights_travel_by_the_store(
+    arena: Command,
+    arena_json: Callable[..., dict[str, Any]],
+    cluster: Any,
+    tmp_path: Path,
+) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    for directory in (here, there):
+        directory.mkdir()
+        (directory / "my_game.py").write_text(GAME)
+    run = here / "run"
+    own = ("environment.id=my_game:make", "environment.num_envs=4", "ray.custom={simulator: 1}")
+    with node_without(here, address=cluster.address, cwd=there):
+        process = subprocess.Popen(
+            [*ARENA, *map(str, launch_arguments(run, *ON_RAY, FOR_EVER, *own))],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            cwd=here,
+            env={**os.environ, "RAY_ADDRESS": cluster.address},
+        )
+
+        def has_copied() -> bool:
+            row = counters(run) if (run / RUN_FILE).exists() else None
+            return process.poll() is not None or (row is not None and row.exploits > 0)
+
+        wait_until(has_copied, timeout_s=2 * TIMEOUT_S)
+        assert process.poll() is None, process.communicate()
+        works(run, process)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=TIMEOUT_S)
+        assert process.returncode == 130
+        # While the node is there still.
+        session = Path(cluster.head_node.get_session_dir_path())
+        wait_until(lambda: not list(session.glob("arena-*/*/learner")), timeout_s=GONE_S)
+        (log, *_) = session.glob("logs/arena-*-learner-*.log")
+        assert "Traceback" not in log.read_text()
+    arena("verify", run)
+    assert not events(run, "learner_refused", "learner_start_failed", "quarantined")
+    metrics = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    for name in ("store/fetched_bytes", "store/given_bytes"):
+        assert sum(float(row.get(name, 0.0)) for row in metrics) > 0.0
+    assert "Traceback" not in (run / "logs" / "store.log").read_text()
 
 
 def test_a_learner_whose_node_goes_waits_for_another_one(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import signal
 from collections.abc import Iterator
@@ -20,11 +21,18 @@ from arena.transfer.cache import Cache, take_directory
 from arena.transfer.remote_store import RemoteStore
 from arena.types import LearnerId
 from arena.wire.codec import encode
-from arena.wire.keys import key_path, load_learner_keys, make_keys
+from arena.wire.keys import (
+    key_path,
+    load_learner_keys,
+    make_keys,
+    new_learner_key,
+    write_secret,
+)
 from arena.wire.messages import Goodbye, Header
 from arena.wire.sockets import new_dealer
 from arena.wire.store_messages import Fetch, Piece
 from arena.wire.store_sockets import StoreConnection, StoreListener
+from populations.launchers import store_keeper
 from populations.launchers.store_keeper import StoreKeeper
 from tests.arena.transfer.conftest import Run, checkpoint, files_in, setup_of
 from tests.arena.wire.examples import RUN
@@ -48,7 +56,10 @@ class Place:
         setup = self.run.root / "learner.json"
         setup.write_text(setup_of(self.run.root).model_dump_json())
         log = self.run.root / "logs" / "store.log"
-        return StoreKeeper(setup_path=setup, bind=bind, keys=self.keys, log_path=log)
+        admitted = make_keys(self.keys, names=()).learners
+        return StoreKeeper(
+            setup_path=setup, bind=bind, keys=self.keys, admitted=admitted, log_path=log
+        )
 
     @contextmanager
     def connection(
@@ -101,6 +112,64 @@ def test_checkpoints_go_both_ways_and_kills_are_survived(place: Place, tmp_path:
                 file.unlink()
         assert keeper.endpoint == endpoint
     assert children() == []
+
+
+def is_answered(connection: StoreConnection) -> bool:
+    """Whether a request that is made now is answered within a second."""
+    number = connection.ask(REQUEST)
+    while number is not None and (heard := connection.receive(1.0)) is not None:
+        if heard[0] == number:
+            return True
+    return False
+
+
+@pytest.mark.slow
+def test_keys_come_and_go_while_it_runs_and_its_successor_knows_them(
+    place: Place, tmp_path: Path
+) -> None:
+    keys = make_keys(place.keys, names=())
+    public, text = new_learner_key("slot0-1", controller=keys.public)
+    write_secret(tmp_path / "slot0-1.key", text)
+    own = load_learner_keys(tmp_path / "slot0-1.key")
+    numbers = itertools.count()
+    with place.keeper() as keeper, place.connection(keeper.endpoint) as other:
+
+        def connect() -> StoreConnection:
+            learner = LearnerId(f"slot0-1.{next(numbers)}")
+            return StoreConnection(keeper.endpoint, run=RUN, learner=learner, keys=own)
+
+        def gets_in() -> bool:
+            with closing(connect()) as connection, contextlib.suppress(AssertionError):
+                wait_until(lambda: is_answered(connection), timeout_s=1.0)
+                return True
+            return False
+
+        assert not gets_in()
+        keeper.admit_only({**keys.learners, public: "slot0-1"})
+        wait_until(gets_in, timeout_s=TIMEOUT_S)
+        with closing(connect()) as connection:
+            wait_until(lambda: is_answered(connection), timeout_s=TIMEOUT_S)
+            (process,) = children()
+            process.kill()
+            # Over a connection of the same socket: it was not refused before its key was known.
+            wait_until(lambda: is_answered(connection), timeout_s=TIMEOUT_S)
+            keeper.admit_only(keys.learners)
+            wait_until(lambda: not is_answered(connection), timeout_s=TIMEOUT_S)
+            assert not is_answered(connection)
+        wait_until(lambda: is_answered(other), timeout_s=TIMEOUT_S)
+
+
+@pytest.mark.slow
+def test_a_process_that_is_stopped_is_replaced(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_keeper, "STUCK_S", 1.0)
+    with place.keeper() as keeper, place.connection(keeper.endpoint) as connection:
+        wait_until(lambda: is_answered(connection), timeout_s=TIMEOUT_S)
+        (process,) = children()
+        process.suspend()
+        wait_until(lambda: not process.is_running(), timeout_s=TIMEOUT_S)
+        wait_until(lambda: is_answered(connection), timeout_s=TIMEOUT_S)
 
 
 def test_the_process_ends_with_its_parent(place: Place) -> None:
@@ -193,6 +262,30 @@ def test_a_key_of_another_run_does_not_get_in(
     ) as connection:
         wait_until(lambda: counted(listener, "key"), timeout_s=TIMEOUT_S)
         assert connection.ask(REQUEST) is None
+
+
+def test_a_key_that_is_withdrawn_is_refused_from_the_next_request_on(
+    place: Place, listener: StoreListener
+) -> None:
+    with place.connection(listener.endpoint) as connection:
+        wait_until(lambda: connection.ask(REQUEST) is not None, timeout_s=TIMEOUT_S)
+        assert len(listener.receive(TIMEOUT_S)) == 1
+        others = {
+            public: name
+            for public, name in make_keys(place.keys, names=()).learners.items()
+            if name != "remote-0"
+        }
+        listener.admit_only(others)
+        # Its connection is open still.
+        assert connection.ask(REQUEST) is not None
+        wait_until(lambda: counted(listener, "replaced"), timeout_s=TIMEOUT_S)
+    with place.connection(listener.endpoint) as again:
+        wait_until(lambda: counted(listener, "key"), timeout_s=TIMEOUT_S)
+        assert again.ask(REQUEST) is None
+    learner = LearnerId("remote-1.y")
+    with place.connection(listener.endpoint, name="remote-1", learner=learner) as other:
+        wait_until(lambda: other.ask(REQUEST) is not None, timeout_s=TIMEOUT_S)
+        assert [asked.learner for asked in listener.receive(TIMEOUT_S)] == ["remote-1.y"]
 
 
 def test_a_learner_that_does_not_read_stops_nobody(

@@ -256,6 +256,7 @@ def test_an_inline_launcher_has_one_learner(minimal: Path) -> None:
         (["endpoint=tcp://example.org:5555"], "an IP address of this machine"),
         (["endpoint=ipc:///tmp/socket"], "endpoint must be null"),
         (["remote_learners=2"], "remote_learners is 2, but endpoint is null"),
+        (["store_endpoint=tcp://127.0.0.1:*"], "store_endpoint must be null where remote_learners"),
         (["endpoint=tcp://127.0.0.1:*", "launcher=inline"], "endpoint must be null where launcher"),
     ],
 )
@@ -270,6 +271,12 @@ def test_an_address_is_kept_as_zeromq_takes_it(minimal: Path) -> None:
     config = load_config(minimal, ["endpoint=tcp://localhost:5555", "remote_learners=2"])
     assert config.endpoint == "tcp://127.0.0.1:5555"
     assert config.remote_learners == 2
+
+
+def test_learners_on_ray_may_need_the_store(minimal: Path) -> None:
+    assert not load_config(minimal).serves_store
+    config = load_config(minimal, ["launcher=ray", "store_endpoint=tcp://127.0.0.1:5556"])
+    assert config.serves_store
 
 
 def test_a_source_is_a_preset_or_a_file(tmp_path: Path) -> None:
