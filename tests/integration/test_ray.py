@@ -19,7 +19,7 @@ from experiments.faults.killing import counters
 from populations.config.run_file import RUN_FILE, RunFile
 from populations.launchers.ray_session import own_directory
 from tests.faults.runs import events
-from tests.integration.conftest import ARENA, Command, launch_arguments, start
+from tests.integration.conftest import ARENA, Command, launch_arguments, sigkill, start
 from tests.support import wait_until
 
 pytest.importorskip("ray")
@@ -148,8 +148,14 @@ def unshared(hidden: Path, *command: str) -> list[str]:
     return ["unshare", "--mount", *rights, "sh", "-c", hide, str(hidden), *command]
 
 
+def end(process: subprocess.Popen[str]) -> None:
+    """Leave nobody behind, whatever a test came to."""
+    if process.poll() is None:
+        sigkill(process)
+
+
 @contextlib.contextmanager
-def node_without(hidden: Path, *, address: str, cwd: Path) -> Iterator[None]:
+def node_without(hidden: Path, *, address: str, cwd: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A node that does not see a directory, and has the user's code in another one."""
     command = unshared(
         hidden,
@@ -160,15 +166,15 @@ def node_without(hidden: Path, *, address: str, cwd: Path) -> Iterator[None]:
     )
     process = subprocess.Popen(command, cwd=cwd, start_new_session=True)
     try:
-        yield
+        yield process
     finally:
-        everything = [process, *psutil.Process(process.pid).children(recursive=True)]
-        process.terminate()
-        process.wait(GONE_S)
-        _, left = psutil.wait_procs(
-            [one for one in everything if isinstance(one, psutil.Process)], timeout=GONE_S
-        )
-        assert not left
+        everything = psutil.Process(process.pid).children(recursive=True)
+        for one in everything:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                one.kill()
+        process.kill()
+        process.wait()
+        psutil.wait_procs(everything, timeout=GONE_S)
 
 
 @pytest.mark.skipif(
@@ -188,7 +194,10 @@ def test_on_nodes_that_see_nothing_of_the_run_weights_travel_by_the_store(
         (directory / "my_game.py").write_text(GAME)
     run = here / "run"
     own = ("environment.id=my_game:make", "environment.num_envs=4", "ray.custom={simulator: 1}")
-    with node_without(here, address=cluster.address, cwd=there):
+    with (
+        node_without(here, address=cluster.address, cwd=there) as host,
+        contextlib.ExitStack() as stack,
+    ):
         process = subprocess.Popen(
             [*ARENA, *map(str, launch_arguments(run, *ON_RAY, FOR_EVER, *own))],
             stdout=subprocess.PIPE,
@@ -198,6 +207,7 @@ def test_on_nodes_that_see_nothing_of_the_run_weights_travel_by_the_store(
             cwd=here,
             env={**os.environ, "RAY_ADDRESS": cluster.address},
         )
+        stack.callback(end, process)
 
         def has_copied() -> bool:
             row = counters(run) if (run / RUN_FILE).exists() else None
@@ -210,6 +220,9 @@ def test_on_nodes_that_see_nothing_of_the_run_weights_travel_by_the_store(
         process.communicate(timeout=TIMEOUT_S)
         assert process.returncode == 130
         # While the node is there still.
+        left = psutil.Process(host.pid).children(recursive=True)
+        assert left
+        assert not [one for one in left if "arena.learners.process" in " ".join(one.cmdline())]
         session = Path(cluster.head_node.get_session_dir_path())
         wait_until(lambda: not list(session.glob("arena-*/*/learner")), timeout_s=GONE_S)
         (log, *_) = session.glob("logs/arena-*-learner-*.log")
