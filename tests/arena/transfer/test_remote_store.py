@@ -109,7 +109,8 @@ def test_both_ways_go_on_whatever_is_lost_on_the_way(
     def is_lost(number: int) -> bool:
         if number in forgets:
             wire.service = StoreService(run.root, setup_of(run.root), max_bytes=64 << 20)
-        return number in lost
+        # One of five arrives: a line on which nothing does for half a minute is given up.
+        return number in lost and number % 5 != 0
 
     wire.is_lost = is_lost
     new = checkpoint(7000)
