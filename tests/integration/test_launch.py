@@ -72,7 +72,7 @@ EXPLORING = (
     "pbt.resample_probability=1",
     "evaluation.share=0.4",
     "populations.player.search_space={learning_rate: {low: 1e-6, high: 1e-2, log: true}}",
-    "stop.agent_steps_per_policy=10000",
+    "stop.agent_steps_per_policy=16000",
 )
 """Policies that differ much in their learning rates, so that some fall behind."""
 

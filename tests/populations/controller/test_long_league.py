@@ -119,7 +119,7 @@ def counts_by_decision(world: World, *, num_events: int) -> dict[str, float]:
     """Return the median count of ends of assignments, by what ended and what was decided then.
 
     Both kinds end so many times at least. Evaluation looks at more than training, so a mean over
-    all would say how often each was decided.
+    all would say how often each was decided, and a median of one or two tells little.
     """
     counter = Counter()
     found: defaultdict[str, list[int]] = defaultdict(list)
@@ -137,7 +137,8 @@ def counts_by_decision(world: World, *, num_events: int) -> dict[str, float]:
         kind = "train" if event.manifests else "evaluate"
         ended[kind] += 1
         decided = [row.kind for row in tx.rows if isinstance(row, AssignmentRow) and is_new(row)]
-        found[f"{kind} -> {' '.join(decided)}"].append(counter.count)
+        most = "evaluate" if "evaluate" in decided else "train" if decided else "nothing"
+        found[f"{kind} -> {most}"].append(counter.count)
         return tx
 
     start(world)
@@ -168,7 +169,7 @@ def test_decisions_do_not_grow_with_what_was_played(monkeypatch: pytest.MonkeyPa
     small, large = (
         counts_by_decision(
             make_long_league(replace(SMALL, checkpoints=size), num_policies=4, changes=changes),
-            num_events=12,
+            num_events=20,
         )
         for size in (160, 1280)
     )
@@ -176,7 +177,8 @@ def test_decisions_do_not_grow_with_what_was_played(monkeypatch: pytest.MonkeyPa
     assert "train -> train" in compared
     assert any("evaluate" in decision.partition("->")[2] for decision in compared)
     for decision in compared:
-        assert large[decision] < 1.15 * small[decision], decision
+        # What looked at a tenth of all that was played would look at 1.7 times as much.
+        assert large[decision] < 1.3 * small[decision], decision
 
 
 def test_a_fits_snapshot_looks_at_policies_alone() -> None:
