@@ -1,5 +1,4 @@
-"""Pace of a server's work: a bounded share of one core, whatever the number of readers; and pages
-that are kept by it.
+"""Pace of a server's work, a bounded share of one core, and the pages that it sends meanwhile.
 
 Training goes on beside it. What is made anew is what somebody looks at, documents and pages alike,
 and each of these has an equal part of the share, so that nothing waits for something long.
@@ -11,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Lock
 
 LEAST_S = 2.0
@@ -100,10 +99,12 @@ class KeptPages:
         """
         with self._lock:
             kept = self._kept.get(address)
-        if kept is not None:
-            is_due = self.pace.is_due(address, made_s=kept.made_s, took_s=kept.took_s)
-            if kept.tag == tag or not is_due:
-                return kept
+            if kept is not None:
+                is_due = self.pace.is_due(address, made_s=kept.made_s, took_s=kept.took_s)
+                if kept.tag == tag or not is_due:
+                    return kept
+                # Others that ask meanwhile have the old one: it is made once.
+                self._kept[address] = replace(kept, made_s=self.pace.clock())
         began_s = time.thread_time()
         html = make()
         if html is None:

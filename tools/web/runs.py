@@ -138,15 +138,22 @@ class Run:
         self._refresh(names)
         return "-".join(str(self._kept[name].serial) for name in names)
 
+    def is_current(self, names: Sequence[str]) -> bool:
+        """Return whether documents that have been made are of the run as it is now."""
+        versions = self._versions(names)
+        return all(
+            self._kept[name].version == version
+            for name, version in zip(names, versions, strict=True)
+        )
+
     def _refresh(self, names: Sequence[str]) -> None:
         """Have documents made that are stale, and wait for them for a moment."""
-        own = self._version()
         groups = dict.fromkeys(GROUPS.get(name, (name,)) for name in names)
-        begun = {}
-        for group in groups:
-            other = self.diffs.get(group[0])
-            version = own if other is None else (*own, *other._version())
-            begun[group] = self._begun(group, version)
+        versions = self._versions([group[0] for group in groups])
+        begun = {
+            group: self._begun(group, version)
+            for group, version in zip(groups, versions, strict=True)
+        }
         for group, making in begun.items():
             if making is None:
                 continue
@@ -199,6 +206,11 @@ class Run:
         with self._lock:
             del self._making[group]
         making.done.set_result(None)
+
+    def _versions(self, names: Sequence[str]) -> list[Version]:
+        """Return the version of the runs that each document is about."""
+        own, diffs = self._version(), self.diffs
+        return [(*own, *diffs[name]._version()) if name in diffs else own for name in names]
 
     def _version(self) -> Version:
         """Return what changes with every commit, without opening the journal."""

@@ -113,11 +113,15 @@ class Site:
             base: Way from the page to the run's folder.
         """
         run = self.runs[slug]
-        documents = run.documents(self.views(run, address.name))
+        views = self.views(run, address.name)
+        documents = run.documents(views)
         content = self._content(run, address, documents, base=base)
         if content is None:
             return None
         frame = self._frame(run, documents["status"], address.name, root=root, base=base)
+        # The run has ended, and a document that is not due yet is of before.
+        if not frame.poll_s and not self.is_static and not run.is_current(views):
+            frame = replace(frame, poll_s=POLL_S)
         return render(content, frame)
 
     def _content(

@@ -29,7 +29,7 @@ from tools.league.documents import view_document
 from tools.web.app import make_app
 from tools.web.content import Links
 from tools.web.pages.asked import Asked
-from tools.web.runs import named_runs
+from tools.web.runs import Run, named_runs
 from tools.web.security import Access
 from tools.web.site import Site
 
@@ -43,8 +43,9 @@ ACCESS = Access(token=TOKEN, cookie="arena_8517", hosts=frozenset({"127.0.0.1"})
 class Client:
     """Client of runs' pages, with the token in a header."""
 
-    def __init__(self, runs: Sequence[Path], **how: Any) -> None:
-        self._app: Any = make_app(Site(named_runs(runs, **how)), ACCESS)
+    def __init__(self, runs: Sequence[Path] | Mapping[str, Run], **how: Any) -> None:
+        named = runs if isinstance(runs, Mapping) else named_runs(runs, **how)
+        self._app: Any = make_app(Site(named), ACCESS)
         self._cookies = httpx.Cookies()
 
     def forget(self) -> None:

@@ -2,15 +2,19 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from threading import Event
 
+from populations.storage.journal import Journal
 from tests.tools.web.conftest import Client
 from tools.league.documents import view_document
 from tools.web.making import Made, make_documents
 from tools.web.pages.pages import PAGES
+from tools.web.runs import named_runs
 
 
 def test_every_page_answers(client: Client) -> None:
@@ -142,3 +146,27 @@ def test_runs_that_are_not_read_yet_are_listed(board_run: Path, tag_run: Path) -
     while "Being computed" in (text := client.get("/").text):
         assert time.monotonic() < deadline_s
     assert 'data-poll-s="30.0"' in text
+
+
+def test_a_run_that_has_ended_is_looked_at_until_its_page_is_of_its_end(
+    board_run: Path, tmp_path: Path
+) -> None:
+    path, now_s = tmp_path / "run", 0.0
+    shutil.copytree(board_run, path)
+    runs = named_runs([path])
+    runs["run"].pace.clock = lambda: now_s
+    client = Client(runs)
+    assert 'data-poll-s="30.0"' in client.get("/run/standings.html").text
+    # Long ago enough for the status, and not for the standings.
+    kept = runs["run"]._kept
+    kept["standings"] = replace(kept["standings"], took_s=100.0)
+    now_s = 1000.0
+    with Journal.open(path / "journal.db") as journal:
+        row = journal.load().run
+        assert row is not None
+        journal.commit([replace(row, state="finished")])
+    text = client.get("/run/standings.html").text
+    assert "finished" in text
+    assert 'data-poll-s="5.0"' in text
+    now_s = 10_000.0
+    assert 'data-poll-s="0.0"' in client.get("/run/standings.html").text

@@ -87,6 +87,25 @@ def test_readers_share_a_page_until_it_is_due() -> None:
     assert made == ["index", "events", "index"]
 
 
+def test_a_page_that_is_being_made_is_made_once() -> None:
+    now_s = 0.0
+    pages = KeptPages(Pace(lambda: now_s))
+    assert pages.page("index", "1", lambda: "old")
+    now_s = LEAST_S
+    seen = []
+
+    def make() -> str:
+        # Another reader comes while the first one's is being made.
+        page = pages.page("index", "2", lambda: "made twice")
+        assert page is not None
+        seen.append(page.html)
+        return "new"
+
+    page = pages.page("index", "2", make)
+    assert page is not None
+    assert (page.html, seen) == ("new", ["old"])
+
+
 def test_a_page_that_is_not_there_is_asked_for_each_time() -> None:
     pages = KeptPages(Pace())
     assert pages.page("nothing", "1", lambda: None) is None
