@@ -101,7 +101,7 @@ def _decide(state: ControllerState, event: Event, tx: Transaction) -> None:
         case LearnerLeft():
             learner_lifecycle.lose(state, tx, event.learner, reason=f"left: {event.reason}")
         case LearnerUnreachable():
-            learner_lifecycle.miss(state, tx, event.learner)
+            learner_lifecycle.give_up_unreachable(state, tx, event.learner)
         case LearnerExited():
             learner_lifecycle.exit_slot(state, tx, slot_index=event.slot, code=event.code)
         case StrangerSpoke():

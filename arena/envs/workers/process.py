@@ -25,7 +25,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Step environments until the parent closes the connection; the exit code is returned."""
     parser = argparse.ArgumentParser(prog="arena.envs.workers.process", allow_abbrev=False)
     parser.add_argument("--socket-fd", type=int, required=True, help="a socket of the parent")
-    parser.add_argument("--number", type=int, required=True, help="its number, from 1")
+    parser.add_argument("--number", type=int, required=True, help="number of this process, from 1")
     parser.add_argument("--parent-pid", type=int, required=True, help="process to die with")
     parser.add_argument("--death-fd", type=int, required=True, help="pipe that the parent holds")
     options = parser.parse_args(argv)

@@ -203,8 +203,8 @@ def lose(
         _plan_restart(state, tx, learner.slot)
 
 
-def miss(state: ControllerState, tx: Transaction, learner_id: LearnerId) -> None:
-    """Give a learner up to which an assignment could not be sent, unless others will say why."""
+def give_up_unreachable(state: ControllerState, tx: Transaction, learner_id: LearnerId) -> None:
+    """Give a learner up to which an assignment could not be sent, unless it is the launcher's."""
     learner = state.learners.get(learner_id)
     # The launcher knows best how its processes end; one that does not end is judged by its silence.
     if learner is not None and learner.slot is None:

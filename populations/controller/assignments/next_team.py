@@ -35,10 +35,7 @@ def next_team(state: ControllerState, tx: Transaction, learner_id: LearnerId) ->
     turn = population_in_turn(state)
 
     def may_train(population: str) -> bool:
-        if turn is not None and population != turn:
-            return False
-        # A team has a policy of every population.
-        return all(map(learner.may_train, state.setup.populations if state.teams else [population]))
+        return turn in (None, population) and _may_train(state, learner, population)
 
     blocked = held_up(state)
     # Initial checkpoints come first, so that each population always has a frozen player.
@@ -72,6 +69,12 @@ def next_team(state: ControllerState, tx: Transaction, learner_id: LearnerId) ->
     )
 
 
+def _may_train(state: ControllerState, learner: Learner, population: str) -> bool:
+    """Return whether a learner serves a population, and those of its mates."""
+    # A team has a policy of every population.
+    return all(map(learner.may_train, state.setup.populations if state.teams else [population]))
+
+
 def _is_left_to_faster(
     state: ControllerState, tx: Transaction, learner: Learner, team: Team
 ) -> bool:
@@ -83,9 +86,8 @@ def _is_left_to_faster(
     policy = team[0]
     population = policy.population
     fastest = max(
-        (other for other in state.learners.values() if other.may_train(population)),
+        (other for other in state.learners.values() if _may_train(state, other, population)),
         key=lambda other: other.speeds.get(population, 0.0),
-        default=learner,
     )
     speed = learner.speeds.get(population, 0.0)
     # In deterministic mode measured times must decide nothing.

@@ -1,4 +1,4 @@
-"""How long evaluation matches take: of the last ones, since speeds change with policies.
+"""Times of the last evaluation matches: speeds change with policies.
 
 Tests: `tests/populations/controller/state/test_match_times.py`.
 """
