@@ -12,10 +12,18 @@ from arena.wire.messages import Train
 from populations.controller.assignments.next_team import FreePolicies, _is_left_to_faster
 from populations.controller.state.events import LearnerLeft, Ticked
 from populations.controller.state.leases import CarriedEpisodes
+from populations.controller.state.teams import team_of
 from populations.records.rows import AssignmentRow
 from tests.populations.controller.eager import transaction
 from tests.populations.controller.rivals import RIVALS, policy, rivals_world, trained
-from tests.populations.controller.simulated import DUEL, World, make_world, tag_spec
+from tests.populations.controller.simulated import (
+    DUEL,
+    DUET,
+    World,
+    duet_spec,
+    make_world,
+    tag_spec,
+)
 
 
 def begun() -> World:
@@ -245,3 +253,21 @@ def test_what_is_far_behind_is_left_to_a_faster_learner() -> None:
         for learner, is_left in ((slow, left), (fast, False)):
             known = world.state.learners[learner]
             assert _is_left_to_faster(world.state, transaction(world), known, (row,)) == is_left
+
+
+def test_a_team_is_not_left_to_a_learner_that_may_not_train_all_of_it() -> None:
+    sizes = {"speaker": {"size": 2}, "listener": {"size": 2}}
+    world = make_world({**DUET, "populations": sizes, "learners": 2}, duet_spec())
+    slow, fast = world.join(), world.join()
+    rows = list(world.state.tables.policies.values())
+    first, *others = [row for row in rows if row.population == "speaker"]
+    for row in others:
+        transaction(world).put(replace(row, agent_steps=10**6, ghost_at=0, ready_at=10**7))
+    transaction(world).put(replace(first, ghost_at=0, ready_at=10**7))
+    for learner, speed in ((slow, 10.0), (fast, 100.0)):
+        world.state.learners[learner].speeds = {"speaker": speed, "listener": speed}
+    team = team_of(world.state, world.state.tables.policies[first.policy])
+    known = world.state.learners
+    assert _is_left_to_faster(world.state, transaction(world), known[slow], team)
+    known[fast].hello = replace(known[fast].hello, populations=("speaker",))
+    assert not _is_left_to_faster(world.state, transaction(world), known[slow], team)
