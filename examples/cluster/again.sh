@@ -3,10 +3,11 @@
 #
 #     sh again.sh [--stay] COMMAND ...
 #
-# 0 (over), 2 (refused), 3 (failed), 5 (storage), and 126 and 127 (no such command) are such codes. With
-# any other one a learner was given up, or something crashed. A signal that asks this script to end is passed on as SIGTERM; the
-# command finishes what it does, and the exit code is 143. With --stay the script stays until then
-# also where nothing is left to do, for a supervisor that would start it again.
+# 0 (over), 2 (refused), 3 (failed), 5 (storage), and 126 and 127 (no such command) are such codes.
+# With any other one a learner was given up, or something crashed. A signal that asks this script to
+# end is passed on as SIGTERM; the command finishes what it does, and the exit code is 143. With
+# --stay the script stays until then also where nothing is left to do, for a supervisor that would
+# start it again.
 
 stay='' told='' child='' code=0
 if [ "$1" = --stay ]; then stay=yes && shift; fi
