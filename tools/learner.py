@@ -65,10 +65,12 @@ def learner(
     from arena.checkpoints.files import store_digest
     from arena.errors import ConfigError
     from arena.learners.process import serve
+    from arena.processes.log import begin_log
     from arena.transfer.remote_store import Remote
     from arena.wire.address import next_port
     from populations.config.run_file import RunFile, learner_setup
 
+    begin_log()
     # Other commands take a run's directory, so it is typed here, too.
     path = run / "run.yaml" if run.is_dir() else run
     # The file's own directory is the store, wherever the command runs.

@@ -24,8 +24,9 @@ from arena.errors import ArenaError, ConfigError
 from arena.learners.loop import EXIT_CRASHED, LearnerLoop, MakeWork, make_worker, new_learner_id
 from arena.learners.proof import check_code, prove
 from arena.learners.remote import remote_work
-from arena.learners.state import EXIT_REFUSED, Patience
+from arena.learners.state import EXIT_DONE, EXIT_REFUSED, Patience
 from arena.processes.child import add_parent, die_with_parent
+from arena.processes.log import begin_log
 from arena.rules import broken_rules
 from arena.transfer.remote_store import Remote
 from arena.wire.keys import load_learner_keys
@@ -40,9 +41,7 @@ def main(argv: Sequence[str] | None = None, *, make_work: MakeWork = make_worker
     # First: the imports of torch that follow take seconds, and the parent may end meanwhile.
     if options.parent_pid is not None:
         die_with_parent(options.parent_pid, death_fd=options.death_fd)
-    logging.basicConfig(
-        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
+    begin_log()
     faulthandler.enable()
     if options.stacks is not None:
         # The file stays open: when all hangs, nothing can be opened and no Python runs.
@@ -95,8 +94,8 @@ def serve(
         patience: Waiting times.
 
     Returns:
-        The exit code: 0 done, 75 to be started again (given up, of another epoch, or refused for a
-        while), 2 refused or misconfigured, 1 anything else.
+        The exit code: 0 done, 128 + n done because of signal n, 75 to be started again (given up,
+        of another epoch, or refused for a while), 2 refused or misconfigured, 1 anything else.
     """
     try:
         own = load_learner_keys(keys) if keys is not None else None
@@ -121,8 +120,11 @@ def serve(
             # Users' code in the working thread cannot be interrupted, so no cleanup waits for it.
             cut_off=os._exit,
         )
-        stop_on_signals(loop)
-        return loop.run()
+        told: list[int] = []
+        stop_on_signals(loop, told)
+        code = loop.run()
+        # As of any command that a signal ended, with everything saved.
+        return 128 + told[0] if told and code == EXIT_DONE else code
     except ConfigError as error:
         logger.error("%s", error)
         return EXIT_REFUSED
@@ -131,10 +133,11 @@ def serve(
         return EXIT_CRASHED
 
 
-def stop_on_signals(loop: LearnerLoop) -> None:
-    """Let the signals that ask a process to end ask the loop. Main thread only."""
+def stop_on_signals(loop: LearnerLoop, told: list[int]) -> None:
+    """Let the signals that ask a process to end ask the loop, and note them. Main thread only."""
 
     def stop(number: int, frame: FrameType | None) -> None:
+        told.append(number)
         loop.request_stop(signal.Signals(number).name)
 
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):

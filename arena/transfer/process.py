@@ -23,6 +23,7 @@ from arena.config import LearnerSetup
 from arena.errors import ArenaError
 from arena.machine_memory import machine_bytes
 from arena.processes.child import add_parent, die_with_parent
+from arena.processes.log import begin_log
 from arena.transfer.service import StoreService
 from arena.wire.keys import decode_admitted, holder_of, make_keys
 from arena.wire.store_sockets import StoreListener
@@ -38,9 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Serve until killed; the exit code is returned where that cannot be."""
     options = _parse(argv)
     die_with_parent(options.parent_pid, death_fd=options.death_fd)
-    logging.basicConfig(
-        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
+    begin_log()
     told = sys.stdin.buffer
     try:
         setup = LearnerSetup.model_validate_json(options.setup.read_bytes())

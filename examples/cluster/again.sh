@@ -3,7 +3,8 @@
 #
 #     sh again.sh [--stay] COMMAND ...
 #
-# 0 (over), 2 (refused), 3 (failed), 5 (storage), and 126 and 127 (no such command) are such codes.
+# 0 (over), 2 (refused), 3 (failed), 5 (storage), 126 and 127 (no such command), and 129, 130 and 143
+# (asked to end by a signal) are such codes.
 # With any other one a learner was given up, or something crashed. A signal that asks this script to
 # end is passed on as SIGTERM; the command finishes what it does, and the exit code is 143. With
 # --stay the script stays until then also where nothing is left to do, for a supervisor that would
@@ -36,7 +37,7 @@ while [ -z "$told" ]; do
   wait "$child" && code=0 || code=$?
   while kill -0 "$child" 2>/dev/null; do wait "$child" && code=0 || code=$?; done
   child=''
-  case $code in 0 | 2 | 3 | 5 | 126 | 127) break ;; esac
+  case $code in 0 | 2 | 3 | 5 | 126 | 127 | 129 | 130 | 143) break ;; esac
   [ -z "$told" ] || break
   echo "again.sh: ended with $code, again in ${AGAIN_S:-5} s" >&2
   pause "${AGAIN_S:-5}"

@@ -105,7 +105,7 @@ def bench(tmp_path: Path) -> Bench:
 # again.sh
 
 
-@pytest.mark.parametrize("code", [0, 2, 3, 5, 127])
+@pytest.mark.parametrize("code", [0, 2, 3, 5, 127, 143])
 def test_a_code_that_says_so_is_the_end(bench: Bench, code: int) -> None:
     bench.stand_in("arena", 75, 1, 137, code, 0)
     assert bench.run("sh", AGAIN, "arena", "learner", "a  b") == code

@@ -142,6 +142,7 @@ def control(run: OpenRun) -> None:
     """Serve with signals, a display and the configured launcher."""
     import logging
 
+    from arena.processes.log import begin_log
     from populations.controller.server.server import Server
     from populations.hooks.make import make_hook_processes
     from populations.launchers.make import make_launcher
@@ -151,11 +152,7 @@ def control(run: OpenRun) -> None:
 
     # A log that the disk refuses is no reason to print a traceback for each line of it.
     logging.raiseExceptions = False
-    logging.basicConfig(
-        filename=run.run_dir / "logs" / "controller.log",
-        level=logging.INFO,
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-    )
+    begin_log(file=run.run_dir / "logs" / "controller.log")
     with (
         make_launcher(run, notify=tell) as connections,
         make_display(run) as display,

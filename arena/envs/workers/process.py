@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import BinaryIO, TextIO
 
 from arena.processes.child import STACKS, die_with_parent
+from arena.processes.log import begin_log
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -35,9 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     # it may need some more steps to save everything.
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    logging.basicConfig(
-        level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
+    begin_log(logging.WARNING)
     faulthandler.enable()
     # A learner that is stuck is stuck here, where its environments step.
     faulthandler.register(signal.SIGUSR1, file=_stacks(options.number), all_threads=True)

@@ -134,11 +134,11 @@ def test_a_process_works_and_ends_on_sigterm_with_a_goodbye(bench: Bench) -> Non
     process.terminate()
     assert bench.wait_for(Goodbye).reason == "SIGTERM"
     wait_until(lambda: process.poll() is not None, timeout_s=TIMEOUT_S)
-    assert process.poll() == 0
+    assert process.poll() == 143
     assert "ends: SIGTERM" in bench.log()
     process.terminate()
     process.kill()
-    assert process.poll() == 0
+    assert process.poll() == 143
 
 
 @pytest.mark.parametrize(("device", "used"), [("cuda:1", "cuda:1"), (None, "cpu")])
@@ -160,7 +160,7 @@ def test_a_signal_lets_the_result_be_delivered_first(bench: Bench, number: int) 
     assert process.poll() is None
     bench.send(Acknowledge(assignment_id=finished.assignment_id, attempt=finished.attempt))
     bench.wait_for(Goodbye)
-    wait_until(lambda: process.poll() == 0, timeout_s=TIMEOUT_S)
+    wait_until(lambda: process.poll() == 128 + number, timeout_s=TIMEOUT_S)
 
 
 def test_it_leads_a_session_of_its_own_and_writes_its_stacks_when_asked(bench: Bench) -> None:
