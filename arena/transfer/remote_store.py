@@ -43,7 +43,7 @@ from arena.wire.store_messages import (
 
 logger = logging.getLogger(__name__)
 
-WINDOW = 32
+WINDOW = 128
 """Most requests that wait for their answers: 8 MiB of pieces."""
 
 RETRY_S = 5.0

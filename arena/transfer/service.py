@@ -33,6 +33,7 @@ from arena.errors import CheckpointCorrupt, CheckpointError, CheckpointMissing, 
 from arena.failpoints import failpoint
 from arena.types import population_of
 from arena.wire.store_messages import (
+    MAX_MANIFEST_BYTES,
     PIECE_BYTES,
     Denied,
     Fetch,
@@ -121,7 +122,10 @@ class StoreService:
         failpoint("store.before_piece")
         directory = resolve_key(self._root, request.key)
         data, size_bytes = read_piece(
-            directory, request.file, offset=request.offset, limit_bytes=PIECE_BYTES
+            directory,
+            request.file,
+            offset=request.offset,
+            limit_bytes=MAX_MANIFEST_BYTES if request.file == MANIFEST else PIECE_BYTES,
         )
         return Piece(size_bytes=size_bytes), data
 

@@ -15,8 +15,11 @@ from typing import Literal
 FileName = Literal["manifest.json", "weights.safetensors", "optimizer.safetensors"]
 """Files of a checkpoint; no other name crosses the wire."""
 
-PIECE_BYTES = 1 << 18
-"""Most bytes of a file that travel in one message."""
+PIECE_BYTES = 1 << 16
+"""Most bytes of a file that travel in one message: a slow line needs seconds for them."""
+
+MAX_MANIFEST_BYTES = 1 << 18
+"""Most bytes of a manifest, which travels whole."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
