@@ -2,16 +2,15 @@
 
 python -m experiments.speed.watched --rounds 5 --round-s 120
 
-A Connect Four run of two learners goes on all the time. In every second round `arena web` serves it
-to clients, each of which polls its page every five seconds as a visible one does, with the ETag
-that it has. A line for each round, the ratio of the speeds of each pair of rounds, and the largest
-WAL; both cores must be the run's own.
+A Connect Four run of two learners goes on all the time, and `arena web` serves it. In every second
+round there are clients, each of which polls its page every five seconds as a visible one does, with
+the ETag that it has. A line for each round, the ratio of the speeds of each pair of rounds,
+and the largest WAL; both cores must be the run's own.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import contextlib
 import math
 import sqlite3
@@ -19,13 +18,15 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from http.client import HTTPConnection
 from pathlib import Path
 from urllib.parse import urlsplit
-
-import httpx
 
 from experiments.faults.killing import KilledRun, killed_run
 from experiments.load.scale import say
@@ -87,39 +88,62 @@ def watch_round(run: Path, *, seconds: float) -> Round:
     return Round((last[1] - first[1]) / (last[0] - first[0]), wal, {})
 
 
-async def poll(first: str, number: int, answers: dict[int, int]) -> None:
-    """Poll a page for ever, as the script of a visible page does."""
-    base = first.partition("/?")[0]
-    headers = {"authorization": f"Bearer {TOKEN}"}
-    async with httpx.AsyncClient(headers=headers, timeout=60.0, base_url=base) as client:
-        # Not all at the same moment.
-        await asyncio.sleep(POLL_S * math.modf(number * 0.618)[0])
-        etag = ""
-        while True:
-            known = {"if-none-match": etag} if etag else {}
-            answer = await client.get(f"/run/{PAGES[number % len(PAGES)]}.html", headers=known)
-            etag = answer.headers.get("etag", etag)
-            answers[answer.status_code] = answers.get(answer.status_code, 0) + 1
-            await asyncio.sleep(POLL_S)
+class Clients:
+    """Clients of a page, each in a thread of its own, until they are stopped.
+
+    Args:
+        first: First address that the server said, with its token.
+        num_clients: Number of clients.
+    """
+
+    def __init__(self, first: str, num_clients: int) -> None:
+        self._netloc = urlsplit(first).netloc
+        self._ended = threading.Event()
+        self._lock = threading.Lock()
+        self.answers: Counter[int] = Counter()
+        """Answers, by status."""
+        self._pool = ThreadPoolExecutor(num_clients)
+        self._polls = [self._pool.submit(self._poll, number) for number in range(num_clients)]
+
+    def stop(self) -> None:
+        """End all clients; raise what one of them died of."""
+        self._ended.set()
+        self._pool.shutdown()
+        for poll in self._polls:
+            poll.result()
+
+    def _poll(self, number: int) -> None:
+        """Poll a page, as the script of a visible page does."""
+        with contextlib.closing(HTTPConnection(self._netloc, timeout=60.0)) as connection:
+            # Not all at the same moment.
+            self._ended.wait(POLL_S * math.modf(number * 0.618)[0])
+            headers = {"authorization": f"Bearer {TOKEN}"}
+            while not self._ended.is_set():
+                connection.request(
+                    "GET", f"/run/{PAGES[number % len(PAGES)]}.html", headers=headers
+                )
+                answer = connection.getresponse()
+                answer.read()
+                # The server drops a connection that is idle for as long as a client waits.
+                connection.close()
+                if (etag := answer.headers["etag"]) is not None:
+                    headers["if-none-match"] = etag
+                with self._lock:
+                    self.answers[answer.status] += 1
+                self._ended.wait(POLL_S)
 
 
-async def poll_all(first: str, num_clients: int) -> None:
-    """Poll as so many clients, and print what they got when the input ends."""
-    answers: dict[int, int] = {}
-    clients = [asyncio.create_task(poll(first, number, answers)) for number in range(num_clients)]
-    ended = asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
-    done, _ = await asyncio.wait([*clients, ended], return_when=asyncio.FIRST_COMPLETED)
-    for task in done - {ended}:
-        # A client ends by a fault alone.
-        task.result()
-    for client in clients:
-        client.cancel()
-    say(" ".join(f"{status}:{count}" for status, count in sorted(answers.items())))
+def poll_all(first: str, num_clients: int) -> None:
+    """Poll as so many clients, and print their answers when the input ends."""
+    clients = Clients(first, num_clients)
+    sys.stdin.read()
+    clients.stop()
+    say(" ".join(f"{status}:{count}" for status, count in sorted(clients.answers.items())))
 
 
 @contextlib.contextmanager
-def clients_of(run: Path, num_clients: int, answers: dict[int, int]) -> Iterator[int]:
-    """Serve a run to clients in a process of their own; give the server's id."""
+def served(run: Path) -> Iterator[str]:
+    """Serve a run in a process of its own; give the first address that it says."""
     program = [sys.executable, "-m", "tools.main", "web", str(run), "--port", "0"]
     with subprocess.Popen(
         [*program, "--token", TOKEN], stdout=subprocess.PIPE, text=True
@@ -127,21 +151,31 @@ def clients_of(run: Path, num_clients: int, answers: dict[int, int]) -> Iterator
         assert server.stdout is not None
         first = server.stdout.readline().strip()
         assert urlsplit(first).netloc, "the server says where it is"
-        poller = [sys.executable, "-m", __spec__.name if __spec__ else __name__, "--poll", first]
-        with subprocess.Popen(
-            [*poller, "--clients", str(num_clients)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        ) as process:
-            try:
-                yield server.pid
-            finally:
-                told, _ = process.communicate("")
-                server.terminate()
-        for part in told.split():
-            status, _, count = part.partition(":")
-            answers[int(status)] = int(count)
+        try:
+            yield first
+        finally:
+            server.terminate()
+
+
+@contextlib.contextmanager
+def clients_of(first: str, num_clients: int, answers: dict[int, int]) -> Iterator[None]:
+    """Have a server polled by clients in a process of their own; count their answers at the end."""
+    poller = [sys.executable, "-m", __spec__.name if __spec__ else __name__, "--poll", first]
+    with subprocess.Popen(
+        [*poller, "--clients", str(num_clients)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            yield
+        finally:
+            told, _ = process.communicate("")
+    if process.returncode:
+        raise RuntimeError(f"the clients ended with {process.returncode}")
+    for part in told.split():
+        status, _, count = part.partition(":")
+        answers[int(status)] = int(count)
 
 
 def measure(*, rounds: int, seconds: float, num_clients: int) -> None:
@@ -152,21 +186,22 @@ def measure(*, rounds: int, seconds: float, num_clients: int) -> None:
         run.await_finished(WARM_UP_ASSIGNMENTS)
         say("| round | with clients | agent steps/s | WAL, MB | answers |")
         say("|---|---|---|---|---|")
-        ratios = [
-            _pair(run, number, seconds=seconds, num_clients=num_clients)
-            for number in range(1, rounds + 1)
-        ]
+        with served(run.run) as first:
+            ratios = [
+                _pair(run, first, number, seconds=seconds, num_clients=num_clients)
+                for number in range(1, rounds + 1)
+            ]
         say(f"ratios: {', '.join(f'{one:.3f}' for one in ratios)}")
         say(f"geometric mean: {statistics.geometric_mean(ratios):.3f}")
 
 
-def _pair(run: KilledRun, number: int, *, seconds: float, num_clients: int) -> float:
+def _pair(run: KilledRun, first: str, number: int, *, seconds: float, num_clients: int) -> float:
     """Measure a round with clients and one without, the one first that was last before."""
     speeds: dict[bool, float] = {}
     for has_clients in (True, False) if number % 2 else (False, True):
         answers: dict[int, int] = {}
         if has_clients:
-            with clients_of(run.run, num_clients, answers):
+            with clients_of(first, num_clients, answers):
                 found = watch_round(run.run, seconds=seconds)
         else:
             found = watch_round(run.run, seconds=seconds)
@@ -188,7 +223,7 @@ def main() -> None:
     parser.add_argument("--poll", default="", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.poll:
-        asyncio.run(poll_all(given.poll, given.clients))
+        poll_all(given.poll, given.clients)
         return
     measure(rounds=given.rounds, seconds=given.round_s, num_clients=given.clients)
 

@@ -16,7 +16,7 @@ from threading import Lock
 LEAST_S = 2.0
 """Least age at which anything is made again."""
 
-SHARE = 0.05
+SHARE = 0.03
 """Share of one core that goes to making again what has changed."""
 
 WATCHED_S = 15.0

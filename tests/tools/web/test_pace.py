@@ -21,14 +21,14 @@ def test_a_thing_waits_by_what_it_took_and_by_how_many_are_looked_at() -> None:
     pace = Pace(clock)
     clock.now_s = LEAST_S
     assert pace.is_due("a", made_s=0.0, took_s=0.0)
-    # A tenth of a second: alone after 2 s, one of two after 4.
-    assert pace.is_due("a", made_s=0.0, took_s=0.1)
-    assert not pace.is_due("b", made_s=0.0, took_s=0.1)
+    # Two seconds of its share: alone after 2 s, one of two after 4.
+    assert pace.is_due("a", made_s=0.0, took_s=2.0 * SHARE)
+    assert not pace.is_due("b", made_s=0.0, took_s=2.0 * SHARE)
     clock.now_s = 4.0
-    assert pace.is_due("b", made_s=0.0, took_s=0.1)
+    assert pace.is_due("b", made_s=0.0, took_s=2.0 * SHARE)
     # Nobody looks at the other one any more.
     clock.now_s = LEAST_S + WATCHED_S + 0.5
-    assert pace.is_due("b", made_s=clock.now_s - 2.0, took_s=0.1)
+    assert pace.is_due("b", made_s=clock.now_s - 2.0, took_s=2.0 * SHARE)
 
 
 @settings(max_examples=30)
