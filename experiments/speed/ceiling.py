@@ -215,7 +215,7 @@ class Contest:
         self._subject = subject
         self._one_by_one = one_by_one
         self._num_rollouts = num_rollouts
-        self._generator = torch.Generator().manual_seed(SEED)
+        self._generator = torch.Generator(subject.device).manual_seed(SEED)
         self._algorithm = subject.make_policy()
         self._still = subject.make_policy(stands_still=True)
         self._env = RecordedEnv(subject.make_env(), subject=subject)
@@ -280,7 +280,7 @@ class Contest:
             self._algorithm.weights(),
             observation=subject.observations[population],
             action=subject.actions[population],
-            device=torch.device("cpu"),
+            device=subject.device,
         )
 
     def _make_collector(self, ghosts: Sequence[FrozenPolicy]) -> Collector:

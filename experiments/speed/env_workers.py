@@ -1,22 +1,28 @@
-"""Measure what `environment.num_env_workers` gains where a step of an environment is slow.
+r"""Measure what `environment.num_env_workers` gains where a step of an environment is slow.
 
     python -m experiments.speed.env_workers --kind spin --cost-ms 5
     python -m experiments.speed.env_workers --kind sleep --cost-ms 1 --workers 0 2
+    python -m experiments.speed.env_workers --seconds 20 --workers 0 2 \
+        --beside sample_factory=/tmp/sf/bin/python rllib=/tmp/rllib/bin/python
 
 One learner's worker trains a policy of two layers of 128 with PPO in eight environments of
 `experiments.speed.slow_environment`, with each number of processes in turn, round after round. A
 line of JSON for each number: agent steps per second in training (updates included), as the median
 of the rounds with the least and the most, and the median of the rounds' ratios to the first number.
+Other trainers (`experiments.speed.slow_peers`) have a turn in each round, with `--beside`.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
+import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -36,6 +42,8 @@ NUM_AGENTS = 2
 ROLLOUT = 32
 ID = "experiments.speed.slow_environment:env"
 POLICY = PolicyId("player/p000")
+PEERS = Path(__file__).with_name("slow_peers.py")
+TIMEOUT_S = 600.0
 HYPERPARAMETERS: dict[str, bool | int | float] = {
     "rollout_length": ROLLOUT,
     "num_epochs": 4,
@@ -114,8 +122,23 @@ class Trained:
         self._worker.close()
 
 
+def beside(python: str, peer: str, *, kwargs: Mapping[str, object], seconds: float) -> float:
+    """Return another trainer's agent steps per second, measured in an environment of its own."""
+    program = [python, str(PEERS), peer, "--seconds", str(seconds)]
+    costs = ["--cost-ms", str(kwargs["cost_ms"]), "--kind", str(kwargs["kind"])]
+    done = subprocess.run(
+        [*program, *costs],
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=True,
+        env={**os.environ, "PYTHONPATH": str(PEERS.parents[2])},
+    )
+    return float(json.loads(done.stdout.splitlines()[-1])["agent_steps_per_s"])
+
+
 def main(argv: Sequence[str] | None = None) -> int:
-    """Print one line of JSON for each number of processes."""
+    """Print one line of JSON for each number of processes, and for each other trainer."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -124,6 +147,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--workers", type=int, nargs="+", default=[0, 1, 2, 4], help="processes")
     parser.add_argument("--rounds", type=int, default=5, help="rounds")
     parser.add_argument("--seconds", type=float, default=4.0, help="about the length of a turn")
+    parser.add_argument(
+        "--beside", nargs="+", default=[], metavar="PEER=PYTHON", help="other trainers"
+    )
     options = parser.parse_args(argv)
     torch.set_num_threads(1)
     # Whole rollouts, of which each has an update.
@@ -132,29 +158,31 @@ def main(argv: Sequence[str] | None = None) -> int:
     agent_steps = per_rollout * max(1, round(options.seconds / rollout_s))
     kwargs: dict[str, object] = {"cost_ms": options.cost_ms, "kind": options.kind}
     with tempfile.TemporaryDirectory() as directory:
-        measured = {
+        trained = {
             number: Trained(Path(directory, str(number)), kwargs=kwargs, num_env_workers=number)
             for number in options.workers
         }
-        for one in measured.values():
+        for one in trained.values():
             # Processes start, and modules are loaded.
             one.train(per_rollout)
-        rounds = [
-            {number: one.train(agent_steps) for number, one in measured.items()}
-            for _ in range(options.rounds)
-        ]
-        for one in measured.values():
+        turns: dict[int | str, Callable[[], float]] = {
+            number: partial(one.train, agent_steps) for number, one in trained.items()
+        }
+        for peer, _, python in (given.partition("=") for given in options.beside):
+            turns[peer] = partial(beside, python, peer, kwargs=kwargs, seconds=options.seconds)
+        rounds = [{name: turn() for name, turn in turns.items()} for _ in range(options.rounds)]
+        for one in trained.values():
             one.close()
     first = options.workers[0]
-    for number in options.workers:
-        speeds = [speeds[number] for speeds in rounds]
+    for name in turns:
+        speeds = [speeds[name] for speeds in rounds]
         document = {
             **kwargs,
-            "num_env_workers": number,
+            **({"peer": name} if isinstance(name, str) else {"num_env_workers": name}),
             "agent_steps_per_s": round(median(speeds), 1),
             "least": round(min(speeds), 1),
             "most": round(max(speeds), 1),
-            "ratio": round(median(one[number] / one[first] for one in rounds), 2),
+            "ratio": round(median(one[name] / one[first] for one in rounds), 2),
         }
         sys.stdout.write(f"{json.dumps(document)}\n")
     return 0
