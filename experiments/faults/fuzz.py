@@ -97,11 +97,13 @@ class Healthy:
     Attributes:
         transport: With a stopwatch.
         idle: While set, it holds what it has been given, and says that it gets on with it.
+        holds: Set while it holds an assignment in this way: no result of an earlier one is to come.
         assignment_id: Assignment that it has begun last.
     """
 
     transport: Measured
     idle: threading.Event = field(default_factory=threading.Event)
+    holds: threading.Event = field(default_factory=threading.Event)
     assignment_id: int = 0
     exit_code: int | None = None
 
@@ -127,8 +129,10 @@ class Healthy:
                 self._progress.advance()
                 time.sleep(WORK_S)
                 while healthy.idle.is_set() and not self._should_stop():
+                    healthy.holds.set()
                     self._progress.advance()
                     time.sleep(WORK_S)
+                healthy.holds.clear()
                 return simulated.carry_out(assignment)[0]
 
             def close(self) -> None:
@@ -267,6 +271,8 @@ def measure(run_dir: Path, *, messages: int, seed: int, has_keys: bool, note: No
         with healthy_learner(run_dir, endpoint=endpoint, has_keys=has_keys) as healthy:
             reports.wait(lambda report: report["finished"] >= WARM_UP_ASSIGNMENTS)
             healthy.idle.set()
+            if not healthy.holds.wait(PATIENCE_S):
+                raise RuntimeError("the healthy learner hangs")
             before = reports.settled()
             reports.most_rss_bytes = 0
             half = messages // 2
