@@ -119,10 +119,14 @@ def test_with_its_controller_a_ray_of_its_own_ends_and_the_run_goes_on_without_i
 
 
 @pytest.fixture
-def cluster() -> Iterator[Any]:
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A cluster without room for learners."""
     from ray.cluster_utils import Cluster
 
+    # A Ray of its own, begun by an earlier test in this process, has set it to 0, and Ray reads it
+    # when it is imported: no other node could join.
+    monkeypatch.setenv("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "1")
+    monkeypatch.setattr("ray._private.ray_constants.ENABLE_RAY_CLUSTER", True)
     cluster = Cluster(initialize_head=True, head_node_args=node(num_cpus=0))
     yield cluster
     cluster.shutdown()
