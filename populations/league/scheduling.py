@@ -10,7 +10,7 @@ Sources: Chaloner and Verdinelli, "Bayesian experimental design: a review" (Stat
 the Kalman update of a linear Gaussian model, with the curvature of Bradley-Terry's likelihood, p (1
 - p), as its precision.
 
-Shapes: N players.
+Shapes: N players, K columns of the factor of their covariance (`populations.ratings`).
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ BASE_IMPORTANCE_UNRANKED = 0.03
 class Field:
     """Players of all populations, with their ratings and uncertainty.
 
-    The covariance of two players is ``shared[i, j]``, plus ``own_variance[i]`` if i = j: the
-    uncertainty of weights that have not played yet about those that they were trained from.
+    The covariance of two players is ``spread[i] @ spread[j]``, plus ``own_variance[i]`` if i = j:
+    the uncertainty of weights that have not played yet about those that they were trained from.
 
     Attributes:
         ratings: Ratings in Elo. float64 [N].
-        shared: Covariances of what weights share with their line, in Elo squared. float64 [N, N].
+        spread: Factor of the covariance, in Elo. float64 [N, K].
         own_variance: Variance of each player alone, in Elo squared, at least 0. float64 [N].
         is_eligible: Whether a player may become champion. bool [N].
         is_ranked: Whether PBT selects among these players. bool [N].
@@ -57,36 +57,34 @@ class Field:
     """
 
     ratings: FloatArray
-    shared: FloatArray
+    spread: FloatArray
     own_variance: FloatArray
     is_eligible: BoolArray
     is_ranked: BoolArray
     population: IntArray
     remaining: FloatArray
 
-    def centred(self) -> FloatArray:
-        """Return `shared` without the uncertainty common to a population. float64 [N, N].
+    def centred_spread(self) -> FloatArray:
+        """Return the factor without the uncertainty common to a population. float64 [N, K].
 
         The distance of all players from the anchor decides nothing among them. The mean is that of
         the ranked players, or of all where none is ranked.
         """
-        centred = self.shared.copy()
-        # C' = (I - 1 m^T) C (I - m 1^T), for the rows first and for the columns then.
-        for side in (centred, centred.T):
-            for population in np.unique(self.population):
-                rows = self.population == population
-                ranked = rows & self.is_ranked
-                # Mean of the population's errors: their common direction.
-                side[rows] -= side[ranked if ranked.any() else rows].mean(axis=0)
-        return centred
+        means = np.zeros_like(self.spread)
+        for population in np.unique(self.population):
+            rows = self.population == population
+            ranked = rows & self.is_ranked
+            # Mean of the rows of the factor: the common direction of the population's errors.
+            means[rows] = self.spread[ranked if ranked.any() else rows].mean(axis=0)
+        return np.asarray(self.spread - means)
 
     def variances(self) -> FloatArray:
         """Return the variance of each rating, in Elo squared. float64 [N]."""
-        return np.asarray(self.shared.diagonal() + self.own_variance)
+        return np.asarray((self.spread**2).sum(axis=1) + self.own_variance)
 
     def covariances(self, player: int) -> FloatArray:
         """Return the covariances with one player, in Elo squared. float64 [N]."""
-        covariances = np.array(self.shared[player])
+        covariances = np.asarray(self.spread @ self.spread[player])
         covariances[player] += self.own_variance[player]
         return covariances
 
@@ -205,7 +203,8 @@ def choose_pairs(
 class _Knowledge:
     """Covariance of the playing players, as it will be after the chosen pairs.
 
-    Each chosen pair takes away the product of one column with itself. Few rows are asked for.
+    Rows of the covariance of the fit are made as needed: those who are served and those whom they
+    meet are few. Each chosen pair takes away the product of one column with itself.
     """
 
     def __init__(
@@ -218,14 +217,13 @@ class _Knowledge:
         matches_per_pair: int,
     ) -> None:
         remaining = field.remaining[playing]
-        share = np.sqrt(remaining)
-        self._rows = field.centred()[np.ix_(playing, playing)]
-        self._rows *= share * share[:, None]
-        self._rows[np.diag_indices_from(self._rows)] += field.own_variance[playing] * remaining
+        spread = field.centred_spread()[playing] * np.sqrt(remaining)[:, None]
+        self._spread, self._own = spread, field.own_variance[playing] * remaining
+        self._rows: dict[int, FloatArray] = {}
         self._noises: dict[int, FloatArray] = {}
         self._lost = np.zeros((num_pairs, len(playing)))
         self._num_lost = 0
-        self._variances = self._rows.diagonal()
+        self._variances = (spread**2).sum(axis=1) + self._own
         self._weights = weights
         self._strengths = field.ratings[playing] / ELO_PER_UNIT
         self._noise = ELO_PER_UNIT**2 / matches_per_pair
@@ -242,14 +240,18 @@ class _Knowledge:
         Told is by how much the weighted variances of both fall.
         """
         variances, covariances = self._variances, self._covariances(focus)
-        # V_ii - V_ij and V_jj - V_ij. Python's number: one of numpy's takes longer.
-        gain, others = float(variances[focus]) - covariances, variances - covariances
+        # Python's number: one of numpy's takes longer in each of the operations below.
+        own = float(variances[focus])
         # s + Var(i - j)
-        total = gain + others
+        total = variances + own
+        total -= 2.0 * covariances
+        np.maximum(total, 0.0, out=total)
         total += self._noise_against(focus)
         # The variance of i falls by (V_ii - V_ij)^2 / (s + Var(i - j)).
+        gain = own - covariances
         gain *= gain
         gain *= float(self._weights[focus])
+        others = variances - covariances
         others *= others
         others *= self._weights
         gain += others
@@ -266,7 +268,7 @@ class _Knowledge:
         lost /= math.sqrt(total[rival])
         self._lost[self._num_lost] = lost
         self._num_lost += 1
-        self._variances = variances - lost * lost
+        self._variances = np.maximum(variances - lost * lost, 0.0)
         return rival
 
     def _noise_against(self, player: int) -> FloatArray:
@@ -281,9 +283,12 @@ class _Knowledge:
 
     def _covariances(self, player: int) -> FloatArray:
         """Return the covariances with one player, after the chosen pairs. float64 [N]."""
+        row = self._rows.get(player)
+        if row is None:
+            row = self._rows[player] = self._spread @ self._spread[player]
+            row[player] += self._own[player]
         lost = self._lost[: self._num_lost]
-        row: FloatArray = self._rows[player] - lost[:, player] @ lost
-        return row
+        return np.asarray(row - lost[:, player] @ lost)
 
 
 def noise_of(ahead: float, *, num_matches: int) -> float:

@@ -27,9 +27,9 @@ class EvaluationPool:
 
     def deviations(self) -> FloatArray:
         """Return each rating's deviation from the mean of its population, Elo. float64 [N]."""
-        # How far all are from the anchor makes no order among them.
-        variances = self.field.centred().diagonal() + self.field.own_variance
-        return np.sqrt(np.maximum(variances, 0.0))
+        # sqrt(|s_i - mean s|^2 + own_i): how far all are from the anchor makes no order among them.
+        spread = self.field.centred_spread()
+        return np.asarray(np.sqrt((spread**2).sum(axis=1) + self.field.own_variance))
 
 
 def evaluation_pool(state: ControllerState, rng: np.random.Generator | None) -> EvaluationPool:
@@ -69,7 +69,7 @@ def evaluation_pool(state: ControllerState, rng: np.random.Generator | None) -> 
         players=tuple(players),
         field=Field(
             ratings=np.array([known.rating for known in players]),
-            shared=_shared(state, players),
+            spread=_spread(state, players),
             own_variance=np.array([known.own_variance for known in players]),
             is_eligible=np.array([known.kind != "bot" for known in players], dtype=bool),
             is_ranked=np.array([known.kind == "policy" for known in players], dtype=bool),
@@ -79,11 +79,8 @@ def evaluation_pool(state: ControllerState, rng: np.random.Generator | None) -> 
     )
 
 
-def _shared(state: ControllerState, players: list[PlayerStrength]) -> FloatArray:
-    """Return the covariances of the players' lines, which one fit made. float64 [N, N].
-
-    Populations' factors share their columns.
-    """
+def _spread(state: ControllerState, players: list[PlayerStrength]) -> FloatArray:
+    """Return rows of the populations' factors, which share their columns: one fit made them all."""
     spreads = {name: state.ratings(name).spread for name in state.ranked_populations}
     width = max((spread.shape[1] for spread in spreads.values() if spread is not None), default=1)
     # Zeros without a spread: `player_strength` has the variance in ``own_variance`` then.
@@ -100,7 +97,7 @@ def _shared(state: ControllerState, players: list[PlayerStrength]) -> FloatArray
         )
         placed = positions >= 0
         rows[placed] = spread[positions[placed]]
-    return np.asarray(rows @ rows.T)
+    return rows
 
 
 def _bots(state: ControllerState, ratings: Ratings, population: str) -> Iterator[PlayerStrength]:

@@ -27,7 +27,7 @@ def make_field(
     size = len(ratings)
     return Field(
         ratings=np.array(ratings, dtype=np.float64),
-        shared=np.zeros((size, size)) if spread is None else spread @ spread.T,
+        spread=np.zeros((size, 1)) if spread is None else spread,
         own_variance=np.zeros(size) if own is None else np.array(own, dtype=np.float64),
         is_eligible=np.ones(size, dtype=bool),
         is_ranked=np.ones(size, dtype=bool),

@@ -52,10 +52,7 @@ def test_a_quarantined_policy_is_not_played() -> None:
 
 def test_deviations_are_from_the_mean_of_the_policies() -> None:
     pool = evaluation_pool(played().state, None)
-    shared, ranked = pool.field.shared, pool.field.is_ranked
-    # Var(i - mean of the policies)
-    of_mean = shared[np.ix_(ranked, ranked)].mean()
-    with_mean = shared[:, ranked].mean(axis=1)
-    by_hand = np.sqrt(shared.diagonal() - 2.0 * with_mean + of_mean + pool.field.own_variance)
+    centred = pool.field.centred_spread()
+    by_hand = np.sqrt((centred**2).sum(axis=1) + pool.field.own_variance)
     assert np.allclose(pool.deviations(), by_hand)
     assert (pool.deviations() > 0.0).all()

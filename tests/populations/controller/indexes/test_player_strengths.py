@@ -21,7 +21,7 @@ def assert_as_made_anew(world: World) -> None:
     state.strengths = known
     assert kept.players == anew.players
     assert np.array_equal(kept.field.ratings, anew.field.ratings)
-    assert np.array_equal(kept.field.shared, anew.field.shared)
+    assert np.array_equal(kept.field.spread, anew.field.spread)
     assert np.array_equal(kept.field.own_variance, anew.field.own_variance)
 
 
