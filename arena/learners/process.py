@@ -120,8 +120,7 @@ def serve(
             # Users' code in the working thread cannot be interrupted, so no cleanup waits for it.
             cut_off=os._exit,
         )
-        told: list[int] = []
-        stop_on_signals(loop, told)
+        told = stop_on_signals(loop)
         code = loop.run()
         # As of any command that a signal ended, with everything saved.
         return 128 + told[0] if told and code == EXIT_DONE else code
@@ -133,8 +132,12 @@ def serve(
         return EXIT_CRASHED
 
 
-def stop_on_signals(loop: LearnerLoop, told: list[int]) -> None:
-    """Let the signals that ask a process to end ask the loop, and note them. Main thread only."""
+def stop_on_signals(loop: LearnerLoop) -> list[int]:
+    """Let signals that ask a process to end ask the loop; return the list that they are added to.
+
+    Main thread only.
+    """
+    told: list[int] = []
 
     def stop(number: int, frame: FrameType | None) -> None:
         told.append(number)
@@ -142,6 +145,7 @@ def stop_on_signals(loop: LearnerLoop, told: list[int]) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, stop)
+    return told
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:

@@ -16,6 +16,7 @@ import importlib
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -114,7 +115,7 @@ def sample_factory(seconds: float) -> float:
                 elif first is not None and last[0] - first[0] >= seconds:
                     break
         finally:
-            os.killpg(process.pid, 9)
+            os.killpg(process.pid, signal.SIGKILL)
             process.wait()
     if first is None or last == first:
         raise SystemExit("".join(told[-20:]))

@@ -141,6 +141,14 @@ def test_on_a_slow_line_nothing_is_sent_twice(run: Run, tmp_path: Path) -> None:
     assert len(wire.asked) == 1 + 20 + 40
 
 
+def test_a_manifest_of_several_pieces_travels_whole(run: Run, tmp_path: Path) -> None:
+    known = checkpoint(3000)
+    manifest = known.manifest.model_copy(update={"arena_version": "0" * 3 * PIECE_BYTES})
+    publish(run.root, manifest=manifest, files=known.files)
+    store_at(tmp_path, Wire(run.service)).fetch([known.ref])
+    assert verify_directory(here(tmp_path, known.key)).arena_version == manifest.arena_version
+
+
 def test_a_store_that_is_silent_is_waited_for_a_while(run: Run, tmp_path: Path) -> None:
     wire = Wire(run.service)
     wire.is_lost = lambda number: True

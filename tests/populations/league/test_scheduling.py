@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 
 import numpy as np
 import numpy.typing as npt
@@ -113,6 +114,28 @@ def test_pairs_are_those_of_dense_covariances(seed: int, size: int, num_pairs: i
         matches_per_pair=16,
     )
     assert pairs == expected
+
+
+def test_ten_thousand_players_need_no_matrix_of_all_pairs() -> None:
+    rng = np.random.default_rng(0)
+    size = 10_000
+    field = make_field(rng.normal(0.0, 200.0, size), spread=rng.normal(0.0, 80.0, (size, 8)))
+    tracemalloc.start()
+    try:
+        weights = importance(field, fraction=0.2)
+        pairs = choose_pairs(
+            field,
+            weights=weights,
+            may_play=np.ones(size, dtype=bool),
+            num_pairs=32,
+            matches_per_pair=16,
+        )
+        _, most_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(pairs) == 32
+    # A matrix of all pairs has 800 MB.
+    assert most_bytes < 64 * 2**20
 
 
 def test_the_only_player_that_matters_is_the_one_that_plays() -> None:
