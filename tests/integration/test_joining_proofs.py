@@ -136,7 +136,8 @@ def test_a_learner_with_the_same_results_is_of_the_group_and_joins(
         wait_until(is_there, timeout_s=TIMEOUT_S)
     finally:
         guest.send_signal(signal.SIGTERM)
-        ends(guest, code=143)
+        said = ends(guest, code=143)
+    assert " INFO arena.learners.loop: learner remote-0." in said
     assert {one["group"] for one in learners_of(arena_json, joined.run)} == {1}
     events = arena_json("league", joined.run, "events", "--kind", "learner_joined")["events"]
     assert len({event["proof"] for event in events}) == 1
