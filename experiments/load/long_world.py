@@ -55,7 +55,7 @@ class LongWorld(World):
         fitted = fit_ratings(fit_input(command.known))
         took_s = time.thread_time() - began_s
         self.timings_ms["fit"].append(1e3 * took_s)
-        event = RatingsFitted(rows=fitted.rows, spreads=fitted.spreads, centres=fitted.centres)
+        event = RatingsFitted(ratings=fitted)
         self._plan(self.fit_factor * took_s, lambda: self._take(event))
 
     def _take(self, event: RatingsFitted) -> None:

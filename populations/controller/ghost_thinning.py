@@ -142,7 +142,7 @@ def _team(state: ControllerState, ghost: GhostRow, known: GhostsByOrigin) -> tup
 
 def _champions(state: ControllerState) -> set[Digest]:
     """Return the weights of each population's champion."""
-    leading = (leading_entrant(state, row) for row in state.tables.ratings.values())
+    leading = (leading_entrant(state, population) for population in state.tables.ratings)
     return {Digest(entrant) for entrant in leading if entrant is not None}
 
 

@@ -162,12 +162,13 @@ def _take_ratings(state: ControllerState, tx: Transaction, event: RatingsFitted)
     state.fitting = False
     state.fit_pace.end(tx.now.monotonic_s)
     state.rated_pins.contenders = {}
-    state.spreads = event.spreads
-    state.centres = event.centres
+    state.last_fit = event.ratings
+    state.strengths.forget_ratings()
     covered = state.fitted
-    for row in event.rows:
-        tx.put(row)
-        state.fitted = row.num_tallies
+    for known in event.ratings.values():
+        assert known.row is not None, "a fit makes a row of each population"
+        tx.put(known.row)
+        state.fitted = known.row.num_tallies
     # A repeated fit tells PBT nothing new.
     if state.fitted > covered and state.phase == "training":
         pbt.evolve_waiting(state, tx)

@@ -22,8 +22,9 @@ from populations.controller.best_rated import (
 )
 from populations.league.league import League
 from populations.league.lineage import steps_since_parent
+from populations.league.standings import Ratings
 from populations.ratings.bradley_terry import BradleyTerry, Time
-from populations.ratings.fitting.posterior import BoolArray, FloatArray, IntArray
+from populations.ratings.fitting.posterior import BoolArray, IntArray
 from populations.ratings.model import Z95, E
 from populations.ratings.model import Fit as BradleyTerryFit
 from populations.ratings.ranks import advantage_table, measured_cyclicity, rank_intervals
@@ -103,24 +104,6 @@ class FitInput:
     wanted: tuple[Rated, ...]
     newest: tuple[Rated, ...]
     known: Snapshot
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fitted:
-    """Result of a fit.
-
-    Attributes:
-        rows: One per population, with the wanted entrants only.
-        spreads: By population, rows in the order of its row's entrants; see
-            `populations.ratings.bradley_terry.Fit`. float64 [N, K].
-        centres: By population, the mean of the newest weights' rows in the spread: what is
-            uncertain about all policies alike, how far away the anchor is, and makes no order among
-            them. float64 [K].
-    """
-
-    rows: tuple[RatingsRow, ...]
-    spreads: Mapping[str, FloatArray]
-    centres: Mapping[str, FloatArray]
 
 
 def snapshot(
@@ -301,8 +284,12 @@ def _nearest(
             yield entrant, found
 
 
-def fit_ratings(fit: FitInput) -> Fitted:
-    """Fit all populations together, each scale with its own ``bot:random`` at 0."""
+def fit_ratings(fit: FitInput) -> dict[str, Ratings]:
+    """Fit all populations together, each scale with its own ``bot:random`` at 0.
+
+    Returns:
+        Ratings by population, of the wanted entrants only.
+    """
     known = fit.known
     anchors = [(population, Entrant(RANDOM_BOT)) for population in known.populations]
     # One fit: populations meet, and their spreads share columns.
@@ -350,7 +337,11 @@ def fit_ratings(fit: FitInput) -> Fitted:
                 optimism=optimism(fitted, candidates=index[ours], centre=newest),
             )
         )
-    return Fitted(rows=_with_best(known, fitted, rows), spreads=spreads, centres=centres)
+    # With all that decisions ask of them: here, for on this thread nothing waits for it.
+    return {
+        row.population: Ratings(row, spreads[row.population], centres[row.population])
+        for row in _with_best(known, fitted, rows)
+    }
 
 
 def ranks_of(

@@ -9,8 +9,6 @@ would jump with each change of the lead.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from itertools import repeat
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -22,7 +20,6 @@ from populations.records.rows import GhostRow, PolicyRow, RatingsRow
 from populations.records.tables import Tables
 
 FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 Z95 = 1.959963984540054
 
@@ -72,10 +69,12 @@ class Ratings:
         spread: Spread in Elo, in the order of the row's entrants (see
             `populations.ratings.bradley_terry`); None where unknown, as in a journal. float64 [N,
             K].
-        centre: Part of the spread common to all policies. float64 [K].
+        centre: Mean of the newest weights' rows in the spread: what is uncertain about all policies
+            alike, how far away the anchor is, and makes no order among them. float64 [K].
+        best_first: All entrants, those with the best lower bounds (`low`) first.
     """
 
-    __slots__ = ("_positions", "centre", "row", "spread")
+    __slots__ = ("_positions", "best_first", "centre", "row", "spread")
 
     def __init__(
         self,
@@ -88,14 +87,11 @@ class Ratings:
         self.centre = centre
         entrants = row.entrants if row is not None else ()
         self._positions: dict[str, int] = {entrant: i for i, entrant in enumerate(entrants)}
+        self.best_first: list[str] = [] if row is None else _best_first(row)
 
     def index(self, entrant: str | None) -> int | None:
         """Return the index of an entrant, if it is rated."""
         return None if entrant is None else self._positions.get(entrant)
-
-    def indices(self, entrants: Iterable[str]) -> IntArray:
-        """Return the indices of entrants, -1 for unrated ones. int64 [entrants]."""
-        return np.fromiter(map(self._positions.get, entrants, repeat(-1)), dtype=np.int64)
 
     def rating(self, entrant: str | None) -> float | None:
         """Return an entrant's rating in Elo; None if unrated."""
@@ -161,6 +157,13 @@ class Ratings:
         # Var(i - j) = |S_i - S_j|^2; what both share cancels.
         gap = self.spread[i] - self.spread[j]
         return mean, math.sqrt(float(gap @ gap))
+
+
+def _best_first(row: RatingsRow) -> list[str]:
+    lows = np.array(row.ratings) - Z95 * np.array(row.deviations)
+    # Stable, so that equal ones have an order that a resume has, too.
+    order = np.argsort(-lows, kind="stable")
+    return [row.entrants[i] for i in order.tolist()]
 
 
 def standings(tables: Tables, league: League) -> dict[str, list[Standing]]:

@@ -185,10 +185,7 @@ class World:
         while self.fits:
             # How long it took is counted in evaluations: no pause follows from that.
             self.state.fit_pace.begin(self.now_s)
-            fitted = fit_ratings(fit_input(self.fits.pop(0)))
-            self.handle(
-                RatingsFitted(rows=fitted.rows, spreads=fitted.spreads, centres=fitted.centres)
-            )
+            self.handle(RatingsFitted(ratings=fit_ratings(fit_input(self.fits.pop(0)))))
 
     def hello(self, learner: LearnerId, populations: tuple[str, ...] = ()) -> Hello:
         """Return a Hello that fits the run."""

@@ -113,7 +113,7 @@ def test_results_do_not_wait_for_a_fit_of_ratings(
     def fit(known: object) -> Event:
         began.set()
         may_end.wait()
-        return RatingsFitted(rows=(), spreads={}, centres={})
+        return RatingsFitted(ratings={})
 
     monkeypatch.setattr(server_module, "_fit", fit)
     acknowledged_at_begin: list[int] = []

@@ -38,7 +38,7 @@ def ask(state: ControllerState, tx: Transaction) -> None:
         state.waiting.clear()
         return
     # After a resume they wait for the first fit: the certainty of gains is not durable.
-    if state.fitting and not state.spreads:
+    if state.fitting and not state.last_fit:
         return
     # An answer is in the history of the next question, which must not depend on speed.
     while state.waiting and not (state.config.deterministic and state.exploring):

@@ -6,22 +6,19 @@ anew.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from operator import attrgetter
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from arena.types import Digest, Entrant, Player, PlayerId, PolicyId
 from populations.league.league import League
-from populations.league.standings import Z95, Ratings
+from populations.league.standings import Ratings
 from populations.ratings.bradley_terry import BradleyTerry
 from populations.records.rows import GhostRow, PolicyRow
 from populations.records.tables import Tables
-
-FloatArray = npt.NDArray[np.float64]
 
 MAX_BEST_GHOSTS = 16
 MAX_DRAWN_GHOSTS = 32
@@ -31,7 +28,6 @@ Team = Mapping[str, Player]
 """Players of a team, by population."""
 
 _MODEL = BradleyTerry()
-_WEIGHTS = attrgetter("weights_digest")
 
 
 class PlayerStrength(NamedTuple):
@@ -63,25 +59,48 @@ class _Kept:
     """Players of one population under its last ratings.
 
     Attributes:
-        ratings: The last fit.
         names: All policies, in their order in the tables.
         changed: Policies to look at again.
         policies: Those that can be played.
         ghosts: Those that were looked at.
-        lows: Lower bounds of all ghosts' ratings, -inf where unrated. float64 [ghosts].
-        rated_lows: Those of all who are rated, -inf at the end. float64 [rated + 1].
     """
 
-    ratings: Ratings
     names: dict[PolicyId, None]
     changed: dict[PolicyId, None]
     policies: dict[PolicyId, PlayerStrength] = field(default_factory=dict)
     ghosts: dict[PlayerId, PlayerStrength] = field(default_factory=dict)
-    lows: FloatArray = field(default_factory=lambda: np.zeros(0))
-    rated_lows: FloatArray = field(init=False)
 
-    def __post_init__(self) -> None:
-        self.rated_lows = _rated_lows(self.ratings)
+
+@dataclass(slots=True)
+class _Ghosts:
+    """Ghosts of one population that can be played.
+
+    Attributes:
+        rows: In order of coming.
+        places: Places in these of the ghosts with some weights.
+    """
+
+    rows: list[GhostRow] = field(default_factory=list)
+    places: dict[str, list[int]] = field(default_factory=dict)
+
+    def add(self, row: GhostRow) -> None:
+        """Append a ghost."""
+        self.places.setdefault(row.weights_digest, []).append(len(self.rows))
+        self.rows.append(row)
+
+    def best(self, best_first: Iterable[str]) -> set[int]:
+        """Return places of the ghosts with the best ratings, and where few have one the newest.
+
+        Args:
+            best_first: Rated weights, the best first.
+        """
+        rated = chain.from_iterable(self.places.get(weights, ()) for weights in best_first)
+        found = set[int]()
+        for place in chain(rated, reversed(range(len(self.rows)))):
+            found.add(place)
+            if len(found) == MAX_BEST_GHOSTS:
+                break
+        return found
 
 
 class StrengthIndex:
@@ -89,8 +108,7 @@ class StrengthIndex:
 
     def __init__(self) -> None:
         self._kept: dict[str, _Kept] = {}
-        self._ghosts: dict[str, list[GhostRow]] = {}
-        """Those that can be played, in order of coming."""
+        self._ghosts: dict[str, _Ghosts] = {}
         self._known: set[PlayerId] = set()
         """All of these; empty: to be made from the tables."""
         self._teams: dict[PlayerId, Team] = {}
@@ -116,6 +134,10 @@ class StrengthIndex:
         elif self._known and row.player not in self._known:
             self._add_ghost(row)
 
+    def forget_ratings(self) -> None:
+        """Take in that ratings were fitted."""
+        self._kept = {}
+
     def policies(
         self,
         population: str,
@@ -134,7 +156,7 @@ class StrengthIndex:
             league: Lineage of weights.
             team_of: Lookup of a policy's team; None: it cannot be played now.
         """
-        kept = self._current(population, ratings, tables)
+        kept = self._current(population, tables)
         for policy in kept.changed:
             row = tables.policies[policy]
             team = team_of(row)
@@ -166,14 +188,10 @@ class StrengthIndex:
             team_of: Lookup of a ghost's team; None: it cannot be played.
             rng: Draws; None: none are drawn.
         """
-        kept = self._current(population, ratings, tables)
+        kept = self._current(population, tables)
         ghosts = self._present_ghosts(population, tables)
-        if len(kept.lows) < len(ghosts):
-            # Only new ghosts: a corrupt one makes the index anew, so positions stay.
-            new = _lows(ghosts[len(kept.lows) :], ratings, kept.rated_lows)
-            kept.lows = np.append(kept.lows, new)
-        for index in _worth_a_look(kept.lows, rng):
-            ghost = ghosts[index]
+        for place in _worth_a_look(ghosts, ratings.best_first, rng):
+            ghost = ghosts.rows[place]
             known = kept.ghosts.get(ghost.player)
             # A ghost's weights and rating stay until the next fit.
             if known is None:
@@ -186,27 +204,26 @@ class StrengthIndex:
                 )
             yield known
 
-    def _current(self, population: str, ratings: Ratings, tables: Tables) -> _Kept:
-        """Return what is kept of a population; with new ratings it is made anew."""
+    def _current(self, population: str, tables: Tables) -> _Kept:
+        """Return what is kept of a population under its last ratings."""
         kept = self._kept.get(population)
-        if kept is None or kept.ratings is not ratings:
+        if kept is None:
             rows = tables.policies.values()
             names = dict.fromkeys(row.policy for row in rows if row.population == population)
-            kept = _Kept(ratings, names, changed=dict.fromkeys(names))
-            self._kept[population] = kept
+            kept = self._kept[population] = _Kept(names, changed=dict.fromkeys(names))
         return kept
 
-    def _present_ghosts(self, population: str, tables: Tables) -> list[GhostRow]:
-        """Return the ghosts that can be played, in order of coming."""
+    def _present_ghosts(self, population: str, tables: Tables) -> _Ghosts:
+        """Return the ghosts that can be played."""
         if not self._known:
             for ghost in tables.ghosts.values():
                 if ghost.is_present:
                     self._add_ghost(ghost)
-        return self._ghosts.get(population, [])
+        return self._ghosts.get(population, _Ghosts())
 
     def _add_ghost(self, row: GhostRow) -> None:
         self._known.add(row.player)
-        self._ghosts.setdefault(row.population, []).append(row)
+        self._ghosts.setdefault(row.population, _Ghosts()).add(row)
 
 
 def _policy(
@@ -335,25 +352,13 @@ def estimate_of(entrant: Entrant, *, ratings: Ratings, league: League) -> tuple[
     return ratings.row.ratings[position], variance
 
 
-def _rated_lows(ratings: Ratings) -> FloatArray:
-    """Lower bounds of all ratings, in their order, and -inf at the end."""
-    if ratings.row is None:
-        return np.array([-np.inf])
-    half = Z95 * np.array(ratings.row.deviations)
-    return np.append(np.array(ratings.row.ratings) - half, -np.inf)
-
-
-def _lows(ghosts: list[GhostRow], ratings: Ratings, rated_lows: FloatArray) -> FloatArray:
-    # Of those who are unrated the last, which has no bound.
-    return rated_lows[ratings.indices(map(_WEIGHTS, ghosts))]
-
-
-def _worth_a_look(lows: FloatArray, rng: np.random.Generator | None) -> list[int]:
-    """Return positions of the ghosts with the best lower bounds, and of some drawn ones."""
+def _worth_a_look(
+    ghosts: _Ghosts, best_first: Iterable[str], rng: np.random.Generator | None
+) -> list[int]:
+    """Return places of the ghosts with the best lower bounds, and of some drawn ones."""
+    num_ghosts = len(ghosts.rows)
     # So few are all looked at.
-    if len(lows) <= MAX_BEST_GHOSTS + (0 if rng is None else MAX_DRAWN_GHOSTS):
-        return list(range(len(lows)))
-    # A partition leaves them unordered; sorting below gives an order that a resume has, too.
-    best = np.argpartition(-lows, MAX_BEST_GHOSTS)[:MAX_BEST_GHOSTS]
-    drawn = [] if rng is None else rng.permutation(len(lows))[:MAX_DRAWN_GHOSTS].tolist()
-    return sorted({*best.tolist(), *drawn})
+    if num_ghosts <= MAX_BEST_GHOSTS + (0 if rng is None else MAX_DRAWN_GHOSTS):
+        return list(range(num_ghosts))
+    drawn = [] if rng is None else rng.permutation(num_ghosts)[:MAX_DRAWN_GHOSTS].tolist()
+    return sorted({*ghosts.best(best_first), *drawn})

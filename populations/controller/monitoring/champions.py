@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
-
 from arena.types import Digest, Entrant, is_bot
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
-from populations.league.standings import Z95
 from populations.records.rows import Json, RatingsRow
 
 CHAMPION = "champion"
@@ -23,7 +20,7 @@ def announce(state: ControllerState, tx: Transaction) -> None:
     """Record that ratings were fitted, and each population whose leading player is another one."""
     leading: dict[str, dict[str, Json]] = {}
     for population, row in state.tables.ratings.items():
-        best = leading_entrant(state, row)
+        best = leading_entrant(state, population)
         if best is not None:
             leading[population] = _described(state, row, best)
     champions: dict[str, Json] = {
@@ -75,13 +72,10 @@ def _player_of(state: ControllerState, population: str, entrant: Entrant) -> str
     return str(max(ghosts, key=lambda row: row.agent_steps).player)
 
 
-def leading_entrant(state: ControllerState, row: RatingsRow) -> Entrant | None:
+def leading_entrant(state: ControllerState, population: str) -> Entrant | None:
     """Return the entrant with the best lower bound, of ghosts and standing weights."""
-    eligible = set(_eligible(state, row.population))
-    # r - 1.96 sd
-    low = np.array(row.ratings) - Z95 * np.array(row.deviations)
-    best_first: list[int] = np.argsort(-low).tolist()
-    ranked = (row.entrants[index] for index in best_first)
+    eligible = set(_eligible(state, population))
+    ranked = map(Entrant, state.ratings(population).best_first)
     return next((name for name in ranked if not is_bot(name) and name in eligible), None)
 
 

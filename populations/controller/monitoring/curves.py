@@ -201,7 +201,7 @@ def _run_metrics(state: ControllerState) -> dict[str, float]:
     metrics |= _mean_hyperparameters(state)
     for population, row in state.tables.ratings.items():
         metrics[f"rating/{population}_cyclicity"] = row.cyclicity
-        best = leading_entrant(state, row)
+        best = leading_entrant(state, population)
         if best is not None:
             prefix = f"champion/{population}_"
             found = _rating_metrics(state, population, best, prefix=prefix)

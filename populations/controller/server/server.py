@@ -425,8 +425,7 @@ class Server:
 
 
 def _fit(known: Snapshot) -> Event:
-    fitted = fit_ratings(fit_input(known))
-    return RatingsFitted(rows=fitted.rows, spreads=fitted.spreads, centres=fitted.centres)
+    return RatingsFitted(ratings=fit_ratings(fit_input(known)))
 
 
 def _done(event: Event) -> Future[Event]:

@@ -10,8 +10,7 @@ from arena.types import LearnerId, PlayerId, PolicyId
 from arena.wire.messages import Failed, Finished, Heartbeat, Hello
 from populations.config.sections import AlertKind
 from populations.core import Exploration
-from populations.league.standings import FloatArray
-from populations.records.rows import RatingsRow
+from populations.league.standings import Ratings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,17 +127,11 @@ class RatingsFitted:
     """The worker thread has fitted ratings.
 
     Attributes:
-        rows: One per population.
-        spreads: By population, rows in the order of its RatingsRow's entrants. Not durable.
-            float64 [N, K].
-        centres: By population, see `populations.controller.rating_fit.Fitted`. Not durable.
-            float64 [K].
+        ratings: By population. Their rows are durable; the rest is made by another fit after a
+            resume (`ControllerState.refit`).
     """
 
-    rows: tuple[RatingsRow, ...]
-    # Both are repeated by a fit after a resume (`ControllerState.refit`).
-    spreads: Mapping[str, FloatArray]
-    centres: Mapping[str, FloatArray]
+    ratings: Mapping[str, Ratings]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

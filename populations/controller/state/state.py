@@ -47,7 +47,7 @@ from populations.controller.state.transaction import Transaction
 from populations.core import Exploit, Explore, Matchmaker, Thinning
 from populations.hyperparameter_schedules import ScheduledValues
 from populations.league.league import League
-from populations.league.standings import FloatArray, Ratings
+from populations.league.standings import Ratings
 from populations.matchmaking.external_players import ExternalPlayer, external_bots
 from populations.matchmaking.make import make_matchmaker
 from populations.pbt.make import make_exploit, make_explore
@@ -112,9 +112,7 @@ class ControllerState:
         fitting: Whether the worker thread fits ratings now.
         fit_pace: When ratings may be fitted again.
         fitted: Sequence of the last evaluation tally that ratings cover.
-        spreads: Spreads of the last fit, by population, rows in the order of its RatingsRow's
-            entrants. Empty until the first fit of this epoch.
-        centres: Centres of the last fit, by population (`populations.controller.rating_fit`).
+        last_fit: Ratings of the last fit, by population. Empty until the first of this epoch.
         stopping_s: When learners were told to stop.
         started_s: When this epoch began, on the controller's clock.
         elapsed_before_s: Seconds of the run before this epoch.
@@ -166,8 +164,7 @@ class ControllerState:
     fitting: bool = False
     fit_pace: FitPace = field(default_factory=FitPace)
     fitted: int = 0
-    spreads: Mapping[str, FloatArray] = field(default_factory=dict)
-    centres: Mapping[str, FloatArray] = field(default_factory=dict)
+    last_fit: Mapping[str, Ratings] = field(default_factory=dict)
     stopping_s: float = 0.0
     started_s: float = 0.0
     elapsed_before_s: float = 0.0
@@ -203,7 +200,7 @@ class ControllerState:
     curves: Curves = field(default_factory=Curves)
     rated_pins: RatedPins = field(default_factory=RatedPins)
     goals: StopGoals = field(default_factory=StopGoals)
-    _ratings: dict[str, Ratings] = field(default_factory=dict)
+    _without_spread: dict[str, Ratings] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.scheduled = {
@@ -336,15 +333,13 @@ class ControllerState:
 
     def ratings(self, population: str) -> Ratings:
         """Return a population's last ratings, with what is known of differences."""
-        row, spread = self.tables.ratings.get(population), self.spreads.get(population)
-        known = self._ratings.get(population)
-        # By identity: a fit replaces both as a whole.
-        if known is None or known.row is not row or known.spread is not spread:
-            # After a resume the spread may be of a fit whose row is not this one.
-            fits = row is not None and spread is not None and len(spread) == len(row.entrants)
-            known = self._ratings[population] = (
-                Ratings(row, spread, self.centres.get(population, 0.0)) if fits else Ratings(row)
-            )
+        row, known = self.tables.ratings.get(population), self.last_fit.get(population)
+        if known is not None and known.row is row:
+            return known
+        # After a resume only the row is known, until the first fit.
+        known = self._without_spread.get(population)
+        if known is None or known.row is not row:
+            known = self._without_spread[population] = Ratings(row)
         return known
 
     def estimate(self, rated: Rated) -> tuple[float, float]:

@@ -52,7 +52,7 @@ def known(state: ControllerState) -> object:
 
 def anew(state: ControllerState) -> ControllerState:
     resumed = make_state(state.config, state.setup, state.tables)
-    resumed.spreads, resumed.centres = state.spreads, state.centres
+    resumed.last_fit = state.last_fit
     return resumed
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from statistics import NormalDist
 
@@ -19,11 +20,11 @@ from populations.controller.rating_fit import (
 )
 from populations.controller.state.events import ControllerStarted
 from populations.controller.state.state import make_state
-from populations.league.standings import Ratings
+from populations.league.standings import FloatArray, Ratings
 from populations.ratings.bradley_terry import BradleyTerry
 from populations.ratings.model import Fit, Result
 from populations.ratings.results import Counts
-from populations.records.rows import CheckpointRow, GenerationRow
+from populations.records.rows import CheckpointRow, GenerationRow, RatingsRow
 from tests.populations.controller.simulated import DUEL, TAG, World, make_world, tag_spec
 
 
@@ -35,18 +36,28 @@ def finished() -> World:
     return world
 
 
+def rows_of(fitted: Mapping[str, Ratings]) -> list[tuple[RatingsRow, FloatArray]]:
+    """The row and the spread of each population."""
+    found = []
+    for known in fitted.values():
+        assert known.row is not None
+        assert known.spread is not None
+        found.append((known.row, known.spread))
+    return found
+
+
 def test_a_fit_says_of_each_population_what_was_wanted(finished: World) -> None:
     league, tables = finished.state.league, finished.state.tables
     known = snapshot(league, tables)
     fit = fit_input(known)
     fitted = fit_ratings(fit)
     assert fit.wanted == tuple(wanted_entrants(known))
-    for row in fitted.rows:
+    assert [*fitted] == [*known.populations]
+    for row, spread in rows_of(fitted):
         assert [(row.population, e) for e in row.entrants] == [
             rated for rated in fit.wanted if rated[0] == row.population
         ]
         assert row.num_tallies == league.last_evaluation_sequence
-        spread = fitted.spreads[row.population]
         assert len(spread) == len(row.entrants)
         assert np.linalg.norm(spread, axis=1) == pytest.approx(np.array(row.deviations))
         # Skill alone decides simulated matches: nothing is left for cycles.
@@ -61,10 +72,10 @@ def test_ranks_are_those_among_the_players_by_their_differences(finished: World)
     ghosts = [one for one in known.ghosts if one != former]
     known = replace(known, ghosts=ghosts, num_ghosts=len(ghosts), beginnings=(former,))
     fitted = fit_ratings(fit_input(known))
-    (row,) = fitted.rows
+    [(row, _)] = rows_of(fitted)
     players = {*known.standing, *known.ghosts, *known.bots}
     assert {one for _, one in players} == set(row.entrants) - {former[1]}
-    standing = Ratings(row, fitted.spreads["player"])
+    standing = fitted["player"]
     for entrant, low, high in zip(row.entrants, row.rank_lows, row.rank_highs, strict=True):
         rivals = [one for _, one in players if one != entrant]
         # Sidak: so many comparisons hold together in 95% of cases.
@@ -134,7 +145,7 @@ def test_a_resume_repeats_the_last_fit_to_the_bit(document: dict[str, object]) -
     # Since then somebody was quarantined, and somebody else has no checkpoint: the wanted changed.
     policy = next(iter(state.tables.policies.values()))
     state.tables.policies[policy.policy] = replace(policy, checkpoint=None)
-    spreads = dict(state.spreads)
+    spreads = {name: known.spread for name, known in state.last_fit.items()}
     assert spreads
 
     world.state = make_state(state.config, world.setup, state.tables)
@@ -147,9 +158,12 @@ def test_a_resume_repeats_the_last_fit_to_the_bit(document: dict[str, object]) -
     world.handle(ControllerStarted())
     world.fit()
     assert world.state.tables.ratings == before
-    assert world.state.spreads.keys() == spreads.keys()
+    assert world.state.last_fit.keys() == spreads.keys()
     for name, spread in spreads.items():
-        assert np.array_equal(world.state.spreads[name], spread)
+        again = world.state.last_fit[name].spread
+        assert spread is not None
+        assert again is not None
+        assert np.array_equal(again, spread)
     known = world.state.ratings(population).difference(first, second)
     assert unsure is not None
     assert known is not None
@@ -159,7 +173,8 @@ def test_a_resume_repeats_the_last_fit_to_the_bit(document: dict[str, object]) -
 def test_no_evaluation_is_no_fit_to_speak_of() -> None:
     world = make_world()
     fitted = fit_ratings(fit_input(snapshot(world.state.league, world.state.tables)))
-    assert [(row.entrants, row.ratings, row.cyclicity) for row in fitted.rows] == [((), (), 0.0)]
+    [(row, spread)] = rows_of(fitted)
+    assert (row.entrants, row.ratings, row.cyclicity, len(spread)) == ((), (), 0.0, 0)
 
 
 def test_time_is_that_of_the_line_whoever_had_the_weights() -> None:

@@ -210,7 +210,7 @@ def test_whether_all_is_played_follows_from_the_rows() -> None:
     world.run()
     state = world.state
     again = make_state(state.config, state.setup, state.tables)
-    again.spreads, again.centres = state.spreads, state.centres
+    again.last_fit = state.last_fit
     assert is_decided(again)
 
 

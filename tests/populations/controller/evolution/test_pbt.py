@@ -176,8 +176,7 @@ def kill_at_random(world: World, rng: np.random.Generator, *, chance: float) -> 
                 world.stops.discard(learner)
                 world.handle(LearnerLeft(learner=learner, reason="stopped"))
         if world.fits:
-            fitted = fit_ratings(fit_input(world.fits.pop(0)))
-            handle(RatingsFitted(rows=fitted.rows, spreads=fitted.spreads, centres=fitted.centres))
+            handle(RatingsFitted(ratings=fit_ratings(fit_input(world.fits.pop(0)))))
         if world.questions:
             handle(answer(world.questions.pop(0)))
         world.handle(Ticked())

@@ -83,7 +83,7 @@ FEW = {"every_agent_steps": 500, "keep": 16}
 def assert_indexes_follow_the_tables(world: World) -> None:
     kept = world.state
     anew = make_state(kept.config, kept.setup, kept.tables)
-    anew.spreads, anew.centres = kept.spreads, kept.centres
+    anew.last_fit = kept.last_fit
     assert_same_queue(kept, anew)
     assert_same_opponents(kept)
     assert_same_strengths(kept, anew)

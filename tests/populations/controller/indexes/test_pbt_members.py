@@ -21,7 +21,7 @@ def test_members_that_are_kept_are_those_made_anew() -> None:
         world.step()
         state = world.state
         anew = make_state(state.config, state.setup, state.tables)
-        anew.spreads, anew.centres = state.spreads, state.centres
+        anew.last_fit = state.last_fit
         assert members_of(state, "player", role="main") == members_of(anew, "player", role="main")
         for learner in state.learners.values():
             learner.last_heard_s = world.now_s

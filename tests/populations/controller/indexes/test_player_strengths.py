@@ -8,8 +8,15 @@ import numpy as np
 import pytest
 
 from arena.environment_spec import EnvironmentSpec
+from arena.types import PlayerId
 from populations.controller.evaluation.contenders import evaluation_pool
-from populations.controller.indexes.player_strengths import StrengthIndex, nearest_rated
+from populations.controller.indexes.player_strengths import (
+    MAX_BEST_GHOSTS,
+    StrengthIndex,
+    nearest_rated,
+)
+from populations.controller.state.state import ControllerState
+from populations.league.standings import Z95
 from tests.populations.controller.simulated import DUEL, TAG, World, make_world, tag_spec
 
 
@@ -55,6 +62,54 @@ def test_ghosts_that_are_found_corrupt_are_not_looked_at() -> None:
         known.player.player for known in evaluation_pool(state, None).players
     }
     assert_as_made_anew(world)
+
+
+def ghosts_looked_at(state: ControllerState) -> set[PlayerId]:
+    pool = evaluation_pool(state, None)
+    return {known.player.player for known in pool.players if known.kind == "ghost"}
+
+
+@pytest.mark.parametrize("num_rated", [0, 12, None])
+def test_the_best_rated_ghosts_are_looked_at_and_the_newest_where_few_are_rated(
+    num_rated: int | None,
+) -> None:
+    world = make_world({**DUEL, "stop": {"agent_steps_per_policy": 12_000}})
+    world.join()
+    while world.state.phase == "training":
+        world.step()
+    state = world.state
+    # Only some are rated, as after a resume with a fit of long ago.
+    row = state.tables.ratings["player"]
+    fewer = replace(
+        row,
+        entrants=row.entrants[:num_rated],
+        ratings=row.ratings[:num_rated],
+        deviations=row.deviations[:num_rated],
+    )
+    state.tables.ratings["player"] = fewer
+    state.strengths.forget_ratings()
+    low = dict(
+        zip(
+            fewer.entrants,
+            np.array(fewer.ratings) - Z95 * np.array(fewer.deviations),
+            strict=True,
+        )
+    )
+    ghosts = list(state.tables.ghosts.values())
+    rated = [ghost for ghost in ghosts if ghost.weights_digest in low]
+    unrated = [ghost for ghost in ghosts if ghost.weights_digest not in low]
+    best = sorted(rated, key=lambda ghost: low[ghost.weights_digest])[-MAX_BEST_GHOSTS:]
+    newest = unrated[len(unrated) - (MAX_BEST_GHOSTS - len(best)) :]
+    # Weights that a policy has are looked at as the policy's.
+    standing = {
+        state.tables.checkpoints[policy.checkpoint].weights_digest
+        for policy in state.tables.policies.values()
+        if policy.checkpoint is not None
+    }
+    assert ghosts_looked_at(state) == {
+        ghost.player for ghost in [*best, *newest] if ghost.weights_digest not in standing
+    }
+    assert len(best) < len(rated) if num_rated is None else len(best) <= num_rated < len(ghosts)
 
 
 def held_back(steps: int) -> World:

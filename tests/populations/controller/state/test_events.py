@@ -97,8 +97,8 @@ def stranger(world: World) -> tuple[Event, Callable[[], object]]:
 def fitted(world: World) -> tuple[Event, Callable[[], object]]:
     state = world.state
     found = fit_ratings(fit_input(snapshot(state.league, state.tables)))
-    event = RatingsFitted(rows=found.rows, spreads=found.spreads, centres=found.centres)
-    return event, lambda: [*state.tables.ratings.values()] == [*found.rows] and bool(found.rows)
+    rows = {name: known.row for name, known in found.items()}
+    return RatingsFitted(ratings=found), lambda: state.tables.ratings == rows and bool(rows)
 
 
 def explored(world: World) -> tuple[Event, Callable[[], object]]:

@@ -41,8 +41,7 @@ def fits(*, seconds: float, deterministic: bool = False) -> list[float]:
             asked.append(world.now_s)
             fitted = fit_ratings(fit_input(world.fits.pop()))
             world.now_s += seconds
-            event = RatingsFitted(rows=fitted.rows, spreads=fitted.spreads, centres=fitted.centres)
-            world.handle(event)
+            world.handle(RatingsFitted(ratings=fitted))
         world.explore()
         world.handle(Ticked())
     # The rest is fitted at once, for the end waits for it.
