@@ -64,29 +64,44 @@ class Field:
     population: IntArray
     remaining: FloatArray
 
+    def populations(self) -> list[int]:
+        """Return the populations that have players, in order of their indices."""
+        # Not numpy's `unique`, which takes longer than all else that is done with so few.
+        return sorted(set(self.population.tolist()))
+
     def centred_spread(self) -> FloatArray:
         """Return the factor without the uncertainty common to a population. float64 [N, K].
 
         The distance of all players from the anchor decides nothing among them. The mean is that of
         the ranked players, or of all where none is ranked.
         """
-        means = np.zeros_like(self.spread)
-        for population in np.unique(self.population):
-            rows = self.population == population
-            ranked = rows & self.is_ranked
+        populations = self.populations()
+        means = np.empty((len(populations), self.spread.shape[1]))
+        for place, population in enumerate(populations):
+            members = self.population == population
+            ranked = members & self.is_ranked
             # Mean of the rows of the factor: the common direction of the population's errors.
-            means[rows] = self.spread[ranked if ranked.any() else rows].mean(axis=0)
+            means[place] = self.spread[ranked if ranked.any() else members].mean(axis=0)
+        # One mean is not written out for each player: there are hundreds of columns.
+        if len(populations) > 1:
+            means = means[np.searchsorted(populations, self.population)]
         return np.asarray(self.spread - means)
 
     def variances(self) -> FloatArray:
         """Return the variance of each rating, in Elo squared. float64 [N]."""
-        return np.asarray((self.spread**2).sum(axis=1) + self.own_variance)
+        return squared_lengths(self.spread) + self.own_variance
 
     def covariances(self, player: int) -> FloatArray:
         """Return the covariances with one player, in Elo squared. float64 [N]."""
         covariances = np.asarray(self.spread @ self.spread[player])
         covariances[player] += self.own_variance[player]
         return covariances
+
+
+def squared_lengths(rows: FloatArray) -> FloatArray:
+    """Return the squared length of each row. float64 [N, K] -> [N]."""
+    # Without a square of each element, which would be an array as large as the factor.
+    return np.asarray(np.einsum("ij,ij->i", rows, rows))
 
 
 def import_slow_modules() -> None:
@@ -113,7 +128,7 @@ def importance(field: Field, *, fraction: float) -> FloatArray:
     variances = field.variances()
     # The lower bound that names the champion, as in `standings.champion`.
     low = field.ratings - Z95 * np.sqrt(variances)
-    for population in np.unique(field.population):
+    for population in field.populations():
         is_member = field.population == population
         eligible = np.flatnonzero(is_member & field.is_eligible)
         # A single one is champion without a question.
@@ -179,9 +194,9 @@ def choose_pairs(
         Indices of the pairs, the served player first.
     """
     playing = np.flatnonzero(may_play)
-    num_present = np.unique(field.population[playing]).size
+    present = set(field.population[playing].tolist())
     # Without a player of each population there is no match.
-    if playing.size < 2 or num_present < np.unique(field.population).size:
+    if playing.size < 2 or len(present) < len(field.populations()):
         return []
     known = _Knowledge(
         field,
@@ -217,18 +232,20 @@ class _Knowledge:
         matches_per_pair: int,
     ) -> None:
         remaining = field.remaining[playing]
-        spread = field.centred_spread()[playing] * np.sqrt(remaining)[:, None]
+        spread = field.centred_spread()[playing]
+        spread *= np.sqrt(remaining)[:, None]
         self._spread, self._own = spread, field.own_variance[playing] * remaining
         self._rows: dict[int, FloatArray] = {}
         self._noises: dict[int, FloatArray] = {}
         self._lost = np.zeros((num_pairs, len(playing)))
         self._num_lost = 0
-        self._variances = (spread**2).sum(axis=1) + self._own
+        self._variances = squared_lengths(spread) + self._own
         self._weights = weights
+        self._importances: list[float] = weights.tolist()
         self._strengths = field.ratings[playing] / ELO_PER_UNIT
         self._noise = ELO_PER_UNIT**2 / matches_per_pair
         self._population = field.population[playing]
-        self._is_one_population = bool((field.population == field.population[0]).all())
+        self._is_one_population = len(field.populations()) == 1
 
     def most_important(self) -> int:
         """Return the player with the largest weighted variance."""
@@ -240,20 +257,19 @@ class _Knowledge:
         Told is by how much the weighted variances of both fall.
         """
         variances, covariances = self._variances, self._covariances(focus)
-        # Python's number: one of numpy's takes longer in each of the operations below.
-        own = float(variances[focus])
-        # s + Var(i - j)
-        total = variances + own
-        total -= 2.0 * covariances
-        np.maximum(total, 0.0, out=total)
-        total += self._noise_against(focus)
-        # The variance of i falls by (V_ii - V_ij)^2 / (s + Var(i - j)).
-        gain = own - covariances
-        gain *= gain
-        gain *= float(self._weights[focus])
+        # How much of V_ii and of V_jj the two do not share, in Var(i - j) = own + others.
+        # Python's number: one of numpy's takes longer in the operation below.
+        own = float(variances[focus]) - covariances
         others = variances - covariances
+        # s + Var(i - j)
+        total = own + others
+        total += self._noise_against(focus)
+        # The variance of i falls by (V_ii - V_ij)^2 / (s + Var(i - j)), that of j likewise.
+        own *= own
+        own *= self._importances[focus]
         others *= others
         others *= self._weights
+        gain = own
         gain += others
         gain /= total
         # Gains are at least 0, so -1 is never chosen while another remains.
@@ -268,7 +284,9 @@ class _Knowledge:
         lost /= math.sqrt(total[rival])
         self._lost[self._num_lost] = lost
         self._num_lost += 1
-        self._variances = np.maximum(variances - lost * lost, 0.0)
+        lost *= lost
+        # Never below 0 by more than rounding: V' is a covariance, too.
+        variances -= lost
         return rival
 
     def _noise_against(self, player: int) -> FloatArray:

@@ -12,7 +12,7 @@ from arena.types import Entrant, Player, PlayerId
 from populations.controller.indexes.player_strengths import PlayerStrength, player_strength
 from populations.controller.state.state import ControllerState
 from populations.controller.state.teams import frozen_team, ghost_team, ghosts_by_origin, is_whole
-from populations.league.scheduling import Field
+from populations.league.scheduling import Field, squared_lengths
 from populations.league.standings import Ratings
 
 FloatArray = npt.NDArray[np.float64]
@@ -29,7 +29,7 @@ class EvaluationPool:
         """Return each rating's deviation from the mean of its population, Elo. float64 [N]."""
         # sqrt(|s_i - mean s|^2 + own_i): how far all are from the anchor makes no order among them.
         spread = self.field.centred_spread()
-        return np.asarray(np.sqrt((spread**2).sum(axis=1) + self.field.own_variance))
+        return np.sqrt(squared_lengths(spread) + self.field.own_variance)
 
 
 def evaluation_pool(state: ControllerState, rng: np.random.Generator | None) -> EvaluationPool:
@@ -85,18 +85,10 @@ def _spread(state: ControllerState, players: list[PlayerStrength]) -> FloatArray
     width = max((spread.shape[1] for spread in spreads.values() if spread is not None), default=1)
     # Zeros without a spread: `player_strength` has the variance in ``own_variance`` then.
     rows = np.zeros((len(players), width))
-    for name, spread in spreads.items():
-        if spread is None or spread.shape[1] != width:
-            continue
-        positions = np.array(
-            [
-                -1 if known.position is None or known.population != name else known.position
-                for known in players
-            ],
-            dtype=np.int64,
-        )
-        placed = positions >= 0
-        rows[placed] = spread[positions[placed]]
+    for place, known in enumerate(players):
+        spread = spreads[known.population]
+        if known.position is not None and spread is not None and spread.shape[1] == width:
+            rows[place] = spread[known.position]
     return rows
 
 

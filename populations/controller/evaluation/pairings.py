@@ -129,12 +129,11 @@ def pairings_about(
         num_matches: About as many as are played.
         missing: Matches that players are to have before all others, the first of them first.
     """
-    is_bot = np.array([player.kind == "bot" for player in known.players], dtype=bool)
     may_play = _are_validated(state, known.players)
-    if not (may_play & ~is_bot).any():
+    if not (may_play & known.field.is_eligible).any():
         return ()
     # Bots are mere opponents: nothing is decided by how well they are known.
-    weights = np.where(is_bot, 0.0, weights)
+    weights = np.where(known.field.is_eligible, weights, 0.0)
     seats_per_pair = _num_seatings(state)
     num_pairs = min(max(num_matches // (MATCHES_PER_SEATING * seats_per_pair), 1), MAX_PAIRS)
     chosen = choose_pairs(
@@ -229,11 +228,10 @@ def _anchoring(
     """Return one pair for each bot, so that the scale keeps its zero."""
     ratings, population = known.field.ratings, known.field.population
     is_alone = len(state.ranked_populations) == 1
-    is_bot = np.array([player.kind == "bot" for player in known.players], dtype=bool)
     for index, player in enumerate(known.players):
         if player.kind != "bot":
             continue
-        is_rival = may_play & ~is_bot
+        is_rival = may_play & known.field.is_eligible
         if not is_alone:
             is_rival &= population != population[index]
         rivals = np.flatnonzero(is_rival)

@@ -201,13 +201,16 @@ class PendingMatches:
 
     def _foresee(self, evaluation: _Evaluation, estimate: Estimate) -> None:
         # Most players meet several others, and a look along a line takes longer than all else.
-        estimates = {rated: estimate(rated) for pair in evaluation.pairs for rated in pair}
-        for pair, num_matches in evaluation.pairs.items():
-            (rating, variance), (other_rating, other_variance) = map(estimates.__getitem__, pair)
-            shares = [self.share_of(rated) for rated in pair]
-            variances = (variance * shares[0], other_variance * shares[1])
-            # share <- share (1 - v / (noise + v + w)), with v and w as left by earlier evaluations
-            total = noise_of(rating - other_rating, num_matches=num_matches) + sum(variances)
-            for rated, share, known in zip(pair, shares, variances, strict=True):
-                population, entrant = rated
-                self._remaining[population][entrant] = share * (1.0 - known / total)
+        rated = {one for pair in evaluation.pairs for one in pair}
+        known = {one: (*estimate(one), self.share_of(one)) for one in rated}
+        for (one, other), num_matches in evaluation.pairs.items():
+            rating, variance, share = known[one]
+            other_rating, other_variance, other_share = known[other]
+            # share <- share (1 - v / (noise + v + w)), with v and w as left by earlier matches
+            left, other_left = variance * share, other_variance * other_share
+            noise = noise_of(rating - other_rating, num_matches=num_matches)
+            total = noise + left + other_left
+            known[one] = rating, variance, share * (1.0 - left / total)
+            known[other] = other_rating, other_variance, other_share * (1.0 - other_left / total)
+        for (population, entrant), (_, _, share) in known.items():
+            self._remaining[population][entrant] = share

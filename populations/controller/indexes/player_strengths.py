@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -77,30 +76,31 @@ class _Ghosts:
 
     Attributes:
         rows: In order of coming.
-        places: Places in these of the ghosts with some weights.
+        holders: Ghosts with some weights, likewise.
     """
 
-    rows: list[GhostRow] = field(default_factory=list)
-    places: dict[str, list[int]] = field(default_factory=dict)
+    rows: dict[PlayerId, GhostRow] = field(default_factory=dict)
+    holders: dict[str, dict[PlayerId, None]] = field(default_factory=dict)
 
     def add(self, row: GhostRow) -> None:
-        """Append a ghost."""
-        self.places.setdefault(row.weights_digest, []).append(len(self.rows))
-        self.rows.append(row)
+        """Append a ghost, once or more often."""
+        self.rows.setdefault(row.player, row)
+        self.holders.setdefault(row.weights_digest, {})[row.player] = None
 
-    def best(self, best_first: Iterable[str]) -> set[int]:
-        """Return places of the ghosts with the best ratings, and where few have one the newest.
+    def remove(self, row: GhostRow) -> None:
+        """Take out a ghost, if it is there."""
+        if self.rows.pop(row.player, None) is not None:
+            del self.holders[row.weights_digest][row.player]
+
+    def best(self, best_first: Iterable[str]) -> Iterator[PlayerId]:
+        """Yield all ghosts, the best rated ones first, then the newest; some more than once.
 
         Args:
             best_first: Rated weights, the best first.
         """
-        rated = chain.from_iterable(self.places.get(weights, ()) for weights in best_first)
-        found = set[int]()
-        for place in chain(rated, reversed(range(len(self.rows)))):
-            found.add(place)
-            if len(found) == MAX_BEST_GHOSTS:
-                break
-        return found
+        for weights in best_first:
+            yield from self.holders.get(weights, ())
+        yield from reversed(self.rows)
 
 
 class StrengthIndex:
@@ -108,9 +108,8 @@ class StrengthIndex:
 
     def __init__(self) -> None:
         self._kept: dict[str, _Kept] = {}
-        self._ghosts: dict[str, _Ghosts] = {}
-        self._known: set[PlayerId] = set()
-        """All of these; empty: to be made from the tables."""
+        self._ghosts: dict[str, _Ghosts] | None = None
+        """By population; None: to be made from the tables."""
         self._teams: dict[PlayerId, Team] = {}
         """Teams of ghosts that were looked at: a fit changes none."""
 
@@ -128,11 +127,14 @@ class StrengthIndex:
                 # A policy is seated with its mates, so it changes with them.
                 mates = teams.get(row.policy, (row.policy,))
                 kept.changed.update((mate, None) for mate in mates if mate in kept.names)
-        elif not row.is_present:
-            # Rare: everything is made anew without it.
-            self._kept, self._ghosts, self._known, self._teams = {}, {}, set(), {}
-        elif self._known and row.player not in self._known:
-            self._add_ghost(row)
+        elif self._ghosts is None:
+            return
+        elif row.is_present:
+            self._ghosts.setdefault(row.population, _Ghosts()).add(row)
+        elif row.population in self._ghosts:
+            self._ghosts[row.population].remove(row)
+            # Its mates cannot be played either, whoever was looked at.
+            self._kept, self._teams = {}, {}
 
     def forget_ratings(self) -> None:
         """Take in that ratings were fitted."""
@@ -190,8 +192,7 @@ class StrengthIndex:
         """
         kept = self._current(population, tables)
         ghosts = self._present_ghosts(population, tables)
-        for place in _worth_a_look(ghosts, ratings.best_first, rng):
-            ghost = ghosts.rows[place]
+        for ghost in _worth_a_look(ghosts, ratings.best_first, rng):
             known = kept.ghosts.get(ghost.player)
             # A ghost's weights and rating stay until the next fit.
             if known is None:
@@ -215,15 +216,12 @@ class StrengthIndex:
 
     def _present_ghosts(self, population: str, tables: Tables) -> _Ghosts:
         """Return the ghosts that can be played."""
-        if not self._known:
-            for ghost in tables.ghosts.values():
-                if ghost.is_present:
-                    self._add_ghost(ghost)
+        if self._ghosts is None:
+            self._ghosts = {}
+            for row in tables.ghosts.values():
+                if row.is_present:
+                    self._ghosts.setdefault(row.population, _Ghosts()).add(row)
         return self._ghosts.get(population, _Ghosts())
-
-    def _add_ghost(self, row: GhostRow) -> None:
-        self._known.add(row.player)
-        self._ghosts.setdefault(row.population, _Ghosts()).add(row)
 
 
 def _policy(
@@ -354,11 +352,18 @@ def estimate_of(entrant: Entrant, *, ratings: Ratings, league: League) -> tuple[
 
 def _worth_a_look(
     ghosts: _Ghosts, best_first: Iterable[str], rng: np.random.Generator | None
-) -> list[int]:
-    """Return places of the ghosts with the best lower bounds, and of some drawn ones."""
-    num_ghosts = len(ghosts.rows)
+) -> list[GhostRow]:
+    """Return the ghosts with the best lower bounds, and some drawn ones."""
+    rows = list(ghosts.rows.values())
     # So few are all looked at.
-    if num_ghosts <= MAX_BEST_GHOSTS + (0 if rng is None else MAX_DRAWN_GHOSTS):
-        return list(range(num_ghosts))
-    drawn = [] if rng is None else rng.permutation(num_ghosts)[:MAX_DRAWN_GHOSTS].tolist()
-    return sorted({*ghosts.best(best_first), *drawn})
+    if len(rows) <= MAX_BEST_GHOSTS + (0 if rng is None else MAX_DRAWN_GHOSTS):
+        return rows
+    found = dict[PlayerId, None]()
+    for player in ghosts.best(best_first):
+        found[player] = None
+        if len(found) == MAX_BEST_GHOSTS:
+            break
+    if rng is not None:
+        drawn = rng.permutation(len(rows))[:MAX_DRAWN_GHOSTS].tolist()
+        found.update((rows[place].player, None) for place in drawn)
+    return [ghosts.rows[player] for player in found]

@@ -89,6 +89,29 @@ def evaluation(number: int, first: str, second: str, *, matches: int) -> Assignm
     )
 
 
+def test_each_pair_of_an_evaluation_is_foreseen_with_what_those_before_it_tell() -> None:
+    """As if each had been asked for by an evaluation of its own."""
+    variances = {"a": 40_000.0, "b": 10_000.0, "c": 30_000.0, "bot:x": 500.0}
+
+    def belief(rated: Rated) -> tuple[float, float]:
+        return 0.0, variances[rated[1]]
+
+    pairs = [("a", "b"), ("a", "c"), ("c", "bot:x")]
+    apart = PendingMatches(seats=SEATS, ranked=("player",), origins={})
+    for number, (first, second) in enumerate(pairs, start=1):
+        row = evaluation(number, first, second, matches=16)
+        apart.apply(row, num_tallies=0, estimate=belief)
+    together = PendingMatches(seats=SEATS, ranked=("player",), origins={})
+    rows = [evaluation(1, first, second, matches=16) for first, second in pairs]
+    messages = [row.message for row in rows if isinstance(row.message, Evaluate)]
+    pairings = tuple(pairing for message in messages for pairing in message.pairings)
+    whole = replace(rows[0], message=replace(messages[0], pairings=pairings))
+    together.apply(whole, num_tallies=0, estimate=belief)
+    shares = [together.share_of(("player", Entrant(name))) for name in variances]
+    assert shares == [apart.share_of(("player", Entrant(name))) for name in variances]
+    assert shares[0] < 1.0 - 40_000.0 / (ELO_PER_UNIT**2 / 4.0 + 50_000.0), "it meets two"
+
+
 def test_what_matches_will_have_told_by_hand() -> None:
     # 16 matches of equals: 4 / 16 of the square of 400 / ln 10.
     noise = ELO_PER_UNIT**2 / 4.0
