@@ -58,6 +58,7 @@ class LeagueError:
         differences: Share of pairs of them whose interval holds the difference.
         champion: Whether the champion's reported one does.
         champion_low: Whether the champion is worse than its reported interval.
+        champion_skill: Planted skill of the champion, Elo.
         champion_bias: Reported rating minus skill of the champion, Elo.
         optimism: Elo taken from the champion's rating for having been chosen.
         bias: Mean of rating minus skill of the final policies, Elo.
@@ -79,6 +80,7 @@ class LeagueError:
     differences: float
     champion: float
     champion_low: float
+    champion_skill: float
     champion_bias: float
     optimism: float
     bias: float
@@ -171,6 +173,7 @@ def _population_error(world: World, population: str) -> LeagueError:
         differences=float(np.mean(gaps_held)),
         champion=float(best.rating_low <= skill[best.player] <= best.rating_high),
         champion_low=float(skill[best.player] < best.rating_low),
+        champion_skill=skill[best.player],
         champion_bias=best.rating - skill[best.player],
         optimism=row.optimism,
         bias=float(np.mean(errors)),

@@ -162,7 +162,7 @@ def _take_ratings(state: ControllerState, tx: Transaction, event: RatingsFitted)
     state.fitting = False
     state.fit_pace.end(tx.now.monotonic_s)
     state.rated_pins.contenders = {}
-    state.last_fit = event.ratings
+    state.last_fit = dict(event.ratings)
     state.strengths.forget_ratings()
     covered = state.fitted
     for known in event.ratings.values():

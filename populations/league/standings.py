@@ -89,6 +89,10 @@ class Ratings:
         self._positions: dict[str, int] = {entrant: i for i, entrant in enumerate(entrants)}
         self.best_first: list[str] = [] if row is None else _best_first(row)
 
+    def fits(self, row: RatingsRow) -> bool:
+        """Return whether a row is of the same fit."""
+        return self.row is not None and self.row.entrants is row.entrants
+
     def index(self, entrant: str | None) -> int | None:
         """Return the index of an entrant, if it is rated."""
         return None if entrant is None else self._positions.get(entrant)

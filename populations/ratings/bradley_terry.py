@@ -14,9 +14,12 @@ the scatter of the scores (`populations.ratings.fitting.components`).
 A child that starts from rated weights has the prior mean of its parent plus the common gain of its
 time: policies that train together improve together, and errors in that gain would add up over
 generations. Entrants are therefore put into stages by their time, and the steps between stages have
-wide priors of their own.
+wide priors of their own. What a line gains beside that has a prior whose variance grows with the
+doublings of its time (a Wiener process, as in whole-history rating, in the logarithm of time, in
+which learning curves are straighter): how many ghosts a line leaves says nothing of its strength.
 
 Sources: Bradley and Terry, "Rank analysis of incomplete block designs" (Biometrika, 1952);
+Coulom, "Whole-history rating" (Computers and Games, 2008), section 3;
 Wedderburn, "Quasi-likelihood functions, generalized linear models, and the Gauss-Newton method"
 (Biometrika, 1974).
 
@@ -81,8 +84,10 @@ class BradleyTerry:
             anchor.
         child_deviation: Prior deviation in Elo of an entrant with a rated parent, around its parent
             plus the common gain; the start of the estimate of tau.
-        least_child_deviation: Lower limit of that deviation in Elo, however close children are to
-            their parents.
+        doubling_deviation: Lower limit of that deviation in Elo for a child in whose line the time
+            has doubled since its parent; the limit of another one has the variance of its share of
+            a doubling.
+        least_child_deviation: Lower limit for a child whose time is not known.
         stage_deviation: Prior deviation in Elo of the common gain from one stage to the next.
         advantage_deviation: Prior deviation in Elo of each advantage, around 0; weaker than one
             match.
@@ -94,6 +99,7 @@ class BradleyTerry:
 
     root_deviation: float = 1000.0
     child_deviation: float = 200.0
+    doubling_deviation: float = 200.0
     least_child_deviation: float = 120.0
     stage_deviation: float = 500.0
     advantage_deviation: float = 400.0
@@ -219,6 +225,7 @@ class Posterior(Generic[E]):
         counts: Wins, draws and losses of the match rows. float64 [M, 3].
         pairs: Match rows by pair of entrants.
         children: Prior terms of the children. int64 [C].
+        doublings: Doublings of the children's times (`Design`). float64 [C].
         roots: Prior terms of entrants without a rated parent whose time is known. int64 [R].
         components: Components of variance.
         model: Model that the posterior was made by.
@@ -233,6 +240,7 @@ class Posterior(Generic[E]):
     counts: FloatArray
     pairs: Pairs
     children: IntArray
+    doublings: FloatArray
     roots: IntArray
     components: Components
     model: BradleyTerry
@@ -303,12 +311,19 @@ class Posterior(Generic[E]):
     def widened(self) -> Posterior[E]:
         """Return the posterior with priors wide enough for whole lines, not only single steps."""
         # A line gains step after step, and the lines that gain most go on. A prior as narrow as
-        # single steps takes a part of each gain: leagues of 64 ended 40 Elo too low. One of 200 Elo
-        # mistakes the luck of copied policies for strength: leagues of 16 ended 15 Elo too high.
-        tau = max(self.components.child_deviation, self.model.least_child_deviation)
+        # single steps takes a part of each gain: leagues of 64 ended 40 Elo too low. A wide one for
+        # each of many small steps mistakes the luck of copied policies for strength, once more with
+        # each copy: leagues with a ghost every 20,000 agent steps ended 140 Elo too high.
+        # tau^2 >= doubling^2 log2(t / t_0)
+        least = np.where(
+            np.isnan(self.doublings),
+            self.model.least_child_deviation,
+            self.model.doubling_deviation * np.sqrt(self.doublings),
+        )
+        tau = np.maximum(self.components.child_deviation, least)
         # Nothing was estimated: the deviation that the caller gave holds, below the limit too.
         if not self.model.num_rounds:
-            tau = self.model.child_deviation
+            tau = np.full_like(tau, self.model.child_deviation)
         # rho was estimated only for the shrunk fit.
         precisions = self._precisions(child_deviation=tau, root_deviation=self.model.root_deviation)
         return replace(self, problem=replace(self.problem, precisions=precisions))
@@ -355,7 +370,9 @@ class Posterior(Generic[E]):
         found[self.pairs.of_row] = np.minimum(first, second)
         return np.where(self.pairs.is_anchored, found, nobody)
 
-    def _precisions(self, *, child_deviation: float, root_deviation: float) -> FloatArray:
+    def _precisions(
+        self, *, child_deviation: float | FloatArray, root_deviation: float
+    ) -> FloatArray:
         num_rows = len(self.problem.matches)
         precisions = self.problem.precisions.copy()
         # children and roots count terms, and the priors' terms begin after the M rows.
@@ -451,6 +468,7 @@ def _posterior(
             is_anchored=is_anchor[results.first] | is_anchor[results.second],
         ),
         children=design.children,
+        doublings=design.doublings,
         roots=design.roots,
         components=Components(
             child_deviation=model.child_deviation, root_deviation=model.root_deviation

@@ -6,6 +6,7 @@ one advantage per pair of seats, then the stages; M results; L links; C children
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -16,7 +17,8 @@ from populations.ratings.model import E
 from populations.ratings.results import ResultColumns
 
 Time = tuple[str, float]
-"""Group in which an entrant came to be (its population), and when, in any unit."""
+"""Group in which an entrant came to be (its population), and when, since its line began to learn,
+in any unit."""
 
 NUM_STAGES = 32
 """Stages per group, with about equally many entrants each."""
@@ -55,6 +57,8 @@ class Design:
         free: Positions of the entrants that are no anchors. int64 [F].
         seats: Pairs of seats that have an advantage.
         children: Terms of the priors of children. int64 [C].
+        doublings: How often the time of each child's line has doubled since its parent, in [0, 1];
+            nan where it is not known. float64 [C].
         roots: Terms of the priors of those without a rated parent whose time is known. int64 [R].
     """
 
@@ -64,6 +68,7 @@ class Design:
     free: IntArray
     seats: tuple[tuple[int, int], ...]
     children: IntArray
+    doublings: FloatArray
     roots: IntArray
 
 
@@ -124,7 +129,7 @@ def make_design(
     priors[places.first_stage :, 1] = places.before
     deviation = np.full(size, deviations.root)
     position = {entrant: i for i, entrant in enumerate(entrants)}
-    children = []
+    children: dict[int, float] = {}
     # Without a time a root keeps its fixed deviation: rho is about distances within a time.
     is_root = places.stage < size
     for child, parent in parents.items():
@@ -134,7 +139,7 @@ def make_design(
             # (theta_p - stage_p) - (theta_q - stage_q) ~ N(0, child^2); an anchor has no stage.
             priors[p, 1], priors[p, 3] = q, places.stage[q] if q < size else size
             deviation[p] = deviations.child
-            children.append(p)
+            children[p] = _doublings(since=times.get(parent), until=times.get(child))
             is_root[p] = False
     deviation[len(free) : places.first_stage] = deviations.advantage
     deviation[places.first_stage :] = deviations.stage
@@ -154,8 +159,22 @@ def make_design(
         seats=places.seats,
         # Sorted, so that sums do not depend on the order in which parents were given.
         children=len(results) + np.array(sorted(children), dtype=np.int64),
+        doublings=np.array([children[p] for p in sorted(children)], dtype=np.float64),
         roots=len(results) + np.flatnonzero(is_root),
     )
+
+
+def _doublings(*, since: Time | None, until: Time | None) -> float:
+    """Return how often a line's time has doubled between two of its entrants, in [0, 1].
+
+    nan where that is not known.
+    """
+    if since is None or until is None or since[0] != until[0]:
+        return math.nan
+    # log2(t / t_0), and 1 from the beginning on: the first of all steps is no longer than others.
+    if until[1] <= since[1]:
+        return 0.0
+    return 1.0 if since[1] <= 0.0 else min(math.log2(until[1] / since[1]), 1.0)
 
 
 def _make_places(

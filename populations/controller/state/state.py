@@ -164,7 +164,7 @@ class ControllerState:
     fitting: bool = False
     fit_pace: FitPace = field(default_factory=FitPace)
     fitted: int = 0
-    last_fit: Mapping[str, Ratings] = field(default_factory=dict)
+    last_fit: dict[str, Ratings] = field(default_factory=dict)
     stopping_s: float = 0.0
     started_s: float = 0.0
     elapsed_before_s: float = 0.0
@@ -335,6 +335,10 @@ class ControllerState:
         """Return a population's last ratings, with what is known of differences."""
         row, known = self.tables.ratings.get(population), self.last_fit.get(population)
         if known is not None and known.row is row:
+            return known
+        # The same fit: a merge of results changes how many records there are, and nothing else.
+        if known is not None and row is not None and known.fits(row):
+            known = self.last_fit[population] = Ratings(row, known.spread, known.centre)
             return known
         # After a resume only the row is known, until the first fit.
         known = self._without_spread.get(population)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scipy import optimize
 
 from populations.ratings.bradley_terry import ELO_PER_UNIT, BradleyTerry
+from populations.ratings.fitting.components import LIMITS_OF_PRIORS
 from populations.ratings.fitting.posterior import FloatArray
 from populations.ratings.model import Z95, Fit, Result
 from populations.ratings.ranks import measured_cyclicity
@@ -294,6 +295,30 @@ def test_lineage_intervals_hold_the_truth_where_children_are_drawn_from_the_prio
                 covered += low <= rating <= high
                 total += 1
     assert 0.92 <= covered / total <= 0.98
+
+
+@given(
+    st.lists(st.floats(min_value=1.0, max_value=2.0), min_size=1, max_size=20, unique=True),
+    st.floats(min_value=LIMITS_OF_PRIORS[0], max_value=500.0),
+)
+def test_how_many_ghosts_a_line_leaves_says_nothing_of_its_gains(
+    times: list[float], estimated: float
+) -> None:
+    line = [f"p{k}" for k in range(1 + len(times))]
+    posterior = BradleyTerry().posterior(
+        [result("p0", RANDOM, 1, 1, 1)],
+        parents=dict(itertools.pairwise(reversed(line))),
+        times={name: ("p", time) for name, time in zip(line, [1.0, *sorted(times)], strict=True)},
+        anchors=[RANDOM],
+    )
+    components = replace(posterior.components, child_deviation=estimated)
+    problem = replace(posterior, components=components).widened().problem
+    variances = ELO_PER_UNIT**2 / problem.precisions[posterior.children - len(problem.matches)]
+    # sum of max(tau^2, 200^2 log2(t / t_0)): with a tau of 0 as of one step from first to last
+    steps = np.diff(np.log2([1.0, *sorted(times)]))
+    assert np.sort(variances) == pytest.approx(
+        np.sort(np.maximum(estimated**2, 200.0**2 * steps)), rel=1e-9, abs=1e-3
+    )
 
 
 def test_planted_ranks_are_found() -> None:

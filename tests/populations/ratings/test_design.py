@@ -105,6 +105,29 @@ def test_the_terms_of_a_fit_by_hand() -> None:
     # The priors of c and d; of those without a rated parent a and b have a time.
     assert [terms[row][0] for row in design.children] == ["+c", "+d"]
     assert [terms[row][0] for row in design.roots] == ["+a", "+b"]
+    # c is as old as b; nothing is known of the anchor's time.
+    assert np.array_equal(design.doublings, [0.0, np.nan], equal_nan=True)
+
+
+def test_the_doublings_of_a_lines_time_by_hand() -> None:
+    times = {
+        "a": ("p", 0.0), "b": ("p", 100.0), "c": ("p", 150.0), "d": ("p", 600.0), "e": ("q", 700.0)
+    }  # fmt: skip
+    children = {"b": "a", "c": "b", "d": "c", "e": "d", "f": "e", "a": "a'"}
+    design = make_design(
+        played([], entrants=("a", "a'", "b", "c", "d", "e", "f")),
+        parents=children,
+        times=times,
+        anchors=[],
+        deviations=DEVIATIONS,
+        links=played([], entrants=("a", "a'", "b", "c", "d", "e", "f")),
+    )
+    # a: nothing is known of a'; b: from the beginning on; c: log2(150 / 100); d: twice, one counts;
+    # e: of another population; f: no time.
+    nothing = np.nan
+    assert np.array_equal(
+        design.doublings, [nothing, 1.0, np.log2(1.5), 1.0, nothing, nothing], equal_nan=True
+    )
 
 
 ENTRANTS = tuple("abcdef")

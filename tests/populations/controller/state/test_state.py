@@ -522,3 +522,24 @@ def test_a_corrupt_checkpoint_is_set_aside_and_its_policy_goes_on_from_an_older_
     assert kinds == ["checkpoint_corrupt", "fell_back"]
     world.run()
     assert world.state.tables.run.state == "finished"
+
+
+def test_what_the_last_fit_knows_of_differences_outlasts_a_merge() -> None:
+    world = make_world()
+    world.join()
+    for _ in range(40):
+        world.step()
+    state = world.state
+    row, known = state.tables.ratings["player"], state.ratings("player")
+    assert known.spread is not None
+    pair = row.entrants[0], row.entrants[-1]
+    # A merge counts those that are gone out of the row: see `result_merging`.
+    merged = replace(row, num_records=row.num_records - 1)
+    state.tables.ratings["player"] = merged
+    assert state.ratings("player").row is merged
+    assert state.ratings("player").difference(*pair) == known.difference(*pair)
+    # A row of another fit says nothing of this one's differences.
+    state.tables.ratings["player"] = replace(
+        row, entrants=row.entrants[1:], ratings=row.ratings[1:], deviations=row.deviations[1:]
+    )
+    assert state.ratings("player").spread is None
