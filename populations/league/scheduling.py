@@ -66,7 +66,7 @@ class Field:
 
     def populations(self) -> list[int]:
         """Return the populations that have players, in order of their indices."""
-        # Not numpy's `unique`, which takes longer than all else that is done with so few.
+        # For so few, numpy's `unique` takes longer than all else that is done with them.
         return sorted(set(self.population.tolist()))
 
     def centred_spread(self) -> FloatArray:
