@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -65,6 +66,24 @@ def test_common_uncertainty_decides_nothing() -> None:
         field, weights=np.ones(4), may_play=np.ones(4, dtype=bool), num_pairs=1, matches_per_pair=8
     )
     assert pairs[0][0] == 2
+
+
+def test_each_population_is_centred_on_its_own_ranked_players_by_hand() -> None:
+    spread = np.array([[300.0, 0.0], [10.0, 4.0], [0.0, 8.0], [320.0, 0.0], [2.0, 0.0]])
+    # Populations 0 and 2, whose players are not in order; nobody of 2 is ranked but the second.
+    field = replace(
+        make_field([0.0] * 5, spread=spread, population=[0, 2, 2, 0, 2]),
+        is_ranked=np.array([True, True, False, True, False]),
+    )
+    np.testing.assert_allclose(
+        field.centred_spread(), [[-10.0, 0.0], [0.0, 0.0], [-10.0, 4.0], [10.0, 0.0], [-8.0, -4.0]]
+    )
+    # Where nobody is ranked, on all.
+    unranked = replace(field, is_ranked=np.array([True, False, False, True, False]))
+    np.testing.assert_allclose(
+        unranked.centred_spread(),
+        [[-10.0, 0.0], [6.0, 0.0], [-4.0, 4.0], [10.0, 0.0], [-2.0, -4.0]],
+    )
 
 
 def dense_update(covariance: FloatArray, i: int, j: int, *, noise: float) -> FloatArray:
