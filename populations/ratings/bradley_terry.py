@@ -16,7 +16,7 @@ time: policies that train together improve together, and errors in that gain wou
 generations. Entrants are therefore put into stages by their time, and the steps between stages have
 wide priors of their own. What a line gains beside that has a prior whose variance grows with the
 doublings of its time (a Wiener process, as in whole-history rating, in the logarithm of time, in
-which learning curves are straighter): how many ghosts a line leaves says nothing of its strength.
+which learning curves are straighter): many small steps are as wide as one large one.
 
 Sources: Bradley and Terry, "Rank analysis of incomplete block designs" (Biometrika, 1952);
 Coulom, "Whole-history rating" (Computers and Games, 2008), section 3;

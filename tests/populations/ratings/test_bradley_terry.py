@@ -301,7 +301,7 @@ def test_lineage_intervals_hold_the_truth_where_children_are_drawn_from_the_prio
     st.lists(st.floats(min_value=1.0, max_value=2.0), min_size=1, max_size=20, unique=True),
     st.floats(min_value=LIMITS_OF_PRIORS[0], max_value=500.0),
 )
-def test_how_many_ghosts_a_line_leaves_says_nothing_of_its_gains(
+def test_many_small_steps_of_a_line_are_as_wide_as_a_large_one(
     times: list[float], estimated: float
 ) -> None:
     line = [f"p{k}" for k in range(1 + len(times))]
@@ -314,7 +314,9 @@ def test_how_many_ghosts_a_line_leaves_says_nothing_of_its_gains(
     components = replace(posterior.components, child_deviation=estimated)
     problem = replace(posterior, components=components).widened().problem
     variances = ELO_PER_UNIT**2 / problem.precisions[posterior.children - len(problem.matches)]
-    # sum of max(tau^2, 200^2 log2(t / t_0)): with a tau of 0 as of one step from first to last
+    # From first to last, however many are between.
+    assert posterior.doublings.sum() == pytest.approx(np.log2(max(times)))
+    # max(tau^2, 200^2 log2(t / t_0))
     steps = np.diff(np.log2([1.0, *sorted(times)]))
     assert np.sort(variances) == pytest.approx(
         np.sort(np.maximum(estimated**2, 200.0**2 * steps)), rel=1e-9, abs=1e-3
