@@ -180,7 +180,7 @@ def measure(run: Path, kind: str, options: Options) -> dict[str, object]:
         "dismissed": seen["learner_dismissed"],
         "refused": seen["learner_refused"],
         "harm": {name: seen[name] for name in HARM if seen[name]},
-        "policies": sorted({f"{row.state}, {row.failures} failures" for row in policies}),
+        "policies": sorted({f"{row.state}, {row.rescues} rescues" for row in policies}),
     }
 
 

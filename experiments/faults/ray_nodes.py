@@ -91,7 +91,6 @@ class Figures:
             that made the donor's checkpoint, if that is known still.
         exploits_half_done: Policies whose generation contradicts the journal; 0 if sound.
         quarantined: Policies that were blamed; 0 if sound.
-        failures: Failures that policies are charged with in the end; 0 if sound.
         faults: Faults by `arena verify`.
         processes_left: 0.
         tallies: Tallies that learners know, beside the journal's.
@@ -107,7 +106,6 @@ class Figures:
     exploits_between_nodes: int
     exploits_half_done: int
     quarantined: int
-    failures: int
     faults: list[str]
     processes_left: int
     tallies: Comparison
@@ -115,7 +113,7 @@ class Figures:
     @property
     def is_sound(self) -> bool:
         """Whether nothing was lost, invented, damaged, blamed or left behind."""
-        wrong = (self.faults, self.exploits_half_done, self.quarantined, self.failures)
+        wrong = (self.faults, self.exploits_half_done, self.quarantined)
         return not any(wrong) and not self.processes_left and self.tallies.is_sound
 
 
@@ -348,7 +346,6 @@ def _figures(
         exploits_between_nodes=sum(node_of[here] != node_of.get(there) for here, there in copies),
         exploits_half_done=len(list(check_evolution(tables, {}))),
         quarantined=sum(event.kind == "quarantined" for event in events),
-        failures=sum(policy.failures for policy in tables.policies.values()),
         faults=run.faults,
         processes_left=left,
         tallies=compare(witness, assignments, tallies),

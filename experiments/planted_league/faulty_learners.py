@@ -14,14 +14,12 @@ import sys
 from collections.abc import Sequence
 
 from populations.config.run_config import validate_config
-from populations.controller.state.events import Ticked
 from populations.records.rows import EventRow, Row
 from populations.simulation.environment import simulated_config, simulated_run
 from populations.simulation.league import default_model
 from populations.simulation.world import World, make_world, start
 
 KINDS = ("error", "environment", "non_finite", "checkpoint", "storage", "stopped")
-TICK_S = 0.5
 
 
 def make_league(*, learners: int, policies: int, seed: int) -> World:
@@ -49,17 +47,9 @@ def play(world: World, *, seconds: float) -> tuple[int, list[EventRow]]:
     def watch(rows: Sequence[Row]) -> None:
         events.extend(row for row in rows if isinstance(row, EventRow))
 
-    def tick() -> None:
-        for known in world.state.learners.values():
-            known.last_heard_s = known.progress_at_s = world.now_s
-        world.handle(Ticked())
-        world._plan(TICK_S, tick)
-
     world.watch = watch
     start(world)
-    tick()
-    while world.now_s < seconds and world.advance():
-        pass
+    world.play(seconds)
     return world.state.tables.run.assignments_finished, events
 
 
@@ -70,7 +60,7 @@ def measure(
     healthy = learners - faulty
     alone, _ = play(make_league(learners=healthy, policies=policies, seed=seed), seconds=seconds)
     world = make_league(learners=learners, policies=policies, seed=seed)
-    world.faulty = dict.fromkeys(range(faulty), kind)
+    world.fault = lambda slot, message, now_s: kind if 0 <= slot < faulty else None
     beside, events = play(world, seconds=seconds)
     rows = world.state.tables.policies.values()
     return {
@@ -84,7 +74,7 @@ def measure(
         "dismissals": sum(event.kind == "learner_dismissed" for event in events),
         "failures": sum(event.kind == "assignment_failed" for event in events),
         "quarantined": sum(event.kind == "quarantined" for event in events),
-        "policies_blamed": sum(row.failures > 0 for row in rows),
+        "policies_rescued": sum(row.rescues > 0 for row in rows),
         "phase": world.state.phase,
     }
 

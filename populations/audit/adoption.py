@@ -200,7 +200,6 @@ class _Draft:
             learner_updates=manifest.learner_updates,
             checkpoint=key,
             pending={},
-            failures=0,
         )
         if manifest.generation > policy.generation:
             after = replace(

@@ -16,7 +16,7 @@ from populations.controller.assignments import learner_lifecycle, results, sched
 from populations.controller.evolution import curriculum, exploration, pbt
 from populations.controller.indexes.raised_alerts import Finding
 from populations.controller.monitoring import alerts, champions, curves
-from populations.controller.state import storage_pause
+from populations.controller.state import pauses
 from populations.controller.state.commands import LinkGhosts, RemoveCheckpoints
 from populations.controller.state.events import (
     AssignmentFailed,
@@ -65,7 +65,7 @@ def handle(state: ControllerState, event: Event, now: Now) -> Transaction:
         phases.advance(state, tx)
         learner_lifecycle.staff(state, tx)
         # Before `fill`, which gives out the one assignment of a try.
-        storage_pause.retry(state, tx)
+        pauses.retry(state, tx)
         scheduler.fill(state, tx)
     # Only new ghosts make a pool too large, or a start under another bound.
     is_larger = isinstance(event, ControllerStarted) or any(
@@ -113,7 +113,7 @@ def _decide(state: ControllerState, event: Event, tx: Transaction) -> None:
         case GhostsLinked():
             for player in event.players:
                 tx.put(replace(state.tables.ghosts[player], linked=True))
-            storage_pause.take_links(state, tx, event)
+            pauses.take_links(state, tx, event)
         case CheckpointsRemoved():
             ghost_thinning.forget(state, tx, event.keys)
             for key in event.keys:

@@ -127,6 +127,15 @@ LEARNERS: Mapping[str, Wording] = {
 """Learners and their assignments."""
 
 STORAGE: Mapping[str, Wording] = {
+    "paused": said(
+        "The run waits: {reason}",
+        "The run waits, for nothing finishes",
+        then=("; the next try is in {retry_in_s:seconds}",),
+    ),
+    "continued": said(
+        "The run goes on, for something has finished again",
+        then=(" after {paused_s:seconds}", " and {refusals:count} tries"),
+    ),
     "storage_full": said(
         "The disk refuses durable data: {reason}",
         "The disk refuses durable data",

@@ -79,6 +79,8 @@ LEAGUE_EVENTS: Mapping[str, str] = {
 """Ghosts, ratings and alerts."""
 
 STORAGE_EVENTS: Mapping[str, str] = {
+    "paused": "Nothing finishes any more, and nobody is to blame; the run waits and tries again.",
+    "continued": "Something has finished again, and the run goes on.",
     "storage_full": "The disk refuses durable data; the run waits and tries again.",
     "storage_recovered": "The disk accepts data again.",
     "checkpoint_corrupt": "A checkpoint's bytes differ from those published; it was set aside.",
@@ -94,7 +96,7 @@ STORAGE_EVENTS: Mapping[str, str] = {
     "policy_restored": "A repair brought a quarantined policy back to an intact checkpoint.",
     "counters_lowered": "A repair corrected a counter that no work can explain.",
 }
-"""The disk, and repairs of what it lost."""
+"""Pauses, the disk, and repairs of what it lost."""
 
 EVENT_KINDS: Mapping[str, str] = {
     **RUN_EVENTS,

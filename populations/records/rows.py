@@ -115,8 +115,7 @@ class PolicyRow:
         ghost_at: agent_steps at its last ghost (-1: none yet).
         generation_at: agent_steps when its generation began.
         validated_generation: Last generation whose weights have played themselves; -1: none.
-        failures: Failed or lost assignments in a row on its checkpoint.
-        halvings: Number of times its learning rate was halved after a quarantine.
+        rescues: Number of times it came back from quarantine since PBT last decided about it.
         speed: agent_steps per learner second, smoothed; 0 while unknown. Used for budgets, ignored
             in deterministic mode.
         episode_length: Mean calls of ``step`` per episode, smoothed; 0 while unknown.
@@ -144,10 +143,8 @@ class PolicyRow:
     generation_at: int = 0
     # Not 0: the weights of generation 0 have to play themselves, too.
     validated_generation: int = -1
-    # Set back by each finished assignment; the third in a row is a quarantine.
-    failures: int = 0
-    # At 1 a further quarantine without a donor is for good (`quarantine.rescue`).
-    halvings: int = 0
+    # Bounded: a further quarantine is for good (`quarantine.rescue`).
+    rescues: int = 0
     speed: float = 0.0
     episode_length: float = 0.0
 

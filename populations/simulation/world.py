@@ -9,6 +9,7 @@ Tests: `tests/populations/simulation/test_properties.py`.
 from __future__ import annotations
 
 import heapq
+import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -41,11 +42,14 @@ from populations.controller.state.events import (
     ControllerStarted,
     Event,
     GhostsLinked,
+    LearnerExited,
     LearnerJoined,
     LearnerLeft,
     Now,
     RatingsFitted,
+    Ticked,
 )
+from populations.controller.state.ledger import LOST
 from populations.controller.state.state import ControllerState, make_state
 from populations.controller.state.transaction import Transaction
 from populations.records.rows import Row, RunRow
@@ -59,7 +63,11 @@ START_S = 0.1
 FITS_PER_ROUND = 8
 """Fits of ratings while every policy is evaluated once."""
 
+TICK_S = 0.5
+"""Seconds between two ticks of the controller in `play`."""
+
 Watcher = Callable[[Sequence[Row]], None]
+Fault = Callable[[int, Train | Evaluate, float], str | None]
 
 
 class Speeds(TypedDict, total=False):
@@ -85,7 +93,8 @@ class World:
         over: Whether the run has ended.
         num_learners: Number of learners that have said Hello.
         fits: Snapshots that the worker thread has to fit.
-        faulty: Kind of failure of every assignment, by slot of the launcher.
+        fault: Function of slot, message and simulated time that returns how an attempt fails: the
+            kind of a Failed, ``lost`` (the process ends), or None: it does not.
         fails_after_s: Time until such a failure.
         speeds: Speeds of the learners of some slots, where they are not those of ``learner``.
     """
@@ -103,7 +112,7 @@ class World:
     _agenda: list[tuple[float, int, Callable[[], None]]] = field(default_factory=list)
     _num_planned: int = 0
     fits: list[Snapshot] = field(default_factory=list)
-    faulty: dict[int, str] = field(default_factory=dict)
+    fault: Fault = lambda slot, message, now_s: None
     fails_after_s: float = 0.01
     speeds: dict[int, Speeds] = field(default_factory=dict)
     _evaluations: int = 0
@@ -221,16 +230,9 @@ class World:
         known = self.state.learners.get(learner)
         # -1 is no slot: only learners that a launcher has started can be faulty, or differ.
         slot = -1 if known is None or known.slot is None else known.slot
-        kind = self.faulty.get(slot)
+        kind = self.fault(slot, message, self.now_s)
         if kind is not None:
-            failed = Failed(
-                assignment_id=message.assignment_id,
-                attempt=message.attempt,
-                kind=kind,
-                reason="planted",
-            )
-            failure = AssignmentFailed(learner=learner, failed=failed)
-            self._plan(self.fails_after_s, lambda: self._finish(failure))
+            self._plan(self.fails_after_s, lambda: self._fail(learner, slot, message, kind))
             return
         # Carried out now, though it ends later: the result follows from the message alone.
         own = self.speeds.get(slot)
@@ -249,6 +251,41 @@ class World:
         if queue:
             self._begin(event.learner)
         self.handle(event)
+
+    def _fail(self, learner: LearnerId, slot: int, message: Train | Evaluate, kind: str) -> None:
+        """Let an attempt fail, if the learner still has it."""
+        if kind == LOST:
+            if learner in self.state.learners:
+                self.given[learner].clear()
+                self.handle(LearnerExited(slot=slot, code=-signal.SIGSEGV))
+            return
+        key = damage = None
+        if kind == "checkpoint" and isinstance(message, Train):
+            checkpoint = message.trainees[0].checkpoint
+            key, damage = (None, None) if checkpoint is None else (checkpoint.key, "a bit flipped")
+        failed = Failed(
+            assignment_id=message.assignment_id,
+            attempt=message.attempt,
+            kind=kind,
+            reason="planted",
+            key=key,
+        )
+        self._finish(AssignmentFailed(learner=learner, failed=failed, damage=damage))
+
+    def play(self, seconds: float, *, tick_s: float = TICK_S) -> None:
+        """Let simulated time pass in which all learners are heard, until the run is over."""
+        end_s = self.now_s + seconds
+
+        def tick() -> None:
+            for known in self.state.learners.values():
+                known.last_heard_s = known.progress_at_s = self.now_s
+            self.handle(Ticked())
+            if self.now_s < end_s:
+                self._plan(tick_s, tick)
+
+        tick()
+        while self.now_s < end_s and self.advance():
+            pass
 
     def _leave(self, learner: LearnerId) -> None:
         """Let a learner that is told to stop end at once."""

@@ -55,7 +55,16 @@ class Migration:
     steps: tuple[str | Callable[[sqlite3.Connection], None], ...]
 
 
-MIGRATIONS: tuple[Migration, ...] = ()
+MIGRATIONS: tuple[Migration, ...] = (
+    Migration(
+        from_version=2,
+        to_version=3,
+        steps=(
+            "ALTER TABLE policies DROP COLUMN failures",
+            "ALTER TABLE policies RENAME COLUMN halvings TO rescues",
+        ),
+    ),
+)
 """Migrations in order. Version 2 is that of the first release."""
 
 

@@ -26,7 +26,6 @@ from arena.matches.seating import make_seats
 from arena.rollout.collector import Collector
 from arena.types import Entrant, Tally
 from arena.wire.messages import Failed, Finished
-from populations.controller.assignments.failures import MAX_BROKEN
 from populations.controller.state.events import AssignmentFailed
 from tests.arena.learners.conftest import evaluate, mirror, train
 from tests.faults.workers import (
@@ -332,31 +331,6 @@ def test_a_batched_game_that_breaks_fails_the_assignment(fault: str, tmp_path: P
     assert failed.kind in ("environment", "error")
 
 
-def test_a_broken_environment_is_no_policys_fault_and_many_in_a_row_fail_the_run() -> None:
-    world = make_world({**DUEL, "learners": 1})
-    learner = world.join()
-    for _ in range(8):
-        world.step()
-    failures = 0
-    while not world.state.failed:
-        message = world.given[learner].pop(0)
-        failures += 1
-        failed = Failed(
-            assignment_id=message.assignment_id,
-            attempt=message.attempt,
-            kind="environment",
-            reason="environment x raised KeyError in step: 'board'\n  File 'x.py', line 3",
-        )
-        world.handle(AssignmentFailed(learner=learner, failed=failed))
-        assert failures <= MAX_BROKEN
-    assert failures == MAX_BROKEN
-    assert world.events("quarantined") == []
-    assert all(row.failures == 0 for row in world.state.tables.policies.values())
-    assert "6 assignments in a row; the last: environment x raised KeyError" in world.state.reason
-    # The lines of the environment's own files are all that a learner sends.
-    assert world.state.reason.endswith("\n  File 'x.py', line 3")
-
-
 def test_an_environment_that_breaks_now_and_then_does_not_end_the_run() -> None:
     world = make_world({**DUEL, "learners": 1})
     learner = world.join()
@@ -376,7 +350,7 @@ def test_an_environment_that_breaks_now_and_then_does_not_end_the_run() -> None:
             world.handle(AssignmentFailed(learner=learner, failed=failed))
         else:
             world.step()
-    assert len(given) > MAX_BROKEN
+    assert len(given) > 10
     assert not world.state.failed
     assert world.state.tables.run.agent_steps > 0
 

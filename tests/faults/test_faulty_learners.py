@@ -93,7 +93,7 @@ def test_faulty_learners_of_each_kind_harm_neither_policies_nor_the_run(tmp_path
     assert not watched.of("quarantined", "checkpoint_corrupt", "ghost_corrupt", "storage_full")
     with JournalReader(run / "journal.db") as reader:
         tables = reader.load()
-    assert {(row.state, row.failures) for row in tables.policies.values()} == {("active", 0)}
+    assert {(row.state, row.generation) for row in tables.policies.values()} == {("active", 0)}
     assert tables.run.state == "stopped"
     assert verify_run(run).faults == []
 

@@ -37,8 +37,8 @@ TOLD = frozenset(
     {
         "exploited", "explored", "quarantined", "learner_lost", "learner_start_failed",
         "assignment_failed", "checkpoint_corrupt", "fell_back", "training_stopped",
-        "configuration_changed", "storage_full", "storage_recovered", "alert", "alert_cleared",
-        "lesson_began",
+        "configuration_changed", "paused", "continued", "storage_full", "storage_recovered",
+        "alert", "alert_cleared", "lesson_began",
     }
 )  # fmt: skip
 """Kinds of events; the last lines of a run say why it ended."""

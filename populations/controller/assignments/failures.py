@@ -1,31 +1,42 @@
 """Assignments that failed or were lost: given out again, or held against somebody.
 
-A failure is first its learner's (`populations.controller.assignments.learner_faults`); here is
-what follows where it is not.
+Whose fault a failure is, the ledger says (`populations.controller.state.ledger`); here is what
+follows from it.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from arena.types import PolicyId
+from arena.types import Entrant, PolicyId, trainee_entrant
 from arena.wire.messages import Evaluate, Failed, Train
 from populations.controller.assignments.learner_faults import is_charged
 from populations.controller.evaluation.pairings import validated_by
 from populations.controller.evolution import quarantine
 from populations.controller.evolution.resets import without_weights
+from populations.controller.indexes.raised_alerts import Finding
+from populations.controller.monitoring import alerts
 from populations.controller.opponents.seatings import drop_external_player
-from populations.controller.state import storage_pause
-from populations.controller.state.leases import Learner, Suspicion
+from populations.controller.state import pauses
+from populations.controller.state.leases import Learner
+from populations.controller.state.ledger import (
+    FINISHED,
+    LOST,
+    MAX_ALERTED,
+    NON_FINITE,
+    STORAGE,
+    Outcome,
+    place_of_kind,
+)
 from populations.controller.state.state import ControllerState
-from populations.controller.state.teams import leader_of, leaders_of, team_of
+from populations.controller.state.teams import leaders_of, team_of
 from populations.controller.state.transaction import Transaction
 from populations.records.rows import AssignmentRow, PolicyRow
 from populations.storage.store import newest_last
 
-MAX_FAILURES = 3
-MAX_FAILED_EVALUATIONS = 6
-MAX_BROKEN = 6
+
+TRIED_AGAIN = frozenset({LOST, "error"})
+"""Kinds of failure after which the only learner gets the same assignment once more."""
 
 
 def fail_row(
@@ -36,7 +47,7 @@ def fail_row(
     failed: Failed,
     *,
     damage: str | None = None,
-) -> None:
+) -> bool:
     """Give the assignment out again, or end it where that cannot help.
 
     Args:
@@ -46,6 +57,9 @@ def fail_row(
         row: Assignment that failed.
         failed: Message of the learner.
         damage: Fault that the controller found in the checkpoint that the message names.
+
+    Returns:
+        Whether only another process of the learner can tell if a policy is to blame.
     """
     # A learner that was told to stop has failed nothing.
     if failed.kind != "stopped":
@@ -59,142 +73,165 @@ def fail_row(
         )
     # Known already, and nobody's fault: the disk is full, or the directory of a ghost waits for
     # room. The assignment stays open.
-    is_known = failed.kind == "storage" and state.pause is not None
-    if is_known or (failed.key is not None and storage_pause.is_unlinked(state, failed.key)):
-        storage_pause.refuse(state, tx, reason=failed.reason)
-        return
+    is_known = failed.kind == STORAGE and state.pause is not None and state.pause.is_storage
+    if is_known or (failed.key is not None and pauses.is_unlinked(state, failed.key)):
+        pauses.refuse(state, tx, reason=failed.reason)
+        return False
     # The controller has seen the damage itself: the same message would fail on every learner.
     if damage is not None and failed.key is not None:
         close(tx, row, damage)
         set_aside(state, tx, failed.key, reason=damage)
-        # Weights of another run have nothing to fall back on.
-        for trainee in row.message.trainees if isinstance(row.message, Train) else ():
-            if trainee.initial_weights is not None and trainee.initial_weights.key == failed.key:
-                blame(state, tx, trainee.policy, reason=damage)
-        return
-    now_s = tx.now.monotonic_s
-    # Left to another learner as it is; a second place tells whose fault it was.
-    if is_charged(state, learner, row, kind=failed.kind, reason=failed.reason, now_s=now_s):
-        return
-    # Refused on two learners, or on the only one: it is the disk.
-    if failed.kind == "storage":
-        storage_pause.refuse(state, tx, reason=failed.reason)
-        return
-    if failed.kind == "environment":
-        blame_environment(state, tx, row, reason=failed.reason)
-        return
-    if not isinstance(row.message, Train):
-        blame_evaluation(state, tx, row, reason=failed.reason)
-        return
-    # A failure that names a policy is not held against one that learned against it.
-    named = [trainee for trainee in row.message.trainees if trainee.policy == failed.policy]
-    for leader in leaders_of(state, named or row.message.trainees):
-        if failed.kind == "non_finite":
-            quarantine.quarantine(state, tx, leader.policy, reason=failed.reason)
-        else:
-            blame(state, tx, leader.policy, reason=failed.reason)
+    outcome = _outcome(
+        state, tx, learner, row, kind=failed.kind, reason=failed.reason, named=failed.policy
+    )
+    if damage is not None:
+        # Weights of another run have nothing to fall back on, so this may be without end.
+        state.ledger.add(replace(outcome, is_charge=False))
+        pauses.follow(state, tx)
+        return False
+    return _take(state, tx, learner, row, outcome)
 
 
 def lose_row(
-    state: ControllerState, tx: Transaction, learner: Learner, row: AssignmentRow, *, reason: str
-) -> Suspicion:
-    """Take in that a learner was lost while it worked on an assignment, and return the blame."""
-    blamed = Suspicion(assignment_id=row.assignment_id, place=learner.place)
-    if is_charged(state, learner, row, kind="lost", reason=reason, now_s=tx.now.monotonic_s):
-        return blamed
-    if not isinstance(row.message, Train):
-        blame_evaluation(state, tx, row, reason=reason, is_lost=True)
-        return replace(blamed, is_evaluation=True)
-    leaders = tuple(leader.policy for leader in leaders_of(state, row.message.trainees))
-    for leader in leaders:
-        blame(state, tx, leader, reason=reason)
-    return replace(blamed, policies=leaders)
-
-
-def withdraw(state: ControllerState, tx: Transaction, blamed: Suspicion) -> None:
-    """Hold against nobody that a learner was lost: it has spoken again, so its line was cut."""
-    state.failed_at.get(blamed.assignment_id, {}).pop(blamed.place, None)
-    state.failed_evaluations = max(state.failed_evaluations - blamed.is_evaluation, 0)
-    for policy_id in blamed.policies:
-        policy = state.tables.policies.get(policy_id)
-        # Work that was done meanwhile has cleared it already.
-        if policy is not None and policy.failures:
-            tx.put(replace(policy, failures=policy.failures - 1))
-
-
-def blame_environment(
-    state: ControllerState, tx: Transaction, row: AssignmentRow, *, reason: str
-) -> None:
-    """Count an assignment that its environment broke; many in a row fail the run."""
-    # Not done again: the same seeds would break the same way. The next assignment has others.
-    close(tx, row, reason)
-    state.broken_environments += 1
-    if state.broken_environments >= MAX_BROKEN:
-        state.fail(
-            tx,
-            reason=f"the environment broke in {state.broken_environments} assignments in a row; "
-            f"the last: {reason}",
-        )
-
-
-def clear_environment(state: ControllerState, row: AssignmentRow) -> None:
-    """Note that an assignment ended as it should."""
-    # An assignment without steps makes initial weights and has no environment.
-    if not isinstance(row.message, Train) or row.message.agent_steps:
-        state.broken_environments = 0
-
-
-def blame(state: ControllerState, tx: Transaction, policy_id: PolicyId, *, reason: str) -> None:
-    """Count a failed or lost assignment against a policy's team; three in a row quarantine it."""
-    policy = leader_of(state, policy_id)
-    policy = replace(policy, failures=policy.failures + 1)
-    tx.put(policy)
-    if policy.failures >= MAX_FAILURES:
-        text = (
-            f"{policy.failures} assignments in a row failed on one checkpoint; the last: {reason}"
-        )
-        quarantine.quarantine(state, tx, policy.policy, reason=text)
-
-
-def blame_evaluation(
     state: ControllerState,
     tx: Transaction,
+    learner: Learner,
     row: AssignmentRow,
     *,
     reason: str,
-    is_lost: bool = False,
-) -> None:
-    """Count a failed or lost evaluation; many in a row fail the run.
+    unreachable: bool = False,
+) -> Outcome:
+    """Take in that a learner was lost while it worked on an assignment, and return the outcome.
 
-    A newcomer that fails alone against itself is to blame. Else the fault cannot be attributed.
+    Args:
+        state: State of the controller.
+        tx: Transaction that takes the rows.
+        learner: Learner that was lost.
+        row: Assignment that it worked on.
+        reason: Why.
+        unreachable: Whether it may be that only its line was cut.
     """
-    assert isinstance(row.message, Evaluate), "it is an evaluation"
-    validated = list(validated_by(state, iter([row.message])))
-    # The first time that a learner is lost, its evaluation is done again all the same: most are
-    # lost by no fault of those who play.
-    if validated and not (is_lost and state.failed_evaluations == 0):
-        close(tx, row, reason)
-    state.failed_evaluations += 1
-    limit = MAX_FAILED_EVALUATIONS
-    # From the first failure on newcomers are validated one at a time, so one is found alone soon.
-    if len(validated) == 1:
-        _blame_alone(state, tx, validated[0], reason=reason)
-        # Every policy may use up its tries before; beyond that no policy can play any more.
-        limit = max(limit, 2 * MAX_FAILURES * (len(state.tables.policies) + 1))
-    if state.failed_evaluations >= limit:
-        number = state.failed_evaluations
-        state.fail(tx, reason=f"{number} evaluations in a row failed; the last: {reason}")
+    outcome = _outcome(state, tx, learner, row, kind=LOST, reason=reason)
+    outcome = replace(outcome, is_outside=unreachable and learner.slot is None)
+    _take(state, tx, learner, row, outcome)
+    return outcome
 
 
-def _blame_alone(
-    state: ControllerState, tx: Transaction, policy_id: PolicyId, *, reason: str
+def withdraw(state: ControllerState, tx: Transaction, outcome: Outcome) -> None:
+    """Hold against nobody that a learner was lost: it has spoken again, so its line was cut."""
+    state.ledger.withdraw(outcome)
+    pauses.follow(state, tx)
+
+
+def finish_row(
+    state: ControllerState, tx: Transaction, learner: Learner, row: AssignmentRow
 ) -> None:
-    """Count a validation that failed; training in between does not make up for it."""
-    state.failed_validations[policy_id] += 1
-    if state.failed_validations[policy_id] >= MAX_FAILURES:
-        del state.failed_validations[policy_id]
-        text = f"it cannot play against itself, {MAX_FAILURES} times in a row; the last: {reason}"
-        quarantine.quarantine(state, tx, policy_id, reason=text)
+    """Note that an assignment ended as it should, before anything is decided by it."""
+    state.reset_failures(learner.hello.learner)
+    outcome = _outcome(state, tx, learner, row, kind=FINISHED)
+    charges = state.ledger.charges_of(outcome.learner) if state.ledger.outcomes else []
+    last = charges[-1].reason if charges else ""
+    # Initial weights are made without the environment, and show nothing of it.
+    if not (isinstance(row.message, Train) and row.message.agent_steps == 0):
+        state.ledger.add(outcome)
+        pauses.follow(state, tx)
+    _alert(state, tx, last)
+
+
+def _outcome(
+    state: ControllerState,
+    tx: Transaction,
+    learner: Learner,
+    row: AssignmentRow,
+    *,
+    kind: str,
+    reason: str = "",
+    named: PolicyId | None = None,
+) -> Outcome:
+    return Outcome(
+        assignment_id=row.assignment_id,
+        kind=kind,
+        is_evaluation=isinstance(row.message, Evaluate),
+        suspects=_suspects(state, row, kind=kind, named=named),
+        place=learner.place,
+        learner=learner.hello.learner,
+        is_charge=kind != FINISHED and is_charged(state, learner, row, kind=kind),
+        is_outside=learner.slot is None and kind == "place",
+        reason=reason,
+        at_s=tx.now.monotonic_s,
+    )
+
+
+def _suspects(
+    state: ControllerState, row: AssignmentRow, *, kind: str, named: PolicyId | None
+) -> tuple[Entrant, ...]:
+    """Return whose fault a failure may be, with their generations."""
+    if isinstance(row.message, Train):
+        # A failure that names a policy is not held against one that learned against it.
+        trainees = [trainee for trainee in row.message.trainees if trainee.policy == named]
+        leaders = leaders_of(state, trainees or row.message.trainees)
+    else:
+        # A newcomer that fails against itself is alone in it; else anybody may be to blame.
+        alone = list(validated_by(state, iter([row.message])))
+        is_known = len(alone) == 1 or kind == FINISHED
+        leaders = tuple(state.tables.policies[name] for name in alone if is_known)
+    return tuple(trainee_entrant(one.policy, generation=one.generation) for one in leaders)
+
+
+def _take(
+    state: ControllerState, tx: Transaction, learner: Learner, row: AssignmentRow, outcome: Outcome
+) -> bool:
+    """Take a failure into the ledger, and do what follows from it; see `fail_row`."""
+    ledger = state.ledger
+    ledger.add(outcome)
+    needs_process = False
+    if not outcome.is_charge:
+        # Refused on two learners, or on the only one: it is the disk.
+        if outcome.kind == STORAGE:
+            pauses.refuse(state, tx, reason=outcome.reason)
+            return False
+        # The same seeds would fail the same way, and the next assignment has others. What may have
+        # been chance, or a learner that is wrong, is tried once more.
+        is_first = sum(one.assignment_id == row.assignment_id for one in ledger.outcomes) == 1
+        if not (is_first and outcome.kind in TRIED_AGAIN):
+            close(tx, row, outcome.reason)
+        needs_process = _blame(state, tx, learner, outcome)
+        _alert(state, tx, outcome.reason)
+    pauses.follow(state, tx)
+    return needs_process
+
+
+def _blame(state: ControllerState, tx: Transaction, learner: Learner, outcome: Outcome) -> bool:
+    """Quarantine the policies that a failure follows; see `fail_row` for what is returned."""
+    ledger, is_evaluation = state.ledger, outcome.is_evaluation
+    needs_process = False
+    for name in outcome.suspects if place_of_kind(outcome.kind).may_follow else ():
+        row = ledger.in_a_row(name, is_evaluation=is_evaluation)
+        policy_id = PolicyId(name.rpartition("#")[0])
+        if outcome.kind == NON_FINITE:
+            quarantine.quarantine(state, tx, policy_id, reason=outcome.reason)
+        # Another process of the only learner is to show the same; from elsewhere none can be had.
+        elif learner.slot is not None and len({one.learner for one in row}) == 1:
+            needs_process |= len(row) >= 2 and ledger.is_alone(name, is_evaluation=is_evaluation)
+        elif ledger.follows(name, is_evaluation=is_evaluation):
+            text = (
+                f"{len(row)} {'evaluations' if is_evaluation else 'assignments'} in a row failed "
+                f"with it, while others finished; the last: {outcome.reason}"
+            )
+            quarantine.quarantine(state, tx, policy_id, reason=text)
+    return needs_process
+
+
+def _alert(state: ControllerState, tx: Transaction, reason: str) -> None:
+    """Raise an alert where assignments fail now and then, or clear it."""
+    recent = state.ledger.recent
+    failed = sum(recent)
+    # In between nothing is said.
+    if failed >= MAX_ALERTED or not failed:
+        what = f"{failed} of the last {len(recent)} assignments failed; the last: {reason}"
+        if reason or not failed:
+            finding = Finding("assignments_failing", "", "run", what if failed else "")
+            alerts.record(state, tx, finding)
 
 
 def close(tx: Transaction, row: AssignmentRow, reason: str) -> None:

@@ -1,9 +1,7 @@
-"""Blame for a failure: its learner's fault, or the fault of what the learner was given.
+"""Learners at fault: who tries next what failed on one, and when it is sent away.
 
-A failure is held against its learner first, as a charge, and the assignment is left to another
-learner. If it fails there too, the charge is withdrawn: a policy or the environment is to blame.
-Learners are told apart by place, so a process that was started again is no other learner. Not
-durable: after a resume each failure is first a learner's again.
+A failure is held against its learner first, as a charge (`populations.controller.state.ledger`).
+Learners are told apart by place, so a process that was started again is no other learner.
 """
 
 from __future__ import annotations
@@ -12,14 +10,15 @@ from collections.abc import Collection, Iterator
 
 from arena.types import LearnerId, population_of
 from arena.wire.messages import Hello, Train
-from populations.controller.state.leases import Charge, Learner
+from populations.controller.state.leases import Learner
+from populations.controller.state.ledger import OWN_PLACE, STORAGE
 from populations.controller.state.state import ControllerState
 from populations.records.rows import AssignmentRow
 
 MAX_CHARGES = 2
 """Charges in a row after which a learner is at fault, if others do their work."""
 
-NEVER_BLAMED = frozenset({"stopped", "place"})
+NEVER_BLAMED = frozenset({"stopped", OWN_PLACE})
 """Kinds of failure that nothing but the learner can be blamed for."""
 
 
@@ -36,66 +35,29 @@ def slot_place(slot: int) -> str:
     return f"slot {slot}"
 
 
-def is_charged(
-    state: ControllerState,
-    learner: Learner,
-    row: AssignmentRow,
-    *,
-    kind: str,
-    reason: str,
-    now_s: float,
-) -> bool:
-    """Hold a failure against its learner, unless another learner failed alike or there is none.
+def is_charged(state: ControllerState, learner: Learner, row: AssignmentRow, *, kind: str) -> bool:
+    """Return whether a failure is held against its learner.
+
+    It is unless another one has failed alike, or no other one can try.
 
     Args:
         state: State of the controller.
         learner: Learner that failed, or was lost at it.
         row: Assignment that failed.
-        kind: Kind of the failure, or ``lost``.
-        reason: Reason that the learner gave.
-        now_s: Controller's clock.
-
-    Returns:
-        Whether the failure stays the learner's; else charges for the same are withdrawn.
+        kind: Kind of the failure (`Outcome.kind`).
     """
-    failed_at = state.failed_at
-    # Closed assignments are dropped here, so the table does not grow with the run.
-    for gone in failed_at.keys() - state.tables.assignments.keys():
-        del failed_at[gone]
-    places = failed_at.setdefault(row.assignment_id, {})
-    places[learner.place] = learner
-    alike = dict(places)
-    if kind == "storage":
-        # One disk is everybody's, so what was given does not matter.
-        alike |= {
-            other.place: other
-            for other in state.learners.values()
-            if any(charge.kind == kind for charge in other.charges)
-        }
-    # Where no other learner could try, the assignment would wait for ever.
-    is_alone = next(_able_places(state, row, without=learner.place), None) is None
-    if kind not in NEVER_BLAMED and (len(alike) > 1 or is_alone):
-        # A second place failed alike, so all of them are cleared of it.
-        for other in alike.values():
-            other.charges = [
-                charge
-                for charge in other.charges
-                if charge.assignment_id != row.assignment_id
-                and not (kind == charge.kind == "storage")
-            ]
+    if kind in NEVER_BLAMED:
+        return True
+    if state.ledger.places_of(row.assignment_id) - {learner.place}:
         return False
-    learner.charges.append(
-        Charge(
-            assignment_id=row.assignment_id,
-            policies=tuple(trainee.policy for trainee in row.message.trainees)
-            if isinstance(row.message, Train)
-            else (),
-            kind=kind,
-            reason=reason,
-            at_s=now_s,
-        )
-    )
-    return True
+    # One disk is everybody's, so what was given does not matter.
+    if kind == STORAGE and any(
+        one.is_charge and one.kind == STORAGE and one.place != learner.place
+        for one in state.ledger.outcomes
+    ):
+        return False
+    # Where no other learner could try, the assignment would wait for ever.
+    return next(_able_places(state, row, without=learner.place), None) is not None
 
 
 def is_at_fault(state: ControllerState, learner: Learner) -> bool:
@@ -103,24 +65,21 @@ def is_at_fault(state: ControllerState, learner: Learner) -> bool:
 
     It is where others do their work meanwhile, or where different policies failed on it.
     """
-    charges = learner.charges
+    charges = state.ledger.charges_of(learner.hello.learner)
     if len(charges) < MAX_CHARGES:
         return False
     # Its own disk or line: whoever else works, a pause may help, and trying at once does not.
-    if sum(charge.kind == "place" for charge in charges) >= MAX_CHARGES:
+    if sum(charge.kind == OWN_PLACE for charge in charges) >= MAX_CHARGES:
         return True
     # A full disk hits all policies alike, so a storage failure tells nothing about them.
-    about = {charge.policies for charge in charges if charge.kind != "storage"}
+    about = {charge.suspects for charge in charges if charge.kind != STORAGE}
     # Work that others have ended since the first charge shows that it can be done.
-    return len(about) > 1 or any(
-        other.place != learner.place and other.settled_s >= charges[0].at_s
-        for other in state.learners.values()
-    )
+    return len(about) > 1 or state.ledger.has_finished_elsewhere(charges[0])
 
 
 def is_left_to_others(state: ControllerState, learner: Learner, row: AssignmentRow) -> bool:
     """Return whether an assignment failed on a learner and another one has not tried it yet."""
-    failed_at = state.failed_at.get(row.assignment_id, {})
+    failed_at = state.ledger.places_of(row.assignment_id) if state.ledger.outcomes else set()
     return learner.place in failed_at and any(
         place not in failed_at for place in _able_places(state, row, without=learner.place)
     )

@@ -191,7 +191,9 @@ def lose(
         assignment = state.tables.assignments.get(learner.held[0].assignment_id)
         if assignment is not None:
             lost = f"its learner was lost: {reason}"
-            blamed = failures.lose_row(state, tx, learner, assignment, reason=lost)
+            blamed = failures.lose_row(
+                state, tx, learner, assignment, reason=lost, unreachable=unreachable
+            )
             # A process of the launcher is killed, and never speaks again.
             if unreachable and learner.slot is None:
                 state.gone[learner_id] = blamed
@@ -212,6 +214,14 @@ def give_up_unreachable(state: ControllerState, tx: Transaction, learner_id: Lea
         lose(state, tx, learner_id, reason=reason, crash=True, unreachable=True)
 
 
+def renew(state: ControllerState, tx: Transaction, learner_id: LearnerId) -> None:
+    """Start a learner's process anew, to see whether a failure is the process's or a policy's."""
+    slot = state.learners[learner_id].slot
+    assert slot is not None, "only the launcher's processes can be started"
+    tx.commands.append(KillLearner(slot=slot))
+    lose(state, tx, learner_id, reason="started anew, to see if another process fails alike")
+
+
 def dismiss_if_at_fault(state: ControllerState, tx: Transaction, learner_id: LearnerId) -> None:
     """Send a learner away that is at fault.
 
@@ -221,7 +231,7 @@ def dismiss_if_at_fault(state: ControllerState, tx: Transaction, learner_id: Lea
     learner = state.learners[learner_id]
     if not is_at_fault(state, learner):
         return
-    place, charges = learner.place, learner.charges
+    place, charges = learner.place, state.ledger.charges_of(learner_id)
     now_s, times = tx.now.monotonic_s, 1
     if place in state.faults:
         times += state.faults[place].times

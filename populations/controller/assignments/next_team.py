@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass
 
-from arena.types import LearnerId, PolicyId
+from arena.types import LearnerId, PolicyId, trainee_entrant
 from arena.wire.messages import Train
 from populations.controller.assignments import carried_episodes
 from populations.controller.assignments.budgets import budget, usual_budget
@@ -38,13 +38,23 @@ def next_team(state: ControllerState, tx: Transaction, learner_id: LearnerId) ->
         return turn in (None, population) and _may_train(state, learner, population)
 
     blocked = held_up(state)
-    # Initial checkpoints come first, so that each population always has a frozen player.
-    first = state.training_queue.next(
-        state.tables,
-        held_up=blocked,
-        limit=state.config.stop.agent_steps_per_policy,
-        may_train=may_train,
-    )
+    waiting = blocked | _waiting(state)
+
+    def next_policy(held_up: Set[PolicyId]) -> PolicyRow | None:
+        # Initial checkpoints come first, so that each population always has a frozen player.
+        return state.training_queue.next(
+            state.tables,
+            held_up=held_up,
+            limit=state.config.stop.agent_steps_per_policy,
+            may_train=may_train,
+        )
+
+    # A policy that fails lets others train first; they show if it is to blame.
+    first = next_policy(waiting)
+    if first is not None or _others_train(state, waiting):
+        blocked = waiting
+    elif waiting != blocked:
+        first = next_policy(blocked)
     if first is None:
         return ()
     # Whole episodes have no bound in steps; a rival is then no further ahead than a ghost is old.
@@ -66,6 +76,29 @@ def next_team(state: ControllerState, tx: Transaction, learner_id: LearnerId) ->
         team,
         own=own,
         max_lead=carried_episodes.MAX_LEAD_ASSIGNMENTS * budget(state, tx, first, learner=learner),
+    )
+
+
+def _waiting(state: ControllerState) -> Set[PolicyId]:
+    """Return policies that let others train first, because they failed."""
+    if not state.ledger.outcomes:
+        return frozenset()
+    return {
+        mate.policy
+        for row in state.tables.policies.values()
+        if state.ledger.waits(trainee_entrant(row.policy, generation=row.generation))
+        for mate in team_of(state, row)
+    }
+
+
+def _others_train(state: ControllerState, waiting: Set[PolicyId]) -> bool:
+    """Return whether policies that do not wait are in training."""
+    held = (state.tables.assignments.get(assignment_id) for assignment_id in state.holders)
+    return bool(waiting) and any(
+        trainee.policy not in waiting
+        for row in held
+        if row is not None and isinstance(row.message, Train)
+        for trainee in row.message.trainees
     )
 
 

@@ -10,7 +10,7 @@ from arena.matches.seating import num_episodes
 from arena.types import AssignmentId, Digest, LearnerId, Tally, population_of
 from arena.wire.messages import Acknowledge, Evaluate, Failed, Train, Trainee
 from populations.controller.assignments import carried_episodes, learner_lifecycle
-from populations.controller.assignments.failures import clear_environment, fail_row
+from populations.controller.assignments.failures import fail_row, finish_row
 from populations.controller.assignments.validation import (
     Asked,
     find_inconsistency,
@@ -19,14 +19,14 @@ from populations.controller.assignments.validation import (
 )
 from populations.controller.evaluation import share
 from populations.controller.evaluation.pairings import validated_policy
-from populations.controller.evolution import pbt
+from populations.controller.evolution import pbt, quarantine
 from populations.controller.evolution.exports import mark_export
 from populations.controller.evolution.snapshots import snapshot
 from populations.controller.indexes.raised_alerts import Finding
 from populations.controller.indexes.trainee_metrics import metrics_of_trainee
 from populations.controller.monitoring import alerts
 from populations.controller.opponents.seatings import update_qualities
-from populations.controller.state import storage_pause
+from populations.controller.state import pauses
 from populations.controller.state.commands import RemoveCheckpoints, SendMessage
 from populations.controller.state.events import AssignmentFailed, AssignmentFinished
 from populations.controller.state.leases import Held, Learner
@@ -59,11 +59,11 @@ def finish(state: ControllerState, tx: Transaction, event: AssignmentFinished) -
         _fail(state, tx, event.learner, row, refused)
         return
     # It did its work, so failures that are held against it are no longer in a row.
-    state.reset_failures(event.learner, now_s=tx.now.monotonic_s)
+    finish_row(state, tx, state.learners[event.learner], row)
     place = state.learners[event.learner].place
     alerts.record(state, tx, Finding("learner_failing", "", place, ""))
-    clear_environment(state, row)
     _commit(state, tx, event, row)
+    quarantine.rescue_waiting(state, tx)
     # Last: the decisions above have released or named checkpoints.
     mark_unneeded(state, tx)
 
@@ -129,11 +129,10 @@ def _commit(
             _advance_policy(state, tx, row, metrics, trainee, published.checkpoint.key, manifest)
             _note_speed(state.learners[event.learner], trainee, metrics)
         # A checkpoint is on disk, so the disk has room.
-        storage_pause.accept(state, tx)
+        pauses.accept(state, tx)
         # After all trainees have advanced: a team decides as one.
         _follow_up(state, tx, row.message.trainees)
     elif isinstance(row.message, Evaluate):
-        state.failed_evaluations = 0
         learner = state.learners[event.learner]
         share.record(state, learner, matches=matches, duration_s=finished.duration_s)
         _validate(state, tx, row.message)
@@ -152,8 +151,6 @@ def _validate(state: ControllerState, tx: Transaction, message: Evaluate) -> Non
         policy_id = validated_policy(state, pairing)
         if policy_id is None:
             continue
-        # A Counter lets a missing key be deleted.
-        del state.failed_validations[policy_id]
         policy = state.tables.policies[policy_id]
         played = {p.weights.digest for p in pairing.seating.players if p.weights is not None}
         team = team_of(state, policy)
@@ -281,7 +278,6 @@ def _advance_policy(
         agent_steps=manifest.agent_steps,
         learner_updates=manifest.learner_updates,
         checkpoint=key,
-        failures=0,
         speed=_smooth(policy.speed, speed),
         episode_length=_smooth(policy.episode_length, length),
     )
@@ -345,5 +341,7 @@ def _fail(
     *,
     damage: str | None = None,
 ) -> None:
-    fail_row(state, tx, state.learners[learner_id], row, failed, damage=damage)
-    learner_lifecycle.dismiss_if_at_fault(state, tx, learner_id)
+    if fail_row(state, tx, state.learners[learner_id], row, failed, damage=damage):
+        learner_lifecycle.renew(state, tx, learner_id)
+    else:
+        learner_lifecycle.dismiss_if_at_fault(state, tx, learner_id)

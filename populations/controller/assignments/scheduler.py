@@ -24,8 +24,8 @@ from populations.controller.opponents.seatings import knowledge
 from populations.controller.state.commands import SendMessage
 from populations.controller.state.episode_lengths import expected_length
 from populations.controller.state.leases import Held, Learner
+from populations.controller.state.pauses import may_give
 from populations.controller.state.state import ControllerState, is_for_now
-from populations.controller.state.storage_pause import may_give
 from populations.controller.state.teams import Team
 from populations.controller.state.transaction import Transaction
 from populations.records.rows import AssignmentRow, PolicyRow
@@ -310,8 +310,10 @@ def _evaluate_if_due(
     if state.config.evaluation.share <= 0.0:
         return None
     short = share.short_of(state)
-    # While evaluations fail there is one at a time, so that it is known whose fault it is.
-    if short <= 0.0 or (state.failed_evaluations and state.pending_matches.num_open):
+    # While evaluations fail there is one at a time, so that it is known whose fault it is, and ever
+    # fewer of them.
+    is_open = state.ledger.failed_evaluations and state.pending_matches.num_open
+    if short <= 0.0 or is_open or state.ledger.evaluation_waits:
         return None
     learner = state.learners[learner_id]
     num_matches = share.earned_matches(state, learner, short)

@@ -300,7 +300,7 @@ def validation_pairings(state: ControllerState, *, num_matches: int) -> tuple[Pa
         num_matches: About as many as are played; one newcomer plays in any case.
     """
     # After a failed evaluation one at a time, so that it is known whose fault it is.
-    limit = MAX_NEWCOMERS if state.failed_evaluations == 0 else 1
+    limit = 1 if state.ledger.failed_evaluations else MAX_NEWCOMERS
     limit = min(limit, -(-num_matches // VALIDATION_MATCHES))
     return tuple(
         Pairing(seating=_alone(state, row), num_matches=VALIDATION_MATCHES)

@@ -121,7 +121,6 @@ def commit_exploit(
             hyperparameters=new,
             factors=factors,
             ready_at=policy.agent_steps,
-            failures=0,
         ),
         cause="exploit",
         parent=trainee_entrant(donor, generation=generation),

@@ -99,7 +99,6 @@ def _immigrate(
             hyperparameters=new,
             factors=factors,
             ready_at=policy.agent_steps,
-            failures=0,
         ),
         cause="immigrate",
         parent=None if index is None else Entrant(players[index]),

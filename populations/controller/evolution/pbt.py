@@ -7,7 +7,7 @@ The life of a policy. ``PolicyRow.state`` says ``active`` or ``quarantined``; th
     starting ---checkpoint---> free ------------------> training
        ^                       ^ |  <---- Finished ----    |
        |                       | |                         |
-       +--- reset to a ghost --+ | ready: new              | three failures,
+       +--- reset to a ghost --+ | ready: new              | it fails alone,
        |    or an immigrant      | hyperparameters         | not finite
        |                       ^ v needed                  v
        |                     pending <--- a donor --- quarantined
@@ -46,7 +46,7 @@ from populations.controller.evolution.members import (
     members_of,
     rating_difference,
 )
-from populations.controller.evolution.quarantine import abandon
+from populations.controller.evolution.quarantine import abandon, is_failing
 from populations.controller.indexes.pbt_decisions import MARKS, POSTPONED, marks_of
 from populations.controller.state.events import HyperparametersExplored
 from populations.controller.state.state import ControllerState
@@ -85,7 +85,7 @@ def evolve(state: ControllerState, tx: Transaction, policy: PolicyRow) -> None:
         _postpone(state, tx, team, decision)
         return
     for row in team:
-        tx.put(replace(row, ready_at=row.agent_steps))
+        tx.put(replace(row, ready_at=row.agent_steps, rescues=0))
     # None: the rule has failed, and nothing changes until the next mark.
     if decision is not None:
         _carry_out(state, tx, team_of(state, policy), decision, marks=marks)
@@ -137,6 +137,10 @@ def _decide(
             raise TypeError(f"decide must return a Decision, got {decision!r}")
         if isinstance(decision, ExploitDonor):
             _check_donor(state, policy, decision.donor)
+            # What a donor suffers from, its copy would suffer from, too.
+            if is_failing(state, decision.donor):
+                reason = f"{decision.donor} has not finished an assignment since it failed"
+                decision = NotReady(reason=reason, evidence=decision.evidence)
         # Here, not when it is carried out: evidence that is none is the rule's fault.
         _numbers_of(decision)
     except Exception as error:  # the rule may be a user's own

@@ -106,7 +106,6 @@ def _start_again(
             # Its own first checkpoint is no copy of another policy.
             parent=checkpoint.policy if checkpoint is not None and is_others else None,
             ready_at=policy.agent_steps,
-            failures=0,
         ),
         cause="reset",
         parent=origin.parent,

@@ -52,7 +52,6 @@ def rewind(state: ControllerState, tx: Transaction, checkpoint: CheckpointRow) -
             hyperparameters=new,
             factors=factors,
             ready_at=policy.agent_steps,
-            failures=0,
         ),
         cause="rewind",
         parent=trainee_entrant(policy.policy, generation=checkpoint.generation),

@@ -75,6 +75,13 @@ KINDS: Mapping[str, Kind] = {
         advice="Each update changes the policy too much. Lower learning_rate or num_epochs, or set "
         "target_kl (0.02, for example).",
     ),
+    "assignments_failing": Kind(
+        begins="3 of the last 100 assignments failed on several learners, or on the only one.",
+        ends="None of the last 100 has.",
+        advice="Nothing is held against a policy as long as others fail alike, and the run goes on "
+        "as long as anything finishes. The events assignment_failed and learner_lost have the "
+        "reasons, and the learners' logs all of it.",
+    ),
     "void_episodes": Kind(
         begins="An episode was void.",
         ends="20 assignments in a row without one.",

@@ -22,6 +22,11 @@ SAMPLE_S = 0.5
 STRAGGLER_SHARE = 0.25
 
 STORAGE = "storage_full"
+STALLED = "stalled"
+STALLED_ADVICE = (
+    "No policy is changed by it, and the run goes on by itself as soon as anything finishes; after "
+    "some tries it ends, and can be resumed once the reason is gone."
+)
 STORAGE_ADVICE = (
     "Make room, or the disk writable: the run goes on by itself. A resume with less "
     "journal.keep_detail_hours, metrics.keep_mb, checkpoints.keep and ghosts.keep needs less."
@@ -112,7 +117,7 @@ class LiveFigures:
 
 
 def alerts(state: ControllerState, *, now_s: float) -> list[Json]:
-    """Return the alerts to show, the disk first."""
+    """Return the alerts to show, that of a pause first."""
     raised = state.alerts.documents()
     pause = state.pause
     if pause is None:
@@ -120,4 +125,11 @@ def alerts(state: ControllerState, *, now_s: float) -> list[Json]:
     when = f"in {max(pause.retry_at_s - now_s, 0.0):.0f} s" if not pause.is_trying else "now"
     paused = f"nothing is given out since {now_s - pause.since_s:.0f} s"
     what = f"{pause.reason}; {paused}, the next try is {when}"
-    return [document(STORAGE, "", what, advice=STORAGE_ADVICE), *raised]
+    return [paused_alert(what, is_storage=pause.is_storage), *raised]
+
+
+def paused_alert(what: str, *, is_storage: bool) -> Json:
+    """Return the alert of a run that waits, for its disk or because nothing finishes."""
+    if is_storage:
+        return document(STORAGE, "", what, advice=STORAGE_ADVICE)
+    return document(STALLED, "", what, advice=STALLED_ADVICE)

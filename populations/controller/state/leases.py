@@ -11,9 +11,9 @@ The life of an assignment. Of its states the journal has ``queued`` (open), ``fi
                 +-- learner lost -+---------------------+
                 +-- Failed: given out again ------------+
 
-A lease that ends for good is *closed*: the policy was quarantined, the environment broke on two
-learners, a checkpoint that it names is corrupt, or a newcomer cannot play. All else is given out
-again, with the same seed and inputs. A result of an attempt that the learner does not hold, or that
+A lease that ends for good is *closed*: the policy was quarantined, it failed on two learners or on
+the only one, or a checkpoint that it names is corrupt. All else is given out again, with the same
+seed and inputs. A result of an attempt that the learner does not hold, or that
 it has told already, is acknowledged and changes nothing.
 
 Liveness is judged by the controller's own monotonic clock at receipt; no time of another process is
@@ -64,7 +64,9 @@ class Patience:
         grace_s: Time for a learner that is told to stop, before it is killed.
         resend_s: Time for the first heartbeat about an assignment, before it is sent again; then
             twice as long, and so on.
-        storage_s: Wait before a disk that refused is tried again: doubles likewise.
+        storage_s: Wait before a disk that refused, or where nothing finishes, is tried again:
+            doubles likewise.
+        max_tries: Tries in a row that fail before a run ends in which nothing finishes.
         refused_s: Time for which a learner from elsewhere that was at fault is refused.
     """
 
@@ -77,6 +79,7 @@ class Patience:
     grace_s: float = 30.0
     resend_s: float = 2.0
     storage_s: tuple[float, float] = (1.0, 60.0)
+    max_tries: int = 5
     refused_s: float = 60.0
 
     def heartbeat_among_s(self, num_learners: int) -> float:
@@ -114,42 +117,6 @@ class Held:
     def waits_since_s(self, learner: Learner) -> float:
         """Return since when its learner should be at it: it does one after the other."""
         return max(self.given_s, learner.progress_at_s)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Charge:
-    """A failure that is held against a learner.
-
-    Attributes:
-        assignment_id: Assignment that failed.
-        policies: Policies that learned in it; empty: an evaluation.
-        kind: Kind of the failure.
-        reason: Reason that the learner gave.
-        at_s: When it failed, on the controller's clock.
-    """
-
-    assignment_id: AssignmentId
-    policies: tuple[PolicyId, ...]
-    kind: str
-    reason: str
-    at_s: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Suspicion:
-    """Blame for a learner that fell silent: withdrawn where it was only out of reach.
-
-    Attributes:
-        assignment_id: Assignment that it was at.
-        place: Place in which it ran.
-        policies: Policies against which that counted.
-        is_evaluation: Whether it counted as an evaluation that failed.
-    """
-
-    assignment_id: AssignmentId
-    place: str
-    policies: tuple[PolicyId, ...] = ()
-    is_evaluation: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,8 +172,6 @@ class Learner:
         match_times: Time of its last evaluations.
         longest_gap_s: Between two changes of the progress counter while it worked.
         episodes: Episodes that it holds to go on with, by each policy that learns in them.
-        charges: Failures that are held against it, since it last did its work.
-        settled_s: When it last did its work, on the controller's clock.
     """
 
     hello: Hello
@@ -224,8 +189,6 @@ class Learner:
     match_times: MatchTimes = field(default_factory=MatchTimes)
     longest_gap_s: float = 0.0
     episodes: dict[PolicyId, CarriedEpisodes] = field(default_factory=dict)
-    charges: list[Charge] = field(default_factory=list)
-    settled_s: float = float("-inf")
 
     @property
     def credit(self) -> int:
@@ -340,15 +303,16 @@ class Slot:
 
 @dataclass(slots=True, kw_only=True)
 class Pause:
-    """The disk refused something; nothing is given out until it takes something again.
+    """Nothing is given out until a try succeeds: the disk refuses, or nothing finishes any more.
 
     Attributes:
-        reason: Last words of the disk.
+        reason: Last words of the disk, or of the last failure.
         since_s: When it began.
         wait_s: From a refusal to the next try.
         retry_at_s: When that is.
+        is_storage: Whether it is for the disk.
         tried_at_s: When the current try began; None while there is none.
-        num_refusals: So far.
+        num_refusals: So far: of the disk, or tries that failed.
         unlinked: Ghosts whose directories could not be made.
     """
 
@@ -356,13 +320,14 @@ class Pause:
     since_s: float
     wait_s: float
     retry_at_s: float
+    is_storage: bool = True
     tried_at_s: float | None = None
     num_refusals: int = 0
     unlinked: set[PlayerId] = field(default_factory=set)
 
     @property
     def is_trying(self) -> bool:
-        """Return whether what is given out or linked now shows if there is room."""
+        """Return whether what is given out or linked now shows if it can go on."""
         return self.tried_at_s is not None
 
 

@@ -39,8 +39,8 @@ from populations.controller.state.leases import (
     Patience,
     Pause,
     Slot,
-    Suspicion,
 )
+from populations.controller.state.ledger import Ledger, Outcome
 from populations.controller.state.match_times import MatchTimes
 from populations.controller.state.slots import make_slots
 from populations.controller.state.transaction import Transaction
@@ -94,6 +94,7 @@ class ControllerState:
         generation_history: Generations of policies that are ranked together; an index over the
             rows.
         rated_pins: Checkpoints that stay because of their rating.
+        quarantined: Policies in quarantine; an index over the rows.
         exploit: By population, decides who copies whom.
         explore: By population, decides what changes about hyperparameters.
         thinning: Decides which ghosts of a full pool go.
@@ -123,16 +124,13 @@ class ControllerState:
         spent_before_s: Learner seconds of training and of evaluation before this epoch.
         share_reached: Evaluation's share when training ended; None before.
         gone: Learners that left or were given up, the last ones; they may not come back. With those
-            that were out of reach, blame that is withdrawn if they speak.
+            that were out of reach, the failure that is withdrawn if they speak.
         refused_at_s: When a learner that was refused was last noted in the events.
-        pause: While the disk refuses checkpoints or ghosts.
+        pause: While the disk refuses checkpoints or ghosts, or nothing finishes.
         failed_starts: Processes in a row that ended without a Hello.
-        failed_evaluations: Evaluations in a row that failed or took their learner with them.
-        failed_validations: The same of policies that played alone, by policy.
-        failed_at: Learners by place at which each open assignment failed.
+        ledger: Failures, and whose fault they are.
         faults: Places whose learner was at fault and has done nothing right since.
         doublings: Doublings of a policy's budget, one for each assignment without an ended episode.
-        broken_environments: Assignments in a row that their environment broke.
         store: Digest of the store's id, which learners must see; None: they are not asked.
         measured_length: Calls of ``step`` in an episode of random play at launch; 0: not known.
         versions: Versions of packages that the run records.
@@ -174,16 +172,13 @@ class ControllerState:
     match_times: MatchTimes = field(default_factory=MatchTimes)
     spent_before_s: tuple[float, float] = (0.0, 0.0)
     share_reached: float | None = None
-    gone: dict[LearnerId, Suspicion | None] = field(default_factory=dict)
+    gone: dict[LearnerId, Outcome | None] = field(default_factory=dict)
     refused_at_s: float = float("-inf")
     pause: Pause | None = None
     failed_starts: int = 0
-    failed_evaluations: int = 0
-    failed_validations: Counter[PolicyId] = field(default_factory=Counter)
-    failed_at: dict[AssignmentId, dict[str, Learner]] = field(default_factory=dict)
+    ledger: Ledger = field(default_factory=Ledger)
     faults: dict[str, Fault] = field(default_factory=dict)
     doublings: Counter[PolicyId] = field(default_factory=Counter)
-    broken_environments: int = 0
     store: Digest | None = None
     measured_length: float = 0.0
     versions: Mapping[str, str] = field(default_factory=dict)
@@ -193,6 +188,7 @@ class ControllerState:
     strengths: StrengthIndex = field(default_factory=StrengthIndex)
     pending_matches: PendingMatches = field(init=False)
     scheduled: Mapping[str, ScheduledValues] = field(init=False)
+    quarantined: set[PolicyId] = field(init=False)
     generation_history: GenerationHistory = field(default_factory=GenerationHistory)
     alerts: Alerts = field(default_factory=Alerts)
     champions: dict[str, str] = field(default_factory=dict)
@@ -211,6 +207,9 @@ class ControllerState:
             ranked=self.ranked_populations,
             origins=self.league.checkpoints,
         )
+        self.quarantined = {
+            name for name, row in self.tables.policies.items() if row.state == "quarantined"
+        }
         # Evaluations that the epoch before has left open.
         for row in self.tables.assignments.values():
             self._apply_evaluation(row)
@@ -227,6 +226,9 @@ class ControllerState:
         """
         match row:
             case rows.PolicyRow():
+                self.quarantined.discard(row.policy)
+                if row.state == "quarantined":
+                    self.quarantined.add(row.policy)
                 self.opponent_pools.apply(row, self.tables)
                 self.training_queue.apply(row, self.tables)
                 self.members.apply(row)
@@ -360,11 +362,9 @@ class ControllerState:
         """Return whether evaluation matches came in since the last fit."""
         return self.league.last_evaluation_sequence > self.fitted
 
-    def reset_failures(self, learner_id: LearnerId, *, now_s: float) -> None:
+    def reset_failures(self, learner_id: LearnerId) -> None:
         """Record that a learner did its work: its failures and crashes are no longer in a row."""
         learner = self.learners[learner_id]
-        learner.charges.clear()
-        learner.settled_s = now_s
         # A place that does its work is no longer refused or passed over.
         self.faults.pop(learner.place, None)
         if learner.slot is not None:

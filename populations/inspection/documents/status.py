@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import cast
 
 from populations.controller.indexes.pbt_decisions import RECALLED, PbtDecisions
-from populations.controller.indexes.raised_alerts import CLEARED, RAISED, document, resumed
-from populations.controller.server.live_status import STORAGE, STORAGE_ADVICE
+from populations.controller.indexes.raised_alerts import CLEARED, RAISED, resumed
+from populations.controller.server.live_status import STORAGE, paused_alert
 from populations.inspection.inspection import Document, Inspection
 from populations.league.standings import champion
 from populations.records.rows import Json
@@ -101,9 +101,9 @@ def _alerts(run: Inspection, live: Mapping[str, Json], *, is_running: bool) -> l
     alerts = resumed(run.reader.recalled_events(kinds=[RAISED, CLEARED])).documents()
     # A full disk may have refused the live figures, too, so its alert is derived from events. The
     # last one of these decides: after the others it has recovered.
-    kinds = [STORAGE, "storage_recovered", "controller_started"]
+    kinds = [STORAGE, "storage_recovered", "paused", "continued", "controller_started"]
     last = run.reader.events(kinds=kinds, limit=1, newest=True)
-    if is_running and last and last[0].kind == STORAGE:
+    if is_running and last and last[0].kind in (STORAGE, "paused"):
         reason = str(last[0].data["reason"])
-        alerts.append(document(STORAGE, "", reason, advice=STORAGE_ADVICE))
+        alerts.append(paused_alert(reason, is_storage=last[0].kind == STORAGE))
     return alerts

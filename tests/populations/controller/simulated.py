@@ -166,14 +166,16 @@ class SimpleLearner(SimulatedLearner):
     Attributes:
         learning: Elo per 1000 agent steps, from hyperparameters.
         match_s: Learner seconds of an evaluation match.
+        train_s: Learner seconds of a training assignment.
     """
 
     learning: Callable[[Trainee], float] = lambda trainee: 50.0
     match_s: float = 0.2 / 128
+    train_s: float = 1.0
 
     def carry_out(self, message: Train | Evaluate) -> tuple[Finished, dict[str, Manifest]]:
         finished, manifests = SimulatedLearner.carry_out(self, message)
-        duration_s = 1.0
+        duration_s = self.train_s
         if isinstance(message, Evaluate):
             matches = sum(pairing.num_matches for pairing in message.pairings)
             duration_s = self.match_s * matches

@@ -1,18 +1,11 @@
-"""Failures that are no learner's: how often, until whom they are held against."""
+"""What follows from failures: checkpoints that are set aside, runs that end."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from arena.types import AssignmentId, PolicyId
 from populations.controller.assignments.failures import (
-    MAX_BROKEN,
-    MAX_FAILURES,
-    blame,
-    blame_environment,
-    clear_environment,
     fall_back,
     set_aside,
 )
@@ -28,34 +21,6 @@ def played() -> World:
     for _ in range(20):
         world.step()
     return world
-
-
-def test_failures_count_up_to_a_quarantine() -> None:
-    world = played()
-    tx = transaction(world)
-    for number in range(1, MAX_FAILURES):
-        blame(world.state, tx, POLICY, reason="it broke")
-        row = world.state.tables.policies[POLICY]
-        assert (row.failures, row.state) == (number, "active")
-    blame(world.state, tx, POLICY, reason="it broke")
-    (event,) = (row for row in tx.rows if getattr(row, "kind", "") == "quarantined")
-    assert event.data["reason"] == (  # type: ignore[union-attr]
-        "3 assignments in a row failed on one checkpoint; the last: it broke"
-    )
-
-
-@pytest.mark.parametrize("is_cleared", [False, True])
-def test_an_environment_that_breaks_six_times_in_a_row_fails_the_run(is_cleared: bool) -> None:
-    world = played()
-    row = next(iter(world.state.tables.assignments.values()))
-    tx = transaction(world)
-    for number in range(MAX_BROKEN):
-        assert not world.state.failed
-        if is_cleared and number == 3:
-            clear_environment(world.state, row)
-        blame_environment(world.state, tx, row, reason="step raised")
-    assert world.state.failed != is_cleared
-    assert row.assignment_id not in world.state.tables.assignments
 
 
 def test_a_corrupt_checkpoint_is_used_by_nobody_and_its_policy_falls_back() -> None:

@@ -8,7 +8,6 @@ import pytest
 
 from arena.types import LearnerId
 from arena.wire.messages import Evaluate, Failed, Train
-from populations.controller.assignments.failures import MAX_BROKEN, MAX_FAILURES
 from populations.controller.assignments.learner_faults import MAX_CHARGES
 from populations.controller.state.commands import KillLearner
 from populations.controller.state.events import (
@@ -78,17 +77,14 @@ def test_one_faulty_learner_harms_nobody(kind: str) -> None:
     done_alone = play(alone, good=[alone.join()], bad={}, seconds=60.0)
     assert world.state.phase == "training"
     policies = world.state.tables.policies.values()
-    assert {(row.state, row.failures, row.generation == 0) for row in policies} <= {
-        ("active", 0, True),
-        ("active", 0, False),
-    }
+    assert {row.state for row in policies} == {"active"}
     assert not world.events("quarantined", "checkpoint_corrupt", "ghost_corrupt", "storage_full")
     (dismissed,) = world.events("learner_dismissed")
     assert dismissed.subject == bad
     failures = dismissed.data["failures"]
     assert isinstance(failures, list)
     assert set(failures) == {kind}
-    assert 2 <= len(failures) <= 4
+    assert 2 <= len(failures) <= 5
     assert (bad in world.state.learners, good in world.state.learners) == (False, True)
     assert done >= 0.9 * done_alone
     assert world.state.alerts.raised["learner_failing", ""]
@@ -164,7 +160,7 @@ def test_trouble_of_all_remote_places_is_no_policys_fault_and_pauses_nobody() ->
         world.now_s += 0.25
         world.handle(Ticked())
     policies = world.state.tables.policies.values()
-    assert {(row.state, row.failures) for row in policies} == {("active", 0)}
+    assert {row.state for row in policies} == {"active"}
     assert (world.state.phase, world.state.pause) == ("training", None)
     # They wait outside, and their work is there for whoever comes.
     assert (world.state.learners, world.may_join_again) == ({}, [True, True])
@@ -197,30 +193,29 @@ def test_a_network_that_fails_again_and_again_is_no_policys_fault(
             event = world.work(healthy)
             assert event is not None
             world.handle(event)
-    for _ in range(4 * MAX_FAILURES):
+    for _ in range(12):
         for number in range(num_learners):
             learner = world.join()
             world.state.learners[learner].place = f"remote-{number}"
         cut_off(world)
     assert world.state.phase == "training"
     policies = world.state.tables.policies.values()
-    assert {(row.state, row.failures) for row in policies} == {("active", 0)}
-    assert world.state.failed_evaluations == 0
+    assert {row.state for row in policies} == {"active"}
+    assert (world.state.ledger.outcomes, world.state.pause) == ([], None)
 
 
 def test_a_learner_that_was_stuck_is_not_cleared_when_it_speaks() -> None:
     world = make_world(LONG)
-    for _ in range(3 * MAX_FAILURES):
-        learner = world.join()
-        for _ in range(200):
-            world.now_s += 0.5
-            if learner in world.state.learners:
-                world.state.learners[learner].last_heard_s = world.now_s
-            world.handle(Ticked())
-        assert learner not in world.state.learners
-        world.given[learner].clear()
-        world.handle(StrangerSpoke(learner=learner))
-    assert world.events("quarantined")
+    learner = world.join()
+    for _ in range(200):
+        world.now_s += 0.5
+        if learner in world.state.learners:
+            world.state.learners[learner].last_heard_s = world.now_s
+        world.handle(Ticked())
+    assert learner not in world.state.learners
+    world.given[learner].clear()
+    world.handle(StrangerSpoke(learner=learner))
+    assert [one.kind for one in world.state.ledger.outcomes] == ["lost"]
 
 
 def fail_everywhere(world: World, learners: list[LearnerId], *, kind: str, policy: str) -> None:
@@ -248,34 +243,17 @@ def test_a_policy_that_fails_on_two_learners_is_blamed(kind: str) -> None:
     failed = [
         row for row in world.events("assignment_failed") if row.sequence < quarantined.sequence
     ]
-    number = 2 if kind == "non_finite" else MAX_FAILURES + 1
-    (subject,) = {row.subject for row in failed[-number:]}
-    assert all(row.subject != subject for row in failed[:-number])
-
-
-def test_an_environment_that_breaks_on_two_learners_fails_the_run() -> None:
-    world = make_world(LONG)
-    learners = [world.join(slot=0), world.join(slot=1)]
-    for _ in range(200):
-        for slot, learner in enumerate(learners):
-            if learner in world.state.learners and world.given[learner]:
-                fail(world, learner, kind="environment", reason="KeyError: player_3")
-            elif world.state.slots[slot].learner is None and world.state.slots[slot].started_s:
-                learners[slot] = world.join(slot=slot)
-        world.now_s += 0.25
-        world.handle(Ticked())
-        if world.state.phase != "training":
-            break
-    assert world.state.failed
-    assert f"the environment broke in {MAX_BROKEN} assignments in a row" in world.state.reason
-    assert {row.state for row in world.state.tables.policies.values()} == {"active"}
+    # Broken numbers on two learners, else so many in a row as are not by chance.
+    subjects = {row.subject for row in failed}
+    assert len(failed) == 2 * len(subjects), "each one was tried on both"
+    assert len(subjects) == 1 if kind == "non_finite" else 2 <= len(subjects) <= 6
 
 
 def test_a_lost_learner_is_first_a_fault_of_its_own() -> None:
     world = make_world(LONG)
     good = world.join(slot=0)
     victims = set()
-    for _ in range(3 * MAX_FAILURES):
+    for _ in range(9):
         lost = world.join(slot=1)
         if world.given[lost]:
             victims |= {
@@ -285,7 +263,7 @@ def test_a_lost_learner_is_first_a_fault_of_its_own() -> None:
         world.given[lost].clear()
         play(world, good=[good], bad={}, seconds=3.0)
     assert victims
-    assert {row.failures for row in world.state.tables.policies.values()} == {0}
+    assert not world.events("quarantined")
 
 
 def test_a_faulty_learner_that_is_first_there_does_not_end_the_run() -> None:
@@ -307,7 +285,5 @@ def test_a_process_that_never_says_hello_is_not_waited_for(failed_starts: int) -
             play(world, good=[], bad={}, seconds=0.5)
         world.handle(LearnerExited(slot=1, code=1))
     fail(world, learner, kind="environment")
-    is_charged = [charge.kind for charge in world.state.learners[learner].charges]
-    waited_for = failed_starts < MAX_CHARGES
-    assert is_charged == ["environment"] * waited_for
-    assert world.state.broken_environments == (not waited_for)
+    (failure,) = world.state.ledger.outcomes
+    assert failure.is_charge == (failed_starts < MAX_CHARGES)

@@ -201,7 +201,7 @@ def test_an_assignment_that_failed_here_does_not_wait_for_a_learner_without_a_pl
     world.handle(AssignmentFailed(learner=learner, failed=failed))
     again = {given.assignment_id for given in world.given[learner]}
     assert message.assignment_id in again
-    assert not world.state.learners[learner].charges
+    assert world.state.ledger.charges_of(learner) == []
 
 
 def test_one_that_is_lost_with_its_node_is_nobodys_fault() -> None:
@@ -218,7 +218,7 @@ def test_one_that_is_lost_with_its_node_is_nobodys_fault() -> None:
     # Before its Hello, too.
     for _ in range(10):
         assert starts(world.handle(LearnerExited(slot=0, code=None))) == [0]
-    assert all(policy.failures == 0 for policy in world.state.tables.policies.values())
+    assert world.state.ledger.outcomes == []
     assert not world.events("quarantined")
     assert not world.events("learner_start_failed")
     lost = world.events("learner_lost")

@@ -40,7 +40,7 @@ def trained(document: dict[str, object] | None = None) -> tuple[World, PolicyRow
     policy, donor = tables.policies[FIRST], tables.policies[SECOND]
     assert policy.checkpoint is not None
     assert donor.checkpoint is not None
-    policy = replace(policy, state="quarantined", failures=2, ready_at=0)
+    policy = replace(policy, state="quarantined", ready_at=0)
     values = {**donor.hyperparameters, "learning_rate": 0.125}
     donor = replace(donor, hyperparameters=values, generation=4, agent_steps=donor.agent_steps + 7)
     tx = transaction(world)
@@ -63,7 +63,6 @@ def copied(policy: PolicyRow, donor: PolicyRow) -> PolicyRow:
         parent=donor.policy,
         hyperparameters=donor.hyperparameters,
         ready_at=policy.agent_steps,
-        failures=0,
         generation=policy.generation + 1,
         generation_at=policy.agent_steps,
         pending={},

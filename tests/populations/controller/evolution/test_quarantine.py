@@ -9,10 +9,11 @@ import pytest
 
 from arena.types import PolicyId
 from arena.wire.messages import Train
-from populations.controller.assignments.failures import blame, set_aside
+from populations.controller.assignments.failures import set_aside
 from populations.controller.evolution.immigration import try_immigrate
-from populations.controller.evolution.quarantine import quarantine
+from populations.controller.evolution.quarantine import MAX_RESCUES, quarantine
 from populations.controller.state.teams import team_of
+from populations.records.rows import PolicyRow
 from tests.populations.controller.eager import (
     EAGER,
     eager_world,
@@ -86,24 +87,8 @@ def test_a_decision_whose_donor_is_gone_is_given_up() -> None:
     assert stage(world, policy.policy) != "pending"
 
 
-def test_three_failures_in_a_row_are_a_quarantine_and_two_are_not() -> None:
-    world = make_world({**EAGER, "pbt": {"exploit": "none"}})
-    world.join()
-    name = free_policy(world)
-    tx = transaction(world)
-    for number in (1, 2):
-        blame(world.state, tx, name, reason="it broke")
-        assert world.state.tables.policies[name].failures == number
-        assert stage(world, name) == "free"
-    blame(world.state, tx, name, reason="it broke")
-    # Nobody to copy from: it goes on at once, with half its learning rate.
-    assert [event.kind for event in tx.rows if hasattr(event, "kind")][-2:] == [
-        "quarantined",
-        "learning_rate_halved",
-    ]
-
-
-def test_a_quarantined_policy_waits_for_a_donors_weights_and_is_active_again() -> None:
+def quarantined_world() -> tuple[World, PolicyRow]:
+    """A world in which PBT copies, and a policy that was quarantined and waits for a donor."""
     world = eager_world()
     run_until_pending(world, "explore")
     world.explore()
@@ -112,15 +97,39 @@ def test_a_quarantined_policy_waits_for_a_donors_weights_and_is_active_again() -
     tx = transaction(world)
     quarantine(world.state, tx, name, reason="not finite")
     world.committed.extend(tx.rows)
-    row = world.state.tables.policies[name]
+    return world, before
+
+
+def test_a_quarantined_policy_waits_until_its_donor_has_finished_since_and_is_active_again() -> (
+    None
+):
+    world, before = quarantined_world()
+    row = world.state.tables.policies[before.policy]
+    assert (row.state, row.pending) == ("quarantined", {})
+    done = {name: policy.agent_steps for name, policy in world.state.tables.policies.items()}
+    while not world.state.tables.policies[before.policy].pending:
+        step_without_answers(world)
+    row = world.state.tables.policies[before.policy]
     assert (row.state, row.pending["kind"]) == ("quarantined", "exploit")
     donor = world.state.tables.policies[PolicyId(str(row.pending["donor"]))]
-    assert donor.policy != name
-    step_without_answers(world)
+    assert donor.policy != row.policy
+    assert donor.agent_steps > done[donor.policy], "it has trained since"
     world.explore()
-    after = world.state.tables.policies[name]
+    after = world.state.tables.policies[row.policy]
     assert (after.state, after.pending, after.parent) == ("active", {}, donor.policy)
-    assert after.generation == before.generation + 1
+    assert (after.generation, after.rescues) == (before.generation + 1, 1)
+
+
+def test_rescues_have_a_bound_that_a_decision_of_pbt_sets_back() -> None:
+    world, before = quarantined_world()
+    tx = transaction(world)
+    tx.put(replace(world.state.tables.policies[before.policy], rescues=MAX_RESCUES))
+    for _ in range(20):
+        step_without_answers(world)
+        world.explore()
+    assert stage(world, before.policy) == "quarantined"
+    decided = [row for row in world.state.tables.policies.values() if row.ready_at]
+    assert {row.rescues for row in decided if row.policy != before.policy} == {0}
 
 
 def test_without_a_donor_it_goes_on_once_with_half_the_rate_then_stays_out() -> None:
@@ -130,7 +139,7 @@ def test_without_a_donor_it_goes_on_once_with_half_the_rate_then_stays_out() -> 
     before = world.state.tables.policies[name]
     quarantine(world.state, transaction(world), name, reason="not finite")
     halved = world.state.tables.policies[name]
-    assert (halved.state, halved.halvings) == ("active", 1)
+    assert (halved.state, halved.rescues) == ("active", 1)
     rate = before.hyperparameters["learning_rate"]
     assert halved.hyperparameters["learning_rate"] == pytest.approx(rate / 2)
     assert halved.generation == before.generation + 1

@@ -147,7 +147,7 @@ def test_an_environment_that_breaks_for_the_only_learner_closes_the_lease() -> N
     learner = world.join()
     assignment_id = fail(world, learner, kind="environment")
     assert status(world, assignment_id) == "failed"
-    assert world.state.broken_environments == 1
+    assert [one.kind for one in world.state.ledger.outcomes] == ["environment"]
 
 
 def small() -> dict[str, object]:

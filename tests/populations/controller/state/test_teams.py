@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from arena.errors import ConfigError
-from arena.types import Digest, Entrant, PolicyId
+from arena.types import Digest, Entrant, PolicyId, trainee_entrant
 from arena.wire.messages import Evaluate, Failed, Train
 from populations.audit.evolution_checks import check_evolution
 from populations.controller.assignments.failures import set_aside
@@ -220,14 +220,14 @@ def test_one_members_broken_numbers_quarantine_the_team_once() -> None:
     assert quarantined == dict.fromkeys(names, 1)
     for name in names:
         policy = world.state.tables.policies[name]
-        assert (policy.state, policy.halvings) == ("active", 1)
+        assert (policy.state, policy.rescues) == ("active", 1)
 
 
-def test_failures_are_counted_once_for_a_team() -> None:
+def test_a_failure_is_that_of_a_teams_leader() -> None:
     world = duet_world(pbt={"exploit": "none"}, learners=1)
     message = fail_training(world, kind="error")
-    leader, mate = (world.state.tables.policies[t.policy] for t in message.trainees)
-    assert (leader.failures, mate.failures) == (1, 0)
+    (failure,) = (one for one in world.state.ledger.outcomes if one.is_failure)
+    assert failure.suspects == (trainee_entrant(message.trainees[0].policy, generation=0),)
 
 
 @pytest.mark.slow

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from arena.types import PlayerId
-from populations.controller.state import storage_pause
+from populations.controller.state import pauses
 from populations.controller.state.commands import LinkGhosts
 from populations.controller.state.events import GhostsLinked
 from populations.controller.state.transaction import Transaction
@@ -13,14 +13,14 @@ from tests.populations.controller.simulated import World, make_world
 
 def refused(world: World, **ghosts: tuple[PlayerId, ...]) -> Transaction:
     tx = transaction(world)
-    storage_pause.refuse(world.state, tx, reason="no space", **ghosts)
+    pauses.refuse(world.state, tx, reason="no space", **ghosts)
     return tx
 
 
 def retried(world: World, *, after_s: float) -> Transaction:
     world.now_s += after_s
     tx = transaction(world)
-    storage_pause.retry(world.state, tx)
+    pauses.retry(world.state, tx)
     return tx
 
 
@@ -53,23 +53,23 @@ def test_refusals_while_it_waits_change_no_wait() -> None:
 def test_nothing_is_given_out_until_the_try_and_one_assignment_then() -> None:
     world = make_world()
     learner = world.join()
-    assert storage_pause.may_give(world.state)
+    assert pauses.may_give(world.state)
     refused(world)
-    assert not storage_pause.may_give(world.state)
+    assert not pauses.may_give(world.state)
     retried(world, after_s=1.0)
-    assert storage_pause.may_give(world.state)
+    assert pauses.may_give(world.state)
     world.state.learners[learner].held[0].given_s = world.now_s
-    assert not storage_pause.may_give(world.state)
+    assert not pauses.may_give(world.state)
 
 
 def test_a_try_that_succeeds_ends_it_and_one_before_it_does_not() -> None:
     world = make_world()
     refused(world)
-    storage_pause.accept(world.state, transaction(world))
+    pauses.accept(world.state, transaction(world))
     assert world.state.pause is not None
     retried(world, after_s=1.0)
     tx = transaction(world)
-    storage_pause.accept(world.state, tx)
+    pauses.accept(world.state, tx)
     assert world.state.pause is None
     assert [row.kind for row in tx.rows if hasattr(row, "kind")] == ["storage_recovered"]
 
@@ -81,11 +81,11 @@ def test_ghosts_that_were_refused_are_linked_again_first() -> None:
         world.step()
     ghost = next(iter(world.state.tables.ghosts.values()))
     refused(world, ghosts=(ghost.player,))
-    assert storage_pause.is_unlinked(world.state, ghost.key)
-    assert not storage_pause.is_unlinked(world.state, "elsewhere")
+    assert pauses.is_unlinked(world.state, ghost.key)
+    assert not pauses.is_unlinked(world.state, "elsewhere")
     tx = retried(world, after_s=1.0)
     assert [one.ghosts for one in tx.commands if isinstance(one, LinkGhosts)] == [(ghost,)]
-    assert not storage_pause.may_give(world.state), "ghosts come first"
+    assert not pauses.may_give(world.state), "ghosts come first"
     linked = GhostsLinked(players=(ghost.player,), refused=(), reason="")
-    storage_pause.take_links(world.state, transaction(world), linked)
+    pauses.take_links(world.state, transaction(world), linked)
     assert world.state.pause is None

@@ -1,0 +1,315 @@
+"""The ledger of failures: how attempts at assignments ended, and whose fault the failed ones are.
+
+One rule for all kinds of failure. A failure has a *place* (`PLACES`); `docs/concepts/failure.md`
+has their consequences as a table.
+
+1. A failure is first its learner's: it is a *charge*, and another place tries the same assignment.
+   Once that fails there, too, or where there is no other place, it is no learner's.
+2. It is a policy's only if it *follows* the policy: over several assignments, and over two places
+   or two processes of the only one, it fails so often in a row as it would by chance in less than
+   one of ten thousand cases, if it failed as often as all others do meanwhile.
+3. What several suffer alike is nobody's. As long as anybody finishes, it is counted and given out
+   again; once nobody has finished since it began, the run is *stalled* (`pauses`).
+
+Not durable: after a resume each failure is first a learner's again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import dropwhile
+
+from arena.types import AssignmentId, Entrant, LearnerId, PolicyId, policy_of_trainee
+
+FINISHED, LOST, NON_FINITE, STORAGE, OWN_PLACE = (
+    "finished",
+    "lost",
+    "non_finite",
+    "storage",
+    "place",
+)
+"""Kinds of outcomes that the rule tells apart; the others are those of `arena.wire` Failed."""
+
+IMPROBABLE = 1e-4
+"""Probability of failures in a row by chance, below which they follow a policy."""
+
+MAX_OUTCOMES = 256
+MAX_RECENT = 100
+MAX_ALERTED = 3
+"""Failures among the last ones from which on people are told."""
+
+STALLED_FAILURES = 3
+"""Failures in a row, over all that is given out, from which on the run is stalled."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a kind of failure comes from.
+
+    Attributes:
+        what: What is wrong, as a sentence without its end.
+        may_follow: Whether a policy's numbers can cause it.
+    """
+
+    what: str
+    may_follow: bool = True
+
+
+PLACES: Mapping[str, Place] = {
+    "making": Place(what="the environment cannot be made", may_follow=False),
+    "environment": Place(what="the environment breaks"),
+    "code": Place(what="code of your own raises"),
+    "checkpoint": Place(what="a checkpoint cannot be read"),
+    "message": Place(what="results are too large to send", may_follow=False),
+    STORAGE: Place(what="the disk refuses", may_follow=False),
+    OWN_PLACE: Place(what="the learners' machine fails", may_follow=False),
+    "stopped": Place(what="learners stop by themselves", may_follow=False),
+    LOST: Place(what="learners crash or hang"),
+    NON_FINITE: Place(what="a policy's numbers are not finite"),
+    "error": Place(what="assignments fail"),
+}
+
+
+def place_of_kind(kind: str) -> Place:
+    """Return the place of a kind of failure; of an unknown one that of errors."""
+    return PLACES.get(kind, PLACES["error"])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """End of one attempt at an assignment.
+
+    Attributes:
+        assignment_id: Assignment.
+        kind: ``finished``, ``lost`` (with its learner), or the kind of the learner's Failed.
+        is_evaluation: Whether it was an evaluation.
+        suspects: Policies that learned in it, or the newcomer that was evaluated alone, with their
+            generations: a failure may be theirs. Of a team the leader.
+        place: Place of the learner.
+        learner: Learner; each process is another one.
+        is_charge: Whether the failure is held against its learner.
+        is_outside: Whether only a machine that is not the run's, or its line, may be to blame.
+        reason: Words of the learner.
+        at_s: Controller's clock.
+    """
+
+    assignment_id: AssignmentId
+    kind: str
+    is_evaluation: bool
+    suspects: tuple[Entrant, ...]
+    place: str
+    learner: LearnerId
+    is_charge: bool = False
+    is_outside: bool = False
+    reason: str = ""
+    at_s: float = 0.0
+
+    @property
+    def is_failure(self) -> bool:
+        """Return whether it failed."""
+        return self.kind != FINISHED
+
+
+@dataclass(slots=True)
+class Ledger:
+    """Outcomes since the oldest failure that still counts. Owned by the controller's thread.
+
+    Attributes:
+        outcomes: In the order in which they came; empty while nothing fails.
+        recent: Whether each of the last outcomes was a failure; charges count once their learner
+            works again.
+        num_outcomes: All so far, as a clock.
+        finished: By policy the clock when it last finished training.
+        failed_since: By quarantined policy the clock when its failures began.
+    """
+
+    outcomes: list[Outcome] = field(default_factory=list)
+    recent: deque[bool] = field(default_factory=lambda: deque(maxlen=MAX_RECENT))
+    num_outcomes: int = 0
+    finished: dict[PolicyId, int] = field(default_factory=dict)
+    failed_since: dict[PolicyId, int] = field(default_factory=dict)
+
+    def add(self, outcome: Outcome) -> None:
+        """Take in how an attempt ended."""
+        self.num_outcomes += 1
+        if outcome.is_failure:
+            self.outcomes.append(outcome)
+            if not outcome.is_charge:
+                self.recent.append(True)
+                self._clear_charges(outcome)
+        else:
+            # What a learner failed before it works again is no lasting trouble of its own.
+            charges = self.charges_of(outcome.learner) if self.outcomes else []
+            self.recent.extend([*(True for _ in charges), False])
+            if not outcome.is_evaluation:
+                for name in outcome.suspects:
+                    self.finished[policy_of_trainee(name)[0]] = self.num_outcomes
+            # Where nothing failed, nothing is compared with what finishes.
+            if self.outcomes:
+                self.outcomes.append(outcome)
+                self._forget()
+        del self.outcomes[:-MAX_OUTCOMES]
+
+    def withdraw(self, outcome: Outcome) -> None:
+        """Forget a failure that was none: the learner was only out of reach."""
+        self.outcomes = [
+            kept
+            for kept in self.outcomes
+            if (kept.assignment_id, kept.learner, kept.at_s)
+            != (outcome.assignment_id, outcome.learner, outcome.at_s)
+        ]
+
+    def _clear_charges(self, failure: Outcome) -> None:
+        """Clear learners of what failed on another place alike."""
+        # One disk is everybody's, so what was given does not matter.
+        is_disk = failure.kind == STORAGE
+        self.outcomes = [
+            replace(kept, is_charge=False)
+            if kept.is_charge
+            and kept.place != failure.place
+            and (kept.assignment_id == failure.assignment_id or (is_disk and kept.kind == STORAGE))
+            else kept
+            for kept in self.outcomes
+        ]
+
+    def _forget(self) -> None:
+        """Drop outcomes before the oldest failure that still counts."""
+        kept = self.outcomes
+        first = next((at for at, old in enumerate(kept) if self._counts(old, at)), len(kept))
+        del kept[:first]
+
+    def _counts(self, outcome: Outcome, at: int) -> bool:
+        """Return whether an outcome is a failure after which somebody has not finished yet."""
+        if not outcome.is_failure:
+            return False
+        later = [other for other in self.outcomes[at + 1 :] if not other.is_failure]
+        if outcome.is_charge and all(other.learner != outcome.learner for other in later):
+            return True
+        alike = [other for other in later if other.is_evaluation == outcome.is_evaluation]
+        return not alike or any(
+            all(name not in other.suspects for other in alike) for name in outcome.suspects
+        )
+
+    def places_of(self, assignment_id: AssignmentId) -> set[str]:
+        """Return the places at which an assignment failed."""
+        return {
+            one.place
+            for one in self.outcomes
+            if one.is_failure and one.assignment_id == assignment_id
+        }
+
+    def charges_of(self, learner: LearnerId) -> list[Outcome]:
+        """Return the failures in a row that are held against a learner."""
+        own = [one for one in self.outcomes if one.learner == learner]
+        last = max((at for at, one in enumerate(own) if not one.is_failure), default=-1)
+        return [one for one in own[last + 1 :] if one.is_charge]
+
+    def has_finished_elsewhere(self, since: Outcome) -> bool:
+        """Return whether another place has finished anything since a failure."""
+        return any(
+            not other.is_failure and other.place != since.place for other in self._after(since)
+        )
+
+    def in_a_row(self, name: Entrant, *, is_evaluation: bool) -> list[Outcome]:
+        """Return the failures of a policy since it last finished the like, charges left out."""
+        own = [
+            one
+            for one in self.outcomes
+            if name in one.suspects and one.is_evaluation == is_evaluation and not one.is_charge
+        ]
+        last = max((at for at, one in enumerate(own) if not one.is_failure), default=-1)
+        return own[last + 1 :]
+
+    def follows(self, name: Entrant, *, is_evaluation: bool) -> bool:
+        """Return whether failures follow a policy: by chance they are too improbable.
+
+        The chance is that of as many failures in a row at the rate r of all others since the first
+        one, r = (k + 1) / (n + 2) for k failures of n (Laplace's rule of succession).
+        """
+        row = self.in_a_row(name, is_evaluation=is_evaluation)
+        if len({one.assignment_id for one in row}) < 2:
+            return False
+        others = self._others(row[0], name, is_evaluation=is_evaluation)
+        failed = sum(one.is_failure for one in others)
+        # Nobody else has shown that it can be done.
+        if failed == len(others):
+            return False
+        rate = (failed + 1) / (len(others) + 2)
+        return bool(rate ** len(row) < IMPROBABLE)
+
+    def is_alone(self, name: Entrant, *, is_evaluation: bool) -> bool:
+        """Return whether of all that was tried since a policy began to fail only it fails."""
+        row = self.in_a_row(name, is_evaluation=is_evaluation)
+        others = self._others(row[0], name, is_evaluation=is_evaluation)
+        return bool(others) and not any(one.is_failure for one in others)
+
+    def _others(self, since: Outcome, name: Entrant, *, is_evaluation: bool) -> list[Outcome]:
+        return [
+            one
+            for one in self._after(since)
+            if name not in one.suspects and one.is_evaluation == is_evaluation and not one.is_charge
+        ]
+
+    def waits(self, name: Entrant) -> bool:
+        """Return whether a policy lets others train first: as often as it has failed in a row."""
+        row = self.in_a_row(name, is_evaluation=False) if self.outcomes else []
+        if not row:
+            return False
+        others = [
+            one
+            for one in self._after(row[-1])
+            if not one.is_failure and not one.is_evaluation and name not in one.suspects
+        ]
+        return len(others) < len(row)
+
+    @property
+    def failed_evaluations(self) -> int:
+        """Return how many evaluations failed since the last one that finished."""
+        count = 0
+        for one in reversed(self.outcomes):
+            if one.is_evaluation and not one.is_charge:
+                if not one.is_failure:
+                    break
+                count += 1
+        return count
+
+    @property
+    def evaluation_waits(self) -> bool:
+        """Return whether training goes first: 1, 2, 4... assignments after evaluations failed."""
+        failed = self.failed_evaluations if self.outcomes else 0
+        if not failed:
+            return False
+        ends = dropwhile(lambda one: not (one.is_evaluation and one.is_failure), self._newest())
+        last = next(ends)
+        trained = sum(not one.is_failure and not one.is_evaluation for one in self._after(last))
+        return trained < min(int(2 ** (failed - 1)), MAX_OUTCOMES // 8)
+
+    def stall(self) -> list[Outcome]:
+        """Return the failures since anybody finished; none unless they stall the run."""
+        failures: list[Outcome] = []
+        for one in self._newest():
+            if not one.is_failure:
+                break
+            # Learners elsewhere wait outside, and others may come.
+            if not one.is_outside and one.kind != "stopped":
+                failures.append(one)
+        return failures[::-1] if len(failures) >= STALLED_FAILURES else []
+
+    def has_recovered(self, donor: PolicyId, *, since: PolicyId) -> bool:
+        """Return whether a policy has finished training since the failures of another one began."""
+        return self.finished.get(donor, 0) > self.failed_since.get(since, 0)
+
+    def note_quarantine(self, name: Entrant) -> None:
+        """Note when the failures began for which a policy is quarantined."""
+        rows = [self.in_a_row(name, is_evaluation=evaluation) for evaluation in (False, True)]
+        # Without a failure that is known here they begin now.
+        ago = max((len(self._after(row[0])) + 1 for row in rows if row), default=0)
+        self.failed_since[policy_of_trainee(name)[0]] = self.num_outcomes - ago
+
+    def _newest(self) -> Iterator[Outcome]:
+        return reversed(self.outcomes)
+
+    def _after(self, since: Outcome) -> list[Outcome]:
+        return self.outcomes[self.outcomes.index(since) + 1 :]

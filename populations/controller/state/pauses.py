@@ -1,0 +1,181 @@
+"""A pause while the disk refuses checkpoints or ghosts or nothing finishes, and its tries to end.
+
+It is nobody's fault, so nobody is blamed for it: assignments stay open and are done again as they
+were. While the pause lasts nothing is given out. When its wait is over, ghosts are linked again and
+one assignment is given out to see whether it can go on; if not, the next wait is twice as long. A
+disk is tried without end. Where nothing finishes the run ends after some tries, but not before
+three assignments could have been done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from arena.types import PlayerId
+from populations.controller.state.commands import LinkGhosts, RemoveCheckpoints
+from populations.controller.state.events import GhostsLinked
+from populations.controller.state.leases import Pause
+from populations.controller.state.ledger import STALLED_FAILURES, Outcome, place_of_kind
+from populations.controller.state.state import ControllerState
+from populations.controller.state.transaction import Transaction
+
+
+def refuse(
+    state: ControllerState, tx: Transaction, *, reason: str, ghosts: tuple[PlayerId, ...] = ()
+) -> None:
+    """Give nothing out for a while after the disk refused something that was to last.
+
+    Args:
+        state: State of the controller.
+        tx: Takes the event.
+        reason: Words of the disk.
+        ghosts: Those that could not be linked.
+    """
+    # The disk is the better explanation of a run in which nothing finishes.
+    if state.pause is not None and not state.pause.is_storage:
+        state.pause = None
+    pause = _wait(state, tx, reason=reason, is_storage=True)
+    pause.unlinked.update(ghosts)
+    pause.num_refusals += 1
+    _tell(state, tx, "storage_full")
+
+
+def _wait(state: ControllerState, tx: Transaction, *, reason: str, is_storage: bool) -> Pause:
+    """Begin a pause, or wait for longer after a try that failed."""
+    now_s, pause = tx.now.monotonic_s, state.pause
+    first_s, last_s = state.patience.storage_s
+    if pause is None:
+        pause = state.pause = Pause(
+            reason=reason,
+            since_s=now_s,
+            wait_s=first_s,
+            retry_at_s=now_s + first_s,
+            is_storage=is_storage,
+        )
+    elif pause.is_trying:
+        # Only a failed try makes the wait longer: work under way when the pause began is refused,
+        # too.
+        pause.wait_s = min(2.0 * pause.wait_s, last_s)
+        pause.retry_at_s = now_s + pause.wait_s
+        pause.tried_at_s = None
+        pause.reason = reason
+    return pause
+
+
+def _tell(state: ControllerState, tx: Transaction, kind: str) -> None:
+    pause, now_s = state.pause, tx.now.monotonic_s
+    assert pause is not None, "there is a pause to tell of"
+    tx.add_event(
+        kind,
+        reason=pause.reason,
+        refusals=pause.num_refusals,
+        retry_in_s=round(pause.retry_at_s - now_s, 3),
+        paused_s=round(now_s - pause.since_s, 3),
+    )
+
+
+def follow(state: ControllerState, tx: Transaction) -> None:
+    """Pause the run if nothing finishes any more, fail it after some tries, or let it go on."""
+    failures = state.ledger.stall()
+    pause = state.pause
+    if pause is not None and pause.is_storage:
+        return
+    if not failures:
+        if pause is not None:
+            state.pause = None
+            _tell_end(state, tx, pause, "continued")
+        return
+    # Whoever has not failed yet may finish what it is at.
+    places = {failure.place for failure in failures}
+    if any(learner.held and learner.place not in places for learner in state.learners.values()):
+        return
+    if pause is not None and not pause.is_trying:
+        return
+    reason = _reason(state, failures)
+    pause = _wait(state, tx, reason=reason, is_storage=False)
+    # An assignment takes no time that is known in deterministic mode.
+    least_s = 0.0 if state.config.deterministic else state.config.assignment.target_s
+    is_long = tx.now.monotonic_s - failures[0].at_s >= STALLED_FAILURES * least_s
+    if pause.num_refusals >= state.patience.max_tries and is_long:
+        state.fail(tx, reason=reason)
+        return
+    pause.num_refusals += 1
+    _tell(state, tx, "paused")
+
+
+def _reason(state: ControllerState, failures: Sequence[Outcome]) -> str:
+    """Say what is wrong where nothing finishes."""
+    last = failures[-1]
+    what = place_of_kind(last.kind).what
+    text = f"{what}: nothing has finished since {len(failures)} assignments failed in a row"
+    active = [row for row in state.tables.policies.values() if row.state == "active"]
+    suspects = {name for failure in failures for name in failure.suspects}
+    if place_of_kind(last.kind).may_follow and len(active) == 1 and suspects:
+        text += (
+            f" (with {active[0].policy} alone nothing shows whether its weights and "
+            "hyperparameters are to blame, or the environment and other code)"
+        )
+    return f"{text}; the last: {last.reason}"
+
+
+def accept(state: ControllerState, tx: Transaction) -> None:
+    """End a pause for the disk if it was a try and a checkpoint or ghost could be written."""
+    pause = state.pause
+    # While ghosts are not linked, assignments that name them would fail.
+    if pause is None or not pause.is_storage or not pause.is_trying or pause.unlinked:
+        return
+    state.pause = None
+    _tell_end(state, tx, pause, "storage_recovered")
+    # Some of these may have been refused too.
+    doomed = tuple(row.key for row in state.tables.checkpoints.values() if row.state == "doomed")
+    if doomed:
+        tx.commands.append(RemoveCheckpoints(keys=doomed))
+
+
+def _tell_end(state: ControllerState, tx: Transaction, pause: Pause, kind: str) -> None:
+    paused_s = round(tx.now.monotonic_s - pause.since_s, 3)
+    tx.add_event(kind, refusals=pause.num_refusals, paused_s=paused_s)
+
+
+def take_links(state: ControllerState, tx: Transaction, event: GhostsLinked) -> None:
+    """Note which ghosts the disk took, and which not."""
+    pause = state.pause
+    if pause is not None:
+        pause.unlinked.difference_update(event.players)
+    if event.refused:
+        refuse(state, tx, reason=event.reason, ghosts=event.refused)
+    elif event.players:
+        accept(state, tx)
+
+
+def retry(state: ControllerState, tx: Transaction) -> None:
+    """Try again where it is time."""
+    pause, now_s = state.pause, tx.now.monotonic_s
+    if pause is None or pause.is_trying or now_s < pause.retry_at_s:
+        return
+    pause.tried_at_s = now_s
+    # Sorted, for a set has no order.
+    ghosts = tuple(state.tables.ghosts[player] for player in sorted(pause.unlinked))
+    if ghosts:
+        tx.commands.append(LinkGhosts(ghosts=ghosts))
+
+
+def may_give(state: ControllerState) -> bool:
+    """Return whether an assignment may be given out now: always, or one at a time for a try."""
+    pause = state.pause
+    if pause is None:
+        return True
+    if pause.tried_at_s is None or pause.unlinked:
+        return False
+    # An assignment that was given since the try began is the try.
+    tried_at_s = pause.tried_at_s
+    learners = state.learners.values()
+    return all(held.given_s < tried_at_s for learner in learners for held in learner.held)
+
+
+def is_unlinked(state: ControllerState, key: str) -> bool:
+    """Return whether a missing directory is that of a ghost that the disk refused."""
+    pause = state.pause
+    return pause is not None and any(
+        state.tables.ghosts[player].key == key for player in pause.unlinked
+    )

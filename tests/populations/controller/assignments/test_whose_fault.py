@@ -1,0 +1,297 @@
+"""Whose fault: every kind of trouble, in leagues of all sizes, through the whole controller.
+
+Simulated learners meet trouble for a while, or for good. What is no policy's fault changes no
+policy: it is copied, quarantined and explored nowhere, and stands on its own last finished weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from arena.types import PolicyId
+from arena.wire.messages import Evaluate, Train
+from populations.config.run_config import validate_config
+from populations.config.run_file import learner_setup, new_run_file
+from populations.controller.state.events import HookTold, SinkTold
+from populations.controller.state.state import make_state
+from populations.records.rows import EventRow
+from populations.simulation.world import World, make_tables, start
+from tests.populations.controller.simulated import (
+    SimpleLearner,
+    SimpleTruth,
+    duel_spec,
+    duet_spec,
+)
+
+FROM_S, UNTIL_S = 5.0, 12.0
+CHANGES = ("exploited", "explored", "quarantined", "learning_rate_halved", "reset", "immigrated")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trouble:
+    """A kind of trouble, as the controller hears of it.
+
+    Attributes:
+        kind: How an attempt fails; None: it does not (what it breaks is contained).
+        slots: Slots of the learners that it is on; None: all.
+        evaluations: Whether it is met in evaluations.
+        training: Whether it is met in training.
+        words: What a run says that ends by it; empty: it does not end a run.
+    """
+
+    kind: str | None
+    slots: tuple[int, ...] | None = None
+    evaluations: bool = True
+    training: bool = True
+    words: str = ""
+
+    def hits(self, slot: int, message: Train | Evaluate) -> bool:
+        """Whether an attempt meets it; initial weights need no environment."""
+        if self.slots is not None and slot not in self.slots:
+            return False
+        if isinstance(message, Evaluate):
+            return self.evaluations
+        return self.training and message.agent_steps > 0
+
+
+BREAKS = "the environment breaks"
+CRASH = "learners crash or hang"
+TROUBLE = {
+    "cannot be made": Trouble(kind="making", words="the environment cannot be made"),
+    "made on one learner only": Trouble(kind="making", slots=(0,)),
+    "dies at import": Trouble(kind="making", words="the environment cannot be made"),
+    "at reset": Trouble(kind="environment", words=BREAKS),
+    "in step 1 of 1,000": Trouble(kind=None),
+    "in its third hour": Trouble(kind="environment", words=BREAKS),
+    "exits": Trouble(kind="environment", words=BREAKS),
+    "hangs": Trouble(kind="lost", words=CRASH),
+    "segfaults": Trouble(kind="lost", words=CRASH),
+    "prints": Trouble(kind=None),
+    "leaks": Trouble(kind="lost", slots=(0,)),
+    "threads": Trouble(kind=None),
+    "changes torch": Trouble(kind="error", words="assignments fail"),
+    "raises in a bot": Trouble(kind="code", training=False),
+    "raises in an outcome": Trouble(kind="code", words="code of your own raises"),
+    "raises in an encoder": Trouble(kind="code", words="code of your own raises"),
+    "raises in a hook": Trouble(kind=None),
+    "raises in a sink": Trouble(kind=None),
+    "message too large": Trouble(kind="message", training=False),
+    "disk of one learner full": Trouble(kind="place", slots=(0,)),
+    "descriptors": Trouble(kind="place", words="the learners' machine fails"),
+    "device out of memory": Trouble(kind="place", words="the learners' machine fails"),
+    "flipped checkpoint": Trouble(kind="checkpoint", evaluations=False),
+    "NaN": Trouble(kind="environment", words=BREAKS),
+    "1e30": Trouble(kind="environment", words=BREAKS),
+}
+
+
+def league(*, size: int, learners: int, cooperates: bool = False, evaluates: bool = True) -> World:
+    """A simulated run that nothing but time ends, and in which PBT decides nothing."""
+    document: dict[str, object] = {
+        "environment": {"id": "tests.duel:env", "num_envs": 8},
+        "populations": {"player": {"size": size}},
+        "ghosts": {"every_agent_steps": 5000},
+        "pbt": {"exploit": "none", "explore": "none"},
+        "evaluation": {"share": 0.1 if evaluates else 0.0},
+        "assignment": {"target_s": 1.0},
+        "learners": learners,
+        "stop": {"agent_steps_per_policy": 10**9},
+    }
+    spec = duel_spec()
+    if cooperates:
+        spec = duet_spec()
+        document["environment"] = {
+            "id": "tests.duet:env", "num_envs": 8, "sides": {"team": ["*"]}
+        }  # fmt: skip
+        document["populations"] = {"speaker": {"size": size}, "listener": {"size": size}}
+    config = validate_config(document)
+    run_file = new_run_file(config, spec, name="test", launch_directory=".")
+    setup = learner_setup(run_file, root=Path("/nowhere"))
+    learner = SimpleLearner(
+        setup=setup,
+        model=SimpleTruth(),
+        landscapes={},
+        agent_steps_per_s=500.0,
+        episode_length=5,
+        matches_per_seating=4,
+    )
+    state = make_state(run_file.config, setup, make_tables(run_file))
+    return World(state=state, setup=setup, learner=learner)
+
+
+class Watched:
+    """A league, and what happened in it."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.events: list[EventRow] = []
+        world.watch = lambda rows: self.events.extend(r for r in rows if isinstance(r, EventRow))
+        start(world)
+
+    def of(self, *kinds: str) -> list[EventRow]:
+        """Events of some kinds."""
+        return [event for event in self.events if event.kind in kinds]
+
+    def steps(self) -> dict[PolicyId, int]:
+        """Agent steps by policy."""
+        return {row.policy: row.agent_steps for row in self.world.state.tables.policies.values()}
+
+    def assert_unchanged(self) -> None:
+        """Nobody was changed, and everybody stands on its own newest valid weights."""
+        assert [(event.kind, event.subject) for event in self.of(*CHANGES)] == []
+        tables = self.world.state.tables
+        for row in tables.policies.values():
+            assert (row.state, row.generation, row.rescues, row.parent) == ("active", 0, 0, None)
+            own = [
+                made
+                for made in tables.checkpoints.values()
+                if made.policy == row.policy and made.state == "present"
+            ]
+            newest = max(own, key=lambda made: (made.agent_steps, made.assignment_id or 0))
+            assert row.checkpoint == newest.key
+        generations = tables.generations.values()
+        assert all(
+            tables.policies[row.policy].hyperparameters == row.hyperparameters
+            for row in generations
+        )
+
+
+def between(trouble: Trouble, from_s: float, until_s: float) -> Callable[..., str | None]:
+    """Trouble in a time; a checkpoint is damaged once."""
+    met = [0]
+
+    def fault(slot: int, message: Train | Evaluate, now_s: float) -> str | None:
+        if not from_s <= now_s < until_s or not trouble.hits(slot, message):
+            return None
+        if trouble.kind == "checkpoint":
+            # Of a policy that has an older one to fall back on, once.
+            assert isinstance(message, Train)
+            met[0] += message.trainees[0].agent_steps > 0
+            return trouble.kind if met[0] == 1 and message.trainees[0].agent_steps > 0 else None
+        return trouble.kind
+
+    return fault
+
+
+@pytest.mark.parametrize("cooperates", [False, True], ids=["competition", "cooperation"])
+@pytest.mark.parametrize("learners", [1, 3])
+@pytest.mark.parametrize("size", [1, 2, 4])
+@pytest.mark.parametrize("name", TROUBLE)
+def test_trouble_for_a_while_changes_no_policy_and_the_run_goes_on(
+    name: str, size: int, learners: int, cooperates: bool
+) -> None:
+    trouble = TROUBLE[name]
+    # Fits of ratings take most of the time, so most leagues have none.
+    evaluates = size == 2 or not trouble.training
+    watched = Watched(
+        league(size=size, learners=learners, cooperates=cooperates, evaluates=evaluates)
+    )
+    world = watched.world
+    world.fault = between(trouble, FROM_S, UNTIL_S)
+    if name == "in its third hour":
+        # In few and long assignments: there are ten minutes of each.
+        assert isinstance(world.learner, SimpleLearner)
+        world.learner.train_s = 600.0
+        world.play(3 * 3600.0 - 600.0, tick_s=5.0)
+        world.learner.train_s = 1.0
+        done = world.state.tables.run.assignments_finished
+        while world.state.tables.run.assignments_finished < done + 2 * learners:
+            world.play(1.0)
+        world.fault = between(trouble, world.now_s + FROM_S, world.now_s + UNTIL_S)
+    world.play(FROM_S + 1.0)
+    if name == "raises in a hook":
+        world.handle(HookTold(alert="hook_failed", subject="mine", problem="it raised"))
+    if name == "raises in a sink":
+        world.handle(SinkTold(sink="mine", problem="it raised"))
+    world.play(UNTIL_S - FROM_S)
+    before, end_s = watched.steps(), world.now_s + 90.0
+    # Everybody trains on, twice: results of before the end of the trouble may still come.
+    while (
+        world.now_s < end_s
+        and not world.over
+        and not all(steps > before[name] + 500 for name, steps in watched.steps().items())
+    ):
+        world.play(2.0)
+    assert world.now_s < end_s, world.state.reason
+    assert world.state.phase == "training"
+    watched.assert_unchanged()
+    # It was told, where there was anything to tell.
+    told = watched.of("assignment_failed", "learner_lost", "alert")
+    assert bool(told) == (trouble.kind is not None or name.startswith("raises in a"))
+
+
+LASTING = {name: trouble for name, trouble in TROUBLE.items() if trouble.words}
+
+
+@pytest.mark.parametrize("learners", [1, 3])
+@pytest.mark.parametrize("size", [1, 2, 4])
+@pytest.mark.parametrize("name", LASTING)
+def test_trouble_that_stays_pauses_the_run_then_ends_it_and_changes_no_policy(
+    name: str, size: int, learners: int
+) -> None:
+    trouble = LASTING[name]
+    watched = Watched(league(size=size, learners=learners, evaluates=size == 2))
+    world = watched.world
+    world.fault = between(trouble, FROM_S, float("inf"))
+    world.play(FROM_S + 600.0)
+    assert world.over
+    assert world.state.failed
+    assert world.state.reason.startswith(trouble.words)
+    alone = size == 1 and trouble.kind in ("environment", "code", "error", "lost")
+    assert ("nothing shows whether its weights" in world.state.reason) == alone
+    assert len(watched.of("paused")) == world.state.patience.max_tries
+    watched.assert_unchanged()
+
+
+@pytest.mark.parametrize("kind", ["non_finite", "code", "lost"])
+@pytest.mark.parametrize("learners", [1, 3])
+@pytest.mark.parametrize("size", [2, 4])
+def test_what_follows_one_policy_is_held_against_it_alone_within_six_assignments(
+    kind: str, size: int, learners: int
+) -> None:
+    watched = Watched(league(size=size, learners=learners, evaluates=False))
+    world, guilty = watched.world, PolicyId("player/p001")
+    attempts = set()
+
+    def fault(slot: int, message: Train | Evaluate, now_s: float) -> str | None:
+        # Halved learning rates heal it.
+        is_guilty = (
+            isinstance(message, Train)
+            and message.agent_steps > 0
+            and message.trainees[0].policy == guilty
+            and message.trainees[0].generation == 0
+        )
+        if now_s < FROM_S or not is_guilty:
+            return None
+        attempts.add(message.assignment_id)
+        return kind
+
+    world.fault = fault
+    world.play(FROM_S + 50.0)
+    quarantined = watched.of("quarantined")
+    assert [event.subject for event in quarantined] == [guilty]
+    assert len(attempts) <= 6
+    others = [row for name, row in world.state.tables.policies.items() if name != guilty]
+    assert {(row.state, row.generation) for row in others} == {("active", 0)}
+    assert world.state.phase == "training"
+
+
+@pytest.mark.parametrize("learners", [1, 3])
+@pytest.mark.parametrize("size", [1, 2, 4])
+@pytest.mark.parametrize("kind", ["lost", "environment"])
+def test_a_simulator_that_dies_now_and_then_changes_no_policy(
+    kind: str, size: int, learners: int
+) -> None:
+    watched = Watched(league(size=size, learners=learners, evaluates=False))
+    world, rng = watched.world, np.random.default_rng(7)
+    world.fault = lambda slot, message, now_s: kind if rng.random() < 0.05 else None
+    while world.state.tables.run.assignments_finished < 300 and not world.over:
+        world.play(20.0)
+    assert world.state.phase == "training", world.state.reason
+    watched.assert_unchanged()
+    assert any(event.data["name"] == "assignments_failing" for event in watched.of("alert"))
