@@ -34,7 +34,6 @@ from populations.controller.state.transaction import Transaction
 from populations.records.rows import AssignmentRow, PolicyRow
 from populations.storage.store import newest_last
 
-
 TRIED_AGAIN = frozenset({LOST, "error"})
 """Kinds of failure after which the only learner gets the same assignment once more."""
 
