@@ -92,4 +92,4 @@ def test_a_run_of_many_sides_trains_evaluates_and_is_exported(
     # Against random play it wins two comparisons of three and draws the third.
     assert home["score"] > 0.7
     assert away["score"] < 0.3
-    arena("export", run, "--to", tmp_path / "exported")
+    arena("export", run, "--to", tmp_path / "exported", "--matches", "4")
