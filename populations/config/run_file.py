@@ -15,6 +15,7 @@ from arena.environment_spec import EnvironmentSpec
 from arena.envs.probe.pace import Pace
 from arena.errors import ConfigError
 from arena.learners.versions import RECORDED_PACKAGES, Differences, differences, installed
+from arena.machine_memory import machine_bytes
 from arena.matches.seating import make_seats
 from arena.matches.teammates import seats_per_agent
 from arena.rules import broken_rules, shown
@@ -23,7 +24,12 @@ from populations.config.overrides.aliases import Notify, overridden
 from populations.config.resolve import resolve_config
 from populations.config.resume_rules import MAY_CHANGE, why_not
 from populations.config.run_config import RunConfig, ignore_notice, validate_config
-from populations.config.sizing import explain, needs_margin, with_sizes_of
+from populations.config.sizing import (
+    check_rollout_memory,
+    explain,
+    needs_margin,
+    with_sizes_of,
+)
 from populations.config.validation import validate_document
 from populations.errors import ResumeRefused, StorageError
 from populations.records.rows import Json
@@ -201,6 +207,7 @@ def new_run_file(
             f"{len(spec.lessons)} lessons, got {len(config.lessons)}"
         )
     resolved = resolve_config(config, spec, launch_directory=launch_directory, pace=pace)
+    check_rollout_memory(resolved, spec, machine_bytes=machine_bytes())
     # Sizes have a default without play, a margin has none.
     if needs_margin(resolved):
         raise ConfigError(

@@ -30,7 +30,13 @@ SPEC = EnvironmentSpec(
     agents=("player_0", "player_1"),
     agent_specs={
         agent: AgentSpec(
-            observation={"type": "Box", "shape": [6, 7, 2], "low": 0.0, "high": "1e6"},
+            observation={
+                "kind": "Box",
+                "shape": [6, 7, 2],
+                "dtype": "float32",
+                "low": 0.0,
+                "high": "1e6",
+            },
             action={"type": "Discrete", "n": 7},
             mask="observation",
         )
