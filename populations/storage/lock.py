@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 from typing import Self
 
+from arena.processes.guard import command_pid
 from populations.errors import RunInUse, StorageError
 
 LOCK = "controller.lock"
@@ -95,7 +96,7 @@ def _acquire(run_dir: Path) -> int:
             # made anew.
             if _is_still_there(path, descriptor):
                 os.ftruncate(descriptor, 0)
-                os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+                os.pwrite(descriptor, f"{command_pid()}\n".encode(), 0)
                 return descriptor
         except BlockingIOError:
             if time.monotonic() >= deadline_s:
