@@ -57,6 +57,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
     from typing import NoReturn
 
+    from _typeshed import StrPath
+
     from arena.processes.bounded_log import BoundedLog
 
 
@@ -76,6 +78,8 @@ def _prctl(option: int, value: int) -> None:
 
 
 _command_pid: int | None = None
+_removals_fd, _removed_fd = NO_PIPE, NO_PIPE
+"""Pipe with the names of directories: the end of the guards, and that of their command."""
 
 
 def command_pid() -> int:
@@ -88,10 +92,18 @@ def contain() -> None:
 
     Call it before there are threads. Where the kernel knows no subreapers it does nothing.
     """
-    global _command_pid
+    global _command_pid, _removals_fd, _removed_fd
     if HAS_REAPERS:
         _command_pid = os.getpid()
+        _removals_fd, _removed_fd = os.pipe()
         os.close(_stand_pair(NO_PIPE))
+        os.close(_removals_fd)
+
+
+def remove_at_end(directory: StrPath) -> None:
+    """Have the guards of a contained command remove a directory when it and all below is gone."""
+    if _removed_fd != NO_PIPE:
+        os.write(_removed_fd, os.fsencode(directory) + b"\0")
 
 
 def stand_guard(parent_fd: int, *, output_fd: int = NO_PIPE, log: BoundedLog | None = None) -> int:
@@ -168,7 +180,7 @@ class _Guard:
         for fd in (0, 1):
             os.dup2(null, fd)
         log_fd = NO_PIPE if self._log is None else self._log.fileno()
-        _close_all_but({0, 1, 2, log_fd, *self._fds})
+        _close_all_but({0, 1, 2, log_fd, _removals_fd, *self._fds})
         self._follow()
         if HAS_REAPERS:
             self._end_all()
@@ -178,6 +190,8 @@ class _Guard:
             os.set_blocking(self._output_fd, False)
             while self._pump():
                 pass
+        if _removals_fd != NO_PIPE:
+            _remove(_removals_fd)
         _end_like(self._status)
 
     def _follow(self) -> None:
@@ -268,6 +282,16 @@ def _is_of(name: str, parent: int) -> bool:
     # It has just ended.
     except OSError:
         return False
+
+
+def _remove(fd: int) -> None:
+    """Remove the directories that a pipe names."""
+    os.set_blocking(fd, False)
+    with contextlib.suppress(BlockingIOError):
+        for name in os.read(fd, CHUNK).split(b"\0")[:-1]:
+            import shutil
+
+            shutil.rmtree(name, ignore_errors=True)
 
 
 def _close_all_but(fds: Collection[int]) -> None:

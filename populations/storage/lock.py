@@ -20,8 +20,9 @@ LOCK = "controller.lock"
 
 UNKNOWN_PID = 0
 
-# A concurrent `lock_holder` holds the lock for some microseconds.
-_PATIENCE_S = 0.25
+# A concurrent `lock_holder` holds the lock for some microseconds. A controller whose command was
+# killed is gone some milliseconds after it.
+_PATIENCE_S = 1.0
 _RETRY_S = 0.01
 
 
