@@ -25,6 +25,9 @@ MAX_BYTES = 1_000_000
 HEAD_BYTES, TAIL_BYTES = 200_000, 300_000
 """Bytes of the beginning and of the latest that stay when a file becomes too long."""
 
+STEP_BYTES = 1 << 16
+"""Most bytes that are appended at a time."""
+
 _BEGIN, _END = b"[arena: ", b" bytes of this log were left out here]\n"
 _MARK_BYTES = len(_BEGIN) + 20 + len(_END)
 
@@ -51,16 +54,18 @@ class BoundedLog(io.RawIOBase):
     def write(self, data: ReadableBuffer, /) -> int:
         """Append bytes. What a full disk refuses is lost."""
         view = memoryview(data).cast("B")
-        # What no file of this length could hold.
-        rest = view[-TAIL_BYTES:]
+        for at in range(0, len(view), STEP_BYTES):
+            self._append(view[at : at + STEP_BYTES])
+        return len(view)
+
+    def _append(self, rest: memoryview) -> None:
         with contextlib.suppress(OSError), _locked(self._fd):
             size = os.fstat(self._fd).st_size
-            if size + len(rest) > MAX_BYTES or len(rest) < len(view):
-                size = _shorten(self._fd, size, more=len(view) - len(rest))
+            if size + len(rest) > MAX_BYTES:
+                size = _shorten(self._fd, size)
             while rest:
                 written = os.pwrite(self._fd, rest, size)
                 rest, size = rest[written:], size + written
-        return len(view)
 
     def close(self) -> None:
         """Close the file; repeating it does nothing."""
@@ -74,17 +79,11 @@ def shorten_file(path: StrPath) -> None:
     with contextlib.suppress(OSError), BoundedLog(path) as log, _locked(log.fileno()):
         size = os.fstat(log.fileno()).st_size
         if size > MAX_BYTES:
-            _shorten(log.fileno(), size, more=0)
+            _shorten(log.fileno(), size)
 
 
-def _shorten(fd: int, size: int, *, more: int) -> int:
-    """Leave out the middle of a file, say how much that is, and return the new size.
-
-    Args:
-        fd: The file.
-        size: Its size.
-        more: Bytes that are left out although they are not in the file.
-    """
+def _shorten(fd: int, size: int) -> int:
+    """Leave out the middle of a file of a size, say how much that is, and return the new size."""
     head = os.pread(fd, HEAD_BYTES + _MARK_BYTES, 0)
     before, begun, rest = head.partition(_BEGIN)
     number, ended, _ = rest.partition(_END)
@@ -97,7 +96,7 @@ def _shorten(fd: int, size: int, *, more: int) -> int:
         known = 0
     tail = os.pread(fd, TAIL_BYTES, max(begins, size - TAIL_BYTES))
     tail = tail[tail.find(b"\n") + 1 :]
-    left_out = known + more + size - begins - len(tail)
+    left_out = known + size - begins - len(tail)
     middle = b"%s%d%s%s" % (_BEGIN, left_out, _END, tail)
     os.pwrite(fd, middle, keep)
     os.ftruncate(fd, keep + len(middle))
