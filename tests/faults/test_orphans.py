@@ -153,7 +153,7 @@ def test_nothing_of_a_command_stays(
     policy = f"{stopped_run}:player/p000"
     arguments: dict[str, tuple[str | Path, ...]] = {
         "evaluate": ("evaluate", policy, "bot:random", "--matches", "1000000"),
-        "export": ("export", policy, "--to", tmp_path / "x", "--matches", "1000000"),
+        "export": ("export", stopped_run, "--player", "player/p000", "--to", tmp_path / "x"),
         "envs check": ("envs", "check", GAME),
     }
     process = start(*arguments[command], token=token)
