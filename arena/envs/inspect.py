@@ -21,6 +21,8 @@ from typing import Any, Literal
 from arena.environment_spec import AgentSpec, EnvironmentRequest, EnvironmentSpec
 from arena.envs.probe.pace import Pace
 from arena.errors import ArenaError, ConfigError, EnvironmentFault, EnvironmentUnavailable
+from arena.processes.child import end_with_guard
+from arena.processes.parent import spawn
 
 ERRORS: Mapping[str, type[ArenaError]] = {
     error.__name__: error for error in (ConfigError, EnvironmentFault, EnvironmentUnavailable)
@@ -178,44 +180,24 @@ def _answer_in(line: str) -> dict[str, Any] | None:
 
 def _ask_child(request: str, *, timeout_s: float) -> tuple[str, str | None]:
     """Return the child's output and how it ended; None: it took too long."""
-    child = subprocess.Popen(
+    with spawn(
         [sys.executable, "-m", "arena.envs.inspect"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        text=True,
-        encoding="utf8",
-        # An environment may print any bytes.
-        errors="replace",
-        # A process group of its own: processes that the environment starts are killed with the
-        # child.
-        start_new_session=True,
-    )
-    try:
-        output, errors = child.communicate(request, timeout=timeout_s)
-    except subprocess.TimeoutExpired:
-        _kill_group(child)
-        # The facts may already be in the output.
-        return child.communicate()[0], None
-    finally:
-        _kill_group(child)
-        _close_streams(child)
-    return output, f"({_ending(child.returncode)}): {_last_lines(errors)}"
+    ) as child:
+        try:
+            output, errors = child.communicate(request.encode(), timeout_s=timeout_s)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            # The facts may already be in the output.
+            return _text(child.communicate()[0]), None
+        return _text(output), f"({_ending(child.wait())}): {_last_lines(_text(errors))}"
 
 
-def _kill_group(child: subprocess.Popen[str]) -> None:
-    try:
-        os.killpg(child.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return  # all of them have ended
-    finally:
-        child.wait()
-
-
-def _close_streams(child: subprocess.Popen[str]) -> None:
-    for stream in (child.stdin, child.stdout, child.stderr):
-        if stream is not None:
-            stream.close()
+def _text(output: bytes) -> str:
+    # An environment may print any bytes.
+    return output.decode("utf8", errors="replace")
 
 
 def _ending(returncode: int) -> str:
@@ -277,6 +259,7 @@ def _pace(spec: EnvironmentSpec, request: EnvironmentRequest, *, play: Play) -> 
 
 def _serve() -> None:
     """Run as the child. Output of the environment goes to standard error."""
+    end_with_guard()
     # Answers go to a copy of descriptor 1, which then becomes standard error: the environment, and
     # C code below it, may print.
     with os.fdopen(os.dup(1), "w", encoding="utf8") as output:

@@ -13,14 +13,16 @@ import time
 from pathlib import Path
 from typing import Self
 
+from arena.processes.guard import command_pid
 from populations.errors import RunInUse, StorageError
 
 LOCK = "controller.lock"
 
 UNKNOWN_PID = 0
 
-# A concurrent `lock_holder` holds the lock for some microseconds.
-_PATIENCE_S = 0.25
+# A concurrent `lock_holder` holds the lock for some microseconds. A controller whose command was
+# killed is gone some milliseconds after it.
+_PATIENCE_S = 1.0
 _RETRY_S = 0.01
 
 
@@ -95,7 +97,7 @@ def _acquire(run_dir: Path) -> int:
             # made anew.
             if _is_still_there(path, descriptor):
                 os.ftruncate(descriptor, 0)
-                os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+                os.pwrite(descriptor, f"{command_pid()}\n".encode(), 0)
                 return descriptor
         except BlockingIOError:
             if time.monotonic() >= deadline_s:

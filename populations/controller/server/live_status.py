@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Mapping
 from statistics import median_high
 from typing import TYPE_CHECKING
 
+from arena.processes.guard import command_pid
 from arena.types import LearnerId
 from populations.controller.evaluation import share
 from populations.controller.indexes.raised_alerts import document
@@ -101,7 +101,7 @@ class LiveFigures:
         ]
         return {
             "run": state.tables.run.run,
-            "pid": os.getpid(),
+            "pid": command_pid(),
             "epoch": state.tables.run.epoch,
             "endpoint": endpoint,
             "store_endpoint": store_endpoint,
