@@ -1,0 +1,444 @@
+"""Runs that begin well, fall into trouble and get out of it: the harness of `test_whose_fault`.
+
+`tests/assets/trouble.py` is what goes wrong, `TROUBLES` what must come of it. Whatever it is, no
+policy is changed by it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from arena.checkpoints.files import verify_directory
+from arena.types import PolicyId
+from arena.wire.messages import Train
+from populations.records.rows import AssignmentRow, CheckpointRow, EventRow
+from populations.records.tables import Tables
+from populations.storage.journal import JournalReader
+from populations.storage.store import newest_last
+from tests.faults.runs import ASSETS, check_left, document, learners_of
+
+FLAG = "ARENA_TROUBLE"
+"""As in `tests/assets/trouble.py`, which only the command can import."""
+
+HASTY = (sys.executable, "-m", "tests.faults.hasty")
+WAIT_S = 120.0
+LEAVE_S = 60.0
+LOOK_S = 0.1
+AGENT_STEPS = 256
+WORKED = 3
+"""Assignments that each policy finishes before the trouble, after it, and beside it."""
+
+CHANGED = (
+    *("quarantined", "learning_rate_halved", "exploited", "explored", "reset", "immigrated"),
+    "exploit_abandoned",
+)
+"""Events of policies that are changed: with ``pbt.exploit: none`` there are none of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """How large a run is.
+
+    Attributes:
+        policies: Number of policies.
+        learners: Number of learners.
+        cooperates: Whether both agents are one side.
+        workers: Processes of each learner that step its environments.
+    """
+
+    policies: int
+    learners: int
+    cooperates: bool
+    workers: int
+
+    def document(self, **sections: object) -> dict[str, object]:
+        """A configuration that goes on for ever."""
+        environment: dict[str, object] = {
+            "id": "trouble:Rounds",
+            "num_envs": 4,
+            "num_env_workers": self.workers,
+        }
+        if self.cooperates:
+            environment["sides"] = {"team": ["*"]}
+        more = sections.pop("environment", {})
+        assert isinstance(more, dict)
+        config = document(
+            environment={**environment, **more},
+            learners=self.learners,
+            assignment={"agent_steps": AGENT_STEPS, "target_s": 1.0},
+            pbt={"exploit": "none", "explore": "none"},
+        )
+        populations = config["populations"]
+        assert isinstance(populations, dict)
+        populations["player"] |= {"size": self.policies, **_mapping(sections.pop("player", {}))}
+        return {**config, **sections}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trouble:
+    """A kind of trouble, and what must come of it.
+
+    Attributes:
+        name: In the flag's file.
+        setting: How large the run is.
+        sentence: Pattern of what the user reads; empty: nothing needs to be said.
+        comes: ``trains``: all policies go on training meanwhile; ``pauses``: the run pauses, and
+            is stopped; ``resumes``: it pauses, and goes on by itself once all is well; ``ends``:
+            it pauses, and ends with exit code 3.
+        share: Share of the episodes that it befalls.
+        whom: Learner, or mark of a policy, that it befalls alone; empty: all.
+        anew: Whether learners are started anew, so that they meet it.
+        sections: Further sections of the configuration.
+    """
+
+    name: str
+    setting: Setting
+    sentence: str
+    comes: Literal["trains", "pauses", "resumes", "ends"] = "trains"
+    share: float = 1.0
+    whom: str = ""
+    anew: bool = False
+    sections: Mapping[str, object] = field(default_factory=dict)
+
+
+def _setting(policies: int, learners: int, kind: Literal["vs", "with"], workers: int) -> Setting:
+    return Setting(policies=policies, learners=learners, cooperates=kind == "with", workers=workers)
+
+
+ENCODER = {"player": {"network": {"encoder": "troubled_learning:Encoder", "hidden_sizes": [8]}}}
+
+TROUBLES = (
+    Trouble(
+        name="unmade",
+        setting=_setting(4, 2, "vs", 0),
+        sentence=r"the environment cannot be made.*no licence",
+        comes="ends",
+        anew=True,
+    ),
+    Trouble(
+        name="unmade",
+        setting=_setting(2, 2, "with", 1),
+        sentence=r"no licence",
+        whom="learner-0",
+        anew=True,
+    ),
+    Trouble(
+        name="import",
+        setting=_setting(1, 1, "vs", 1),
+        sentence=r"the environment cannot be made.*the map is not there",
+        comes="pauses",
+        anew=True,
+    ),
+    Trouble(
+        name="reset_raises",
+        setting=_setting(2, 1, "with", 0),
+        sentence=r"the environment breaks.*no pieces",
+        comes="resumes",
+    ),
+    Trouble(
+        name="step_raises",
+        setting=_setting(4, 1, "with", 1),
+        sentence=r"void_episodes",
+        share=0.004,
+    ),
+    Trouble(
+        name="dies",
+        setting=_setting(1, 2, "with", 0),
+        sentence=r"learners crash or hang.*exit code 7",
+        comes="pauses",
+    ),
+    Trouble(
+        name="sleeps",
+        setting=_setting(2, 1, "vs", 1),
+        sentence=r"no progress",
+        share=0.002,
+    ),
+    Trouble(
+        name="segfaults",
+        setting=_setting(4, 2, "vs", 1),
+        sentence=r"signal 11",
+        share=0.002,
+    ),
+    Trouble(name="prints", setting=_setting(2, 2, "vs", 0), sentence=""),
+    Trouble(
+        name="grows",
+        setting=_setting(1, 2, "with", 0),
+        sentence=r"probably out of memory",
+        share=0.002,
+    ),
+    Trouble(name="threads", setting=_setting(2, 1, "with", 0), sentence="", share=0.1),
+    Trouble(name="torch", setting=_setting(4, 1, "vs", 0), sentence=""),
+    Trouble(
+        name="bot",
+        setting=_setting(2, 2, "vs", 1),
+        sentence=r"bot:trouble:Bot.*the opening book has no such page",
+        sections={"evaluation": {"share": 0.4, "bots": ["bot:random", "bot:trouble:Bot"]}},
+    ),
+    Trouble(
+        name="outcome",
+        setting=_setting(4, 1, "vs", 1),
+        sentence=r"code of your own raises.*trouble:outcome.*there is no referee",
+        comes="resumes",
+        sections={"environment": {"outcome": "trouble:outcome"}},
+    ),
+    Trouble(
+        name="encoder",
+        setting=_setting(2, 2, "with", 0),
+        sentence=r"code of your own raises.*the table of words has no such row",
+        comes="resumes",
+        sections=ENCODER,
+    ),
+    Trouble(
+        name="hook",
+        setting=_setting(1, 1, "vs", 0),
+        sentence=r"hook_failed",
+        sections={"hooks": {"on_event": ["trouble:hook"]}},
+    ),
+    Trouble(
+        name="sink",
+        setting=_setting(4, 2, "with", 0),
+        sentence=r"sink_failed",
+        sections={"metrics": {"sinks": ["trouble:Sink"]}},
+    ),
+    Trouble(
+        name="message",
+        setting=_setting(2, 1, "vs", 0),
+        sentence=r"results are too large to send.*cannot be sent",
+        comes="pauses",
+        sections={"player": {"algorithm": "troubled_learning:Talker"}},
+    ),
+    Trouble(
+        name="descriptors",
+        setting=_setting(4, 1, "with", 0),
+        sentence=r"Too many open files",
+        comes="pauses",
+    ),
+    Trouble(
+        name="device",
+        setting=_setting(2, 2, "vs", 0),
+        sentence=r"the learners' machine fails.*out of memory",
+        comes="resumes",
+        sections=ENCODER,
+    ),
+    Trouble(
+        name="nan_reward",
+        setting=_setting(1, 2, "vs", 1),
+        sentence=r"the environment breaks.*must be finite",
+        comes="ends",
+    ),
+    Trouble(
+        name="huge_reward",
+        setting=_setting(4, 2, "with", 0),
+        sentence=r"the environment breaks.*reward.*1e\+?30",
+        comes="resumes",
+    ),
+)
+"""What the flag switches on. A full disk, damage, the third hour have tests of their own."""
+
+
+def _mapping(value: object) -> dict[str, object]:
+    assert isinstance(value, dict)
+    return value
+
+
+@dataclass
+class Run:
+    """A run of the command `arena launch`, which goes on until a test ends it.
+
+    Attributes:
+        directory: The run's.
+        flag: File that names the trouble.
+        process: The newest of the command.
+    """
+
+    directory: Path
+    flag: Path
+    process: subprocess.Popen[bytes] | None = None
+
+    def start(self, config: Mapping[str, object] | None = None) -> None:
+        """Launch it, or resume where there is no configuration."""
+        arguments = ["--resume"]
+        if config is not None:
+            path = self.directory.parent / "config.yaml"
+            path.write_text(json.dumps(config))  # which is YAML too
+            arguments = [str(path)]
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [*HASTY, "launch", *arguments, "--run-dir", str(self.directory)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+                start_new_session=True,
+                cwd=ASSETS,
+                env={**os.environ, FLAG: str(self.flag), "PYTHONPATH": str(ASSETS.parents[1])},
+            )
+
+    @property
+    def log(self) -> Path:
+        """What the command says."""
+        return self.directory.parent / "launch.log"
+
+    @property
+    def text(self) -> str:
+        """What the user has read so far: the command's lines, and what events say."""
+        told = [json.dumps([row.kind, row.subject, row.data]) for row in self.events()]
+        return "\n".join([self.log.read_text(), *told])
+
+    def is_running(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    def stop(self) -> None:
+        """End it as a user would, with everything saved."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGTERM)
+        assert self.process.wait(LEAVE_S) == 143, self.log.read_text()
+
+    def kill_learners(self) -> None:
+        """End its learners, which come again."""
+        for learner in learners_of(self.directory):
+            learner.kill()
+
+    def wait_for(self, condition: Callable[[], object], *, timeout_s: float = WAIT_S) -> None:
+        """Wait while the run goes on."""
+        assert self.process is not None
+        deadline_s = time.monotonic() + timeout_s
+        while not condition():
+            assert time.monotonic() < deadline_s, f"not within {timeout_s} s: {self.text}"
+            # Between two looks at the journal the run has the processor.
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(LOOK_S)
+                raise AssertionError(f"it ended: {self.text}")
+
+    def tables(self) -> Tables:
+        with JournalReader(self.directory / "journal.db") as reader:
+            return reader.load()
+
+    def events(self, *kinds: str) -> list[EventRow]:
+        with JournalReader(self.directory / "journal.db") as reader:
+            return reader.events(kinds=kinds or None)
+
+    def trained(self) -> list[AssignmentRow]:
+        """Finished assignments that have trained somebody, in order."""
+        with JournalReader(self.directory / "journal.db") as reader:
+            rows = reader.assignments(statuses=["finished"], kind="train")
+        return [row for row in rows if row.agent_steps]
+
+    def have_trained(self, *, since: int = 0) -> Callable[[], bool]:
+        """Whether each active policy has finished some assignments after a number of all."""
+
+        def condition() -> bool:
+            if not (self.directory / "journal.db").exists():
+                return False
+            done = [p for row in self.trained()[since:] for p in trainees(row)]
+            active = (row for row in self.tables().policies.values() if row.state == "active")
+            return all(done.count(row.policy) >= WORKED for row in active)
+
+        return condition
+
+
+def trainees(row: AssignmentRow) -> tuple[PolicyId, ...]:
+    """The policies that an assignment trains."""
+    assert isinstance(row.message, Train)
+    return tuple(trainee.policy for trainee in row.message.trainees)
+
+
+@contextlib.contextmanager
+def running(directory: Path, config: Mapping[str, object]) -> Iterator[Run]:
+    """A run whose policies have all trained; whatever a test finds out, it is over afterwards."""
+    run = Run(directory=directory / "run", flag=directory / "trouble")
+    try:
+        run.start(config)
+        run.wait_for(run.have_trained())
+        yield run
+    finally:
+        if run.process is not None and run.is_running():
+            # The second signal ends it at once; a kill would leave its socket behind.
+            for _ in range(2):
+                run.process.send_signal(signal.SIGTERM)
+            run.process.wait(LEAVE_S)
+
+
+def begin(run: Run, trouble: Trouble) -> None:
+    """Let it begin, for all of it at once."""
+    told = run.flag.with_name("told")
+    told.write_text(f"{trouble.name}\n{trouble.share}\n{trouble.whom}")
+    told.replace(run.flag)
+    if trouble.anew:
+        run.kill_learners()
+
+
+def suffer(run: Run, trouble: Trouble) -> None:
+    """Fall into trouble, and out of it; the run is over afterwards, and all is well again."""
+    began = len(run.trained())
+    begin(run, trouble)
+    if trouble.comes == "trains":
+        run.wait_for(lambda: re.search(trouble.sentence, run.text))
+        run.wait_for(run.have_trained(since=began))
+    elif trouble.comes == "ends":
+        assert run.process is not None
+        assert run.process.wait(2 * WAIT_S) == 3, run.log.read_text()
+    else:
+        run.wait_for(lambda: run.events("paused"))
+    assert re.search(trouble.sentence, run.text), run.text
+    if trouble.comes != "trains":
+        (*_, paused) = run.events("paused")
+        assert re.search(trouble.sentence, json.dumps(paused.data))
+    run.flag.unlink()
+    if trouble.comes == "resumes":
+        run.wait_for(run.have_trained(since=len(run.trained())))
+    if run.is_running():
+        run.stop()
+
+
+def resume(run: Run) -> None:
+    """Go on until every policy has trained again."""
+    since = len(run.trained())
+    run.start()
+    run.wait_for(run.have_trained(since=since))
+    run.stop()
+
+
+def check_policies(run: Run, *, changed: Collection[PolicyId] = ()) -> None:
+    """Nothing of any policy has changed but by its own training; no invariant is broken.
+
+    Its weights are those of its own last finished assignment, byte for byte.
+
+    Args:
+        run: A run that is over.
+        changed: Policies of which it may have.
+    """
+    check_left(run.directory)
+    tables = run.tables()
+    assert not [row for row in run.events(*CHANGED) if row.subject not in changed]
+    newest: dict[PolicyId, int] = {}
+    for done in run.trained():
+        newest |= dict.fromkeys(trainees(done), done.assignment_id)
+    born = {row.subject: row.data for row in run.events("policy_created")}
+    for policy, row in tables.policies.items():
+        if policy in changed:
+            continue
+        assert (row.state, row.generation) == ("active", 0)
+        assert row.hyperparameters == born[policy]["hyperparameters"]
+        assert row.checkpoint is not None
+        checkpoint = tables.checkpoints[row.checkpoint]
+        assert checkpoint.key == newest_of(tables, policy).key
+        assert checkpoint.assignment_id == newest[policy]
+        manifest = verify_directory(run.directory / checkpoint.key)
+        assert (manifest.policy, manifest.weights_digest) == (policy, checkpoint.weights_digest)
+
+
+def newest_of(tables: Tables, policy: PolicyId) -> CheckpointRow:
+    """A policy's newest checkpoint that is intact."""
+    own = (row for row in tables.checkpoints.values() if row.policy == policy)
+    return max((row for row in own if row.state == "present"), key=newest_last)
