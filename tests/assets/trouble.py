@@ -96,7 +96,7 @@ class Rounds(FaultyRounds):  # type: ignore[misc]
 class Bot:
     """Chooses the first action."""
 
-    def act(self, observation: Any, action_mask: Any = None) -> int:
+    def act(self, observation: Any, action_mask: Any, *, agent: str, rng: Any) -> int:
         if afoot()[0] == "bot":
             raise ValueError("the opening book has no such page")
         return 0

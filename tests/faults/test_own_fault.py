@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
 from safetensors.torch import load, save
 
 from arena.checkpoints.files import file_records, read_manifest
@@ -59,11 +58,9 @@ def poison(directory: Path, policy: PolicyRow) -> list[Row]:
     assert policy.checkpoint is not None
     source = directory / policy.checkpoint
     weights = load((source / WEIGHTS).read_bytes())
-    absurd = {
-        name: torch.full_like(tensor, 1e30) if "head" in name else tensor
-        for name, tensor in weights.items()
-    }
-    assert any("head" in name for name in weights)
+    layers = [name for name in weights if name.endswith("weight")]
+    assert layers
+    absurd = weights | {name: 1e25 * weights[name] for name in layers}
     files = {WEIGHTS: save(absurd), OPTIMIZER: (source / OPTIMIZER).read_bytes()}
     manifest = read_manifest(source)
     updates = manifest.learner_updates + 1
@@ -94,7 +91,7 @@ def check_taken_out(run: Run, *, since: int) -> None:
     given = {
         row.subject
         for row in run.events("train_assigned")
-        if since < row.sequence < first.sequence and BROKEN in str(row.data)
+        if since < row.sequence < first.sequence and BROKEN in str(row.data["policies"])
     }
     assert 1 <= len(given) <= WITHIN
     then = len(run.trained())

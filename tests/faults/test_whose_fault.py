@@ -73,8 +73,10 @@ def test_flipped_checkpoints_are_set_aside_and_their_policies_go_on_from_older_o
             _flip(run.directory / key / WEIGHTS)
         learner.kill()
         run.wait_for(lambda: len(run.events("fell_back")) >= len(damaged))
-        fell = {row.subject: row.data["checkpoint"] for row in run.events("fell_back")}
+        fell = {row.subject: str(row.data["checkpoint"]) for row in run.events("fell_back")}
         assert set(fell) == set(before.policies)
+        known = run.tables().checkpoints
+        parents = {known[key].weights_digest for key in fell.values()}
         run.wait_for(run.have_trained(since=len(run.trained())))
         run.stop()
         check_policies(run)
@@ -84,8 +86,7 @@ def test_flipped_checkpoints_are_set_aside_and_their_policies_go_on_from_older_o
             assert tables.checkpoints[str(event.data["key"])].state == "corrupt"
             assert "sha256" in str(event.data["reason"])
         # Where it fell back to, the next one begins.
-        children = {row.parent for row in tables.checkpoints.values()}
-        assert {tables.checkpoints[str(key)].digest for key in fell.values()} <= children
+        assert parents <= {row.parent for row in tables.checkpoints.values()}
         for policy, row in tables.policies.items():
             assert row.agent_steps >= before.policies[policy].agent_steps
         resume(run)
@@ -121,7 +122,8 @@ def test_a_full_disk_of_one_learner_is_its_own_trouble(tmp_path: Path) -> None:
         run.wait_for(lambda: finished_by(run.directory, "remote-0") >= WORKED)
         fill(disk / "ballast")
         run.wait_for(lambda: run.events("learner_dismissed"))
-        assert learner.wait(WAIT_S) == EXIT_AGAIN
+        said = learner.communicate(timeout=WAIT_S)[0]
+        assert learner.returncode == EXIT_AGAIN, said
         run.wait_for(run.have_trained(since=len(run.trained())))
         assert "No space left on device" in run.text
         assert not run.events("storage_full", "paused")

@@ -292,7 +292,11 @@ class Run:
     @property
     def text(self) -> str:
         """What the user has read so far: the command's lines, and what events say."""
-        told = [json.dumps([row.kind, row.subject, row.data]) for row in self.events()]
+        told = [
+            json.dumps([row.kind, row.subject, row.data])
+            for row in self.events()
+            if not row.kind.endswith("_assigned")
+        ]
         return "\n".join([self.log.read_text(), *told])
 
     def is_running(self) -> bool:
