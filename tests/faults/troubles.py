@@ -155,7 +155,7 @@ TROUBLES = (
     Trouble(
         name="dies",
         setting=_setting(1, 2, "with", 0),
-        sentence=r"learners crash or hang.*exit code 7",
+        sentence=r"learners crash or hang.*exited with code 7",
         comes="pauses",
     ),
     Trouble(
@@ -167,7 +167,7 @@ TROUBLES = (
     Trouble(
         name="segfaults",
         setting=_setting(4, 2, "vs", 1),
-        sentence=r"signal 11",
+        sentence=r"was killed by SIGSEGV",
         share=0.002,
     ),
     Trouble(name="prints", setting=_setting(2, 2, "vs", 0), sentence=""),
@@ -240,7 +240,7 @@ TROUBLES = (
     Trouble(
         name="huge_reward",
         setting=_setting(4, 2, "with", 0),
-        sentence=r"the environment breaks.*reward.*1e\+?30",
+        sentence=r"the environment breaks.*a reward must be finite and at most",
         comes="resumes",
     ),
 )
