@@ -24,7 +24,7 @@ from pettingzoo import AECEnv, ParallelEnv
 NUM_NUMBERS = 4
 NUM_ROUNDS = 6
 SLEEP_S = "3456.5"
-"""How long a simulator's process lives; nothing else sleeps so long."""
+"""How long a simulator's process lives, if nobody ends it."""
 
 
 class Naming(ParallelEnv):  # type: ignore[misc]

@@ -16,13 +16,15 @@ from populations.audit.verify import verify_run
 from populations.records.rows import EventRow
 from populations.records.tables import Tables
 from populations.storage.journal import JournalReader
-from tests.assets.unruly import SLEEP_S
+from tests.conftest import processes_with
 from tests.integration.conftest import ARENA
 from tests.support import wait_until
 
 ASSETS = Path(__file__).parents[1] / "assets"
 STEPS = 2000
 TIMEOUT_S = 150.0
+TEST = "UNRULY_TEST"
+"""Marks, in the environment of processes, which test has started them."""
 LOG_BYTES = 1_000_000
 """A log of some seconds is smaller, whatever an environment prints."""
 
@@ -104,30 +106,20 @@ def document(habit: Habit) -> dict[str, object]:
     }
 
 
-def arena(habit: Habit, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    """Run the command where the environment is, as its author would."""
-    return subprocess.run(
+def arena(habit: Habit, tmp_path: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run the command where the environment is, as its author would; all it starts ends with it."""
+    done = subprocess.run(
         [*ARENA, *arguments],
         cwd=ASSETS,
-        env={**os.environ, **habit.variables},
+        env={**os.environ, **habit.variables, TEST: str(tmp_path)},
         capture_output=True,
         text=True,
         timeout=TIMEOUT_S,
         check=False,
     )
-
-
-def simulators() -> list[int]:
-    """Processes that the environment has started and that still run."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            command = path.read_bytes().split(b"\0")
-        except OSError:
-            continue  # it has just ended
-        if command[:2] == [b"sleep", SLEEP_S.encode()]:
-            found.append(int(path.parent.name))
-    return found
+    marker = f"{TEST}={tmp_path}".encode()
+    wait_until(lambda: not processes_with(marker), timeout_s=5.0)
+    return done
 
 
 def read(run: Path) -> tuple[Tables, list[EventRow]]:
@@ -143,18 +135,16 @@ def read(run: Path) -> tuple[Tables, list[EventRow]]:
 def test_a_check_tells_of_it_and_a_run_trains(habit: Habit, tmp_path: Path) -> None:
     kwargs = habit.environment.get("kwargs", {})
     keys = [f"environment.kwargs.{key}={value}" for key, value in kwargs.items()]
-    checked = arena(habit, "envs", "check", f"unruly:{habit.game}", *keys, "--json")
+    checked = arena(habit, tmp_path, "envs", "check", f"unruly:{habit.game}", *keys, "--json")
     assert checked.returncode == habit.checked, (checked.stdout, checked.stderr)
     assert json.loads(checked.stdout)["schema"] == 1
     assert habit.said in checked.stdout
-    assert not simulators()
 
     config, run = tmp_path / "config.yaml", tmp_path / "run"
     config.write_text(json.dumps(document(habit)))
-    launched = arena(habit, "launch", config, "--run-dir", run)
+    launched = arena(habit, tmp_path, "launch", config, "--run-dir", run)
     assert launched.returncode == 0, launched.stderr
     assert "Traceback" not in launched.stderr
-    wait_until(lambda: not simulators(), timeout_s=5.0)
     assert sum(log.stat().st_size for log in (run / "logs").iterdir()) < LOG_BYTES
 
     tables, events = read(run)
