@@ -78,8 +78,8 @@ class Rounds(FaultyRounds):  # type: ignore[misc]
         """What goes wrong with the process, at a reset."""
         match self._fault:
             case "prints":
-                os.write(1, b"x" * 20_000 + b"\n")
-                print("x" * 20_000, flush=True)  # noqa: T201
+                os.write(1, b"x" * 50_000 + b"\n")
+                print("x" * 50_000, flush=True)  # noqa: T201
             case "threads":
                 threading.Thread(target=time.sleep, args=(600.0,), daemon=False).start()
             case "torch":

@@ -35,6 +35,8 @@ HASTY = (sys.executable, "-m", "tests.faults.hasty")
 WAIT_S = 120.0
 LEAVE_S = 60.0
 LOOK_S = 0.1
+LOG_BYTES = 2_000_000
+"""No process's log is longer, whatever it prints."""
 AGENT_STEPS = 256
 WORKED = 3
 """Assignments that each policy finishes before the trouble, after it, and beside it."""
@@ -423,6 +425,7 @@ def check_policies(run: Run, *, changed: Collection[PolicyId] = ()) -> None:
         changed: Policies of which it may have.
     """
     check_left(run.directory)
+    assert all(log.stat().st_size < LOG_BYTES for log in (run.directory / "logs").iterdir())
     tables = run.tables()
     assert not [row for row in run.events(*CHANGED) if row.subject not in changed]
     newest: dict[PolicyId, int] = {}
