@@ -1,4 +1,4 @@
-"""Users' code of many kinds, sound until a file names a trouble: see `tests/faults/troubles.py`.
+"""Users' code of many kinds, sound until a file names a trouble (`tests/faults/troubles.py`).
 
 The file is named by the variable `FLAG` of the environment, so one run begins well, falls into
 trouble, and gets out of it. It has the trouble's name and the share of what it befalls.

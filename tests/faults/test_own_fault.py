@@ -19,16 +19,8 @@ from arena.checkpoints.publish import publish
 from arena.types import AssignmentId, PolicyId
 from populations.records.rows import CheckpointRow, PolicyRow, Row
 from populations.storage.journal import Journal
-from tests.faults.troubles import (
-    ENCODER,
-    Run,
-    Setting,
-    Trouble,
-    begin,
-    check_policies,
-    running,
-    trainees,
-)
+from tests.faults.troubled_runs import Run, begin, check_policies, running, trainees
+from tests.faults.troubles import ENCODER, Setting, Trouble
 
 HERE = pytest.mark.timeout(480)
 BROKEN = PolicyId("player/p001")

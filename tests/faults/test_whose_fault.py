@@ -14,18 +14,8 @@ from arena.learners.state import EXIT_AGAIN
 from tests.faults.runs import learners_of
 from tests.faults.test_storage_runs import fill, small_disk
 from tests.faults.test_store_process import end, finished_by, remote_learner
-from tests.faults.troubles import (
-    TROUBLES,
-    WAIT_S,
-    WORKED,
-    Run,
-    Setting,
-    Trouble,
-    check_policies,
-    resume,
-    running,
-    suffer,
-)
+from tests.faults.troubled_runs import WAIT_S, WORKED, Run, check_policies, resume, running, suffer
+from tests.faults.troubles import TROUBLES, Setting, Trouble
 from tests.support import wait_until
 
 HERE = pytest.mark.timeout(480)
