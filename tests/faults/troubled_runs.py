@@ -228,7 +228,7 @@ def check_policies(run: Run, *, changed: Collection[PolicyId] = ()) -> None:
     for policy, row in tables.policies.items():
         if policy in changed:
             continue
-        assert (row.state, row.generation) == ("active", 0)
+        assert (row.state, row.generation, row.rescues) == ("active", 0, 0)
         assert row.hyperparameters == born[policy]["hyperparameters"]
         assert row.checkpoint is not None
         checkpoint = tables.checkpoints[row.checkpoint]
