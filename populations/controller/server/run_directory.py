@@ -16,8 +16,9 @@ from arena.failpoints import failpoint
 from arena.metrics.sink import find_sinks
 from arena.types import PlayerId, WeightsRef, is_bot
 from populations.choices import with_names
+from populations.config.resume.differences import Change
 from populations.config.run_config import RunConfig
-from populations.config.run_file import RUN_FILE, Change, RunFile, learner_setup
+from populations.config.run_file import RUN_FILE, RunFile, learner_setup
 from populations.controller.evolution.generations import first_generations
 from populations.controller.evolution.immigration import immigrant_key
 from populations.controller.evolution.initial_policies import initial_policies
