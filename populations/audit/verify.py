@@ -40,7 +40,7 @@ from populations.records.tables import ARCHIVED, Tables
 from populations.storage.archive import check_archive
 from populations.storage.database import JOURNAL
 from populations.storage.journal import JournalReader
-from populations.storage.lock import lock_holder
+from populations.storage.lock import is_released, lock_holder
 from populations.storage.loss import find_loss
 from populations.storage.recovery import unrecorded_checkpoints
 
@@ -120,11 +120,12 @@ def _verify_once(run_dir: Path) -> Report:
     notes = [*_expected(tables), *_unknown_ghosts(run_dir, tables)]
     leftovers = _leftovers(run_dir, tables)
     # A running or killed controller may leave temporary directories, which the next start removes;
-    # after an orderly end there must be none.
-    if tables.run.state == "running":
-        notes += leftovers
-    else:
+    # after an orderly end there must be none. The end is committed before they are removed, so a
+    # kill may come between.
+    if tables.run.state != "running" and is_released(run_dir):
         faults += leftovers
+    else:
+        notes += leftovers
     return Report(faults=faults, notes=notes)
 
 
