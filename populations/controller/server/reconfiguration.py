@@ -41,6 +41,8 @@ def finish(run_dir: Path) -> None:
 def current_file(run_dir: Path) -> Path:
     """Return the run.yaml that holds: the new one, if the journal has its digest. Writes nothing.
 
+    The caller has the lock.
+
     Raises:
         StorageError: If the disk refuses or the journal cannot be read.
     """
@@ -49,7 +51,7 @@ def current_file(run_dir: Path) -> Path:
         return run_dir / RUN_FILE
     with storage_errors(path):
         digest = sha256_file(path)
-    with JournalReader(run_dir / JOURNAL) as reader:
+    with JournalReader(run_dir / JOURNAL, is_alone=True) as reader:
         committed = reader.load(pairs=()).run.configuration
     return path if digest == committed else run_dir / RUN_FILE
 
