@@ -80,6 +80,16 @@ def lock_holder(run_dir: Path) -> int | None:
         os.close(descriptor)
 
 
+def is_released(run_dir: Path) -> bool:
+    """Return whether the last holder released the lock, and neither has it still nor was killed."""
+    try:
+        return not (run_dir / LOCK).read_bytes()
+    except FileNotFoundError:
+        return True
+    except OSError as error:
+        raise StorageError(f"{run_dir / LOCK}: {error.strerror}") from error
+
+
 def _acquire(run_dir: Path) -> int:
     path = run_dir / LOCK
     deadline_s = time.monotonic() + _PATIENCE_S

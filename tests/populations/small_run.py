@@ -50,7 +50,7 @@ def duel_run_file() -> RunFile:
     """Two agents in turn, each a seat, of one population."""
     agent = AgentSpec(
         observation={"kind": "Box", "shape": [4], "dtype": "float32", "low": None, "high": None},
-        action={"type": "Discrete", "n": 3, "start": 0},
+        action={"kind": "Discrete", "n": 3, "start": 0},
         mask=None,
     )
     agents = ("player_0", "player_1")

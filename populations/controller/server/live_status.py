@@ -12,6 +12,7 @@ from arena.types import LearnerId
 from populations.controller.evaluation import share
 from populations.controller.indexes.raised_alerts import document
 from populations.records.rows import Json
+from populations.storage.status import committed
 
 if TYPE_CHECKING:
     from populations.controller.state.leases import Learner
@@ -107,7 +108,8 @@ class LiveFigures:
             "store_endpoint": store_endpoint,
             "phase": state.phase,
             "elapsed_s": round(state.elapsed_before_s + now_s - state.started_s, 2),
-            "assignments_finished": state.tables.run.assignments_finished,
+            # Committed counts: a journal that has less later has lost work (`storage.loss`).
+            **committed(state.tables),
             "alerts": alerts(state, now_s=now_s),
             "evaluation": share.document(state),
             "agent_steps_per_s": round(self.agent_steps_per_s, 1),
