@@ -14,6 +14,7 @@ from arena.config import LearnerSetup, Model, PopulationSetup
 from arena.environment_spec import EnvironmentSpec
 from arena.envs.probe.pace import Pace
 from arena.errors import ConfigError
+from arena.files import read_regular
 from arena.learners.versions import RECORDED_PACKAGES, Differences, differences, installed
 from arena.matches.seating import make_seats
 from arena.matches.teammates import seats_per_agent
@@ -27,7 +28,7 @@ from populations.config.sizing import explain, needs_margin, with_sizes_of
 from populations.config.validation import validate_document
 from populations.errors import ResumeRefused, StorageError
 from populations.records.rows import Json
-from populations.yaml_documents import read_document, write_document
+from populations.yaml_documents import MAX_BYTES, read_document, write_document
 
 FORMAT_VERSION = 2
 # Version 2 added ``environment_measured``, which may be null: version 1 reads as that.
@@ -123,7 +124,7 @@ class RunFile:
             ConfigError: If there is none, or it is no run.yaml of this release.
         """
         try:
-            data = path.read_bytes()
+            data = read_regular(path, limit_bytes=MAX_BYTES)
         # No file is the user's mistake in the path, any other error the disk's.
         except FileNotFoundError as error:
             raise ConfigError(

@@ -43,17 +43,26 @@ Curves = Mapping[str, Sequence[Line]]
 
 def metrics(asked: Asked) -> Content:
     """Return the charts of a group of metrics; each policy's last and extreme figures below."""
-    lines = lines_of(asked.documents["metrics"], "metrics")
+    document = asked.documents["metrics"]
+    lines = lines_of(document, "metrics")
     groups = groups_of(lines)
+    left_out = []
+    if num_bad := document.get("left_out"):
+        note = f"{num_bad} lines of metrics.jsonl that cannot be read."
+        left_out.append(Block(heading="Left out", note=note))
     if not groups:
-        return Content(title="Metrics", blocks=[Block(heading="Metrics", note=NONE)])
+        blocks = [Block(heading="Metrics", note=NONE), *left_out]
+        return Content(title="Metrics", blocks=blocks)
     titles = list(groups)
     title = titles[min(asked.number, len(titles)) - 1]
     order = _order(asked, lines)
     names = groups[title]
     return Content(
         title="Metrics",
-        blocks=[_block(asked, name, _curves(lines, name, order)) for name in names[:MAX_CHARTS]],
+        blocks=[
+            *left_out,
+            *(_block(asked, name, _curves(lines, name, order)) for name in names[:MAX_CHARTS]),
+        ],
         parts={
             shown(one): asked.links.page(asked.page, number=index)
             for index, one in enumerate(titles, 1)
