@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import IO
 
 from arena.config import LearnerSetup
+from arena.descriptors import raise_limit
 from arena.errors import ArenaError
 from arena.machine_memory import machine_bytes
 from arena.processes.child import add_parent, die_with_parent
@@ -40,6 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = _parse(argv)
     die_with_parent(options.parent_pid, death_fd=options.death_fd)
     begin_log()
+    raise_limit()
     told = sys.stdin.buffer
     try:
         setup = LearnerSetup.model_validate_json(options.setup.read_bytes())
