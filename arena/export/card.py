@@ -224,7 +224,8 @@ class AnyCard(_Part):
         exploitability: How much more than the game's value a best response wins against it,
             averaged over both seats. None: unknown, as for all but small two-player zero-sum games.
         record: Matches played for this card.
-        versions: Versions of the programs that wrote it, and of the ONNX operators (``opset``).
+        versions: Versions of the programs that wrote it, of the ONNX operators (``opset``), and
+            the oldest onnxruntime that plays it (``onnxruntime_at_least``).
         files: Size and sha256 of every file but this one.
     """
 
