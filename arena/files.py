@@ -12,6 +12,7 @@ from __future__ import annotations
 import errno
 import math
 import os
+import re
 import resource
 import stat
 from collections.abc import Iterator
@@ -31,6 +32,9 @@ MAX_DOCUMENT_BYTES = 1 << 24
 
 
 NO_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
+
+
+_DIRECTORIES = re.compile(r"(?<![\w./:])/(?:[^\s/:;,'\"]+/)*(?=[^\s/])")
 
 
 class NotRegular(OSError):
@@ -150,6 +154,11 @@ def words_of(error: OSError) -> str:
         return words
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return f"{words}: no file descriptor is left, this process may have {limit} (ulimit -n)"
+
+
+def without_directories(text: str) -> str:
+    """Return a text in which absolute paths are names: whoever reads it is not of this machine."""
+    return _DIRECTORIES.sub("", text)
 
 
 def _is_finite(value: object) -> bool:

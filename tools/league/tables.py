@@ -100,7 +100,7 @@ def rendered(shown: Shown, opened: Opened, screen: Screen) -> Iterator[Renderabl
         kinds = ", ".join(f"{count} {kind}" for kind, count in quiet.items())
         yield Text(f"hidden kinds: {kinds} (--kind shows one)")
     if left_out := document.get("left_out"):
-        yield Text(f"left out: {left_out} lines that cannot be read")
+        yield Text(f"lines that cannot be read, left out: {left_out}")
     if hidden:
         which = "earlier rows" if view.keeps_last else "more rows"
         yield Text(f"{hidden} {which} hidden (--limit N shows N)")
