@@ -21,8 +21,8 @@ from pathlib import Path
 
 from pydantic_core import from_json
 
-MAX_LINE_BYTES = 1 << 20
-"""Most bytes of a line."""
+MAX_LINE_BYTES = 1 << 22
+"""Most bytes of a line: a user may name a metric by a text of a million characters."""
 
 MAX_SKIPPED_BYTES = 1 << 26
 """Most bytes without the end of a line behind which the next one is looked for."""

@@ -82,7 +82,7 @@ BAD = (
     b'{"policy": "player/p000", "agent_steps": 1, "loss/value": "x"}',
     b'{"policy": "player/p000", "agent_steps": 1, "loss/value": true}',
     b'{"a":' * 100_000,
-    b"0" * 3_000_000,
+    b"0" * 5_000_000,
 )
 
 
