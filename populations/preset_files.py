@@ -9,7 +9,7 @@ from importlib import resources
 from pathlib import Path
 
 from arena.errors import ConfigError
-from populations.yaml_documents import nearest
+from populations.yaml_documents import MAX_BYTES, nearest
 
 # A package, so that presets are found in a wheel, too.
 PRESETS = "populations.presets"
@@ -52,6 +52,8 @@ def config_text(source: str | Path) -> bytes:
     if not is_path:
         return preset_text(str(source))
     try:
-        return path.read_bytes()
+        with path.open("rb") as file:
+            # A byte more tells that it is too long; a device has no end.
+            return file.read(MAX_BYTES + 1)
     except OSError as error:
         raise ConfigError(f"cannot read {source}: {error.strerror}") from error

@@ -10,6 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from arena import files
+from arena.checkpoints import files as checkpoint_files
+from arena.wire import codec, unproven
+from populations import yaml_documents
+from tools.web import connections
+
 ROOT = Path(__file__).parent.parent
 SOURCES = sorted(
     path.relative_to(ROOT)
@@ -135,3 +141,22 @@ def test_what_is_promised_is_written_down() -> None:
     text = (ROOT / "SECURITY.md").read_text()
     for heading in ("Trusted", "Semi-trusted", "Untrusted", "How to report", "not promised"):
         assert heading in text
+
+
+def test_the_page_states_the_limits_that_the_code_has() -> None:
+    rows = [
+        line for line in (ROOT / "SECURITY.md").read_text().splitlines() if line.startswith("|")
+    ]
+    for what, *limits in (
+        ("no message has come", unproven.MAX_UNPROVEN),
+        ("connections | 256", connections.MAX_CONNECTIONS, connections.MAX_PER_ADDRESS),
+        ("has to arrive", int(connections.WAIT_S)),
+        ("headers", connections.MAX_HEADER_BYTES),
+        ("a frame", codec.MAX_FRAME_BYTES),
+        ("run.yaml", yaml_documents.MAX_BYTES, yaml_documents.MAX_DEPTH),
+        ("manifest", checkpoint_files.MAX_MANIFEST_BYTES),
+        ("another JSON document", files.MAX_DOCUMENT_BYTES),
+        ("metrics.jsonl", files.MAX_LINE_BYTES),
+    ):
+        (row,) = [row for row in rows if what in row]
+        assert {f"{limit:,}" for limit in limits} <= set(re.findall(r"\d[\d,]*\d|\d", row)), row

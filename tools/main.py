@@ -107,6 +107,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def _report(error: Exception) -> int:
     from arena.errors import ArenaError, ConfigFaults
+    from arena.files import words_of
     from arena.users_code import split_lines
 
     with contextlib.suppress(OSError):  # its reader may be gone
@@ -118,6 +119,12 @@ def _report(error: Exception) -> int:
             # Lines of a user's code stay lines; the rest becomes one.
             said, code = split_lines(str(error))
             sys.stderr.write(f"arena: {one_line(said)}{plain(code, keep=chr(10))}\n")
+        elif isinstance(error, OSError) and error.filename is not None:
+            # The disk, a permission, the descriptors: the machine says which file and why.
+            where = f"{error.filename}: {words_of(error)}"
+            sys.stderr.write(f"arena: {one_line(where)}\n")
+        elif isinstance(error, MemoryError):
+            sys.stderr.write("arena: this machine, or this process's limit, has no memory left\n")
         else:
             # A fault of Arena: a report needs the traceback.
             traceback.print_exception(error)

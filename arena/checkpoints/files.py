@@ -18,7 +18,6 @@ import hashlib
 import os
 import re
 import secrets
-import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO, Literal
@@ -34,6 +33,7 @@ from arena.checkpoints.manifest import (
     Manifest,
 )
 from arena.errors import CheckpointCorrupt, CheckpointError, CheckpointMissing, DiskRefused
+from arena.files import NotRegular, open_regular, words_of
 from arena.rules import broken_rules
 from arena.types import Digest
 
@@ -100,7 +100,7 @@ def sha256_bytes(data: bytes) -> Digest:
 
 def sha256_file(path: Path) -> Digest:
     """Return the sha256 of a file."""
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         return Digest(hashlib.file_digest(file, "sha256").hexdigest())
 
 
@@ -193,10 +193,8 @@ def read_manifest(directory: Path) -> Manifest:
         CheckpointCorrupt: If the manifest is missing or altered.
         DiskRefused: If the disk refuses.
     """
-    try:
+    with _refusals(directory):
         is_there = directory.is_dir()
-    except OSError as error:
-        raise _kind_of(error)(f"{directory}: {error.strerror}") from error
     if not is_there:
         raise CheckpointMissing(f"{directory}: there is no checkpoint")
     source = directory / MANIFEST
@@ -240,12 +238,9 @@ def read_piece(directory: Path, name: str, *, offset: int, limit_bytes: int) -> 
     if not directory.is_dir():
         raise CheckpointMissing(f"{directory}: there is no checkpoint")
     path = directory / name
-    with _opened(path) as file:
-        try:
-            size = os.fstat(file.fileno()).st_size
-            return os.pread(file.fileno(), limit_bytes, offset) if offset < size else b"", size
-        except OSError as error:
-            raise _kind_of(error)(f"{path}: {error.strerror}") from error
+    with _opened(path) as file, _refusals(path):
+        size = os.fstat(file.fileno()).st_size
+        return os.pread(file.fileno(), limit_bytes, offset) if offset < size else b"", size
 
 
 def verify_directory(directory: Path, *, without: frozenset[str] = frozenset()) -> Manifest:
@@ -261,10 +256,8 @@ def verify_directory(directory: Path, *, without: frozenset[str] = frozenset()) 
         DiskRefused: If the disk refuses.
     """
     manifest = read_manifest(directory)
-    try:
+    with _refusals(directory):
         present = set(os.listdir(directory)) - {MANIFEST}
-    except OSError as error:
-        raise _kind_of(error)(f"{directory}: {error.strerror}") from error
     absent = manifest.files.keys() - present - without
     if absent:
         raise CheckpointCorrupt(f"{directory}: {sorted(absent)} missing")
@@ -279,17 +272,14 @@ def verify_directory(directory: Path, *, without: frozenset[str] = frozenset()) 
 def _check_bytes(path: Path, record: FileRecord) -> None:
     """Compare a file with its record, piece by piece, so that any size fits in memory."""
     digest, left = hashlib.sha256(), record.size_bytes
-    with _opened(path) as file:
+    with _opened(path) as file, _refusals(path):
         size = os.fstat(file.fileno()).st_size
         if size != record.size_bytes:
             raise CheckpointCorrupt(f"{path}: {size} bytes instead of {record.size_bytes}")
-        try:
-            # Never more than the record says, though the file may grow meanwhile.
-            while left and (piece := file.read(min(left, PIECE_BYTES))):
-                digest.update(piece)
-                left -= len(piece)
-        except OSError as error:
-            raise _kind_of(error)(f"{path}: {error.strerror}") from error
+        # Never more than the record says, though the file may grow meanwhile.
+        while left and (piece := file.read(min(left, PIECE_BYTES))):
+            digest.update(piece)
+            left -= len(piece)
     if left or digest.hexdigest() != record.sha256:
         raise CheckpointCorrupt(f"{path}: its sha256 does not match the manifest")
 
@@ -318,34 +308,27 @@ def _subdirectories(directory: Path) -> list[str]:
         return sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
 
 
+@contextlib.contextmanager
+def _refusals(path: Path) -> Iterator[None]:
+    """Translate errors of the file system."""
+    try:
+        yield
+    except OSError as error:
+        raise _kind_of(error)(f"{path}: {words_of(error)}") from error
+
+
 def _read_regular(path: Path, limit_bytes: int) -> bytes:
     """Read a regular file of at most ``limit_bytes`` (a longer one gives one byte more)."""
-    with _opened(path) as file:
-        try:
-            return file.read(limit_bytes + 1)
-        except OSError as error:
-            raise _kind_of(error)(f"{path}: {error.strerror}") from error
+    with _opened(path) as file, _refusals(path):
+        return file.read(limit_bytes + 1)
 
 
-@contextlib.contextmanager
-def _opened(path: Path) -> Iterator[BinaryIO]:
+def _opened(path: Path) -> BinaryIO:
     """Open a regular file for reading; links are refused, and nothing waits for a pipe."""
-    try:
-        # O_NONBLOCK: opening a pipe would wait for its writer.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
-    except OSError as error:
-        raise _kind_of(error)(f"{path}: {error.strerror}") from error
-    try:
-        file = open(descriptor, "rb")  # noqa: SIM115 - closed below; a directory cannot be opened
-    except OSError as error:
-        os.close(descriptor)
-        raise _kind_of(error)(f"{path}: {error.strerror}") from error
-    with file:
-        # Of the open file: the path may be replaced between a look and the opening.
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise CheckpointCorrupt(f"{path}: not a regular file")
-        yield file
+    with _refusals(path):
+        return open_regular(path, follows_links=False)
 
 
 def _kind_of(error: OSError) -> type[CheckpointError]:
-    return CheckpointCorrupt if error.errno in _DAMAGE else DiskRefused
+    is_damage = isinstance(error, NotRegular) or error.errno in _DAMAGE
+    return CheckpointCorrupt if is_damage else DiskRefused

@@ -44,6 +44,7 @@ from arena.checkpoints.manifest import (
 )
 from arena.errors import CheckpointCorrupt, CheckpointError, CheckpointMissing, DiskRefused
 from arena.failpoints import failpoint
+from arena.files import words_of
 from arena.types import CheckpointRef
 
 # Errors of a file system that cannot link (or not to this file any more); a copy will do.
@@ -348,4 +349,4 @@ def _disk_errors(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         where = error.filename or path
-        raise DiskRefused(f"{where}: {error.strerror or error}") from error
+        raise DiskRefused(f"{where}: {words_of(error)}") from error

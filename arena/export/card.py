@@ -26,6 +26,7 @@ from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.observations import ObservationLayout
 from arena.errors import CheckpointCorrupt, CheckpointMissing
 from arena.export.directory import CARD as CARD
+from arena.files import read_regular
 from arena.rules import broken_rules
 from arena.types import Digest, Seat
 
@@ -223,7 +224,8 @@ class AnyCard(_Part):
         exploitability: How much more than the game's value a best response wins against it,
             averaged over both seats. None: unknown, as for all but small two-player zero-sum games.
         record: Matches played for this card.
-        versions: Versions of the programs that wrote it, and of the ONNX operators (``opset``).
+        versions: Versions of the programs that wrote it, of the ONNX operators (``opset``), and
+            the oldest onnxruntime that plays it (``onnxruntime_at_least``).
         files: Size and sha256 of every file but this one.
     """
 
@@ -397,16 +399,12 @@ class _Kind(_Part):
 
 def _read(directory: Path, kind: type[CardT]) -> CardT:
     path = directory / CARD
-    if not path.is_file():
-        raise CheckpointMissing(f"{directory} is no export: it has no {CARD}")
     try:
-        with path.open("rb") as file:
-            # One byte more, which tells that the file is too long.
-            data = file.read(_MAX_CARD_BYTES + 1)
+        data = read_regular(path, limit_bytes=_MAX_CARD_BYTES)
+    except FileNotFoundError:
+        raise CheckpointMissing(f"{directory} is no export: it has no {CARD}") from None
     except OSError as error:
         raise CheckpointCorrupt(f"{path} cannot be read: {error.strerror}") from error
-    if len(data) > _MAX_CARD_BYTES:
-        raise CheckpointCorrupt(f"{path} must have at most {_MAX_CARD_BYTES} bytes")
     try:
         return kind.model_validate_json(data)
     except ValidationError as error:

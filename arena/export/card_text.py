@@ -123,7 +123,7 @@ def _files(card: AnyCard) -> tuple[str, ...]:
 
 _USAGE = """## Use
 
-`champion.py` needs numpy and onnxruntime:
+`champion.py` needs numpy and onnxruntime; how old that may be is among the versions:
 
     from champion import Champion
     action = Champion(".").act(observation, action_mask)
@@ -134,8 +134,8 @@ _USAGE = """## Use
 
 _MIXTURE_USAGE = """## Use
 
-`champion.py` needs numpy and onnxruntime. `reset` begins an episode and draws a member; the
-probabilities are those of policies that sample their actions:
+`champion.py` needs numpy and onnxruntime; how old that may be is among the versions. `reset` begins
+an episode and draws a member; the probabilities are those of policies that sample their actions:
 
     from champion import Champion
     champion = Champion(".", seed=1)

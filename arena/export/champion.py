@@ -27,6 +27,7 @@ import importlib
 import json
 import math
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -293,6 +294,7 @@ class Champion(GraphPlayer):
 
     Raises:
         ValueError: If the card is of another schema, or a ``policy.onnx`` is not the file it names.
+        RuntimeError: If onnxruntime is too old for it.
     """
 
     def __init__(self, directory: str | Path, *, seed: int | None = None) -> None:
@@ -301,6 +303,7 @@ class Champion(GraphPlayer):
         if self.card.get("schema") != _SCHEMA:
             raise ValueError(f"card.json must have schema {_SCHEMA}, got {self.card.get('schema')}")
         members = self.card.get("members", [])
+        _require_onnxruntime(self.card.get("versions", {}).get("onnxruntime_at_least", "0"))
         # Without members the export is one policy, in a file beside the card.
         policies = [f"{member['directory']}/policy.onnx" for member in members] or ["policy.onnx"]
         super().__init__(
@@ -702,6 +705,21 @@ def _state_size(session: onnxruntime.InferenceSession) -> int:
     return int(shapes["state_in"][1]) if "state_in" in shapes else 0
 
 
+def _require_onnxruntime(least: str) -> None:
+    """Refuse a release of onnxruntime that cannot read the graph; its own words name no release."""
+    found = onnxruntime.__version__
+    if _numbers(found) < _numbers(least):
+        raise RuntimeError(
+            f"this export needs onnxruntime {least} or newer, this is {found}: "
+            f"pip install 'onnxruntime>={least}'"
+        )
+
+
+def _numbers(version: str) -> list[int]:
+    """Return the first two numbers of a version."""
+    return [int(part) for part in re.findall(r"\d+", version)[:2]]
+
+
 def _session(model: bytes) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
     # Products of one row are too small for threads.
@@ -929,7 +947,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     if options.games < 1:
         parser.error(f"--games must be at least 1, got {options.games}")
-    champion = Champion(options.directory)
+    try:
+        champion = Champion(options.directory)
+    except RuntimeError as error:
+        parser.error(str(error))
     environment_id = options.env or champion.card["environment"]["id"]
     # As with `python -m`: a game of one's own is found where the command is typed.
     sys.path.append(str(Path.cwd()))

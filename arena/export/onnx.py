@@ -28,6 +28,13 @@ from arena.networks.actor_critic import ActorCritic
 
 SMALLEST = np.finfo(np.float32).min
 
+# The exporter's own, which it reaches without a conversion; the lowest that graphs need, so that
+# they play where the runtime is old.
+OPSET = 18
+IR_VERSION = 8
+LEAST_ONNXRUNTIME = "1.14"
+"""First release of onnxruntime that reads both (its table of ONNX versions)."""
+
 NUM_CHECKED = 64
 TOLERANCE = 1e-4
 """Tolerance relative to the largest number (at least 1): runtimes add up in different orders."""
@@ -73,11 +80,15 @@ def export_onnx(network: ActorCritic, *, layout: ObservationLayout, has_mask: bo
             external_data=False,
             verbose=False,
             dynamo=True,
+            opset_version=OPSET,
         )
     if program is None:
         raise ExportError("the ONNX exporter gave no program")
     model: onnx.ModelProto = program.model_proto
     _forget_sources(model)
+    model.ir_version = IR_VERSION
+    if opset_version(model) > OPSET:
+        raise ExportError(f"the graph needs opset {opset_version(model)}, more than {OPSET}")
     try:
         onnx.checker.check_model(model, full_check=True)
     except onnx.checker.ValidationError as error:
@@ -105,10 +116,10 @@ def _random_feeds(
     return feeds
 
 
-def opset_version(model: bytes) -> int:
+def opset_version(model: onnx.ModelProto) -> int:
     """Return the version of the standard operators that a model uses."""
     # A model may import operators of several domains; the standard one has two names.
-    opsets = onnx.ModelProto.FromString(model).opset_import
+    opsets = model.opset_import
     return int(next(opset.version for opset in opsets if opset.domain in ("", "ai.onnx")))
 
 

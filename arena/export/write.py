@@ -24,7 +24,7 @@ from arena.export.card import (
 )
 from arena.export.card_text import card_for_people, mixture_card_for_people
 from arena.export.directory import check_target, replace_directory
-from arena.export.onnx import OnnxCheck, check_onnx, export_onnx, opset_version
+from arena.export.onnx import LEAST_ONNXRUNTIME, OPSET, OnnxCheck, check_onnx, export_onnx
 from arena.networks.actor_critic import ActorCritic
 from arena.networks.make import make_actor_critic
 from arena.networks.weights import load_tensors, without_critic
@@ -151,7 +151,11 @@ def _contents(
         WEIGHTS: serialize(weights),
         PLAYER: _player(),
     }
-    versions = card.versions | {"torch": torch.__version__, "opset": str(opset_version(model))}
+    versions = card.versions | {
+        "torch": torch.__version__,
+        "opset": str(OPSET),
+        "onnxruntime_at_least": LEAST_ONNXRUNTIME,
+    }
     written = card.model_copy(
         update={
             "value": network.has_value,

@@ -5,6 +5,7 @@ Tests: `tests/arena/metrics/test_sinks.py`.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Mapping
@@ -32,20 +33,25 @@ class JsonlSink:
         _cut_torn_line(path)
         self._path, self._rotation = path, rotation
         rotation.remove_oldest(_set_aside(path).values())
-        # After the cut. Line-buffered: every line is handed to the system at once.
-        self._file = path.open("a", encoding="utf-8", buffering=1)
+        # After the cut. Unbuffered: every line is handed to the system at once, or not at all.
+        self._file = path.open("ab", buffering=0)
 
     def write(self, policy: str, agent_steps: int, metrics: Mapping[str, float]) -> None:
         """Append one line.
 
         Raises:
             ValueError: If a metric is not finite.
+            OSError: If the disk refuses; nothing of the line is there then.
         """
         line = {"policy": policy, "agent_steps": agent_steps} | dict(metrics)
-        text = json.dumps(line, allow_nan=False)
+        data = json.dumps(line, allow_nan=False).encode() + b"\n"
         if self._rotation.is_due(os.fstat(self._file.fileno()).st_size):
             self._rotate()
-        self._file.write(text + "\n")
+        # A full disk may take a part of the line without an error.
+        num_bytes = self._file.write(data)
+        if num_bytes < len(data):
+            self._file.truncate(self._file.tell() - num_bytes)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
 
     def _rotate(self) -> None:
         """Set the file aside and begin a new one. If the disk refuses, the old one goes on."""
@@ -54,17 +60,16 @@ class JsonlSink:
         # has the new name already where an earlier attempt could not open the next one.
         if path.exists():
             path.rename(_next_name(path))
-        file = path.open("a", encoding="utf-8", buffering=1)
+        file = path.open("ab", buffering=0)
         self._file.close()
         self._file = file
         self._rotation.remove_oldest(_set_aside(path).values())
 
     def flush(self) -> None:
-        """Hand all lines to the operating system."""
-        self._file.flush()
+        """Do nothing: all lines are handed to the operating system."""
 
     def close(self) -> None:
-        """Flush and close the file."""
+        """Close the file."""
         self._file.close()
 
 

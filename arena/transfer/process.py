@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import IO
 
 from arena.config import LearnerSetup
+from arena.descriptors import raise_limit
 from arena.errors import ArenaError
 from arena.machine_memory import machine_bytes
 from arena.processes.child import end_with_guard
@@ -40,6 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = _parse(argv)
     end_with_guard()
     begin_log()
+    raise_limit()
     told = sys.stdin.buffer
     try:
         setup = LearnerSetup.model_validate_json(options.setup.read_bytes())

@@ -31,6 +31,7 @@ from arena.checkpoints.publish import publish
 from arena.config import LearnerSetup
 from arena.errors import CheckpointCorrupt, CheckpointError, CheckpointMissing, DiskRefused
 from arena.failpoints import failpoint
+from arena.files import without_directories
 from arena.types import population_of
 from arena.wire.store_messages import (
     MAX_MANIFEST_BYTES,
@@ -114,7 +115,9 @@ class StoreService:
                 return self._fetch(request)
             return self._give(request, data, holder=holder), b""
         except CheckpointError as error:
-            denied = Denied(kind=_kind_of(error, request), reason=str(error)[:1000])
+            denied = Denied(
+                kind=_kind_of(error, request), reason=without_directories(str(error))[:1000]
+            )
         logger.warning("%s of %s by %s: %s", type(request).__name__, request.key, holder, denied)
         return denied, b""
 

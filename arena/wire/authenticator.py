@@ -14,49 +14,57 @@ import logging
 import os
 import select
 import threading
-import time
 from collections.abc import Mapping
 
 import zmq
 
 from arena.failpoints import failpoint
+from arena.paced_log import OneASecond
 from arena.wire.keys import fingerprint
+from arena.wire.unproven import UnprovenConnections
 
 logger = logging.getLogger(__name__)
+# A stranger who connects in a loop must not fill the disk.
+logger.addFilter(OneASecond())
 
 DOMAIN = b"arena"
 """Domain of the questions; libzmq matches a non-empty domain exactly."""
 
 ENDPOINT = "inproc://zeromq.zap.01"
-LOG_EVERY_S = 1.0
 
 
 class Authenticator:
-    """Thread that admits keys with a name, under that name (``User-Id``).
+    """Thread that admits keys with a name, under that name (``User-Id``), and bounds the rest.
 
     All but the thread's own methods belong to the controller's thread.
 
     Attributes:
         num_refused: Connections that were refused.
+        unproven: Connections that have not proved a key yet.
     """
 
     def __init__(
-        self, context: zmq.Context[zmq.Socket[bytes]], *, learners: Mapping[bytes, str]
+        self,
+        context: zmq.Context[zmq.Socket[bytes]],
+        *,
+        guarded: zmq.Socket[bytes],
+        learners: Mapping[bytes, str],
     ) -> None:
         """Start the thread.
 
         Args:
-            context: Context of the guarded socket. Closing it also closes the thread's socket.
+            context: Context of the guarded socket. Closing it also closes the thread's sockets.
+            guarded: Guarded socket, which is not bound yet.
             learners: Names by public key (32 bytes).
         """
         self.admit_only(learners)
+        self.unproven = UnprovenConnections(guarded)
         self._socket = context.socket(zmq.REP)
         self._socket.setsockopt(zmq.LINGER, 0)
         # In the constructor, not in the thread: with no socket bound here, libzmq admits everyone.
         self._socket.bind(ENDPOINT)
         # A pipe wakes the poller without touching the ZeroMQ socket, which belongs to the thread.
         self._stop_read, self._stop_write = os.pipe()
-        self._logged_at_s = float("-inf")
         self.num_refused = 0
         # daemon: a controller that raises must not wait for it.
         self._thread = threading.Thread(
@@ -88,6 +96,12 @@ class Authenticator:
         """Return whether a key of this name is let in."""
         return name in self._keys
 
+    @property
+    def num_strangers(self) -> Mapping[str, int]:
+        """Number of connections that were not let in, by fault; of faults that there were."""
+        found = {"key": self.num_refused, "unproven": self.unproven.num_closed}
+        return {fault: number for fault, number in found.items() if number}
+
     def is_alive(self) -> bool:
         """Return whether the thread still answers."""
         return self._thread.is_alive()
@@ -107,8 +121,12 @@ class Authenticator:
         poller = zmq.Poller()
         poller.register(self._socket, zmq.POLLIN)
         poller.register(self._stop_read, select.POLLIN)
+        poller.register(self.unproven.monitor, zmq.POLLIN)
         try:
-            while self._stop_read not in dict(poller.poll()):
+            while self._stop_read not in (ready := dict(poller.poll())):
+                self.unproven.take_events()
+                if self._socket not in ready:
+                    continue
                 question = self._socket.recv_multipart()
                 failpoint("authenticator.asked")
                 self._socket.send_multipart(self._answer(question))
@@ -133,11 +151,6 @@ class Authenticator:
 
     def _refuse(self, address: bytes, mechanism: bytes, credentials: list[bytes]) -> None:
         self.num_refused += 1
-        now_s = time.monotonic()
-        # A stranger who connects in a loop must not fill the disk.
-        if now_s - self._logged_at_s < LOG_EVERY_S:
-            return
-        self._logged_at_s = now_s
         which = fingerprint(credentials[0]) if credentials else "none"
         logger.warning(
             "refused a connection from %r: its key (%r, fingerprint %s) is none of this run's",

@@ -17,7 +17,6 @@ import hashlib
 import json
 import os
 import re
-import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +28,7 @@ from zmq.utils import z85
 
 from arena.config import Model
 from arena.errors import ConfigError
+from arena.files import open_regular
 from arena.wire.address import make_private
 
 KEYS = "keys"
@@ -254,10 +254,9 @@ def _write(path: Path, document: _Public) -> None:
 
 def _read(path: Path, kind: type[_File]) -> _File:
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             # Facts of the open file, not of the path: the path may be replaced in between.
-            facts = os.fstat(file.fileno())
-            if not stat.S_ISREG(facts.st_mode) or facts.st_mode & 0o077:
+            if os.fstat(file.fileno()).st_mode & 0o077:
                 raise ConfigError(
                     f"{path} must be a file that only its owner can read: chmod 600 {path}"
                 )

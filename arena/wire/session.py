@@ -14,12 +14,15 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from arena.errors import DecodeError, VersionMismatch, WireError
+from arena.paced_log import OneASecond
 from arena.types import LearnerId
 from arena.wire.codec import decode, encode, prefix
 from arena.wire.keys import holder_of
 from arena.wire.messages import FromController, FromLearner, Header, Hello, Message, Refuse, Welcome
 
 logger = logging.getLogger(__name__)
+# A flood of bad messages must not fill the log or the disk.
+logger.addFilter(OneASecond())
 
 MAX_PEERS = 4096
 """Most strangers kept; the longest silent is forgotten first."""
@@ -125,7 +128,6 @@ class ControllerSession:
         self._holders: dict[str, bytes] = {}
         self._bad: deque[BadMessage] = deque(maxlen=100)
         self._num_bad: Counter[str] = Counter()
-        self._logged_at_s = float("-inf")
 
     @property
     def num_bad(self) -> Mapping[str, int]:
@@ -161,7 +163,7 @@ class ControllerSession:
         Args:
             identity: Identity of the peer's socket.
             frames: Received frames.
-            now_s: Time of receipt, to limit answers and logs.
+            now_s: Time of receipt, to limit answers.
             key: Name of the key that the peer has proved. None: it has none.
             is_forgotten: Whether that key is let in no more.
         """
@@ -237,10 +239,7 @@ class ControllerSession:
         name = _name(identity)
         shown = name or prefix(identity)
         self._bad.append(BadMessage(peer=shown, kind=kind, reason=reason))
-        # One line a second at most: a flood of bad messages must not fill the log or the disk.
-        if now_s - self._logged_at_s >= ANSWER_EVERY_S:
-            self._logged_at_s = now_s
-            logger.warning("bad message from %s: %s", shown, reason)
+        logger.warning("bad message from %s: %s", shown, reason)
         # Answering each message would let a stranger make the controller send as much as it does.
         if now_s - peer.answered_at_s < ANSWER_EVERY_S:
             return Opened()

@@ -67,8 +67,9 @@ def ask_for_keys(
     context: zmq.Context[zmq.Socket[bytes]], socket: zmq.Socket[bytes], keys: ControllerKeys
 ) -> Authenticator:
     """Have a socket that is not bound yet admit holders of keys only; returns who checks them."""
-    # Before bind: until an authenticator is bound, libzmq admits every connection.
-    authenticator = Authenticator(context, learners=keys.learners)
+    # Before bind: until an authenticator is bound, libzmq admits every connection; and it counts
+    # connections from the first one on.
+    authenticator = Authenticator(context, guarded=socket, learners=keys.learners)
     socket.setsockopt(zmq.CURVE_SERVER, 1)
     # All options before bind: libzmq applies them to later connections only.
     socket.setsockopt(zmq.CURVE_PUBLICKEY, keys.public)

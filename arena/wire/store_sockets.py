@@ -92,7 +92,7 @@ class StoreListener:
     @property
     def num_bad(self) -> Mapping[str, int]:
         """Number of messages and connections dropped so far, by fault."""
-        return {**self._num_bad, "key": self._authenticator.num_refused}
+        return {**self._num_bad, **self._authenticator.num_strangers}
 
     def admit_only(self, learners: Mapping[bytes, str]) -> None:
         """Hear the holders of these keys and no others, whatever connections those still have.
@@ -123,6 +123,7 @@ class StoreListener:
         end_s = time.monotonic() + MAX_PORTION_S
         # One frame more than a message has: the bytes of a piece.
         while parts := receive_parts(self._socket, limit=NUM_FRAMES + 2):
+            self._authenticator.unproven.prove(parts[-1])
             opened = self._opened(parts)
             if isinstance(opened, Asked):
                 received.append(opened)

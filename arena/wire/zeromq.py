@@ -117,7 +117,10 @@ class ZmqControllerTransport:
             parts = receive_parts(self._socket, limit=NUM_FRAMES + 1)
             if parts is None:
                 break
-            key = None if self._authenticator is None else key_name(parts[-1])
+            key = None
+            if self._authenticator is not None:
+                key = key_name(parts[-1])
+                self._authenticator.unproven.prove(parts[-1])
             # ROUTER puts the sender's identity before its frames.
             identity, *frames = (part.bytes for part in parts)
             now_s = time.monotonic()
@@ -172,9 +175,11 @@ class ZmqControllerTransport:
 
     @property
     def num_bad(self) -> Mapping[str, int]:
-        """See `ControllerTransport`; ``key`` counts connections with an unknown key."""
-        refused = 0 if self._authenticator is None else self._authenticator.num_refused
-        return {**self._session.num_bad, **({"key": refused} if refused else {})}
+        """See `ControllerTransport`; ``key`` counts connections with an unknown key, ``unproven``
+        those that were closed before they had shown one.
+        """
+        strangers = {} if self._authenticator is None else self._authenticator.num_strangers
+        return {**self._session.num_bad, **strangers}
 
     def close(self, *, linger_s: float) -> None:
         """See `ControllerTransport`."""

@@ -15,6 +15,7 @@ from arena.config import LearnerSetup, Model, PopulationSetup
 from arena.environment_spec import EnvironmentSpec
 from arena.envs.probe.pace import Pace
 from arena.errors import ConfigError
+from arena.files import read_regular
 from arena.learners.versions import RECORDED_PACKAGES, installed
 from arena.machine_memory import machine_bytes
 from arena.matches.seating import make_seats
@@ -34,7 +35,7 @@ from populations.config.sizing import (
 )
 from populations.config.validation import validate_document
 from populations.errors import ResumeRefused, StorageError
-from populations.yaml_documents import read_document, write_document
+from populations.yaml_documents import MAX_BYTES, read_document, write_document
 
 FORMAT_VERSION = 3
 # Version 2 added ``environment_measured``, which may be null, and version 3 ``code``, which may be
@@ -136,7 +137,7 @@ class RunFile:
             ConfigError: If there is none, or it is no run.yaml of this release.
         """
         try:
-            data = path.read_bytes()
+            data = read_regular(path, limit_bytes=MAX_BYTES)
         # No file is the user's mistake in the path, any other error the disk's.
         except FileNotFoundError as error:
             raise ConfigError(

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
+from arena.files import read_json_object
 from populations.hooks.calls import Place
 
 
 def read_place(path: Path) -> Place | None:
     """Return the place; None if there is none that can be read."""
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document: dict[str, Any] = read_json_object(path)
         return Place(
             after=int(document["after"]),
             done=tuple(map(str, document["done"])),

@@ -145,8 +145,8 @@ STORAGE: Mapping[str, Wording] = {
         then=(" after {paused_s:seconds}", " and {refusals:count} tries"),
     ),
     "storage_full": said(
-        "The disk refuses durable data: {reason}",
-        "The disk refuses durable data",
+        "Durable data cannot be written: {reason}",
+        "Durable data cannot be written",
         then=("; the next try is in {retry_in_s:seconds}",),
     ),
     "storage_recovered": said(

@@ -85,7 +85,7 @@ LEAGUE_EVENTS: Mapping[str, str] = {
 STORAGE_EVENTS: Mapping[str, str] = {
     "paused": "Nothing finishes any more, and nobody is to blame; the run waits and tries again.",
     "continued": "Something has finished again, and the run goes on.",
-    "storage_full": "The disk refuses durable data; the run waits and tries again.",
+    "storage_full": "Durable data cannot be written: the run waits and tries again.",
     "storage_recovered": "The disk accepts data again.",
     "checkpoint_corrupt": "A checkpoint's bytes differ from those published; it was set aside.",
     "ghost_corrupt": "A ghost's bytes differ from those published; it was set aside.",

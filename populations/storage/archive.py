@@ -27,6 +27,7 @@ import zstandard
 
 from arena.checkpoints.files import sha256_file
 from arena.failpoints import failpoint
+from arena.files import open_regular
 from populations.errors import StorageError
 from populations.records.columns import Value
 from populations.records.rows import ArchiveRow, EventRow
@@ -245,7 +246,7 @@ def _stored_rows(path: Path, table: str, filters: Filters) -> Iterator[dict[str,
     # Most lines are told apart without parsing them.
     texts = [[json.dumps(value) for value in allowed] for allowed in wanted.values()]
     has_begun = False
-    with _archive_errors(path), path.open("rb") as file:
+    with _archive_errors(path), open_regular(path) as file:
         stream = zstandard.ZstdDecompressor().stream_reader(file)
         for line in io.TextIOWrapper(stream, encoding="utf-8"):
             if not line.startswith(begin):

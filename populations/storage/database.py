@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from arena.failpoints import failpoint
+from arena.files import NO_DESCRIPTORS, open_regular, require_regular, words_of
 from populations.errors import JournalCorrupt, JournalForeign, StorageError, StorageUnavailable
 
 JOURNAL = "journal.db"
@@ -34,9 +35,10 @@ _MAGIC = b"SQLite format 3\0"
 SIDE_FILES = ("-wal", "-shm", "-journal")
 _CORRUPT = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 
-# Errors that may pass and leave nothing behind. A failed fsync is not among them: the kernel may
-# have dropped the pages that it could not write, and a second fsync would not report that.
-_PASSING = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
+# Errors that may pass and leave nothing behind: also that all descriptors are in use. A failed
+# fsync is not among them: the kernel may have dropped the pages that it could not write, and a
+# second fsync would not report that.
+_PASSING = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS}) | NO_DESCRIPTORS
 # Compared whole: the primary code of a failed fsync is SQLITE_IOERR, like that of a failed write.
 _PASSING_CODES = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE})
 
@@ -48,6 +50,9 @@ def database_uri(path: Path, *, mode: str) -> str:
 
 def connect(path: Path, *, mode: str) -> sqlite3.Connection:
     """Open a file in SQLite's ``mode``; transactions are explicit."""
+    # SQLite would wait for the writer of a pipe in the place of one of them.
+    for suffix in ("", *SIDE_FILES):
+        require_regular(path.with_name(path.name + suffix))
     # isolation_level=None: Python opens no transaction of its own (see `transaction`).
     connection = sqlite3.connect(
         database_uri(path, mode=mode), uri=True, isolation_level=None, timeout=5.0
@@ -74,7 +79,13 @@ def connect_reader(path: Path, *, is_alone: bool = False) -> sqlite3.Connection:
         connection.close()
         # Without a WAL there is no writer, so SQLite need not create the files that coordinate with
         # one. What is beside it has to be read, too.
-        if any(path.with_name(path.name + suffix).exists() for suffix in ("-wal", "-journal")):
+        beside = [s for s in ("-wal", "-journal") if path.with_name(path.name + s).exists()]
+        if beside and not os.access(path.parent, os.W_OK):
+            raise StorageError(
+                f"{path}: SQLite reads {path.name}{beside[0]} beside it only in a directory that "
+                "can be written: copy both into one"
+            ) from None
+        if beside:
             raise
         return connect(path, mode="ro&immutable=1")
     except BaseException:
@@ -92,7 +103,7 @@ def require_journal(path: Path) -> int:
     with storage_errors(path):
         if not path.exists():
             raise StorageError(f"{path}: there is no journal{repair_hint(path)}")
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             # SQLite's header has 100 bytes, big-endian: user_version at 60, application_id at 68.
             header = file.read(100)
     if not header.startswith(_MAGIC) or len(header) < 100:
@@ -225,7 +236,7 @@ def storage_errors(path: Path) -> Iterator[None]:
         raise kind(f"{path}: {error}") from error
     except OSError as error:
         kind = StorageUnavailable if error.errno in _PASSING else StorageError
-        raise kind(f"{error.filename or path}: {error.strerror or error}") from error
+        raise kind(f"{error.filename or path}: {words_of(error)}") from error
 
 
 def rename_durably(source: Path, target: Path) -> None:

@@ -64,7 +64,8 @@ def lock_holder(run_dir: Path) -> int | None:
         Its process id; `UNKNOWN_PID` if the holder did not write one; None if the lock is free.
     """
     try:
-        descriptor = os.open(run_dir / LOCK, os.O_RDONLY | os.O_CLOEXEC)
+        # O_NONBLOCK: opening a pipe would wait for its writer.
+        descriptor = os.open(run_dir / LOCK, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
         return None
     except OSError as error:

@@ -10,8 +10,10 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import cast
 
 from arena.failpoints import failpoint
+from arena.files import read_json_object
 from populations.records.rows import Json
 from populations.records.tables import Tables
 from populations.storage.database import storage_errors
@@ -59,7 +61,6 @@ def write_status(run_dir: Path, document: Mapping[str, Json]) -> None:
 def read_status(run_dir: Path) -> dict[str, Json] | None:
     """Return the last figures, or None if there are none that can be read."""
     try:
-        document = json.loads((run_dir / STATUS).read_text(encoding="utf-8"))
+        return cast("dict[str, Json]", read_json_object(run_dir / STATUS))
     except (OSError, ValueError):
         return None
-    return document if isinstance(document, dict) else None

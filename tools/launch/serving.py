@@ -132,6 +132,7 @@ def control(run: OpenRun) -> None:
     """Serve with signals, a display and the configured launcher."""
     import logging
 
+    from arena.descriptors import raise_limit
     from arena.processes.log import begin_log
     from populations.controller.server.server import Server
     from populations.hooks.make import make_hook_processes
@@ -143,6 +144,7 @@ def control(run: OpenRun) -> None:
     # A log that the disk refuses is no reason to print a traceback for each line of it.
     logging.raiseExceptions = False
     begin_log(file=run.run_dir / "logs" / "controller.log")
+    raise_limit()
     with (
         make_launcher(run, notify=tell) as connections,
         make_display(run) as display,

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from ..terminal.text import plain
 from .documents import Opened
 from .narrowing import Narrowed, limited, without_quiet
 from .renderers.lists import any_rows
@@ -99,6 +100,8 @@ def rendered(shown: Shown, opened: Opened, screen: Screen) -> Iterator[Renderabl
     if quiet:
         kinds = ", ".join(f"{count} {kind}" for kind, count in quiet.items())
         yield Text(f"hidden kinds: {kinds} (--kind shows one)")
+    if left_out := document.get("left_out"):
+        yield Text(f"lines that cannot be read, left out: {left_out}")
     if hidden:
         which = "earlier rows" if view.keeps_last else "more rows"
         yield Text(f"{hidden} {which} hidden (--limit N shows N)")
@@ -156,8 +159,8 @@ def print_csv(rows: Sequence[Row]) -> None:
 
 
 def _csv_cell(value: object) -> object:
-    """Return a cell that no spreadsheet takes for a formula."""
-    if isinstance(value, str) and value[:1] in FORMULA:
-        # Behind an apostrophe a spreadsheet calculates nothing.
-        return "'" + value
-    return value
+    """Return a cell that no spreadsheet takes for a formula, and no terminal for a command."""
+    if not isinstance(value, str):
+        return value
+    # Behind an apostrophe a spreadsheet calculates nothing.
+    return plain(f"'{value}" if value[:1] in FORMULA else value, keep="\n\r\t")

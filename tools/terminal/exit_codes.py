@@ -13,7 +13,9 @@ def exit_code(error: Exception) -> int:
         return 2
     if isinstance(error, (RunInUse, AddressInUse)):
         return 4
-    if isinstance(error, (StorageError, CheckpointError)):
+    # A plain error of the system about a file is the storage's, too.
+    is_files = isinstance(error, OSError) and error.filename is not None
+    if isinstance(error, (StorageError, CheckpointError)) or is_files:
         return 5
     # The run failed, or Arena did: the traceback tells them apart.
     return 3

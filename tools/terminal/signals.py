@@ -22,7 +22,12 @@ from arena.processes.bursts import Bursts
 if TYPE_CHECKING:
     from populations.controller.server.server import Server
 
+_Handler = Callable[[int, FrameType | None], None]
+
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+STUCK_S = 3.0
+"""Time after a signal within which its handler runs; a call into a library may take for ever."""
 
 
 # A SystemExit, so that no `except Exception` on the way keeps the process.
@@ -37,14 +42,56 @@ def code_of(name: str) -> int:
 
 @contextmanager
 def leave_on_signals() -> Iterator[None]:
-    """End a command that has nothing to save, with one line and the signal's code."""
+    """End a command that has nothing to save, with one line and the signal's code.
+
+    Also where its handler cannot run, as Python is inside a library: an exported graph may be
+    endless.
+    """
+    is_left = threading.Event()
 
     def leave(name: str) -> None:
+        is_left.set()
         _say(f"interrupted by {name}")
         raise SystemExit(code_of(name))
 
-    with _handling(leave):
+    with _handling(leave) as handler, _woken(handler, is_left):
         yield
+
+
+@contextmanager
+def _woken(handler: _Handler | None, is_left: threading.Event) -> Iterator[None]:
+    """Let a thread leave where a signal has come whose handler does not run."""
+    if handler is None:
+        yield
+        return
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    # The interpreter writes a signal's number there at once, whatever the main thread does.
+    before = signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+    watch = threading.Thread(target=_leave_stuck, args=(read, handler, is_left), daemon=True)
+    # Where the system gives no thread, a command is as it was without this one.
+    with contextlib.suppress(RuntimeError):
+        watch.start()
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(before)
+        os.close(write)
+
+
+def _leave_stuck(read: int, handler: _Handler, is_left: threading.Event) -> None:
+    with open(read, "rb", buffering=0) as pipe:
+        while numbers := pipe.read(64):
+            for number in set(numbers) & set(SIGNALS):
+                # Others handle it by now: a run saves, a server ends.
+                if signal.getsignal(number) is handler and not is_left.wait(STUCK_S):
+                    name = signal.Signals(number).name
+                    _say(f"interrupted by {name}")
+                    os._exit(code_of(name))
+
+
+# A child of this process has signals of its own, and the pipe is this one's.
+os.register_at_fork(after_in_child=lambda: signal.set_wakeup_fd(-1))
 
 
 @contextmanager
@@ -74,11 +121,11 @@ def stop_on_signals(server: Server, *, run_dir: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _handling(handle: Callable[[str], None]) -> Iterator[None]:
-    """Handle signals, except those that were ignored at the start."""
+def _handling(handle: Callable[[str], None]) -> Iterator[_Handler | None]:
+    """Handle signals, except those that were ignored at the start; None: in no other thread."""
     # Python sets handlers in the main thread alone; tests run commands in others.
     if threading.current_thread() is not threading.main_thread():
-        yield
+        yield None
         return
 
     def on_signal(number: int, frame: FrameType | None) -> None:
@@ -91,7 +138,7 @@ def _handling(handle: Callable[[str], None]) -> Iterator[None]:
         if signal.getsignal(number) is not signal.SIG_IGN
     }
     try:
-        yield
+        yield on_signal
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

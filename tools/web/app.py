@@ -15,6 +15,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from arena.errors import ArenaError
+from arena.files import without_directories
 
 from ..league.views import VIEWS
 from ..terminal.output import SCHEMA
@@ -58,7 +59,7 @@ def make_app(site: Site, access: Access) -> ASGIApp:
 
 def _explain(_request: Request, error: Exception) -> Response:
     """Answer that a run cannot be read, and why."""
-    text = one_line(str(error), max_chars=1000)
+    text = one_line(without_directories(str(error)), max_chars=1000)
     return PlainTextResponse(f"{text}\n", status_code=503, headers={"cache-control": "no-store"})
 
 
@@ -85,7 +86,10 @@ class Answers:
             tag = "_".join(
                 run.etag(self._site.views(run, "index") if is_one else ("status",)) for run in runs
             )
-        except NotYet:
+        except ArenaError as error:
+            # Of several runs one that cannot be read is a row that says so.
+            if is_one and not isinstance(error, NotYet):
+                raise
             return _passing(self._site.unmade_index())
         return self._sent(request, "index", tag, self._site.index)
 

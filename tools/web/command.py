@@ -6,13 +6,14 @@ Tests: `tests/tools/web/`.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
 from ..terminal.output import console, log_console
 
 if TYPE_CHECKING:
+    import asyncio
     import socket
 
     from .runs import Run
@@ -58,6 +59,8 @@ def web(
 
     if token is not None and not (token.isascii() and token.isprintable() and len(token) >= 8):
         raise ConfigError("--token has 8 or more printable ASCII characters")
+    if token is not None and token != token.strip():
+        raise ConfigError("--token has no blank at its ends: a header would lose it")
     if root_path and not root_path.startswith("/"):
         raise ConfigError(f"--root-path begins with /, not with {root_path[:1]!r}")
     if export is None:
@@ -109,11 +112,17 @@ def _serve(
     opens: bool,
 ) -> None:
     """Listen, say where, and answer until a signal."""
+    import logging
     import sys
+    from urllib.parse import quote
 
     import uvicorn
 
+    from arena.descriptors import raise_limit
+    from arena.paced_log import OneASecond
+
     from .app import make_app
+    from .connections import BACKLOG, MAX_HEADER_BYTES, Room
     from .security import WILDCARDS, Access
     from .site import Site
 
@@ -122,7 +131,7 @@ def _serve(
         access = Access.to(host, port, token=token, root_path=root_path)
         shown_host = "127.0.0.1" if host in WILDCARDS else host
         name = f"[{shown_host}]" if ":" in shown_host else shown_host
-        url = f"http://{name}:{port}{access.root_path}/?token={access.token}"
+        url = f"http://{name}:{port}{access.root_path}/?token={quote(access.token, safe='')}"
         # The first line, at once: a program may wait for it.
         sys.stdout.write(f"{url}\n")
         sys.stdout.flush()
@@ -131,6 +140,9 @@ def _serve(
             _open(url)
         config = uvicorn.Config(
             make_app(Site(runs), access),
+            http=cast("type[asyncio.Protocol]", Room.within(raise_limit()).protocol()),
+            backlog=BACKLOG,
+            h11_max_incomplete_event_size=MAX_HEADER_BYTES,
             log_level="warning",
             access_log=False,
             # Its headers would let a client choose the address that is checked.
@@ -141,6 +153,9 @@ def _serve(
             # A page that hangs must not keep the process.
             timeout_graceful_shutdown=1,
         )
+        # After the configuration, which sets up logs: what strangers send fills no disk.
+        for logger in ("uvicorn.error", "asyncio"):
+            logging.getLogger(logger).addFilter(OneASecond())
         uvicorn.Server(config).run(sockets=[listener])
 
 

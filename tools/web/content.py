@@ -5,13 +5,22 @@ Tests: `tests/tools/web/test_pages.py`.
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import urlencode
 
+from arena.files import without_directories
+from arena.paced_log import OneASecond
+
 from ..league.renderers.look import text_of
 from ..terminal.text import plain
+from .making import in_words, unknown
+
+logger = logging.getLogger(__name__)
+# A reader asks every few seconds.
+logger.addFilter(OneASecond())
 
 MAX_TEXT = 200
 """Characters of one label. CSV and JSON have all of it."""
@@ -123,6 +132,25 @@ class Block:
     def anchor(self) -> str:
         """Name in addresses."""
         return re.sub(r"[^a-z0-9]+", "-", self.heading.lower()).strip("-")
+
+
+def part(heading: str, make: Callable[[], Block | Iterable[Block]]) -> list[Block]:
+    """Return the sections of a part of a page; of one that fails, a section that says so."""
+    try:
+        made = make()
+        return [made] if isinstance(made, Block) else list(made)
+    # The boundary of a part: a run's rows and files may hold anything.
+    except Exception as error:
+        return [failed(heading, error)]
+
+
+def failed(heading: str, error: Exception) -> Block:
+    """Return a section in the place of a part that cannot be shown."""
+    said = in_words(error)
+    logger.warning("%s cannot be shown: %s", heading, said, exc_info=unknown(error))
+    # Readers may be elsewhere.
+    why = shown(without_directories(said))
+    return Block(heading=heading, note=f"This part cannot be shown: {why}", is_alert=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

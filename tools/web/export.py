@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from .csv_files import csv_text
 from .pages.asked import names_of
 from .pages.pages import PAGES
 from .render import static_files
-from .runs import Run
+from .runs import PartFailed, Run
 from .site import Address, Site
 
 MAX_GHOST_PAGES = 500
@@ -72,13 +73,23 @@ def _pages(site: Site, run: Run) -> Iterator[tuple[str, str]]:
     for name in PAGES:
         yield from _parts(site, run, Address(name=name))
     for view in TABLES:
-        yield f"{view}.csv", csv_text(view, run.documents([view])[view])
+        yield from _csv(run, view, view)
     for name in run.diffs:
         yield from _parts(site, run, Address(name=name))
-        yield f"{name}.csv", csv_text("diff", run.documents([name])[name])
-    names = site.linked(names_of(run.documents(["standings"])["standings"]))
+        yield from _csv(run, name, "diff")
+    try:
+        names = site.linked(names_of(run.documents(["standings"])["standings"]))
+    except PartFailed:
+        # Its page says so.
+        return
     for name in dict.fromkeys(names.values()):
         yield from _parts(site, run, Address(name=name))
+
+
+def _csv(run: Run, name: str, view: str) -> Iterator[tuple[str, str]]:
+    """Yield the rows of a view, if there are any: of one that failed the page says so."""
+    with suppress(PartFailed):
+        yield f"{name}.csv", csv_text(view, run.documents([name])[name])
 
 
 def _parts(site: Site, run: Run, address: Address) -> Iterator[tuple[str, str]]:

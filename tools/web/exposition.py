@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple, cast
 
+from arena.errors import ArenaError
+
 from .pages.asked import Document, Line, standing_lines
 from .runs import Run
 
@@ -67,8 +69,15 @@ def exposition(runs: Sequence[Run], *, openmetrics: bool) -> str:
     """
     samples: dict[Family, list[str]] = {}
     for run in runs:
-        documents = run.documents(["status", "standings"])
-        for family, labels, value in _samples(documents["status"], documents["standings"]):
+        try:
+            documents = run.documents(["status", "standings"])
+            status, standings = documents["status"], documents["standings"]
+        except ArenaError:
+            # Of several runs one that cannot be read has no figures.
+            if len(runs) == 1:
+                raise
+            continue
+        for family, labels, value in _samples(status, standings):
             suffix = "_total" if family.kind == "counter" else ""
             marked = _labels({"run": run.slug, **labels})
             samples.setdefault(family, []).append(f"{family.name}{suffix}{marked} {value!r}")

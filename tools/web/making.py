@@ -11,6 +11,7 @@ Tests: `tests/tools/web/test_maker.py`.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import queue
 import sys
@@ -19,8 +20,22 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from arena.errors import ArenaError
+from arena.paced_log import OneASecond
+
+if TYPE_CHECKING:
+    from populations.inspection.views import Inspection
+
+logger = logging.getLogger(__name__)
+# A reader asks every few seconds.
+logger.addFilter(OneASecond())
 
 LENGTH_BYTES = 8
+
+FAILED = "failed"
+"""Only key of the document of a view that could not be made: why."""
 
 CARDS = "cards"
 """Document of the cards of all players."""
@@ -45,6 +60,8 @@ class Made:
 def make_documents(run: Path, views: Sequence[str]) -> Made:
     """Return documents of a run's views, and its ``cards``, at one moment, in this process.
 
+    Where a view fails, its document says so, and the others stand.
+
     Args:
         run: Run directory.
         views: Views, each with its operand after a blank where it takes one, as on the command
@@ -56,28 +73,52 @@ def make_documents(run: Path, views: Sequence[str]) -> Made:
     """
     import msgpack
 
+    from populations.gc_pause import collector_paused
     from populations.inspection import views as _  # noqa: F401 - imports are no part of the time
 
-    from ..league.documents import inspected, view_document, view_documents
+    from ..league.documents import inspected
+
+    began_s = time.thread_time()
+    with collector_paused(), inspected(run, None) as inspection:
+        packed = {view: msgpack.packb(_document(inspection, view)) for view in views}
+    return Made(packed, time.thread_time() - began_s)
+
+
+def _document(inspection: Inspection, view: str) -> Mapping[str, object]:
+    """Return the document of a view, ``cards``, or ``diff RUN2``."""
+    from populations.inspection import views
+
     from ..league.views import VIEWS
     from .cards import cards_document
 
-    began_s = time.thread_time()
-    packed = {}
-    # No view: only pages show them.
-    if CARDS in views:
-        with inspected(run, None) as inspection:
-            packed[CARDS] = msgpack.packb(cards_document(inspection))
-    rest = [view for view in views if view != CARDS and " " not in view]
-    for view, document in view_documents(run, rest).items() if rest else ():
-        packed[view] = msgpack.packb(document)
-    for view, name, operand in (
-        (view, *view.split(" ", maxsplit=1)) for view in views if " " in view
-    ):
+    name, _, operand = view.partition(" ")
+    try:
+        # No view: only pages show them.
+        if name == CARDS:
+            return cards_document(inspection)
         needed = VIEWS[name].operand
-        assert needed is not None, f"{name} takes an operand"
-        packed[view] = msgpack.packb(view_document(run, name, **{needed.option: operand}))
-    return Made(packed, time.thread_time() - began_s)
+        options = {} if needed is None else {needed.option: operand}
+        made: Mapping[str, object] = getattr(views, VIEWS[name].document)(
+            inspection, None, **options
+        )
+        return dict(made)
+    # The boundary of a part: whatever is wrong with its rows or files is its own.
+    except Exception as error:
+        said = in_words(error)
+        logger.warning(
+            "%s of %s cannot be shown: %s", view, inspection.run_dir, said, exc_info=unknown(error)
+        )
+        return {FAILED: said}
+
+
+def in_words(error: Exception) -> str:
+    """Return an error in words, with its kind where those are not meant for readers."""
+    return str(error) if isinstance(error, ArenaError) else f"{type(error).__name__}: {error}"
+
+
+def unknown(error: Exception) -> Exception | None:
+    """Return an error whose traceback is needed: none that Arena raises by itself."""
+    return None if isinstance(error, ArenaError) else error
 
 
 def main() -> None:
@@ -103,8 +144,6 @@ def _read(requests: queue.SimpleQueue[str]) -> None:
 
 def _answer(run: Path, views: Sequence[str]) -> bytes:
     import msgpack
-
-    from arena.errors import ArenaError
 
     try:
         made = make_documents(run, views)

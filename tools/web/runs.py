@@ -23,7 +23,7 @@ from arena.errors import ArenaError
 
 from ..league.views import VIEWS
 from ..players.resolve import CHAMPION
-from .making import CARDS, FITTED, Made, make_documents
+from .making import CARDS, FAILED, FITTED, Made, make_documents
 from .pace import Pace
 from .unpacked import UNPACKED
 
@@ -55,6 +55,21 @@ Make = Callable[[Path, Sequence[str]], Made]
 
 class NotYet(ArenaError):
     """Documents that are still being made."""
+
+
+class PartFailed(ArenaError):
+    """A view could not be made, and what needs its document cannot be shown."""
+
+
+class Documents(dict[str, Document]):
+    """Documents by their names; looking at one of a view that failed raises `PartFailed`."""
+
+    def __getitem__(self, name: str) -> Document:
+        """Return a document."""
+        document = super().__getitem__(name)
+        if document.keys() == {FAILED}:
+            raise PartFailed(f"{name}: {document[FAILED]}")
+        return document
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +132,7 @@ class Run:
             return name
         return "diff" if name in self.diffs else None
 
-    def documents(self, names: Sequence[str]) -> dict[str, Document]:
+    def documents(self, names: Sequence[str]) -> Documents:
         """Return documents of views, at most as old as its pace allows.
 
         Raises:
@@ -128,10 +143,10 @@ class Run:
         """
         self._refresh(names)
         found = [self._kept[name] for name in names]
-        return {
-            name: UNPACKED.document(one.serial, one.packed)
+        return Documents(
+            (name, UNPACKED.document(one.serial, one.packed))
             for name, one in zip(names, found, strict=True)
-        }
+        )
 
     def etag(self, names: Sequence[str]) -> str:
         """Return a text that changes whenever one of these documents does."""

@@ -21,6 +21,8 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers, MutableHeaders, QueryParams
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
+from .render import CONFINED
+
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -28,13 +30,7 @@ LOCAL = ("localhost", "127.0.0.1", "::1")
 METHODS = ("GET", "HEAD")
 WILDCARDS = ("0.0.0.0", "::")
 
-# Neither inline code nor eval: a label that escaped the escaping could do nothing. The hash is
-# that of nothing: plotly adds an empty style sheet, and fills it by the document's own interface.
-EMPTY = "'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='"
-POLICY = (
-    f"default-src 'none'; script-src 'self'; style-src 'self' {EMPTY}; img-src 'self' data:; "
-    "connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
-)
+POLICY = f"{CONFINED}; frame-ancestors 'none'"
 HEADERS = {
     "content-security-policy": POLICY,
     "x-content-type-options": "nosniff",

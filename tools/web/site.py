@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import cast
 
-from .content import Block, Cell, Content, Links, Row, Table, cell, shown
+from arena.errors import ArenaError
+
+from .content import Block, Cell, Content, Links, Row, Table, cell, failed, shown
 from .pages.asked import Asked, Document, names_of, standing_lines
 from .pages.diff import DIFFERENCES, diff
 from .pages.overview import OTHERS
@@ -89,9 +92,11 @@ class Site:
     def _run_row(self, run: Run) -> Row:
         try:
             status = run.documents(["status"])["status"]
-        except NotYet:
+        except ArenaError as error:
+            # One run that cannot be read leaves the others.
+            state = UNMADE if isinstance(error, NotYet) else "cannot be read"
             first = Cell(text=run.name, href=f"{run.slug}/index.html")
-            return Row(cells=[first, cell(UNMADE), *(cell(None) for _ in range(4))])
+            return Row(cells=[first, cell(state), *(cell(None) for _ in range(4))])
         champions = cast("Mapping[str, Mapping[str, object]]", status["champion"]).values()
         best = next(iter(champions), {})
         return Row(
@@ -118,7 +123,12 @@ class Site:
         content = self._content(run, address, documents, base=base)
         if content is None:
             return None
-        frame = self._frame(run, documents["status"], address.name, root=root, base=base)
+        try:
+            status = documents["status"]
+        except ArenaError:
+            # The frame says less; the overview says why.
+            status = None
+        frame = self._frame(run, status, address.name, root=root, base=base)
         # The run has ended, and a document that is not due yet is of before.
         if not frame.poll_s and not self.is_static and not run.is_current(views):
             frame = replace(frame, poll_s=POLL_S)
@@ -131,22 +141,34 @@ class Site:
         others = {f"{base}{name}.html": other.slug for name, other in run.diffs.items()}
         if (other := run.diffs.get(address.name)) is not None:
             ways = (base, f"{base}../{other.slug}/")
-            return diff(documents[address.name], page=address.name, ways=ways, others=others)
-        names = names_of(documents["standings"])
+            return _guarded(
+                DIFFERENCES,
+                lambda: diff(documents[address.name], page=address.name, ways=ways, others=others),
+            )
+        try:
+            standings = documents["standings"]
+        except ArenaError as error:
+            # The overview has parts without them; all other pages are about players.
+            if address.name != "index":
+                return Content(title=shown(address.name), blocks=[failed("Standings", error)])
+            standings = {"populations": {}}
+        names = names_of(standings)
         asked = Asked(
             documents=documents,
             links=Links(base=base, is_static=self.is_static, names=self.linked(names)),
             page=address.name,
             number=address.number,
             query={key: value[:MAX_QUERY] for key, value in address.query.items()},
-            populations=tuple(standing_lines(documents["standings"])),
+            populations=tuple(standing_lines(standings)),
             others=others,
         )
         page = PAGES.get(address.name)
         if page is not None:
-            return page.make(asked)
+            return _guarded(page.title, partial(page.make, asked))
         player = find_player(address.name, names)
-        return None if player is None else player_page(asked, player)
+        if player is None:
+            return None
+        return _guarded(shown(player), partial(player_page, asked, player))
 
     def unmade(self, slug: str, name: str, *, root: str = "../", base: str = "") -> str:
         """Return what is sent instead of a page while its documents are being made.
@@ -207,3 +229,12 @@ class Site:
         documents = self.runs[slug].documents(VIEWS_OF_PLAYER)
         player = find_player(name, names_of(documents["standings"]))
         return None if player is None else player_document(documents, player)
+
+
+def _guarded(title: str, make: Callable[[], Content]) -> Content:
+    """Return a page's content; of one that fails, what says so."""
+    try:
+        return make()
+    # The boundary of a page, as `part` is that of its parts.
+    except Exception as error:
+        return Content(title=title, blocks=[failed(title, error)])

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 import os
+import resource
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -303,3 +305,23 @@ def test_a_record_is_the_one_that_protocol_buffers_would_be(
 def test_the_first_record_names_the_version() -> None:
     event = Event(wall_time=2.5, file_version="brain.Event:2").SerializeToString()
     assert version_record(wall_time_s=2.5)[12:-4] == event
+
+
+def test_jsonl_leaves_no_half_line_where_the_disk_takes_a_part_of_it(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    sink = JsonlSink(path)
+    sink.write("player/p001", 1, {"losses/policy": 0.5})
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    # A file of so many bytes takes a part of the next line, as a full disk does.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 10, hard))
+    try:
+        for _ in range(3):
+            with pytest.raises(OSError, match="No space left"):
+                sink.write("player/p001", 2, {"losses/policy": 0.25})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, handler)
+    sink.write("player/p001", 3, {"losses/policy": 0.125})
+    sink.close()
+    assert [line["agent_steps"] for line in lines(path)] == [1, 3]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -67,3 +68,34 @@ def test_names_and_a_population_restrict_lines(run: Inspection) -> None:
 
 def test_without_the_sink_there_are_no_lines(tmp_path: Path) -> None:
     assert metrics_view(inspected(tmp_path), None)["metrics"] == []
+
+
+BAD = (
+    b"\xff\xfe",
+    b"{",
+    b"null",
+    b"[1]",
+    b'{"policy": 3, "agent_steps": 1, "loss/value": 0.5}',
+    b'{"policy": "player/p000", "agent_steps": "1", "loss/value": 0.5}',
+    b'{"policy": "player/p000", "agent_steps": 1, "loss/value": 1e400}',
+    b'{"policy": "player/p000", "agent_steps": 1, "loss/value": NaN}',
+    b'{"policy": "player/p000", "agent_steps": 1, "loss/value": "x"}',
+    b'{"policy": "player/p000", "agent_steps": 1, "loss/value": true}',
+    b'{"a":' * 100_000,
+    b"0" * 5_000_000,
+)
+
+
+def test_a_bad_line_is_left_out_and_counted_and_the_others_stand(run: Inspection) -> None:
+    before = metrics_view(run, None)
+    path = run.run_dir / "metrics.jsonl"
+    path.write_bytes(b"".join(line + b"\n" for line in BAD) + path.read_bytes())
+    assert metrics_view(run, None) == {**before, "left_out": len(BAD)}
+
+
+def test_what_is_in_the_place_of_the_file_counts_as_a_line(run: Inspection) -> None:
+    (run.run_dir / "metrics.0002.jsonl").unlink()
+    os.mkfifo(run.run_dir / "metrics.0002.jsonl")
+    document = metrics_view(run, None)
+    assert document["left_out"] == 1
+    assert len(cast("list[object]", document["metrics"])) == 2

@@ -89,6 +89,9 @@ def test_cells_are_readable(cell: object, text: str) -> None:
     assert text_of(cell) == text
 
 
-@pytest.mark.parametrize(("cell", "written"), [("=1+1", "'=1+1"), ("a", "a"), (-1.0, -1.0)])
+@pytest.mark.parametrize(
+    ("cell", "written"),
+    [("=1+1", "'=1+1"), ("a", "a"), (-1.0, -1.0), ("a\x1b[31m", "a\\x1b[31m"), ("a\nb", "a\nb")],
+)
 def test_no_cell_is_a_formula(cell: object, written: object) -> None:
     assert _csv_cell(cell) == written

@@ -43,9 +43,11 @@ ACCESS = Access(token=TOKEN, cookie="arena_8517", hosts=frozenset({"127.0.0.1"})
 class Client:
     """Client of runs' pages, with the token in a header."""
 
-    def __init__(self, runs: Sequence[Path] | Mapping[str, Run], **how: Any) -> None:
+    def __init__(
+        self, runs: Sequence[Path] | Mapping[str, Run], *, access: Access = ACCESS, **how: Any
+    ) -> None:
         named = runs if isinstance(runs, Mapping) else named_runs(runs, **how)
-        self._app: Any = make_app(Site(named), ACCESS)
+        self._app: Any = make_app(Site(named), access)
         self._cookies = httpx.Cookies()
 
     def forget(self) -> None:

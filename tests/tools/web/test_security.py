@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from pathlib import Path
+from urllib.parse import quote
+
 import pytest
 
 from tests.tools.web.conftest import ACCESS, TOKEN, Client
@@ -119,3 +122,16 @@ def test_a_token_is_compared_as_a_whole() -> None:
     assert not ACCESS.is_token(TOKEN + "x")
     assert not ACCESS.is_token("")
     assert not ACCESS.is_token(None)
+
+
+@pytest.mark.parametrize("token", ["abc+def/%41", 'a b"c;d,e\\f&g=h#i?', "12345678"])
+def test_any_token_is_taken_from_its_own_address_header_and_cookie(
+    token: str, board_run: Path
+) -> None:
+    client = Client([board_run], access=Access.to("127.0.0.1", 80, token=token))
+    bearer = {"authorization": f"Bearer {token}"}
+    assert client.get("/", headers=bearer).status_code == 200
+    nobody = {"authorization": ""}
+    answer = client.get(f"/?token={quote(token, safe='')}", headers=nobody)
+    assert answer.status_code == 303
+    assert client.get("/", headers=nobody).status_code == 200

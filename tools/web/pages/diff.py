@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import cast
 
 from populations.league.names import short_name
@@ -20,7 +21,7 @@ from ...league.renderers.diff import (
     figures_of,
 )
 from ...league.renderers.look import text_of
-from ..content import Block, Cell, Chart, Content, Row, Table, cell, page_name, shown
+from ..content import Block, Cell, Chart, Content, Row, Table, cell, page_name, part, shown
 from .asked import Document, Line, interval, lines_of, number
 
 DIFFERENCES = "Differences"
@@ -106,7 +107,11 @@ def diff(
     )
     return Content(
         title=f"{DIFFERENCES} of {' and '.join(labels)}",
-        blocks=[block for section in sections for block in section(made)],
+        blocks=[
+            block
+            for section in sections
+            for block in part(section.__name__.strip("_").capitalize(), partial(section, made))
+        ],
         parts={name: href for href, name in others.items()} if len(others) > 1 else {},
         part=others.get(f"{here}.html", ""),
     )

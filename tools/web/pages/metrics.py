@@ -8,11 +8,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
 from arena.metrics.names import TRAFFIC_METRICS, TRAINING_METRICS
 
 from ...plots.kinds import DEFAULT_METRICS
-from ..content import Block, Cell, Chart, Content, Row, Table, cell, shown
+from ..content import Block, Cell, Chart, Content, Row, Table, cell, part, shown
 from .asked import Asked, Line, best_policies, lines_of, number, standing_lines
 from .ratings import MAX_LINES, thinned
 
@@ -43,17 +44,30 @@ Curves = Mapping[str, Sequence[Line]]
 
 def metrics(asked: Asked) -> Content:
     """Return the charts of a group of metrics; each policy's last and extreme figures below."""
-    lines = lines_of(asked.documents["metrics"], "metrics")
+    document = asked.documents["metrics"]
+    lines = lines_of(document, "metrics")
     groups = groups_of(lines)
+    left_out = []
+    if num_bad := document.get("left_out"):
+        note = f"Lines of metrics.jsonl that cannot be read: {num_bad}."
+        left_out.append(Block(heading="Left out", note=note))
     if not groups:
-        return Content(title="Metrics", blocks=[Block(heading="Metrics", note=NONE)])
+        blocks = [Block(heading="Metrics", note=NONE), *left_out]
+        return Content(title="Metrics", blocks=blocks)
     titles = list(groups)
     title = titles[min(asked.number, len(titles)) - 1]
     order = _order(asked, lines)
     names = groups[title]
     return Content(
         title="Metrics",
-        blocks=[_block(asked, name, _curves(lines, name, order)) for name in names[:MAX_CHARTS]],
+        blocks=[
+            *left_out,
+            *(
+                block
+                for name in names[:MAX_CHARTS]
+                for block in part(shown(name), partial(_block, asked, name, lines, order))
+            ),
+        ],
         parts={
             shown(one): asked.links.page(asked.page, number=index)
             for index, one in enumerate(titles, 1)
@@ -92,7 +106,8 @@ def _curves(lines: Sequence[Line], name: str, order: Sequence[str]) -> Curves:
     return {policy: found[policy] for policy in order if policy in found}
 
 
-def _block(asked: Asked, name: str, curves: Curves) -> Block:
+def _block(asked: Asked, name: str, lines: Sequence[Line], order: Sequence[str]) -> Block:
+    curves = _curves(lines, name, order)
     rows = [_row(asked, policy, points) for policy, points in curves.items()]
     return Block(
         heading=shown(name),

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import cast
 
 from ...notices import alerts_of
-from ..content import Block, Cell, Chart, Content, Row, Table, cell, facts, moment, shown
+from ..content import Block, Cell, Chart, Content, Row, Table, cell, facts, moment, part, shown
 from .asked import Asked, Line, interval, lines_of, number, ranks, standing_lines
 from .learners import learner_blocks
 from .payoff import result_line
@@ -30,8 +30,19 @@ COLUMNS = (
 
 def overview(asked: Asked) -> Content:
     """Return the state of the run, its champions, alerts, learners and the best players."""
-    status = asked.documents["status"]
-    blocks = [*_alerts(status), _champions(asked), _progress(status)]
+    blocks = [
+        *part("Alerts", lambda: _alerts(asked.documents["status"])),
+        *part("Champion", lambda: _champions(asked)),
+        *part("Progress", lambda: _progress(asked.documents["status"])),
+        *part("Standings", lambda: _best(asked)),
+        *part("Learners", lambda: learner_blocks(asked)),
+        *_others(asked),
+    ]
+    return Content(title="Overview", blocks=blocks)
+
+
+def _best(asked: Asked) -> Iterator[Block]:
+    """Yield the best players of each population."""
     for name, lines in standing_lines(asked.documents["standings"]).items():
         best = lines[:MAX_WHISKERS]
         table = Table(
@@ -41,16 +52,12 @@ def overview(asked: Asked) -> Content:
             csv=f"{asked.links.base}standings.csv",
             following=asked.links.page("standings"),
         )
-        blocks.append(
-            Block(
-                heading=f"Standings of {name}",
-                note=_about(asked, name, lines),
-                chart=whiskers(asked, best),
-                table=table,
-            )
+        yield Block(
+            heading=f"Standings of {name}",
+            note=_about(asked, name, lines),
+            chart=whiskers(asked, best),
+            table=table,
         )
-    blocks += learner_blocks(asked)
-    return Content(title="Overview", blocks=[*blocks, *_others(asked)])
 
 
 def _others(asked: Asked) -> Iterator[Block]:

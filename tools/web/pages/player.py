@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
+from arena.errors import ArenaError
 from populations.inspection.documents.lives import life_of
 
-from ..content import Block, Cell, Content, Row, Table, cell, facts, moment, shown
+from ..content import Block, Cell, Content, Row, Table, cell, facts, failed, moment, part, shown
 from .asked import Asked, Document, Line, interval, lines_of, number, standing_lines
 from .events import COLUMNS, MAX_SENTENCE, concerns, event_row
 from .lineage import GENERATION_COLUMNS, generation_row
@@ -20,7 +21,16 @@ MAX_EVENTS = 100
 MAX_RESULTS = 200
 MAX_LIFE = 200
 LIFE_COLUMNS = ("time", "agent steps", "generation", "what happened")
-VIEWS_OF_PLAYER = ("standings", "payoff", "lineage", "checkpoints", "events", "cards")
+EMPTY: Mapping[str, Document] = {
+    "payoff": {"payoff": []},
+    "lineage": {"generations": [], "policies": []},
+    "checkpoints": {"checkpoints": []},
+    "events": {"events": []},
+    "cards": {"cards": {}},
+}
+"""Documents that say nothing, in the place of those that cannot be made."""
+
+VIEWS_OF_PLAYER = ("standings", *EMPTY)
 
 
 def find_player(asked_name: str, names: dict[str, str]) -> str | None:
@@ -75,15 +85,25 @@ def player_document(documents: Mapping[str, Document], player: str) -> Document:
 
 def player_page(asked: Asked, player: str) -> Content:
     """Return all that is known about one player."""
-    document = player_document(asked.documents, player)
+    documents = dict(asked.documents)
+    missing: list[Block] = []
+    for view, empty in EMPTY.items():
+        try:
+            asked.documents[view]
+        except ArenaError as error:
+            # What needs it has nothing to show, and the rest stands.
+            documents[view] = empty
+            missing.append(failed(shown(view), error))
+    document = player_document(documents, player)
     blocks = [
-        _record(asked, cast("Line", document["standing"])),
-        *_life(document),
-        *_card(asked, document),
-        _results(asked, document),
-        *_generations(asked, document),
-        *_checkpoints(asked, document),
-        *_events(asked, document),
+        *missing,
+        *part("Record", lambda: _record(asked, cast("Line", document["standing"]))),
+        *part("Life", lambda: _life(document)),
+        *part("Card", lambda: _card(asked, document)),
+        *part("Results", lambda: _results(asked, document)),
+        *part("Generations", lambda: _generations(asked, document)),
+        *part("Checkpoints", lambda: _checkpoints(asked, document)),
+        *part("Events", lambda: _events(asked, document)),
     ]
     return Content(title=shown(player), blocks=blocks)
 

@@ -1,0 +1,169 @@
+"""Reading of files that others may have written or replaced. Torch-free.
+
+Only regular files are read, and no more of them than their kind can have: a pipe would be waited
+for, a device never ends, and a file of a hole takes no disk and all memory. All faults are OSError,
+as those of the disk are.
+
+Tests: `tests/arena/test_files.py`.
+"""
+
+from __future__ import annotations
+
+import errno
+import math
+import os
+import re
+import resource
+import stat
+from collections.abc import Iterator
+from io import BufferedReader
+from pathlib import Path
+
+from pydantic_core import from_json
+
+MAX_LINE_BYTES = 1 << 22
+"""Most bytes of a line: a user may name a metric by a text of a million characters."""
+
+MAX_SKIPPED_BYTES = 1 << 26
+"""Most bytes without the end of a line behind which the next one is looked for."""
+
+MAX_DOCUMENT_BYTES = 1 << 24
+"""Most bytes of a JSON document that a run writes about itself."""
+
+
+NO_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
+
+
+_DIRECTORIES = re.compile(r"(?<![\w./:])/(?:[^\s/:;,'\"]+/)*(?=[^\s/])")
+
+
+class NotRegular(OSError):
+    """A directory, a pipe, a socket or a device is in the place of a file."""
+
+
+def open_regular(path: Path, *, follows_links: bool = True) -> BufferedReader:
+    """Open a regular file for reading, and wait for nothing.
+
+    Args:
+        path: Path of the file.
+        follows_links: Whether a link to a file is one.
+
+    Raises:
+        NotRegular: If it is no regular file.
+        OSError: If there is none, or it cannot be opened.
+    """
+    links = 0 if follows_links else os.O_NOFOLLOW
+    # O_NONBLOCK: opening a pipe would wait for its writer.
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | links)
+    try:
+        # Of the open file: the path may be replaced between a look and the opening.
+        _require_regular(os.fstat(descriptor).st_mode, path)
+        return open(descriptor, "rb")
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def require_regular(path: Path) -> None:
+    """Refuse a file that something else opens by its path, unless it is regular or not there.
+
+    Raises:
+        NotRegular: If it is no regular file.
+        OSError: If the path leads nowhere else than to nothing.
+    """
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        return
+    _require_regular(mode, path)
+
+
+def _require_regular(mode: int, path: Path) -> None:
+    if stat.S_ISDIR(mode):
+        raise NotRegular(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if not stat.S_ISREG(mode):
+        raise NotRegular(errno.EINVAL, "not a regular file", str(path))
+
+
+def read_regular(path: Path, *, limit_bytes: int, follows_links: bool = True) -> bytes:
+    """Read a regular file of at most so many bytes.
+
+    Raises:
+        OSError: If it is none, is longer, or cannot be read.
+    """
+    with open_regular(path, follows_links=follows_links) as file:
+        # One byte more, which tells that it is longer: it may grow while it is read.
+        data = file.read(limit_bytes + 1)
+    if len(data) > limit_bytes:
+        raise OSError(errno.EFBIG, f"must have at most {limit_bytes} bytes, has more", str(path))
+    return data
+
+
+def read_lines(path: Path) -> Iterator[bytes | None]:
+    """Yield the lines of a regular file, with their ends; None for one that is too long.
+
+    Nothing comes after a line of more than `MAX_SKIPPED_BYTES`: a hole has any length.
+
+    Raises:
+        OSError: If it is none, or cannot be read.
+    """
+    with open_regular(path) as file:
+        while line := file.readline(MAX_LINE_BYTES):
+            if line.endswith(b"\n") or len(line) < MAX_LINE_BYTES:
+                yield line
+                continue
+            yield None
+            # Its rest is no line of its own.
+            skipped = 0
+            while (rest := file.readline(MAX_LINE_BYTES)) and not rest.endswith(b"\n"):
+                skipped += len(rest)
+                if skipped > MAX_SKIPPED_BYTES:
+                    return
+
+
+def read_json_object(path: Path) -> dict[str, object]:
+    """Read a JSON document of a run's directory, which is an object.
+
+    Raises:
+        OSError: If it is no regular file, is too long, or cannot be read.
+        ValueError: If it is no JSON object of finite numbers.
+    """
+    document = json_object(read_regular(path, limit_bytes=MAX_DOCUMENT_BYTES))
+    if not _is_finite(document):
+        raise ValueError("a number is not finite")
+    return document
+
+
+def json_object(data: bytes) -> dict[str, object]:
+    """Return a JSON object; of its numbers one beyond all floats is infinite.
+
+    Raises:
+        ValueError: If it is no JSON object, or is nested deeper than about 200 levels.
+    """
+    # Not the standard library's reader: that one takes NaN, and its depth is the stack's.
+    value = from_json(data, allow_inf_nan=False)
+    if not isinstance(value, dict):
+        raise ValueError("not a JSON object")
+    return value
+
+
+def words_of(error: OSError) -> str:
+    """Return what the system says, and the limit where no descriptor is left: no disk is full."""
+    words = error.strerror or str(error)
+    if error.errno not in NO_DESCRIPTORS:
+        return words
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return f"{words}: no file descriptor is left, this process may have {limit} (ulimit -n)"
+
+
+def without_directories(text: str) -> str:
+    """Return a text in which absolute paths are names: whoever reads it is not of this machine."""
+    return _DIRECTORIES.sub("", text)
+
+
+def _is_finite(value: object) -> bool:
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if isinstance(value, dict):
+        return all(map(_is_finite, value.values()))
+    return not isinstance(value, list) or all(map(_is_finite, value))

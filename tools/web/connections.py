@@ -1,0 +1,135 @@
+"""Bounds on connections to the page: strangers reach these, never the page itself.
+
+Anybody who reaches the port can open connections and send half a request on each. A connection on
+which nothing is answered is waiting: for a request's beginning or rest. It waits for some seconds
+only, and where there are too many, the one that has waited longest makes room: a reader's request
+comes at once and is answered before its turn.
+
+Tests: `tests/tools/web/test_connections.py`, `tests/faults/test_strangers.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+WAIT_S = 10.0
+"""Time within which a request has to arrive, from the connection or the last answer on."""
+
+MAX_CONNECTIONS = 256
+MAX_PER_ADDRESS = 128
+"""Connections of one address; behind a proxy all readers have one."""
+
+DESCRIPTOR_SHARE = 4
+"""At most this part of the process's descriptors are connections: a quarter."""
+
+BACKLOG = 64
+"""Connections that the system holds ready; all of them are accepted before any is counted."""
+
+MAX_HEADER_BYTES = 32768
+
+
+@dataclass(slots=True)
+class Room:
+    """All connections of a server.
+
+    Attributes:
+        most: Most connections.
+        most_per_address: Most connections of one address.
+        wait_s: Time within which a request has to arrive.
+    """
+
+    most: int = MAX_CONNECTIONS
+    most_per_address: int = MAX_PER_ADDRESS
+    wait_s: float = WAIT_S
+    _connections: dict[BoundedProtocol, None] = field(default_factory=dict)
+
+    @classmethod
+    def within(cls, num_descriptors: int) -> Room:
+        """Return the room of a process with so many descriptors."""
+        most = max(min(MAX_CONNECTIONS, num_descriptors // DESCRIPTOR_SHARE), 2)
+        return cls(most=most, most_per_address=max(min(MAX_PER_ADDRESS, most // 2), 1))
+
+    def protocol(self) -> Callable[..., asyncio.Protocol]:
+        """Return what makes the connections of a server, for uvicorn."""
+
+        def make(**arguments: Any) -> BoundedProtocol:  # noqa: ANN401 - those of uvicorn
+            return BoundedProtocol(self, **arguments)
+
+        return make
+
+    def enter(self, connection: BoundedProtocol) -> None:
+        """Take in a connection that waits from now on; the longest waiting one makes room."""
+        # Out and in again: in the order in which their waiting began.
+        self._connections.pop(connection, None)
+        self._connections[connection] = None
+        mates = [one for one in self._connections if one.address == connection.address]
+        if len(mates) > self.most_per_address:
+            self._close_one(mates)
+        elif len(self._connections) > self.most:
+            self._close_one(list(self._connections))
+
+    def leave(self, connection: BoundedProtocol) -> None:
+        """Forget a connection that is closed."""
+        self._connections.pop(connection, None)
+
+    def _close_one(self, among: list[BoundedProtocol]) -> None:
+        # The newest is the last, and goes itself where all others are being answered.
+        chosen = next((one for one in among if one.is_waiting), among[-1])
+        self.leave(chosen)
+        chosen.abort()
+
+
+class BoundedProtocol(H11Protocol):
+    """Connection that is closed if no request comes, or others need its place."""
+
+    def __init__(self, room: Room, **arguments: Any) -> None:  # noqa: ANN401 - those of uvicorn
+        super().__init__(**arguments)
+        self._room = room
+        self._timer: asyncio.TimerHandle | None = None
+        self.address = ""
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether no request is being answered."""
+        return self.cycle is None or self.cycle.response_complete
+
+    def abort(self) -> None:
+        """Close the connection at once."""
+        self.transport.abort()
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin."""
+        super().connection_made(transport)
+        self.address = self.client[0] if self.client else ""
+        self._wait()
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request."""
+        super().on_response_complete()
+        self._wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End."""
+        super().connection_lost(exc)
+        self._room.leave(self)
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _wait(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self.loop.call_later(self._room.wait_s, self._give_up)
+        if not self.transport.is_closing():
+            self._room.enter(self)
+
+    def _give_up(self) -> None:
+        # While it is answered it does not wait; the answer's end begins the time anew.
+        if self.is_waiting:
+            self.abort()
