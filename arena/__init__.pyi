@@ -102,11 +102,16 @@ def launch(
     init_from: str | Sequence[str] | Mapping[str, str] = (),
     with_hyperparameters: bool = False,
     replay: str | None = None,
+    trust: bool = False,
     wait: bool = True,
 ) -> LaunchedRun: ...
 def open(run_dir: str | os.PathLike[str]) -> Run: ...
 def load(
-    player: str | os.PathLike[str], *, environment: str | None = None, seed: int | None = None
+    player: str | os.PathLike[str],
+    *,
+    environment: str | None = None,
+    seed: int | None = None,
+    trust: bool = False,
 ) -> Player: ...
 def evaluate(
     players: Sequence[str],
@@ -115,4 +120,5 @@ def evaluate(
     greedy: bool = False,
     seed: int = 1,
     environment: str | None = None,
+    trust: bool = False,
 ) -> dict[str, Any]: ...

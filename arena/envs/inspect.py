@@ -20,10 +20,17 @@ from typing import Any, Literal
 
 from arena.environment_spec import AgentSpec, EnvironmentRequest, EnvironmentSpec
 from arena.envs.probe.pace import Pace
-from arena.errors import ArenaError, ConfigError, EnvironmentFault, EnvironmentUnavailable
+from arena.errors import (
+    ArenaError,
+    ConfigError,
+    EnvironmentFault,
+    EnvironmentUnavailable,
+    NotTrusted,
+)
 
 ERRORS: Mapping[str, type[ArenaError]] = {
-    error.__name__: error for error in (ConfigError, EnvironmentFault, EnvironmentUnavailable)
+    error.__name__: error
+    for error in (ConfigError, EnvironmentFault, EnvironmentUnavailable, NotTrusted)
 }
 NUM_LAST_LINES = 20
 """Lines of the child's standard error that are shown if it dies."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -17,7 +17,9 @@ from arena.errors import ConfigError
 from arena.learners.versions import RECORDED_PACKAGES, Differences, differences, installed
 from arena.matches.seating import make_seats
 from arena.matches.teammates import seats_per_agent
+from arena.resolve import NO_CODE
 from arena.rules import broken_rules, shown
+from arena.types import is_bot
 from populations.config.message_sizes import check_messages
 from populations.config.overrides.aliases import Notify, overridden
 from populations.config.resolve import resolve_config
@@ -74,7 +76,10 @@ class RunFile:
         run: The run's id, a UUID.
         name: The preset or file that it was launched with.
         created: UTC, ISO 8601.
-        launch_directory: First on ``sys.path`` where user code is looked for.
+        launched_in: Directory that it was launched in, on the machine of the launch.
+        launch_directory: First on ``sys.path`` where user code is looked for: no part of the file.
+            What is read may import nothing (`NO_CODE`), until the user's word replaces it
+            (`populations.config.trust`).
         init_from: The player that the policies started from.
         versions: Versions of the packages that matter, when the run was made.
         config: Resolved.
@@ -85,7 +90,8 @@ class RunFile:
     run: str
     name: str
     created: str
-    launch_directory: str
+    launched_in: str
+    launch_directory: str = field(default=NO_CODE, compare=False)
     init_from: str | None = None
     versions: Mapping[str, str]
     config: RunConfig
@@ -103,7 +109,7 @@ class RunFile:
             "run": self.run,
             "name": self.name,
             "created": self.created,
-            "launch_directory": self.launch_directory,
+            "launch_directory": self.launched_in,
             "init_from": self.init_from,
             "versions": dict(self.versions),
             "config": self.config.model_dump(mode="json"),
@@ -150,7 +156,7 @@ class RunFile:
                 run=document.run,
                 name=document.name,
                 created=document.created,
-                launch_directory=document.launch_directory,
+                launched_in=document.launch_directory,
                 init_from=document.init_from,
                 versions=document.versions,
                 config=validate_config(document.config),
@@ -214,6 +220,7 @@ def new_run_file(
         run=str(uuid.uuid4()),
         name=name,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
+        launched_in=launch_directory,
         launch_directory=launch_directory,
         init_from=init_from,
         # The environment's own versions come with its facts, from the process that inspected it.
@@ -256,6 +263,9 @@ def learner_setup(run_file: RunFile, *, root: Path) -> LearnerSetup:
         sides=sides,
         seats=seats,
         populations=populations,
+        bots=tuple(
+            dict.fromkeys((*config.evaluation.bots, *filter(is_bot, config.matchmaking.bots)))
+        ),
         agent_seats=seats_per_agent(seats) if config.matchmaking.teammates == "mixed" else (),
         # Of several, the launcher tells each of its learners which one is its own.
         device=config.devices[0],

@@ -29,6 +29,7 @@ def launch(
     init_from: str | Sequence[str] | Mapping[str, str] = (),
     with_hyperparameters: bool = False,
     replay: str | None = None,
+    trust: bool = False,
     wait: bool = True,
 ) -> LaunchedRun:
     """Start a run, or resume one, as ``arena launch`` does, in a process of its own.
@@ -47,6 +48,8 @@ def launch(
         init_from: Player whose weights policies start from, or players by population.
         with_hyperparameters: Whether policies start from those players' hyperparameters, too.
         replay: Policy ``RUN:POLICY`` whose hyperparameter schedule a single policy follows.
+        trust: Whether code that the run.yaml of a run from elsewhere names may be imported; with
+            ``resume``.
         wait: Whether to return at the end of the run. If not, as soon as it has begun.
 
     Returns:
@@ -70,7 +73,12 @@ def launch(
     options += [] if learners is None else ["--learners", str(learners)]
     options += [] if replay is None else ["--replay", replay]
     options += [text for name in _origins(init_from) for text in ("--init-from", name)]
-    switches = {"resume": resume, "force": force, "with-hyperparameters": with_hyperparameters}
+    switches = {
+        "resume": resume,
+        "force": force,
+        "with-hyperparameters": with_hyperparameters,
+        "trust": trust,
+    }
     options += [f"--{name}" for name, is_on in switches.items() if is_on]
     positional = [] if config is None else [os.fspath(config)]
     # Behind "--" nothing is taken for an option.

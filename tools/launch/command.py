@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..terminal.options import OptionalConfiguration, Overrides
+from ..terminal.options import OptionalConfiguration, Overrides, Trust
 from .origin import Origin
-from .serving import check_here, held_run, serve, tell
+from .serving import check_here, held_run, note_launch, serve, tell
 
 if TYPE_CHECKING:
     from populations.config.run_config import RunConfig
@@ -66,6 +66,7 @@ def launch(
     force: Annotated[
         bool, typer.Option("--force", help="Throw away the run in --run-dir.")
     ] = False,
+    trust: Trust = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the final status as JSON.")
     ] = False,
@@ -90,7 +91,7 @@ def launch(
     if resume:
         # A resumed run has its weights and schedule; --force would throw away what is to go on.
         has_start = force or not origin.is_empty
-        _resume(config, changes, run_dir=run_dir, has_start=has_start, json_=as_json)
+        _resume(config, changes, run_dir=run_dir, has_start=has_start, trust=trust, json_=as_json)
     else:
         _start(config, changes, run_dir=run_dir, force=force, origin=origin, json_=as_json)
 
@@ -133,6 +134,7 @@ def _start(
         # Again, because only the lock keeps a second launch out.
         if has_run(target) and not force:
             raise ConfigError(f"{target} holds a run by now: another launch was faster")
+        note_launch(run_file)
         # Leftovers of a launch that was killed are no run, but in the way.
         clear_run(target)
         create_run(
@@ -146,7 +148,7 @@ def _start(
         )
         for name, start in initial.items():
             tell(f"{name} starts from {start.said}")
-        serve(target, json_=json_)
+        serve(target, launch_directory=run_file.launch_directory, json_=json_)
 
 
 def _check_target(target: Path, *, force: bool) -> None:
@@ -239,11 +241,13 @@ def _resume(
     *,
     run_dir: Path | None,
     has_start: bool,
+    trust: bool,
     json_: bool,
 ) -> None:
     from arena.errors import ConfigError
     from populations.config.run_config import load_config
     from populations.config.run_file import check_resume, with_config
+    from populations.config.trust import trusted
 
     if run_dir is None:
         raise ConfigError("--resume needs --run-dir: which run is to go on")
@@ -252,13 +256,21 @@ def _resume(
             "--resume goes on exactly where the run stood: no --force, --init-from, "
             "--with-hyperparameters or --replay"
         )
-    with held_run(run_dir) as old:
+    with held_run(run_dir) as found:
         config = (
             load_config(source, overrides, notify=tell, resumes=True)
             if source is not None
             else None
         )
+        old = trusted(found, run_dir, trust=trust, config=config)
         new, changes = check_resume(old, config=config, overrides=overrides, notify=tell)
         check_here(new, launch_directory=old.launch_directory)
         changed = with_config(old, new) if changes else None
-        serve(run_dir, changes=changes, changed=changed, json_=json_)
+        note_launch(changed or old)
+        serve(
+            run_dir,
+            launch_directory=old.launch_directory,
+            changes=changes,
+            changed=changed,
+            json_=json_,
+        )

@@ -54,6 +54,18 @@ def held_run(run_dir: Path) -> Iterator[RunFile]:
         yield RunFile.load(run_dir / RUN_FILE)
 
 
+def note_launch(run_file: RunFile) -> None:
+    """Note that this user has launched a run here, so that later commands need no ``--trust``."""
+    from populations.config.trust import record_launch
+
+    why_not = record_launch(run_file)
+    if why_not is not None:
+        tell(
+            f"note: that you launched this run cannot be kept ({why_not}), so commands about it "
+            "need --trust; XDG_STATE_HOME names another place"
+        )
+
+
 def check_here(config: RunConfig, *, launch_directory: str) -> None:
     """Refuse devices and hooks of a run that this machine lacks.
 
@@ -85,6 +97,7 @@ def _other_versions(run_dir: Path) -> dict[str, Json]:
 def serve(
     run_dir: Path,
     *,
+    launch_directory: str,
     changes: Sequence[Change] = (),
     changed: RunFile | None = None,
     evaluate_s: float | None = None,
@@ -94,6 +107,7 @@ def serve(
 
     Args:
         run_dir: Run directory, whose lock the caller holds.
+        launch_directory: Directory of the code that run.yaml names, by the user's word.
         changes: Changes of its configuration.
         changed: Content of run.yaml with these; None: there are none.
         evaluate_s: Seconds for which it is evaluated without training; None: it trains.
@@ -108,7 +122,7 @@ def serve(
 
     versions = _other_versions(run_dir)
     # Recovers from a crash, if there was one, before anything is decided.
-    with OpenRun(run_dir, changed=changed) as run:
+    with OpenRun(run_dir, changed=changed, launch_directory=launch_directory) as run:
         if evaluate_s is not None:
             _require_evaluable(run)
             run.state.evaluation_only = EvaluationOnly(duration_s=evaluate_s)
@@ -178,7 +192,8 @@ def control(run: OpenRun) -> None:
                 run.run_file.config,
                 run.run_dir,
                 launch_directory=run.setup.launch_directory,
-                export_command=(*ARENA, "export"),
+                # The launch was the user's word, and its exports import nothing else.
+                export_command=(*ARENA, "export", "--trust"),
                 num_events=run.state.tables.num_events,
                 is_new=run.state.tables.run.epoch == 0,
             ),

@@ -14,6 +14,7 @@ from arena.checkpoints.manifest import WEIGHTS
 from arena.config import LearnerSetup
 from arena.failpoints import failpoint
 from arena.metrics.sink import find_sinks
+from arena.resolve import NO_CODE
 from arena.types import PlayerId, WeightsRef, is_bot
 from populations.choices import with_names
 from populations.config.run_config import RunConfig
@@ -180,6 +181,7 @@ class OpenRun:
         patience: Patience | None = None,
         with_sinks: bool = True,
         changed: RunFile | None = None,
+        launch_directory: str = NO_CODE,
     ) -> None:
         """Open while the caller holds the run's lock: recover what a crash left, load, fold.
 
@@ -188,6 +190,8 @@ class OpenRun:
             patience: Waiting times for learners.
             with_sinks: Whether to make the sinks of metrics, which may begin runs of their own.
             changed: Content of run.yaml from now on; `reconfigure` makes it so. None: no change.
+            launch_directory: Directory of the code that run.yaml names, by the user's word
+                (`populations.config.trust`); with ``changed`` that one's counts.
 
         Raises:
             StorageError: If the journal cannot be read or written.
@@ -195,7 +199,9 @@ class OpenRun:
         self.run_dir = run_dir
         # Only after the caller's checks, and before anything is read of a change that was cut off.
         settle(run_dir)
-        self.run_file = changed or RunFile.load(run_dir / RUN_FILE)
+        self.run_file = changed or replace(
+            RunFile.load(run_dir / RUN_FILE), launch_directory=launch_directory
+        )
         self.setup: LearnerSetup = learner_setup(self.run_file, root=run_dir)
         # The journal is closed again if anything after it fails.
         with ExitStack() as stack:
