@@ -186,7 +186,7 @@ def _answer_in(line: str) -> dict[str, Any] | None:
 def _ask_child(request: str, *, timeout_s: float) -> tuple[str, str | None]:
     """Return the child's output and how it ended; None: it took too long."""
     child = subprocess.Popen(
-        [sys.executable, "-m", "arena.envs.inspect"],
+        [sys.executable, "-P", "-m", "arena.envs.inspect"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

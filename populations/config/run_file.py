@@ -249,6 +249,7 @@ def learner_setup(run_file: RunFile, *, root: Path) -> LearnerSetup:
         )
         for name, population in config.populations.items()
     }
+    warm_ups = (population.normalizer_warm_up for population in config.populations.values())
     seats = make_seats(
         agents=run_file.spec.agents,
         sides=sides,
@@ -264,7 +265,13 @@ def learner_setup(run_file: RunFile, *, root: Path) -> LearnerSetup:
         seats=seats,
         populations=populations,
         bots=tuple(
-            dict.fromkeys((*config.evaluation.bots, *filter(is_bot, config.matchmaking.bots)))
+            dict.fromkeys(
+                (
+                    *config.evaluation.bots,
+                    *filter(is_bot, config.matchmaking.bots),
+                    *(warm_up.player for warm_up in warm_ups if warm_up is not None),
+                )
+            )
         ),
         agent_seats=seats_per_agent(seats) if config.matchmaking.teammates == "mixed" else (),
         # Of several, the launcher tells each of its learners which one is its own.

@@ -205,7 +205,9 @@ def _covers(config: RunConfig, named: Collection[Named], *, spec: EnvironmentSpe
 
 def _refusal(named: Sequence[Named], path: Path) -> str:
     """Return the sentence about a file that names code without the user's word."""
-    names = ", ".join(f"{one.code} ({one.key})" for one in named)
+    # One that stands at several keys is told once.
+    keys = {one.code: [other.key for other in named if other.code == one.code] for one in named}
+    names = ", ".join(f"{code} ({', '.join(keys[code])})" for code in keys)
     return (
         f"{path} names code: {names}. It would run with all rights of yours, and neither did you "
         "launch this here nor say that it may: look at it, then add --trust (from Python "

@@ -278,7 +278,7 @@ def _spawn(settings: HookSettings, log_path: Path) -> _Process:
         with log_path.open("ab") as log:
             popen = subprocess.Popen(
                 [
-                    *(sys.executable, "-m", MODULE),
+                    *(sys.executable, "-P", "-m", MODULE),
                     *("--control", str(control_read), "--report", str(report_write)),
                 ],
                 stdin=subprocess.DEVNULL,
@@ -336,7 +336,7 @@ def check_hooks(settings: HookSettings) -> None:
         return
     try:
         done = subprocess.run(
-            [sys.executable, "-m", MODULE, "--check"],
+            [sys.executable, "-P", "-m", MODULE, "--check"],
             input=settings.model_dump_json(),
             capture_output=True,
             text=True,

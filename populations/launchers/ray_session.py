@@ -125,7 +125,7 @@ def _own_ray(ray: ModuleType, directory: Path) -> Iterator[None]:
     shutil.rmtree(directory, ignore_errors=True)
     make_private(directory)
     guard = subprocess.Popen(
-        [sys.executable, "-m", ray_guard.__name__, str(directory)],
+        [sys.executable, "-P", "-m", ray_guard.__name__, str(directory)],
         stdin=subprocess.PIPE,
         text=True,
         # Ctrl-C and a closed terminal are for this process.

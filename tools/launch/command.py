@@ -15,7 +15,7 @@ import typer
 
 from ..terminal.options import OptionalConfiguration, Overrides, Trust
 from .origin import Origin
-from .serving import check_here, held_run, note_launch, serve, tell
+from .serving import check_here, held_run, serve, tell, tell_of_record
 
 if TYPE_CHECKING:
     from populations.config.run_config import RunConfig
@@ -134,10 +134,9 @@ def _start(
         # Again, because only the lock keeps a second launch out.
         if has_run(target) and not force:
             raise ConfigError(f"{target} holds a run by now: another launch was faster")
-        note_launch(run_file)
         # Leftovers of a launch that was killed are no run, but in the way.
         clear_run(target)
-        create_run(
+        why_not = create_run(
             target,
             run_file,
             initial_weights={name: start.files for name, start in initial.items()},
@@ -146,6 +145,7 @@ def _start(
             immigrants=immigrants,
             utc=utc_now(),
         )
+        tell_of_record(why_not)
         for name, start in initial.items():
             tell(f"{name} starts from {start.said}")
         serve(target, launch_directory=run_file.launch_directory, json_=json_)
@@ -247,7 +247,7 @@ def _resume(
     from arena.errors import ConfigError
     from populations.config.run_config import load_config
     from populations.config.run_file import check_resume, with_config
-    from populations.config.trust import trusted
+    from populations.config.trust import record_launch, trusted
 
     if run_dir is None:
         raise ConfigError("--resume needs --run-dir: which run is to go on")
@@ -266,7 +266,7 @@ def _resume(
         new, changes = check_resume(old, config=config, overrides=overrides, notify=tell)
         check_here(new, launch_directory=old.launch_directory)
         changed = with_config(old, new) if changes else None
-        note_launch(changed or old)
+        tell_of_record(record_launch(changed or old))
         serve(
             run_dir,
             launch_directory=old.launch_directory,

@@ -54,11 +54,8 @@ def held_run(run_dir: Path) -> Iterator[RunFile]:
         yield RunFile.load(run_dir / RUN_FILE)
 
 
-def note_launch(run_file: RunFile) -> None:
-    """Note that this user has launched a run here, so that later commands need no ``--trust``."""
-    from populations.config.trust import record_launch
-
-    why_not = record_launch(run_file)
+def tell_of_record(why_not: str | None) -> None:
+    """Say why later commands about this run will need ``--trust``; None: they will not."""
     if why_not is not None:
         tell(
             f"note: that you launched this run cannot be kept ({why_not}), so commands about it "

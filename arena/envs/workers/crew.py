@@ -143,7 +143,7 @@ class _Worker:
     def __init__(self, number: int) -> None:
         ours, theirs = socket.socketpair()
         read_fd, self._death_fd = os.pipe()
-        arguments = [sys.executable, "-m", MODULE, "--socket-fd", str(theirs.fileno())]
+        arguments = [sys.executable, "-P", "-m", MODULE, "--socket-fd", str(theirs.fileno())]
         arguments += ["--number", str(number)]
         arguments += ["--parent-pid", str(os.getpid()), "--death-fd", str(read_fd)]
         try:
