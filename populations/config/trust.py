@@ -34,7 +34,7 @@ from populations.config.run_file import RUN_FILE, RunFile
 DATA = frozenset(
     {
         # Arguments of code that is named beside them.
-        *("kwargs", "options", "algorithm_settings"),
+        *("kwargs", "options", "algorithm_settings", "custom"),
         # Names of agents, sides and hyperparameters.
         *("agents", "possible_agents", "sides", "side", "info"),
         *("hyperparameters", "search_space", "reward_weights", "schedule"),
