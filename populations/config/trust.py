@@ -28,6 +28,7 @@ from arena.environment_spec import EnvironmentSpec
 from arena.errors import NotTrusted
 from arena.resolve import NO_CODE, OWN
 from arena.types import BOT_PREFIX, Digest, canonical_digest
+from populations.config.overrides.cli_overrides import parse_override
 from populations.config.run_config import RunConfig
 from populations.config.run_file import RUN_FILE, RunFile
 
@@ -191,6 +192,21 @@ def trusted(
     if word.launch_directory == NO_CODE and named_by(run_file):
         raise NotTrusted(word.refusal)
     return replace(run_file, launch_directory=word.launch_directory)
+
+
+def with_own(run_file: RunFile, overrides: Sequence[str]) -> RunFile:
+    """Return a trusted run.yaml, with a place for what ``KEY=VALUE`` names: the user's word, too.
+
+    Args:
+        run_file: As `trusted` returns it.
+        overrides: ``KEY=VALUE`` of the command line.
+    """
+    given = [parse_override(override) for override in overrides]
+    names_some = any(path[0] == "hooks" or any(names_in(value)) for path, value in given)
+    # A run that names no code has no directory of code, wherever it is from.
+    if run_file.launch_directory == NO_CODE and names_some:
+        return replace(run_file, launch_directory=str(Path.cwd()))
+    return run_file
 
 
 def _covers(config: RunConfig, named: Collection[Named], *, spec: EnvironmentSpec) -> bool:

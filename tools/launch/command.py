@@ -247,7 +247,7 @@ def _resume(
     from arena.errors import ConfigError
     from populations.config.run_config import load_config
     from populations.config.run_file import check_resume, with_config
-    from populations.config.trust import record_launch, trusted
+    from populations.config.trust import record_launch, trusted, with_own
 
     if run_dir is None:
         raise ConfigError("--resume needs --run-dir: which run is to go on")
@@ -262,7 +262,7 @@ def _resume(
             if source is not None
             else None
         )
-        old = trusted(found, run_dir, trust=trust, config=config)
+        old = with_own(trusted(found, run_dir, trust=trust, config=config), overrides)
         new, changes = check_resume(old, config=config, overrides=overrides, notify=tell)
         check_here(new, launch_directory=old.launch_directory)
         changed = with_config(old, new) if changes else None

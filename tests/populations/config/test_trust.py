@@ -18,6 +18,7 @@ from populations.config.trust import (
     record_launch,
     recorded_launch,
     trusted,
+    with_own,
 )
 from tests.assets.planting import dotted, fields, forms, replaced
 from tests.populations.small_run import duel_run_file
@@ -49,6 +50,14 @@ def run_file(tmp_path: Path) -> RunFile:
 def read(run_file: RunFile, tmp_path: Path) -> RunFile:
     run_file.save(tmp_path / "run.yaml")
     return RunFile.load(tmp_path / "run.yaml")
+
+
+def board() -> RunFile:
+    """A run that names no code."""
+    run_file = duel_run_file()
+    name = "classic/connect_four-v3"
+    named = changed(run_file, "environment.id", name)
+    return replace(named, spec=replace(run_file.spec, id=name))
 
 
 def changed(run_file: RunFile, key: str, value: object) -> RunFile:
@@ -182,6 +191,26 @@ def test_a_config_is_the_word_for_what_it_names(
     ):
         with pytest.raises(NotTrusted):
             trusted(other, tmp_path, trust=False, config=given)
+
+
+@pytest.mark.parametrize(
+    ("override", "is_code"),
+    [
+        ("evaluation.bots=[bot:random, bot:mine:Bot]", True),
+        ("pbt.exploit=mine:Exploit", True),
+        ("hooks.on_end=[[./told.sh]]", True),
+        ("stop.agent_steps=5", False),
+        ("matchmaking.kind=uniform", False),
+    ],
+)
+def test_an_override_is_the_word_for_what_it_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, override: str, is_code: bool
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names_none = read(changed(board(), "seed", 7), tmp_path)
+    found = with_own(trusted(names_none, tmp_path, trust=False), [override])
+    # Where nothing is named, no directory is one of code.
+    assert found.launch_directory == (str(tmp_path) if is_code else NO_CODE)
 
 
 def test_code_that_was_copied_with_its_run_is_found_beside_it(
