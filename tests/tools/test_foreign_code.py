@@ -115,6 +115,7 @@ def attempt(run: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_no_command_imports_what_a_run_from_elsewhere_names(
     cyclic_run: Path, elsewhere: Path, trap: Trap, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -137,7 +138,7 @@ def test_no_command_imports_what_a_run_from_elsewhere_names(
         assert trap.is_untouched, key
         assert ((run / "run.yaml").read_bytes(), (run / "journal.db").read_bytes()) == before
         count += 1
-    assert count >= 25
+    assert count >= 20
 
 
 @pytest.mark.parametrize("key", ["environment.id", "spec.id", "environment.outcome"])
@@ -175,8 +176,9 @@ def test_a_manifest_decides_nothing(
         with contextlib.suppress(ArenaError):
             arena.load(f"{run}:player/p000").module()
         assert trap.is_untouched, path
-    error = command("evaluate", f"{run}:player/p000", "bot:random", "--matches", 1, code=5)
-    assert "manifest" in error["error"] or "checkpoint" in error["error"]
+        if path == ("network", "encoder"):
+            play = ("evaluate", f"{run}:player/p000", "bot:random", "--matches", 1)
+            assert "its network is encoder='evil:Evil'" in command(*play, code=5)["error"]
 
 
 @pytest.mark.slow
@@ -274,6 +276,8 @@ def test_with_the_word_a_run_from_elsewhere_works_with_its_code_beside_it(
     (elsewhere / "copied_game.py").write_text(OWN_GAME)
     (elsewhere / "copied_encoder.py").write_text(OWN_ENCODER)
     monkeypatch.setattr("tests.tools.conftest.record_launch", lambda run_file: None)
+    # Of those who made the run: it was launched where the code was.
+    monkeypatch.setenv("PYTHONPATH", str(elsewhere))
     network = {"encoder": "copied_encoder:Encoder", "hidden_sizes": [8]}
     builder = RunBuilder(
         elsewhere / "run",
@@ -286,6 +290,9 @@ def test_with_the_word_a_run_from_elsewhere_works_with_its_code_beside_it(
     builder.policy("player/p000", index=0, latest=latest)
     builder.rate("player", {latest.weights_digest: 10.0})
     run = builder.write()
+    monkeypatch.delenv("PYTHONPATH")
+    sys.path.remove(str(elsewhere))
+    del sys.modules["copied_encoder"]
     play = ("evaluate", f"{run}:player/p000", "bot:random", "--matches", 1, "--json")
     assert "copied_encoder:Encoder" in command(*play, code=2)["error"]
     assert command(*play, "--trust")["environment"] == "copied_game:env"

@@ -137,14 +137,18 @@ def load_policy(
     """
     from arena.checkpoints.manifest import check_manifest
     from arena.checkpoints.tensors import load_weights
+    from arena.errors import CheckpointCorrupt
     from arena.types import population_of
     from populations.config.run_file import learner_setup
 
     manifest, tensors = load_weights(inspection.run_dir, reference)
     setup = learner_setup(inspection.run_file, root=inspection.run_dir)
     population = setup.populations[population_of(player)]
-    # A checkpoint only says what run.yaml decides: no name in it is read.
-    check_manifest(manifest, environment_digest=setup.spec.digest, setup=population)
+    # A checkpoint only repeats what run.yaml decides: no name in it is used. Which environments
+    # players can meet in is compared when they do.
+    check_manifest(manifest, environment_digest=manifest.environment_digest, setup=population)
+    if population_of(manifest.policy) != population_of(player):
+        raise CheckpointCorrupt(f"{reference.key}: its policy must be one of {player}'s population")
     return manifest, PolicyWeights(
         player=player,
         agents=population.agents,
