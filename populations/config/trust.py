@@ -114,7 +114,7 @@ def _in_config(config: RunConfig, spec: EnvironmentSpec) -> Iterator[Named]:
             said = hook if isinstance(hook, str) else " ".join(hook)
             yield Named(key=f"hooks.{kind}", code=said, arguments=list(hook))
     # Ray runs what it gets from a cluster.
-    if config.launcher == "ray" and config.ray.address not in (None, "local"):
+    if config.launcher == "ray" and config.ray.address not in (None, "auto", "local"):
         yield Named(key="ray.address", code=str(config.ray.address))
 
 
@@ -154,9 +154,11 @@ def word_for_run(
         config: CONFIG that the user has given, which is his word for what it names.
     """
     recorded = recorded_launch(run_file)
-    if recorded is not None:
-        return Word(launch_directory=recorded)
     named = named_by(run_file)
+    if recorded is not None:
+        # Code that was moved since is where the user is; what the file says of it is not asked.
+        is_gone = bool(named) and not os.path.isdir(recorded)
+        return Word(launch_directory=str(Path.cwd()) if is_gone else recorded)
     if trust:
         return Word(launch_directory=_find_code(named, run_file.launched_in, beside=run_dir))
     # What CONFIG names is where `launch CONFIG` would look for it.

@@ -126,15 +126,21 @@ def test_what_is_read_may_import_nothing(run_file: RunFile, tmp_path: Path) -> N
 
 
 def test_a_launch_is_remembered_wherever_the_directory_is(
-    run_file: RunFile, tmp_path: Path
+    run_file: RunFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    launched = replace(run_file, launch_directory="/code/of/mine")
+    code = str(tmp_path / "code")
+    Path(code).mkdir()
+    launched = replace(run_file, launch_directory=code)
     assert record_launch(launched) is None
     for run_dir in (tmp_path, tmp_path / "moved"):
-        assert trusted(run_file, run_dir, trust=False).launch_directory == "/code/of/mine"
+        assert trusted(run_file, run_dir, trust=False).launch_directory == code
     # Where the code is, the record says and not the file.
     elsewhere = replace(run_file, launched_in="/somebody/elses")
-    assert trusted(elsewhere, tmp_path, trust=False).launch_directory == "/code/of/mine"
+    assert trusted(elsewhere, tmp_path, trust=False).launch_directory == code
+    # Code that was moved is where the user stands.
+    Path(code).rmdir()
+    monkeypatch.chdir(tmp_path)
+    assert trusted(elsewhere, tmp_path, trust=False).launch_directory == str(tmp_path)
 
 
 @pytest.mark.parametrize(
