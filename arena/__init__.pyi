@@ -103,11 +103,16 @@ def launch(
     with_hyperparameters: bool = False,
     replay: str | None = None,
     accept_loss: bool = False,
+    trust: bool = False,
     wait: bool = True,
 ) -> LaunchedRun: ...
 def open(run_dir: str | os.PathLike[str]) -> Run: ...
 def load(
-    player: str | os.PathLike[str], *, environment: str | None = None, seed: int | None = None
+    player: str | os.PathLike[str],
+    *,
+    environment: str | None = None,
+    seed: int | None = None,
+    trust: bool = False,
 ) -> Player: ...
 def evaluate(
     players: Sequence[str],
@@ -116,4 +121,5 @@ def evaluate(
     greedy: bool = False,
     seed: int = 1,
     environment: str | None = None,
+    trust: bool = False,
 ) -> dict[str, Any]: ...

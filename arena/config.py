@@ -337,6 +337,7 @@ class LearnerSetup(Model):
         sides: Resolved sides: name to agents. One side: cooperation.
         seats: Seats in order; every Seating of an evaluation has one player for each.
         populations: Setup of each population, by name.
+        bots: Bots that run.yaml names: a message that names another one makes no learner import it.
         agent_seats: Seats of training where teammates are mixed, one per agent; empty where they
             are the same.
         device: ``auto``, ``cpu``, ``cuda`` or ``cuda:1``.
@@ -351,6 +352,7 @@ class LearnerSetup(Model):
     sides: dict[str, tuple[str, ...]]
     seats: tuple[Seat, ...]
     populations: dict[str, PopulationSetup]
+    bots: tuple[str, ...] = ()
     agent_seats: tuple[Seat, ...] = ()
     device: str = "auto"
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
@@ -395,7 +397,8 @@ class LearnerSetup(Model):
         # Learners on other machines see the run elsewhere and compute on other devices. Who steps
         # environments changes nothing, either.
         excluded: dict[str, bool | set[str]] = {
-            **dict.fromkeys(("root", "launch_directory", "device"), True),
+            # A resume may change the bots: learners with an older copy go on with those they know.
+            **dict.fromkeys(("root", "launch_directory", "device", "bots"), True),
             "environment": {"num_env_workers"},
         }
         # Runs of earlier releases have no such seats, and keep their digest.

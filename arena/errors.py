@@ -3,7 +3,8 @@
 ArenaError
 ├── ConfigError            the user's input cannot work (exit 2)
 │   ├── ConfigFaults       several of them at once
-│   └── EnvironmentUnavailable   unknown id or missing extra
+│   ├── EnvironmentUnavailable   unknown id or missing extra
+│   └── NotTrusted         a file names code, without the user's word
 ├── EnvironmentFault       an environment broke its contract
 │   └── EnvWorkersLost     a process that steps environments has ended
 ├── CheckpointError
@@ -82,6 +83,10 @@ class EnvWorkersLost(EnvironmentFault):
 
 class EnvironmentUnavailable(ConfigError):
     """An environment cannot be made: unknown id, or a package is missing. Names the pip line."""
+
+
+class NotTrusted(ConfigError):
+    """A file names code, and the user has not said that it may be imported. Names the option."""
 
 
 class CheckpointError(ArenaError):

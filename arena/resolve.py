@@ -1,24 +1,40 @@
-"""Resolver of user code: ``package.module:Name``."""
+"""Resolver of user code: ``package.module:Name``. Every import by a name that was read is here.
+
+Tests: `tests/arena/test_resolve.py`, `tests/tools/test_foreign_code.py`.
+"""
 
 from __future__ import annotations
 
 import importlib
 import sys
 
-from arena.errors import ConfigError
+from arena.envs.twins import TWINS
+from arena.errors import ConfigError, NotTrusted
 from arena.users_code import raised
+
+NO_CODE = "/dev/null/no-code"
+"""``launch_directory`` of what was read without the user's word: nothing that it names is imported.
+
+It is no directory on any machine, and goes wherever a launch directory goes: into other processes,
+too. Readers of files give it; only the user's word replaces it (`populations.config.trust`).
+"""
+
+OWN = frozenset({*TWINS.values(), "arena.bots.connect_four:Tactical"})
+"""References to Arena's own games and bots, a closed list: they are no code of anybody else's."""
 
 
 def resolve(reference: str, *, launch_directory: str | None) -> object:
     """Import the object that ``package.module:Name`` names; ``Name`` may be dotted.
 
-    Not for references from the wire or a checkpoint, which are not trusted.
+    Not for references from the wire or a checkpoint, which are never imported.
 
     Args:
         reference: Reference to import.
         launch_directory: Directory to put first on ``sys.path``, once. None: this has been done.
+            `NO_CODE`: the user has not said that named code may be imported.
 
     Raises:
+        NotTrusted: If it is code, and the user has not said that it may be imported.
         ConfigError: If the module or the name in it is missing, or importing it fails. The text
             names the reference; the cause is the import's error.
     """
@@ -27,6 +43,7 @@ def resolve(reference: str, *, launch_directory: str | None) -> object:
     parts = [*module_name.split("."), *name.split(".")]
     if not colon or not all(part.isidentifier() for part in parts):
         raise ConfigError(f"a reference must be package.module:Name, got {reference!r}")
+    check_word(reference, launch_directory=launch_directory)
     # Only now: a malformed reference leaves sys.path as it was.
     if launch_directory is not None:
         put_first_on_path(launch_directory)
@@ -48,11 +65,25 @@ def resolve(reference: str, *, launch_directory: str | None) -> object:
     return found
 
 
+def check_word(reference: str, *, launch_directory: str | None) -> None:
+    """Refuse code that was named without the user's word.
+
+    Raises:
+        NotTrusted: If it is.
+    """
+    if launch_directory == NO_CODE and reference not in OWN:
+        raise NotTrusted(
+            f"{reference} is code that only a file names, which may come from anywhere: it is "
+            "imported where you say --trust (from Python trust=True)"
+        )
+
+
 def put_first_on_path(launch_directory: str) -> None:
     """Put a directory first on ``sys.path``, so that its modules win; a repetition
-    changes nothing.
+    changes nothing, and so does `NO_CODE`.
     """
-    if sys.path[:1] == [launch_directory]:
+    # A file's own directory would shadow the modules of others: a game's, or Python's.
+    if launch_directory == NO_CODE or sys.path[:1] == [launch_directory]:
         return
     if launch_directory in sys.path:
         sys.path.remove(launch_directory)

@@ -70,6 +70,18 @@ def _no_process_survives() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def _no_record_at_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep the records of tests' launches out of the home directory of whoever runs them."""
+    before = os.environ.get("XDG_STATE_HOME")
+    os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("state"))
+    yield
+    if before is None:
+        del os.environ["XDG_STATE_HOME"]
+    else:
+        os.environ["XDG_STATE_HOME"] = before
+
+
+@pytest.fixture(scope="session", autouse=True)
 def _no_socket_survives() -> Iterator[None]:
     """Give sockets a directory of their own, and fail if a test leaves one there.
 

@@ -6,6 +6,7 @@ Tests: `tests/integration/test_joining.py`.
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -75,7 +76,10 @@ def learner(
     path = run / "run.yaml" if run.is_dir() else run
     # The file's own directory is the store, wherever the command runs.
     root = path.resolve().parent
-    setup = learner_setup(RunFile.load(path), root=root)
+    run_file = RunFile.load(path)
+    # Whoever joins a run vouches for its file; its code is where it was launched, or at --code.
+    run_file = replace(run_file, launch_directory=run_file.launched_in)
+    setup = learner_setup(run_file, root=root)
     if code is not None:
         if not code.is_dir():
             raise ConfigError(f"--code must be a directory, got {code}")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .terminal.options import AsJson
+from .terminal.options import AsJson, Trust
 from .terminal.output import console, print_json
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ def pin(
         ),
     ],
     off: Annotated[bool, typer.Option("--off", help="End of an earlier pin.")] = False,
+    trust: Trust = False,
     as_json: AsJson = False,
 ) -> None:
     """Keep a player of a run that is not going on: no thinning and no retention removes it.
@@ -63,7 +64,7 @@ def pin(
         takes="pin takes RUN:PLAYER, as in runs/a:player/p003@3195847 or runs/a:player/p003, or a "
         "checkpoint's or ghost's directory",
     )
-    done = pin_player(run_dir, name, pinned=not off, utc=utc_now())
+    done = pin_player(run_dir, name, pinned=not off, utc=utc_now(), trust=trust)
     document: dict[str, object] = {
         "run": str(run_dir),
         "player": done.player,
@@ -84,7 +85,7 @@ def pin(
     )
 
 
-def pin_player(run_dir: Path, name: str, *, pinned: bool, utc: str) -> Pinned:
+def pin_player(run_dir: Path, name: str, *, pinned: bool, utc: str, trust: bool = False) -> Pinned:
     """Pin a player under the run's lock, in one commit, or end its pin.
 
     Args:
@@ -92,6 +93,7 @@ def pin_player(run_dir: Path, name: str, *, pinned: bool, utc: str) -> Pinned:
         name: Policy, policy and steps, or a directory relative to the run's.
         pinned: Whether it is to stay.
         utc: Time of the event.
+        trust: Whether code that run.yaml names may be imported, wherever it is from.
 
     Raises:
         ConfigError: If the run keeps no such player.
@@ -99,11 +101,21 @@ def pin_player(run_dir: Path, name: str, *, pinned: bool, utc: str) -> Pinned:
         StorageError: If the disk refuses.
     """
     from arena.types import ghost_id
+    from populations.config.trust import trusted
     from populations.controller.server.run_directory import OpenRun
     from populations.controller.state.events import Now
-    from populations.storage.lock import RunLock
 
-    with RunLock(run_dir), OpenRun(run_dir, with_sinks=False) as run:
+    from .launch.serving import held_run
+
+    with (
+        held_run(run_dir) as found,
+        OpenRun(
+            run_dir,
+            with_sinks=False,
+            # The rules of matchmaking and PBT are made with the run's state.
+            launch_directory=trusted(found, run_dir, trust=trust).launch_directory,
+        ) as run,
+    ):
         rows = _find(run.state.tables, name, run_dir=run_dir)
         player = ghost_id(rows[0].policy, agent_steps=rows[0].agent_steps)
         directories = tuple(row.key for row in rows)

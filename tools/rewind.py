@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .terminal.options import AsJson
+from .terminal.options import AsJson, Trust
 from .terminal.output import console, print_json
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ def rewind(
             help="Kept checkpoint to go back to (runs/a:player/p003@3195847), or its directory.",
         ),
     ],
+    trust: Trust = False,
     as_json: AsJson = False,
 ) -> None:
     """Put a policy back on one of its kept checkpoints, in a run that is not going on.
@@ -61,7 +62,7 @@ def rewind(
         takes="rewind takes RUN:POLICY@STEPS, as in runs/a:player/p003@3195847, or a checkpoint's "
         "directory",
     )
-    done = rewind_policy(run_dir, name, utc=utc_now())
+    done = rewind_policy(run_dir, name, utc=utc_now(), trust=trust)
     document: dict[str, object] = {
         "run": str(run_dir),
         "policy": done.after.policy,
@@ -85,13 +86,14 @@ def rewind(
     )
 
 
-def rewind_policy(run_dir: Path, name: str, *, utc: str) -> Rewound:
+def rewind_policy(run_dir: Path, name: str, *, utc: str, trust: bool = False) -> Rewound:
     """Rewind under the run's lock, in one commit: a kill leaves the old state or the new one.
 
     Args:
         run_dir: Run directory.
         name: Policy and steps, or a checkpoint's directory relative to the run's.
         utc: Time of the event.
+        trust: Whether code that run.yaml names may be imported, wherever it is from.
 
     Raises:
         ConfigError: If the run keeps no such checkpoint.
@@ -100,12 +102,22 @@ def rewind_policy(run_dir: Path, name: str, *, utc: str) -> Rewound:
         StorageError: If the disk refuses.
     """
     from arena.checkpoints.files import resolve_key, verify_directory
+    from populations.config.trust import trusted
     from populations.controller.evolution.rewind import rewind as rewind_rows
     from populations.controller.server.run_directory import OpenRun
     from populations.controller.state.events import Now
-    from populations.storage.lock import RunLock
 
-    with RunLock(run_dir), OpenRun(run_dir, with_sinks=False) as run:
+    from .launch.serving import held_run
+
+    with (
+        held_run(run_dir) as found,
+        OpenRun(
+            run_dir,
+            with_sinks=False,
+            # The rules of matchmaking and PBT are made with the run's state.
+            launch_directory=trusted(found, run_dir, trust=trust).launch_directory,
+        ) as run,
+    ):
         state = run.state
         checkpoint = _find(state.tables, name, run_dir=run_dir)
         # Every byte: what a policy goes on from is never found to be damaged later.

@@ -21,13 +21,20 @@ from typing import Any, Literal
 
 from arena.environment_spec import AgentSpec, EnvironmentRequest, EnvironmentSpec
 from arena.envs.probe.pace import Pace
-from arena.errors import ArenaError, ConfigError, EnvironmentFault, EnvironmentUnavailable
+from arena.errors import (
+    ArenaError,
+    ConfigError,
+    EnvironmentFault,
+    EnvironmentUnavailable,
+    NotTrusted,
+)
 from arena.processes.child import end_with_guard
 from arena.processes.parent import spawn
 from arena.types import Digest
 
 ERRORS: Mapping[str, type[ArenaError]] = {
-    error.__name__: error for error in (ConfigError, EnvironmentFault, EnvironmentUnavailable)
+    error.__name__: error
+    for error in (ConfigError, EnvironmentFault, EnvironmentUnavailable, NotTrusted)
 }
 NUM_LAST_LINES = 20
 """Lines of the child's standard error that are shown if it dies."""
@@ -193,7 +200,7 @@ def _answer_in(line: str) -> dict[str, Any] | None:
 def _ask_child(request: str, *, timeout_s: float) -> tuple[str, str | None]:
     """Return the child's output and how it ended; None: it took too long."""
     with spawn(
-        [sys.executable, "-m", "arena.envs.inspect"],
+        [sys.executable, "-P", "-m", "arena.envs.inspect"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -128,7 +128,8 @@ _USAGE = """## Use
     from champion import Champion
     action = Champion(".").act(observation, action_mask)
 
-`python champion.py` plays the environment against uniformly random moves.
+`python champion.py` plays the environment against uniformly random moves; `--trust` lets it import
+the environment where that is code of somebody's.
 """
 
 
@@ -142,7 +143,8 @@ an episode and draws a member; the probabilities are those of policies that samp
     champion.reset()
     action = champion.act(observation, action_mask, sample=True)
 
-`python champion.py --sample` plays the environment against uniformly random moves.
+`python champion.py --sample` plays the environment against uniformly random moves; `--trust` lets
+it import the environment where that is code of somebody's.
 """
 
 

@@ -15,6 +15,9 @@ environment against uniformly random moves::
 
     python champion.py --games 100
 
+Environments of PettingZoo and mpe2 are made by their names. Where the card names other code, it is
+imported only with ``--trust``, or where ``--env`` names it: a card may come from anywhere.
+
 The file is copied unchanged into every export and imports nothing of Arena. Shapes: N rows, n
 choices of all categories of an action, C continuous numbers.
 """
@@ -729,7 +732,13 @@ def _session(model: bytes) -> onnxruntime.InferenceSession:
     return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
-def make_environment(environment_id: str, kwargs: Mapping[str, Any], *, api: str = "aec") -> Any:  # noqa: ANN401
+class NotTrusted(ValueError):
+    """A card names code, and the user has not said that it may be imported."""
+
+
+def make_environment(
+    environment_id: str, kwargs: Mapping[str, Any], *, api: str = "aec", trust: bool = False
+) -> Any:  # noqa: ANN401
     """Make PettingZoo's own environment.
 
     Args:
@@ -737,9 +746,11 @@ def make_environment(environment_id: str, kwargs: Mapping[str, Any], *, api: str
             ``package.module:factory``.
         kwargs: For its factory.
         api: ``aec``, turn by turn, or ``parallel``; what a factory makes is taken as it is.
+        trust: Whether code that ``package.module:factory`` names may be imported and called.
 
     Raises:
         ValueError: If it is a game of OpenSpiel: those are no PettingZoo environments.
+        NotTrusted: If it is code that may not be imported.
     """
     # Set before pygame can open a window; a driver that the user chose stays.
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
@@ -747,10 +758,17 @@ def make_environment(environment_id: str, kwargs: Mapping[str, Any], *, api: str
     if path == "openspiel":
         raise ValueError(f"{environment_id} is no PettingZoo environment: arena evaluate plays it")
     if colon:
+        if not trust:
+            raise NotTrusted(
+                f"card.json names code: {environment_id} (environment.id). It would run with all "
+                "rights of yours: look at it, then add --trust, or --env with an environment of "
+                "yours"
+            )
         return getattr(importlib.import_module(path), factory)(**kwargs)
-    family, _, name = environment_id.partition("/")
-    if family in ("mpe", "mpe2"):
-        module = importlib.import_module(f"mpe2.{name.replace('-', '_')}")
+    # With a version at its end, a name can be none of the package's other modules.
+    mpe = re.fullmatch(r"mpe2?/(\w+)[-_]v(\d+)", environment_id)
+    if mpe is not None:
+        module = importlib.import_module(f"mpe2.{mpe[1]}_v{mpe[2]}")
         return (module.env if api == "aec" else module.parallel_env)(**kwargs)
     return importlib.import_module("pettingzoo").make(api, environment_id, **kwargs)
 
@@ -893,7 +911,13 @@ def _mean(returns: Mapping[str, float], agents: Sequence[str]) -> float:
 
 
 def play_record(
-    champion: Champion, *, environment_id: str, games: int, seed: int, sample: bool
+    champion: Champion,
+    *,
+    environment_id: str,
+    games: int,
+    seed: int,
+    sample: bool,
+    trust: bool = False,
 ) -> dict[str, Any]:
     """Play ``games`` games in each seat against uniformly random moves, and count.
 
@@ -902,7 +926,9 @@ def play_record(
     """
     card = champion.card
     environment = card["environment"]
-    env = make_environment(environment_id, environment["kwargs"], api=environment["api"])
+    env = make_environment(
+        environment_id, environment["kwargs"], api=environment["api"], trust=trust
+    )
     rng = np.random.default_rng(seed)
     # One seed decides all draws, the champion's too.
     champion.reset(seed=int(rng.integers(2**31)))
@@ -944,6 +970,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--games", type=int, default=100, help="in each seat")
     parser.add_argument("--sample", action="store_true", help="draw actions instead of the best")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument(
+        "--trust", action="store_true", help="import the code that the card names: it runs as you"
+    )
     options = parser.parse_args(arguments)
     if options.games < 1:
         parser.error(f"--games must be at least 1, got {options.games}")
@@ -952,8 +981,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except RuntimeError as error:
         parser.error(str(error))
     environment_id = options.env or champion.card["environment"]["id"]
-    # As with `python -m`: a game of one's own is found where the command is typed.
-    sys.path.append(str(Path.cwd()))
+    # A name on the command line is the user's word, too.
+    trust = options.trust or options.env is not None
+    if trust:
+        # As with `python -m`: a game of one's own is found where the command is typed.
+        sys.path.append(str(Path.cwd()))
     try:
         record = play_record(
             champion,
@@ -961,7 +993,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
             games=options.games,
             seed=options.seed,
             sample=options.sample,
+            trust=trust,
         )
+    except NotTrusted as error:
+        parser.error(str(error))
     except ModuleNotFoundError as error:
         parser.error(f"{environment_id} cannot be made: {error}; run this where it is found")
     sys.stdout.write(json.dumps(record) + "\n")

@@ -26,7 +26,7 @@ def spawn_learner(
     keys: Path | None = None,
     remote: Remote | None = None,
     python: str = sys.executable,
-    command: Sequence[str] = ("-m", MODULE),
+    command: Sequence[str] = ("-P", "-m", MODULE),
 ) -> ChildProcess:
     """Start a learner that dies with this process, and all that it starts.
 

@@ -20,7 +20,9 @@ from arena.learners.versions import RECORDED_PACKAGES, installed
 from arena.machine_memory import machine_bytes
 from arena.matches.seating import make_seats
 from arena.matches.teammates import seats_per_agent
+from arena.resolve import NO_CODE
 from arena.rules import broken_rules, shown
+from arena.types import is_bot
 from populations.config.message_sizes import check_messages
 from populations.config.overrides.aliases import Notify, overridden
 from populations.config.resolve import resolve_config
@@ -84,7 +86,10 @@ class RunFile:
         run: The run's id, a UUID.
         name: The preset or file that it was launched with.
         created: UTC, ISO 8601.
-        launch_directory: First on ``sys.path`` where user code is looked for.
+        launched_in: Directory that it was launched in, on the machine of the launch.
+        launch_directory: First on ``sys.path`` where user code is looked for: no part of the file.
+            What is read may import nothing (`NO_CODE`), until the user's word replaces it
+            (`populations.config.trust`).
         init_from: The player that the policies started from.
         versions: Versions of the packages that matter, when the run was made.
         code: Digests of the code outside of installed packages that the run is made of, by module
@@ -97,7 +102,8 @@ class RunFile:
     run: str
     name: str
     created: str
-    launch_directory: str
+    launched_in: str
+    launch_directory: str = field(default=NO_CODE, compare=False)
     init_from: str | None = None
     versions: Mapping[str, str]
     config: RunConfig
@@ -116,7 +122,7 @@ class RunFile:
             "run": self.run,
             "name": self.name,
             "created": self.created,
-            "launch_directory": self.launch_directory,
+            "launch_directory": self.launched_in,
             "init_from": self.init_from,
             "versions": dict(self.versions),
             "code": dict(self.code),
@@ -164,7 +170,7 @@ class RunFile:
                 run=document.run,
                 name=document.name,
                 created=document.created,
-                launch_directory=document.launch_directory,
+                launched_in=document.launch_directory,
                 init_from=document.init_from,
                 versions=document.versions,
                 config=validate_config(document.config),
@@ -223,6 +229,7 @@ def new_run_file(
         run=str(uuid.uuid4()),
         name=name,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
+        launched_in=launch_directory,
         launch_directory=launch_directory,
         init_from=init_from,
         # The environment's own versions come with its facts, from the process that inspected it.
@@ -252,6 +259,7 @@ def learner_setup(run_file: RunFile, *, root: Path) -> LearnerSetup:
         )
         for name, population in config.populations.items()
     }
+    warm_ups = (population.normalizer_warm_up for population in config.populations.values())
     seats = make_seats(
         agents=run_file.spec.agents,
         sides=sides,
@@ -266,6 +274,15 @@ def learner_setup(run_file: RunFile, *, root: Path) -> LearnerSetup:
         sides=sides,
         seats=seats,
         populations=populations,
+        bots=tuple(
+            dict.fromkeys(
+                (
+                    *config.evaluation.bots,
+                    *filter(is_bot, config.matchmaking.bots),
+                    *(warm_up.player for warm_up in warm_ups if warm_up is not None),
+                )
+            )
+        ),
         agent_seats=seats_per_agent(seats) if config.matchmaking.teammates == "mixed" else (),
         # Of several, the launcher tells each of its learners which one is its own.
         device=config.devices[0],

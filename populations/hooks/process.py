@@ -146,7 +146,7 @@ def resolved(settings: HookSettings) -> dict[str, Callable[[dict[str, Json]], ob
     found = {}
     for kind, hook in _each(settings.hooks):
         if isinstance(hook, str):
-            function = resolve(hook, launch_directory=None)
+            function = resolve(hook, launch_directory=settings.launch_directory)
             if not callable(function):
                 raise ConfigError(
                     f"hooks.{kind}: {hook} must be a function, got {type(function).__name__}"

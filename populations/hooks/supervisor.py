@@ -275,7 +275,7 @@ def _spawn(settings: HookSettings, log_path: Path) -> _Process:
     try:
         child = spawn(
             [
-                *(sys.executable, "-m", MODULE),
+                *(sys.executable, "-P", "-m", MODULE),
                 *("--control", str(control_read), "--report", str(report_write)),
             ],
             log_path=log_path,
@@ -324,7 +324,7 @@ def check_hooks(settings: HookSettings) -> None:
     if not settings.hooks:
         return
     with spawn(
-        [sys.executable, "-m", MODULE, "--check"],
+        [sys.executable, "-P", "-m", MODULE, "--check"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

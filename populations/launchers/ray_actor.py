@@ -19,6 +19,7 @@ from pathlib import Path
 
 from arena.config import LearnerSetup
 from arena.learners.spawn import spawn_learner
+from arena.resolve import NO_CODE
 from arena.transfer.cache import take_directory
 from arena.transfer.remote_store import Remote
 from arena.wire.address import make_private
@@ -117,7 +118,7 @@ class LearnerActor:
 
 def _here(setup: LearnerSetup) -> LearnerSetup:
     """Return a setup with the directory of the user's code as this node has it."""
-    if os.path.isdir(setup.launch_directory):
+    if setup.launch_directory == NO_CODE or os.path.isdir(setup.launch_directory):
         return setup
     # What `ray job submit --working-dir` names is unpacked on each node, and actors start in it.
     return setup.model_copy(update={"launch_directory": os.getcwd()})

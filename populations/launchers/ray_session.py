@@ -128,7 +128,7 @@ def _own_ray(ray: ModuleType, directory: Path) -> Iterator[None]:
     # The guards of a command end the process below as well, before it has removed anything.
     remove_at_end(directory)
     guard = subprocess.Popen(
-        [sys.executable, "-m", ray_guard.__name__, str(directory)],
+        [sys.executable, "-P", "-m", ray_guard.__name__, str(directory)],
         stdin=subprocess.PIPE,
         text=True,
         # Ctrl-C and a closed terminal are for this process.

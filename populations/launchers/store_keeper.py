@@ -62,7 +62,7 @@ class StoreKeeper:
             admitted: Names of learners whose keys are let in, by public key (32 bytes).
             log_path: File for its log.
         """
-        self._arguments = [sys.executable, "-m", MODULE]
+        self._arguments = [sys.executable, "-P", "-m", MODULE]
         self._arguments += ["--setup", str(setup_path), "--keys", str(keys)]
         self._log_path = log_path
         self.endpoint = bind

@@ -83,6 +83,7 @@ def simulated_run(config: RunConfig) -> RunFile:
         run="simulated",
         name="simulated",
         created="2000-01-01T00:00:00+00:00",
+        launched_in="",
         launch_directory="",
         init_from=None,
         versions={},

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from arena.errors import ConfigError
-from arena.resolve import resolve
+from arena.errors import ConfigError, NotTrusted
+from arena.resolve import NO_CODE, put_first_on_path, resolve
 
 
 @pytest.fixture
@@ -53,3 +53,13 @@ def test_says_what_is_missing(directory: str, reference: str, text: str) -> None
         resolve(reference, launch_directory=directory)
     assert text in str(caught.value)
     assert reference in str(caught.value)
+
+
+def test_without_the_users_word_nothing_is_imported(directory: str) -> None:
+    put_first_on_path(directory)
+    with pytest.raises(NotTrusted, match=r"resolved_package.things:Outer.*--trust"):
+        resolve("resolved_package.things:Outer", launch_directory=NO_CODE)
+    before = list(sys.path)
+    # Arena's own games are no code of anybody else's, and no directory is looked in.
+    resolve("arena.envs.batched.connect_four:ConnectFour", launch_directory=NO_CODE)
+    assert sys.path == before

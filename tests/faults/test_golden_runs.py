@@ -165,7 +165,7 @@ def test_nothing_of_a_machine_is_in_it(release: str, tmp_path: Path) -> None:
     run = copy_of(release, tmp_path)
     assert size_bytes(run) <= MAX_BYTES
     assert {path.name for path in run.iterdir()} == set(KEPT)
-    assert RunFile.load(run / RUN_FILE).launch_directory == "."
+    assert RunFile.load(run / RUN_FILE).launched_in == "."
     for path in run.rglob("*"):
         assert not path.is_symlink()
         if path.is_file():

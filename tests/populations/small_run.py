@@ -28,6 +28,7 @@ from arena.types import (
 from arena.wire.messages import Evaluate, Pairing, Train, Trainee
 from populations.config.run_config import validate_config
 from populations.config.run_file import RunFile, learner_setup, new_run_file
+from populations.config.trust import record_launch
 from populations.controller.server.recalled_events import recall
 from populations.league.league import League
 from populations.records.rows import (
@@ -76,6 +77,7 @@ class SmallRun:
         self.run_dir = run_dir
         self.run_file = duel_run_file()
         self.run_file.save(run_dir / "run.yaml")
+        record_launch(self.run_file)
         self.journal = Journal.create(run_dir / "journal.db", [RunRow(run="r")])
         for index in range(2):
             policy = PolicyId(f"player/p{index:03d}")

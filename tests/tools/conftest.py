@@ -33,6 +33,7 @@ from arena.types import (
 from populations.audit.tally_checks import refold
 from populations.config.run_config import validate_config
 from populations.config.run_file import RunFile, learner_setup, new_run_file
+from populations.config.trust import record_launch
 from populations.records.rows import (
     CheckpointRow,
     GhostRow,
@@ -65,6 +66,7 @@ class RunBuilder:
             validate_config(config), spec, name="test", launch_directory=str(run_dir)
         )
         self.run_file.save(run_dir / "run.yaml")
+        record_launch(self.run_file)
         self.rows: list[Row] = [RunRow(run=self.run_file.run, state="stopped")]
 
     def checkpoint(

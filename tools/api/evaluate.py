@@ -20,6 +20,7 @@ def evaluate(
     greedy: bool = False,
     seed: int = 1,
     environment: str | None = None,
+    trust: bool = False,
 ) -> dict[str, Any]:
     """Let every ordered pair of players meet, and rate them, as ``arena evaluate`` does.
 
@@ -34,6 +35,8 @@ def evaluate(
         greedy: Whether policies play their likeliest actions instead of sampling.
         seed: Seed of episodes and actions, at least 0. The same call has the same result.
         environment: Environment to play, needed if all players are bots.
+        trust: Whether code that a run or an export from elsewhere names may be imported: it runs
+            with all rights of yours.
 
     Returns:
         Document of ``arena evaluate --json``: ``environment``, ``players`` (canonical names),
@@ -63,6 +66,7 @@ def evaluate(
             num_matches=matches,
             greedy=greedy,
             seed=seed,
+            trust=trust,
             show=lambda what: nullcontext(PlayProgress(lambda text: None)),
         )
     lists = {"pairs": records_of(played.pairs), "ratings": records_of(played.ratings)}

@@ -30,6 +30,7 @@ def launch(
     with_hyperparameters: bool = False,
     replay: str | None = None,
     accept_loss: bool = False,
+    trust: bool = False,
     wait: bool = True,
 ) -> LaunchedRun:
     """Start a run, or resume one, as ``arena launch`` does, in a process of its own.
@@ -49,6 +50,8 @@ def launch(
         with_hyperparameters: Whether policies start from those players' hyperparameters, too.
         replay: Policy ``RUN:POLICY`` whose hyperparameter schedule a single policy follows.
         accept_loss: Whether to resume although acknowledged work is lost.
+        trust: Whether code that the run.yaml of a run from elsewhere names may be imported; with
+            ``resume``.
         wait: Whether to return at the end of the run. If not, as soon as it has begun.
 
     Returns:
@@ -77,6 +80,7 @@ def launch(
         "force": force,
         "with-hyperparameters": with_hyperparameters,
         "accept-loss": accept_loss,
+        "trust": trust,
     }
     options += [f"--{name}" for name, is_on in switches.items() if is_on]
     positional = [] if config is None else [os.fspath(config)]

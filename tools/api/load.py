@@ -28,7 +28,11 @@ if TYPE_CHECKING:
 
 
 def load(
-    player: str | os.PathLike[str], *, environment: str | None = None, seed: int | None = None
+    player: str | os.PathLike[str],
+    *,
+    environment: str | None = None,
+    seed: int | None = None,
+    trust: bool = False,
 ) -> Player:
     """Load a player of any origin.
 
@@ -41,6 +45,8 @@ def load(
             ``bot:package.module:Class(depth=3)``.
         environment: Environment to play; needed by bots, and for them only.
         seed: Seed of all draws. None: different draws each time.
+        trust: Whether code that a run or an export from elsewhere names may be imported: it runs
+            with all rights of yours.
 
     Raises:
         ConfigError: If there is no such player; the text says what there is.
@@ -59,8 +65,8 @@ def load(
             f"environment={environment} is for bots: {name} plays what it was trained in"
         )
     if exports := exports_at(name):
-        return _exported(name, exports, seed=seed)
-    return _of_run(name, seed=seed)
+        return _exported(name, exports, seed=seed, trust=trust)
+    return _of_run(name, seed=seed, trust=trust)
 
 
 def _bot(name: str, *, environment: str, seed: int | None) -> Player:
@@ -109,7 +115,7 @@ def _facts(game: Game, agents: tuple[str, ...]) -> dict[str, Any]:
     }
 
 
-def _exported(name: str, directories: list[Path], *, seed: int | None) -> Player:
+def _exported(name: str, directories: list[Path], *, seed: int | None, trust: bool) -> Player:
     champions: dict[str, Champion] = {}
     for directory in directories:
         champion = _champion(directory, seed=seed)
@@ -122,7 +128,7 @@ def _exported(name: str, directories: list[Path], *, seed: int | None) -> Player
     def module(population: str) -> torch.nn.Module:
         from ..players.resolve import resolve_player
 
-        resolved = resolve_player(name)
+        resolved = resolve_player(name, trust=trust)
         assert resolved.game is not None, "an export has a game"
         weights = _member(resolved.policies[population], champions[population].member)
         return weights.make_policy(resolved.game).network
@@ -164,10 +170,10 @@ def _of_centralized(name: str) -> str:
     )
 
 
-def _of_run(name: str, *, seed: int | None) -> Player:
+def _of_run(name: str, *, seed: int | None, trust: bool) -> Player:
     from ..players.resolve import resolve_player
 
-    resolved = resolve_player(name)
+    resolved = resolve_player(name, trust=trust)
     game = resolved.game
     assert game is not None, "only bots have no game"
     networks: dict[str, ActorCritic] = {}

@@ -82,7 +82,10 @@ class UnmanagedLearner:
     """
 
     def __init__(self, run_dir: Path, messages: Sequence[Train]) -> None:
-        self._setup: LearnerSetup = learner_setup(RunFile.load(run_dir / RUN_FILE), root=run_dir)
+        run_file = RunFile.load(run_dir / RUN_FILE)
+        # `arena bench` has launched it, in this very process's directory.
+        run_file = dataclasses.replace(run_file, launch_directory=run_file.launched_in)
+        self._setup: LearnerSetup = learner_setup(run_file, root=run_dir)
         self._messages = messages
         self._device = resolve_device(self._setup.device)
         self._players = Players(self._setup, device=self._device)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..terminal.options import AsJson
+from ..terminal.options import AsJson, Trust
 from ..terminal.output import console, print_json
 from ..terminal.tables import print_table
 from .into_run import evaluate_run
@@ -46,6 +46,7 @@ def evaluate(
         str | None,
         typer.Option("--for", metavar="TIME", help="Time of --into: 90s, 2m, 1h30m."),
     ] = None,
+    trust: Trust = False,
     as_json: AsJson = False,
 ) -> None:
     """Let every ordered pair of players meet, and rate them.
@@ -60,7 +61,7 @@ def evaluate(
     """
     if into is not None or duration is not None:
         given = [name for name in _OF_TOURNAMENTS if _is_given(context, name)]
-        evaluate_run(players, into, duration, not_for_it=given, json_=as_json)
+        evaluate_run(players, into, duration, not_for_it=given, trust=trust, json_=as_json)
         return
     from ..terminal.progress import play_progress
     from .tournament import play
@@ -71,6 +72,7 @@ def evaluate(
         num_matches=matches,
         greedy=greedy,
         seed=seed,
+        trust=trust,
         show=play_progress,
     )
     if as_json:

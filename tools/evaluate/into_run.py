@@ -40,6 +40,7 @@ def evaluate_run(
     duration: str | None,
     *,
     not_for_it: Sequence[str],
+    trust: bool,
     json_: bool,
 ) -> None:
     """Evaluate a run for a while under its lock, and print how it ended.
@@ -49,6 +50,7 @@ def evaluate_run(
         into: Run directory.
         duration: Time, as the user wrote it.
         not_for_it: Options that were given and belong to a tournament.
+        trust: Whether code that its run.yaml names may be imported, wherever it is from.
         json_: Whether to print the final status as JSON.
 
     Raises:
@@ -56,6 +58,7 @@ def evaluate_run(
         RunInUse: If the run is going on.
     """
     from arena.errors import ConfigError
+    from populations.config.trust import trusted
 
     from ..launch.serving import held_run, serve
     from ..launch.world import look_at_world
@@ -76,6 +79,13 @@ def evaluate_run(
         raise ConfigError(
             f"--into takes no --{', --'.join(not_for_it)}: the run's own scheduler decides"
         )
-    with held_run(into) as run_file:
+    with held_run(into) as found:
+        run_file = trusted(found, into, trust=trust)
         world = look_at_world(run_file, run_file.config, run_dir=into)
-        serve(into, world=world, evaluate_s=seconds, json_=json_)
+        serve(
+            into,
+            launch_directory=run_file.launch_directory,
+            world=world,
+            evaluate_s=seconds,
+            json_=json_,
+        )

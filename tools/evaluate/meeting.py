@@ -13,23 +13,24 @@ from ..players.resolve import ResolvedPlayer, resolve_player
 
 
 def resolve_players(
-    names: Sequence[str], *, environment: str | None
+    names: Sequence[str], *, environment: str | None, trust: bool = False
 ) -> tuple[Game, list[ResolvedPlayer]]:
     """Find players who are to meet, and what they play.
 
     Args:
         names: Players as the user wrote them.
-        environment: A registry id, needed where all are bots.
+        environment: Environment, needed where all are bots; the user's word for it.
+        trust: Whether code that the players' files name may be imported, wherever they are from.
 
     Raises:
         ConfigError: If a name is given twice, if the players do not share an environment and its
-            populations, or if an export alone names code to import. Sides and outcome are those of
-            the first run, else of the first export.
+            populations, or if only files from elsewhere name code to import. Sides and outcome are
+            those of the first run, else of the first export.
     """
     from arena.envs.registry import canonical_id
     from arena.errors import ConfigError
 
-    players = [resolve_player(name) for name in names]
+    players = [resolve_player(name, trust=trust) for name in names]
     # By canonical name: one bot may be written in several ways.
     known = [player.name for player in players]
     for name in known:
@@ -40,18 +41,15 @@ def resolve_players(
         if environment is None:
             raise ConfigError("bots alone play anything: --environment ID says what")
         return Game.of_environment(environment), players
-    # A run is of this machine; an export may be from anywhere, and then its code is not used.
-    first, game = min(games.items(), key=lambda item: item[1].is_foreign)
+    # A run knows more of its game than an export; code that nobody vouches for is not used.
+    first, game = min(
+        games.items(), key=lambda item: (not item[1].is_playable, item[1].is_exported)
+    )
     if environment is not None and canonical_id(environment) != game.spec.id:
         raise ConfigError(f"--environment {environment}: {first} plays {game.spec.id}")
-    # Nothing in an export is trusted: its code runs only if the user names it as theirs.
-    if game.is_foreign and game.user_code:
-        if environment is None:
-            raise ConfigError(
-                f"{first} plays by code of its maker's ({', '.join(game.user_code)}): evaluate it "
-                f"by naming its run, or say --environment {game.spec.id} to use yours"
-            )
+    if not game.is_playable and environment is not None:
         first, game = "--environment", game.vouched_for(environment)
+    game.check_word()
     for name, other in games.items():
         # The digest covers spaces and kwargs: rows of another one would mean something else.
         if other.spec.digest != game.spec.digest:

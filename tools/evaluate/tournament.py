@@ -45,6 +45,7 @@ def play(
     num_matches: int,
     greedy: bool,
     seed: int,
+    trust: bool = False,
     show: Callable[[str], AbstractContextManager[Progress]],
 ) -> Played:
     """Let every ordered pair of players meet, and rate them.
@@ -55,6 +56,7 @@ def play(
         num_matches: Matches per ordered pair.
         greedy: Whether policies play their likeliest actions instead of sampling.
         seed: Seed of episodes and actions.
+        trust: Whether code that the players' files name may be imported, wherever they are from.
         show: Maker of a display of progress, from a line that says what is done.
 
     Raises:
@@ -65,7 +67,7 @@ def play(
 
     if len(players) < 2:
         raise ConfigError(f"a tournament needs two or more players, got {len(players)}")
-    game, resolved = resolve_players(players, environment=environment)
+    game, resolved = resolve_players(players, environment=environment, trust=trust)
     contenders = [
         Contender(name=player.name, actors=player.make_actors(game, greedy=greedy))
         for player in resolved

@@ -98,7 +98,7 @@ class Cards:
             observation=CardObservation.from_space(facts.observation),
             action=CardAction.from_space(facts.action),
             mask=facts.mask,
-            network=manifest.network,
+            network=inspection.run_file.config.populations[population].network,
             agent_steps=manifest.agent_steps,
             learner_updates=manifest.learner_updates,
             generation=manifest.generation,

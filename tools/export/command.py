@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..terminal.options import AsJson, OnlyPopulation, RunDirectory
+from ..terminal.options import AsJson, OnlyPopulation, RunDirectory, Trust
 from ..terminal.output import console, log_console, print_json
 from ..terminal.tables import print_table
 
@@ -45,6 +45,7 @@ def export(
         int, typer.Option(min=1, help="Matches of the record, per opponent and seat.")
     ] = 200,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the record's matches.")] = 1,
+    trust: Trust = False,
     as_json: AsJson = False,
 ) -> None:
     """Export the champion of each population: ONNX graph, weights, card, a standalone player.
@@ -59,7 +60,7 @@ def export(
     # Before the run is read, which takes seconds in a large league.
     if mixture and player is not None:
         raise ConfigError("--mixture and --player exclude each other: a mixture is of many players")
-    settings = ExportSettings(to=to, num_matches=matches, seed=seed, force=force)
+    settings = ExportSettings(to=to, num_matches=matches, seed=seed, force=force, trust=trust)
     written: Mapping[str, Written | WrittenMixture]
     # The tables stay in memory: only the journal is closed.
     with closing(Inspection.open(run)) as inspection:
@@ -79,13 +80,20 @@ def export(
 def _begun(inspection: Inspection, settings: ExportSettings) -> Iterator[Export]:
     """Begin an export, after its targets were found free."""
     from populations.config.run_file import learner_setup
+    from populations.config.trust import word_for_run
 
     from ..players.exploitability import Exploitability
     from ..players.game import Game
     from ..terminal.progress import play_progress
     from .record import Export
 
-    game = Game.of_setup(learner_setup(inspection.run_file, root=inspection.run_dir))
+    # Before anything of the game is made.
+    word = word_for_run(inspection.run_file, inspection.run_dir, trust=settings.trust)
+    setup = learner_setup(inspection.run_file, root=inspection.run_dir)
+    encoders = (population.network.encoder for population in setup.populations.values())
+    word.check(*encoders, *inspection.run_file.config.evaluation.bots)
+    game = Game.of_setup(setup, word=word)
+    game.check_word()
     with play_progress("all histories of the game, if it is small") as progress:
         yield Export(
             inspection=inspection,
@@ -115,7 +123,7 @@ def _export_policies(
     with _begun(inspection, settings) as export:
         cards = Cards.of(inspection, export.game)
         for name, (player_id, reference) in chosen.items():
-            manifest, policy = load_policy(inspection.run_dir, player_id, reference)
+            manifest, policy = load_policy(inspection, player_id, reference, word=export.game.word)
             record = play_record(export, policy, population=name, num_matches=counts)
             card = cards.make(policy.player, manifest, population=name).model_copy(
                 update={"record": record, "exploitability": export.measure.of(policy)}

@@ -103,7 +103,7 @@ def _member(cards: Cards, line: Standing, *, population: str) -> tuple[PolicyWei
         # Not reached: `find_mixtures` has left these out.
         raise ValueError(f"{line.player} has no weights")
     reference = WeightsRef(digest=line.weights, key=line.key)
-    manifest, policy = load_policy(cards.inspection.run_dir, line.player, reference)
+    manifest, policy = load_policy(cards.inspection, line.player, reference, word=cards.game.word)
     # Without a record: that on the mixture's card is played by all of them.
     return policy, cards.make(policy.player, manifest, population=population)
 

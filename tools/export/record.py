@@ -40,12 +40,14 @@ class ExportSettings:
         num_matches: Matches of a record, per opponent and seat.
         seed: Seed of episodes and actions of a record.
         force: Replace exports that are there.
+        trust: Whether code that run.yaml names may be imported, wherever it is from.
     """
 
     to: Path | None
     num_matches: int
     seed: int
     force: bool
+    trust: bool = False
 
     def targets(self, inspection: Inspection, names: Iterable[str]) -> dict[str, Path]:
         """Return a free directory for each population.
@@ -207,21 +209,22 @@ def _teammates(
     if not others:
         return {}
     bots = game.make_bots("bot:random")
-    mates = _mates(export.inspection, policy) if isinstance(policy, PolicyWeights) else {}
+    mates = _mates(export, policy) if isinstance(policy, PolicyWeights) else {}
     return {
         name: mates[name].make_actor(game, greedy=False) if name in mates else bots[name]
         for name in others
     }
 
 
-def _mates(inspection: Inspection, policy: PolicyWeights) -> dict[str, PolicyWeights]:
+def _mates(export: Export, policy: PolicyWeights) -> dict[str, PolicyWeights]:
     """Return the policies trained together with these weights, by population, if kept."""
     from arena.types import population_of
 
+    inspection = export.inspection
     origin = inspection.league.checkpoints.get(policy.digest)
     if origin is None or not origin.assignment_id:  # which one is not known after a repair
         return {}
-    tables, run_dir = inspection.tables, inspection.run_dir
+    tables = inspection.tables
     # One assignment trains a team, so its checkpoints belong together.
     made = {
         row.key: row
@@ -233,7 +236,7 @@ def _mates(inspection: Inspection, policy: PolicyWeights) -> dict[str, PolicyWei
     # Ghosts after checkpoints: their directories are never removed.
     kept.update((ghost.policy, ghost.weights) for ghost in ghosts if ghost.checkpoint in made)
     return {
-        population_of(name): load_policy(run_dir, name, weights)[1]
+        population_of(name): load_policy(inspection, name, weights, word=export.game.word)[1]
         for name, weights in kept.items()
     }
 
@@ -271,14 +274,15 @@ def _ghosts(
         team = {name: lines[rank] for name, lines in ranked.items()}
         yield Contender(
             name=" + ".join(line.player for line in team.values()),
-            actors={name: _load(inspection.run_dir, line, game) for name, line in team.items()},
+            actors={name: _load(inspection, line, game) for name, line in team.items()},
         )
 
 
-def _load(run_dir: Path, line: Standing, game: Game) -> Actor:
+def _load(inspection: Inspection, line: Standing, game: Game) -> Actor:
     from arena.types import WeightsRef
 
     if line.weights is None or line.key is None:
         raise ValueError(f"{line.player} has no weights")
     reference = WeightsRef(digest=line.weights, key=line.key)
-    return load_policy(run_dir, line.player, reference)[1].make_actor(game, greedy=False)
+    _, policy = load_policy(inspection, line.player, reference, word=game.word)
+    return policy.make_actor(game, greedy=False)

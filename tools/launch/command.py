@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..terminal.options import OptionalConfiguration, Overrides
+from ..terminal.options import OptionalConfiguration, Overrides, Trust
 from .origin import Origin
-from .serving import held_run, serve, tell
+from .serving import held_run, serve, tell, tell_of_record
 
 if TYPE_CHECKING:
     from populations.config.run_config import RunConfig
@@ -72,6 +72,7 @@ def launch(
             "--accept-loss", help="Resume although acknowledged work is lost; it is said how much."
         ),
     ] = False,
+    trust: Trust = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the final status as JSON.")
     ] = False,
@@ -102,6 +103,7 @@ def launch(
             run_dir=run_dir,
             has_start=has_start,
             accept_loss=accept_loss,
+            trust=trust,
             json_=as_json,
         )
     else:
@@ -152,7 +154,7 @@ def _start(
             raise ConfigError(f"{target} holds a run by now: another launch was faster")
         # Leftovers of a launch that was killed are no run, but in the way.
         clear_run(target)
-        create_run(
+        why_not = create_run(
             target,
             run_file,
             initial_weights={name: start.files for name, start in initial.items()},
@@ -161,9 +163,10 @@ def _start(
             immigrants=immigrants,
             utc=utc_now(),
         )
+        tell_of_record(why_not)
         for name, start in initial.items():
             tell(f"{name} starts from {start.said}")
-        serve(target, json_=json_)
+        serve(target, launch_directory=run_file.launch_directory, json_=json_)
 
 
 def _check_target(target: Path, *, force: bool) -> None:
@@ -258,11 +261,13 @@ def _resume(
     run_dir: Path | None,
     has_start: bool,
     accept_loss: bool,
+    trust: bool,
     json_: bool,
 ) -> None:
     from arena.errors import ConfigError
     from populations.config.run_config import load_config
     from populations.config.run_file import check_resume, with_config
+    from populations.config.trust import record_launch, trusted, with_own
 
     from .world import look_at_world
 
@@ -273,17 +278,20 @@ def _resume(
             "--resume goes on exactly where the run stood: no --force, --init-from, "
             "--with-hyperparameters or --replay"
         )
-    with held_run(run_dir, accept_loss=accept_loss) as old:
+    with held_run(run_dir, accept_loss=accept_loss) as found:
         config = (
             load_config(source, overrides, notify=tell, resumes=True)
             if source is not None
             else None
         )
+        old = with_own(trusted(found, run_dir, trust=trust, config=config), overrides)
         new, changes = check_resume(old, config=config, overrides=overrides, notify=tell)
         world = look_at_world(old, new, run_dir=run_dir)
         changed = with_config(old, new, code=world.code) if changes else None
+        tell_of_record(record_launch(changed or old))
         serve(
             run_dir,
+            launch_directory=old.launch_directory,
             changes=changes,
             changed=changed,
             world=world,

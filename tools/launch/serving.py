@@ -61,9 +61,19 @@ def held_run(run_dir: Path, *, accept_loss: bool = False) -> Iterator[RunFile]:
         yield RunFile.load(current_file(run_dir))
 
 
+def tell_of_record(why_not: str | None) -> None:
+    """Say why later commands about this run will need ``--trust``; None: they will not."""
+    if why_not is not None:
+        tell(
+            f"note: that you launched this run cannot be kept ({why_not}), so commands about it "
+            "need --trust; XDG_STATE_HOME names another place"
+        )
+
+
 def serve(
     run_dir: Path,
     *,
+    launch_directory: str,
     changes: Sequence[Change] = (),
     changed: RunFile | None = None,
     world: World | None = None,
@@ -75,6 +85,7 @@ def serve(
 
     Args:
         run_dir: Run directory, whose lock the caller holds.
+        launch_directory: Directory of the code that run.yaml names, by the user's word.
         changes: Changes of its configuration.
         changed: Content of run.yaml with these; None: there are none.
         world: World that it goes on in; None: that in which it was just made.
@@ -93,7 +104,9 @@ def serve(
     for warning in () if world is None else world.warnings:
         tell(warning)
     # Recovers from a crash, if there was one, before anything is decided.
-    with OpenRun(run_dir, changed=changed, accept_loss=accept_loss) as run:
+    with OpenRun(
+        run_dir, changed=changed, launch_directory=launch_directory, accept_loss=accept_loss
+    ) as run:
         if evaluate_s is not None:
             _require_evaluable(run)
             run.state.evaluation_only = EvaluationOnly(duration_s=evaluate_s)
@@ -170,7 +183,8 @@ def control(run: OpenRun) -> None:
                 run.run_file.config,
                 run.run_dir,
                 launch_directory=run.setup.launch_directory,
-                export_command=(*ARENA, "export"),
+                # The launch was the user's word, and its exports import nothing else.
+                export_command=(*ARENA, "export", "--trust"),
                 num_events=run.state.tables.num_events,
                 is_new=run.state.tables.run.epoch == 0,
             ),

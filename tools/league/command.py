@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from ..terminal.options import AsJson, OnlyPopulation, RunDirectory
+from ..terminal.options import AsJson, OnlyPopulation, RunDirectory, Trust
 from ..terminal.output import console, print_json
 from .documents import full_name, inspected, view_documents
 from .narrowing import checked_kinds, limited, since_time
@@ -121,6 +121,7 @@ def league(
             show_default=False,
         ),
     ] = None,
+    trust: Trust = False,
 ) -> None:
     """Show a run: its players, their results, its events and its state."""
     from arena.errors import ConfigError
@@ -137,6 +138,8 @@ def league(
         }
         for name in (name for name, is_given in others.items() if is_given):
             raise ConfigError(f"--plot and {name} exclude each other")
+    if trust and not exploitability:
+        raise ConfigError("--trust belongs to --exploitability: no view imports code")
     # An option that would change nothing is refused, not ignored.
     given = {
         "--seats": (seats, ("payoff",)),
@@ -165,6 +168,7 @@ def league(
         metrics=metric or (),
         by_seats=seats,
         measures=exploitability,
+        trust=trust,
     )
     shown = Shown(name=view, limit=limit, is_wide=wide, all_kinds=bool(kind))
     # Keys need a terminal on both sides; a pipe gets one text after the other.

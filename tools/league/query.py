@@ -34,6 +34,7 @@ class Query:
         metrics: Metrics that are asked for. Empty: all.
         by_seats: Whether each pair of seats has a result by itself.
         measures: Whether exploitability is measured first.
+        trust: Whether code that run.yaml names may be imported for that, wherever it is from.
     """
 
     run: Path
@@ -45,6 +46,7 @@ class Query:
     metrics: Sequence[str] = ()
     by_seats: bool = False
     measures: bool = False
+    trust: bool = False
 
     def read(self, view: str) -> Opened:
         """Return the document of a view as it is now.
@@ -86,10 +88,13 @@ class Query:
     def _measure(self) -> None:
         """Measure how exploitable the players are, once each; the run's directory keeps it."""
         from populations.config.run_file import learner_setup
+        from populations.config.trust import word_for_run
 
         from ..players.exploitability import measure_run
         from ..players.game import Game
 
         with inspected(self.run, self.population) as inspection:
-            game = Game.of_setup(learner_setup(inspection.run_file, root=inspection.run_dir))
+            word = word_for_run(inspection.run_file, inspection.run_dir, trust=self.trust)
+            setup = learner_setup(inspection.run_file, root=inspection.run_dir)
+            game = Game.of_setup(setup, word=word)
             measure_run(inspection, game, population=self.population)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from arena.matches.match import Progress
     from arena.matches.tournament import Contender, TournamentResult
     from arena.types import Seat
+    from populations.config.trust import Word
 
 SEEDS = 16
 """Episodes that are compared to see whether a game has chance."""
@@ -39,8 +40,8 @@ class Game:
         sides: Agents that share one score.
         seats: Seats in order.
         populations: Agents by population.
-        launch_directory: First directory in which user code is looked for.
-        is_foreign: It is from an export's card, which may come from anywhere.
+        word: The user's word for the code of the file that it is from.
+        is_exported: Whether that is an export's card.
         agent_ids: Populations whose networks are told which of their agents decides.
     """
 
@@ -49,17 +50,33 @@ class Game:
     sides: Mapping[str, tuple[str, ...]]
     seats: tuple[Seat, ...]
     populations: Mapping[str, tuple[str, ...]]
-    launch_directory: str
-    is_foreign: bool = False
+    word: Word
+    is_exported: bool = False
     agent_ids: tuple[str, ...] = ()
 
     @property
-    def user_code(self) -> tuple[str, ...]:
-        """References ``package.module:name`` that playing would import and call."""
-        from arena.envs.batched.find import names_code
+    def launch_directory(self) -> str:
+        """First directory in which user code is looked for."""
+        return self.word.launch_directory
 
-        named = (self.spec.id, self.environment.outcome)
-        return tuple(name for name in named if isinstance(name, str) and names_code(name))
+    @property
+    def is_playable(self) -> bool:
+        """Whether it names no code to play by, or the user has vouched for that."""
+        from arena.errors import NotTrusted
+
+        try:
+            self.check_word()
+        except NotTrusted:
+            return False
+        return True
+
+    def check_word(self) -> None:
+        """Refuse to play by code that the user has not vouched for.
+
+        Raises:
+            NotTrusted: If there is some.
+        """
+        self.word.check(self.environment.id, self.spec.id, self.environment.outcome)
 
     @property
     def has_numbers(self) -> bool:
@@ -82,30 +99,38 @@ class Game:
             ConfigError: If there is no such environment.
         """
         from arena.environment_spec import EnvironmentRequest
-        from arena.envs.batched.find import names_code
         from arena.envs.inspect import inspect_environment
+        from populations.config.trust import Word, is_code
 
         outcome = self.environment.outcome
         # The user vouches for the environment, not for other code that the card names.
-        is_code = isinstance(outcome, str) and names_code(outcome)
+        is_users = isinstance(outcome, str) and is_code(outcome)
+        word = Word(launch_directory=str(Path.cwd()))
         own = self.environment.model_copy(
-            update={"id": environment, "outcome": "return" if is_code else outcome}
+            update={"id": environment, "outcome": "return" if is_users else outcome}
         )
         spec = inspect_environment(
             EnvironmentRequest(
                 environment,
                 kwargs=own.kwargs,
-                launch_directory=self.launch_directory,
+                launch_directory=word.launch_directory,
                 backend=own.possible_backend,
                 possible_agents=own.possible_agents,
             )
         )
         # The spec, too: its digest says whether players of runs play this.
-        return replace(self, environment=own, spec=spec, is_foreign=False)
+        return replace(self, environment=own, spec=spec, word=word)
 
     @classmethod
-    def of_setup(cls, setup: LearnerSetup) -> Game:
-        """Return the game of a run."""
+    def of_setup(cls, setup: LearnerSetup, *, word: Word | None = None) -> Game:
+        """Return the game of a run.
+
+        Args:
+            setup: Set-up of the run's learners.
+            word: The user's word for its code; None: it is the user's own, by his command line.
+        """
+        from populations.config.trust import Word
+
         return cls(
             environment=setup.environment,
             # Results are about matches, whatever lessons training had.
@@ -113,7 +138,7 @@ class Game:
             sides=setup.sides,
             seats=setup.seats,
             populations=setup.agents_of,
-            launch_directory=setup.launch_directory,
+            word=word or Word(launch_directory=setup.launch_directory),
             agent_ids=setup.agent_ids,
         )
 
@@ -159,6 +184,7 @@ class Game:
 
         from arena.envs.make import BatchRequest, make_batched_env
 
+        self.check_word()
         # Products of policies are too small for threads, which only wait for each other.
         torch.set_num_threads(1)
         return make_batched_env(
@@ -236,9 +262,21 @@ class Game:
             ActionLayout.from_json(facts.action, continuous=continuous),
         )
 
-    def make_bots(self, bot: str) -> dict[str, Actor]:
-        """Make a bot for every population."""
+    def make_bots(self, bot: str, *, is_named: bool = False) -> dict[str, Actor]:
+        """Make a bot for every population.
+
+        Args:
+            bot: Id of the bot.
+            is_named: Whether the user has named it on the command line, and not the game's file.
+        """
         from arena.matches.actors import make_bot
+        from arena.resolve import NO_CODE
+
+        where = self.launch_directory
+        if is_named and where == NO_CODE:
+            where = str(Path.cwd())
+        else:
+            self.word.check(bot)
 
         # One for each population, because their action spaces may differ.
         return {
@@ -246,7 +284,7 @@ class Game:
                 bot,
                 facts=self.spec.agent_specs[self.populations[name][0]],
                 actions=actions,
-                launch_directory=self.launch_directory,
+                launch_directory=where,
             )
             for name, actions in self._actions().items()
         }

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from arena.core import Actor
     from arena.export.card import Card, MixtureCard
     from arena.matches.mixture import ActorMixture
+    from populations.config.trust import Word
 
 _FORMS = (
     "a PLAYER is a run directory (its champion), RUN:player/p003 (latest checkpoint), "
@@ -65,14 +66,18 @@ class ResolvedPlayer:
     def make_actors(self, game: Game, *, greedy: bool) -> Mapping[str, Actor | ActorMixture]:
         """Make an actor for each population."""
         if self.game is None:
-            return game.make_bots(self.name)
+            return game.make_bots(self.name, is_named=True)
         return {
             name: policy.make_actor(game, greedy=greedy) for name, policy in self.policies.items()
         }
 
 
-def resolve_player(name: str) -> ResolvedPlayer:
+def resolve_player(name: str, *, trust: bool = False) -> ResolvedPlayer:
     """Find a player and load its weights.
+
+    Args:
+        name: Name as the user wrote it.
+        trust: Whether code that its run.yaml or card names may be imported, wherever it is from.
 
     Raises:
         ConfigError: If there is none of that name; says what there is.
@@ -85,21 +90,21 @@ def resolve_player(name: str) -> ResolvedPlayer:
     if is_bot(name):
         return ResolvedPlayer(name=canonical_bot(name), game=None, policies={})
     if exports := exports_at(name):
-        return _exported(name, exports)
+        return _exported(name, exports, trust=trust)
     path = Path(name)
     if path.is_dir():
         if (path / "run.yaml").is_file():
-            return _of_run(name, path)
+            return _of_run(name, path, trust=trust)
         run_dir = run_of_checkpoint(path)
         if run_dir is not None:
             key = path.resolve().relative_to(run_dir).as_posix()
-            return _of_run(name, run_dir, directory=key)
+            return _of_run(name, run_dir, directory=key, trust=trust)
         raise ConfigError(f"{path} is neither a run directory nor an export; {_FORMS}")
     # The last colon: a directory's name may have some, a player's id has none.
     run, colon, player = name.rpartition(":")
     if not colon or not Path(run).is_dir():
         raise ConfigError(f"there is no player {name!r}; {_FORMS}")
-    return _of_run(name, Path(run), player=player)
+    return _of_run(name, Path(run), player=player, trust=trust)
 
 
 def run_of_checkpoint(path: Path) -> Path | None:
@@ -157,7 +162,7 @@ def exports_at(name: str) -> list[Path]:
     return sorted(card.parent for card in path.glob("*/card.json"))
 
 
-def _exported(name: str, directories: Sequence[Path]) -> ResolvedPlayer:
+def _exported(name: str, directories: Sequence[Path], *, trust: bool) -> ResolvedPlayer:
     from arena.errors import ConfigError
     from arena.export.card import MixtureCard, read_any_card
 
@@ -166,17 +171,30 @@ def _exported(name: str, directories: Sequence[Path]) -> ResolvedPlayer:
     for directory in directories:
         card = read_any_card(directory)
         if isinstance(card, MixtureCard):
-            policies[card.population] = _exported_mixture(directory, card)
+            policies[card.population] = _exported_mixture(directory, card, trust=trust)
         else:
-            policies[card.population] = _exported_policy(directory, card)
-        games.append(_game_of_card(card))
+            policies[card.population] = _exported_policy(directory, card, trust=trust)
+        games.append(_game_of_card(card, word=_word_for(card, directory, trust=trust)))
     # A directory may hold exports that were never made together.
     if len({game.spec.digest for game in games}) > 1:
         raise ConfigError(f"the exports in {name} are of different environments")
     return ResolvedPlayer(name=name, game=games[0], policies=policies)
 
 
-def _exported_policy(directory: Path, card: Card) -> PolicyWeights:
+def _word_for(card: Card | MixtureCard, directory: Path, *, trust: bool) -> Word:
+    from arena.export.card import CARD, Card
+    from populations.config.trust import word_for_card
+
+    environment = card.environment
+    document: dict[str, object] = {
+        "environment": {"id": environment.id, "outcome": environment.outcome}
+    }
+    if isinstance(card, Card):
+        document["network"] = {"encoder": card.network.encoder}
+    return word_for_card(document, directory / CARD, trust=trust)
+
+
+def _exported_policy(directory: Path, card: Card, *, trust: bool) -> PolicyWeights:
     from arena.export.actor import load_export_weights
 
     # Weights are data, and verified against the card.
@@ -188,12 +206,13 @@ def _exported_policy(directory: Path, card: Card) -> PolicyWeights:
         tensors=tensors,
         digest=card.weights_digest,
         agent_steps=card.agent_steps,
+        word=_word_for(card, directory, trust=trust),
         export=directory,
         trained_with=TrainedWith(hyperparameters=card.hyperparameters, factors=card.factors),
     )
 
 
-def _exported_mixture(directory: Path, card: MixtureCard) -> MixtureWeights:
+def _exported_mixture(directory: Path, card: MixtureCard, *, trust: bool) -> MixtureWeights:
     from arena.checkpoints.files import read_verified
     from arena.errors import CheckpointCorrupt
     from arena.export.card import CARD, read_card
@@ -211,7 +230,7 @@ def _exported_mixture(directory: Path, card: MixtureCard) -> MixtureWeights:
             raise CheckpointCorrupt(
                 f"{own} must have the agents and the environment of its mixture"
             )
-        members.append(_exported_policy(own, own_card))
+        members.append(_exported_policy(own, own_card, trust=trust))
     # A card may miss a sum of 1 by a rounding.
     total = math.fsum(member.probability for member in card.members)
     return MixtureWeights(
@@ -222,7 +241,7 @@ def _exported_mixture(directory: Path, card: MixtureCard) -> MixtureWeights:
     )
 
 
-def _game_of_card(card: Card | MixtureCard) -> Game:
+def _game_of_card(card: Card | MixtureCard, *, word: Word) -> Game:
     environment = card.environment
     return Game(
         environment=card.environment_config,
@@ -231,16 +250,22 @@ def _game_of_card(card: Card | MixtureCard) -> Game:
         sides=environment.sides,
         seats=environment.seats,
         populations=environment.populations,
-        launch_directory=str(Path.cwd()),
-        is_foreign=True,
+        word=word,
+        is_exported=True,
     )
 
 
 def _of_run(
-    name: str, run_dir: Path, *, player: str | None = None, directory: str | None = None
+    name: str,
+    run_dir: Path,
+    *,
+    player: str | None = None,
+    directory: str | None = None,
+    trust: bool,
 ) -> ResolvedPlayer:
     from arena.types import population_of
     from populations.config.run_file import learner_setup
+    from populations.config.trust import word_for_run
     from populations.inspection.views import Inspection
 
     with closing(Inspection.open(run_dir)) as inspection:
@@ -254,8 +279,9 @@ def _of_run(
             found = champions(inspection)
     # The inspection is closed by now, but its rows stay in memory.
     setup = learner_setup(inspection.run_file, root=run_dir)
+    word = word_for_run(inspection.run_file, run_dir, trust=trust)
     policies = {}
     for population, (player_id, reference) in found.items():
-        manifest, weights = load_policy(run_dir, player_id, reference)
+        manifest, weights = load_policy(inspection, player_id, reference, word=word)
         policies[population] = replace(weights, trained_with=trained_with(inspection, manifest))
-    return ResolvedPlayer(name=name, game=Game.of_setup(setup), policies=policies)
+    return ResolvedPlayer(name=name, game=Game.of_setup(setup, word=word), policies=policies)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from arena.matches.mixture import ActorMixture
     from arena.networks.frozen import FrozenPolicy
     from arena.types import Digest, WeightsRef
+    from populations.config.trust import Word
+    from populations.inspection.views import Inspection
 
     from .game import Game
     from .trained_with import TrainedWith
@@ -36,6 +38,7 @@ class PolicyWeights:
         digest: Digest of the weights in that run's league.
         agent_steps: Agent steps that it was trained for.
         export: The directory it was exported to, if it comes from one.
+        word: The user's word for the code of the file that the architecture is from.
         trained_with: Hyperparameters of its last training; None: they were not looked up.
     """
 
@@ -45,6 +48,7 @@ class PolicyWeights:
     tensors: Mapping[str, torch.Tensor]
     digest: Digest
     agent_steps: int
+    word: Word
     export: Path | None = None
     trained_with: TrainedWith | None = None
 
@@ -69,8 +73,9 @@ class PolicyWeights:
         from arena.networks.frozen import FrozenPolicy
         from arena.resolve import put_first_on_path
 
-        # The architecture of a run's own policy may be code of the user's.
-        put_first_on_path(game.launch_directory)
+        # The architecture may be code of the user's.
+        self.word.check(self.network.encoder)
+        put_first_on_path(self.word.launch_directory)
         observation, action = game.layouts(self.agents, network=self.network)
         return FrozenPolicy.from_weights(
             self.network,
@@ -116,20 +121,39 @@ class MixtureWeights:
 
 
 def load_policy(
-    run_dir: Path, player: str, reference: WeightsRef
+    inspection: Inspection, player: str, reference: WeightsRef, *, word: Word
 ) -> tuple[Manifest, PolicyWeights]:
     """Load a player of a run.
 
-    Raises:
-        CheckpointError: If its weights are missing or damaged.
-    """
-    from arena.checkpoints.tensors import load_weights
+    Args:
+        inspection: The run.
+        player: Its full name there.
+        reference: Its weights.
+        word: The user's word for the code of the run.
 
-    manifest, tensors = load_weights(run_dir, reference)
+    Raises:
+        CheckpointError: If its weights are missing, damaged, or of another architecture than the
+            population's.
+    """
+    from arena.checkpoints.manifest import check_manifest
+    from arena.checkpoints.tensors import load_weights
+    from arena.errors import CheckpointCorrupt
+    from arena.types import population_of
+    from populations.config.run_file import learner_setup
+
+    manifest, tensors = load_weights(inspection.run_dir, reference)
+    setup = learner_setup(inspection.run_file, root=inspection.run_dir)
+    population = setup.populations[population_of(player)]
+    # A checkpoint only repeats what run.yaml decides: no name in it is used. Which environments
+    # players can meet in is compared when they do.
+    check_manifest(manifest, environment_digest=manifest.environment_digest, setup=population)
+    if population_of(manifest.policy) != population_of(player):
+        raise CheckpointCorrupt(f"{reference.key}: its policy must be one of {player}'s population")
     return manifest, PolicyWeights(
         player=player,
-        agents=manifest.population_agents,
-        network=manifest.network,
+        agents=population.agents,
+        network=population.network,
+        word=word,
         tensors=tensors,
         digest=reference.digest,
         agent_steps=manifest.agent_steps,

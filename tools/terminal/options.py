@@ -22,6 +22,13 @@ Overrides = Annotated[
     list[str] | None,
     typer.Argument(metavar="[KEY=VALUE]...", help="Keys of the configuration to override."),
 ]
+Trust = Annotated[
+    bool,
+    typer.Option(
+        "--trust",
+        help="Import the code that a run.yaml or card from elsewhere names: it runs as you.",
+    ),
+]
 RunDirectory = Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")]
 OnlyPopulation = Annotated[
     str | None,

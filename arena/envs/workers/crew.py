@@ -142,7 +142,7 @@ class _Worker:
 
     def __init__(self, number: int) -> None:
         ours, theirs = socket.socketpair()
-        arguments = [sys.executable, "-m", MODULE, "--socket-fd", str(theirs.fileno())]
+        arguments = [sys.executable, "-P", "-m", MODULE, "--socket-fd", str(theirs.fileno())]
         arguments += ["--number", str(number)]
         try:
             self.process = spawn(arguments, pass_fds=(theirs.fileno(),))

@@ -23,6 +23,7 @@ from arena.core import Actor, Algorithm
 from arena.envs.random_play import action_layouts
 from arena.envs.spaces.agent_id_wrapper import observation_layouts
 from arena.envs.spaces.critic_input import CriticInput, critic_input
+from arena.errors import ConfigError
 from arena.learners.work.environments import Team
 from arena.learners.work.faults import naming_checkpoint, naming_policy
 from arena.learning.acting import product_dtype
@@ -30,7 +31,7 @@ from arena.learning.algorithms import make_algorithm
 from arena.matches.actors import BotActor, make_bot
 from arena.networks.frozen import FrozenPolicy
 from arena.resolve import put_first_on_path
-from arena.types import CheckpointRef, Entrant, Player, is_bot, population_of
+from arena.types import RANDOM_BOT, CheckpointRef, Entrant, Player, is_bot, population_of
 from arena.wire.messages import Published, Trainee
 
 MAX_FROZEN = 64
@@ -147,6 +148,12 @@ class Players:
 
     def _make_frozen(self, player: Player, *, population: str) -> Actor:
         if is_bot(player.player):
+            # Names in messages are looked up, never imported.
+            if player.player not in (RANDOM_BOT, *self._setup.bots):
+                raise ConfigError(
+                    f"{player.player} must be a bot that this learner's run.yaml names "
+                    f"({', '.join(self._setup.bots) or 'none'}): copy the run's run.yaml again"
+                )
             return make_bot(
                 player.player,
                 facts=self._facts[population],

@@ -14,11 +14,13 @@ from arena.checkpoints.manifest import WEIGHTS
 from arena.config import LearnerSetup
 from arena.failpoints import failpoint
 from arena.metrics.sink import find_sinks
+from arena.resolve import NO_CODE
 from arena.types import PlayerId, WeightsRef, is_bot
 from populations.choices import with_names
 from populations.config.resume.differences import Change
 from populations.config.run_config import RunConfig
 from populations.config.run_file import RUN_FILE, RunFile, learner_setup
+from populations.config.trust import record_launch, recorded_launch
 from populations.controller.evolution.generations import first_generations
 from populations.controller.evolution.immigration import immigrant_key
 from populations.controller.evolution.initial_policies import initial_policies
@@ -77,8 +79,8 @@ def create_run(
     factors: Mapping[str, Mapping[str, float]] | None = None,
     immigrants: Mapping[str, Mapping[str, bytes]] | None = None,
     utc: str,
-) -> None:
-    """Make a run's directory, run.yaml, and the journal with its initial policies.
+) -> str | None:
+    """Make a run's directory, run.yaml, and the journal with its initial policies; note the launch.
 
     Args:
         run_dir: Empty, but for the lock that the caller holds.
@@ -89,6 +91,9 @@ def create_run(
         immigrants: Those that come in later, by `immigrant_key` and `reset_key`, and those that
             are opponents, by `external_player_key`.
         utc: For the first events.
+
+    Returns:
+        The reason for which the launch could not be noted (`record_launch`); None: it was.
 
     Raises:
         StorageError: If the disk refuses.
@@ -120,9 +125,12 @@ def create_run(
         journal.backup(run_dir / BACKUP)
     with storage_errors(run_dir):
         failpoint("create.journal")
+        # Before run.yaml, with which there is a run that goes on.
+        why_not = record_launch(run_file)
         # Last: without run.yaml nothing goes on, and ``--force`` makes the run anew.
         run_file.save(run_dir / RUN_FILE)
         failpoint("create.done")
+    return why_not
 
 
 def _create_files(
@@ -184,6 +192,7 @@ class OpenRun:
         with_sinks: bool = True,
         changed: RunFile | None = None,
         accept_loss: bool = False,
+        launch_directory: str | None = None,
     ) -> None:
         """Open while the caller holds the run's lock: recover what a crash left, load, fold.
 
@@ -193,6 +202,9 @@ class OpenRun:
             with_sinks: Whether to make the sinks of metrics, which may begin runs of their own.
             changed: Content of run.yaml from now on; `reconfigure` makes it so. None: no change.
             accept_loss: Whether to open it although acknowledged work is lost.
+            launch_directory: Directory of the code that run.yaml names, by the user's word
+                (`populations.config.trust`); with ``changed`` that one's counts. None: where this
+                user has launched the run here, if he has.
 
         Raises:
             WorkLost: If acknowledged work is lost; nothing was written.
@@ -204,6 +216,9 @@ class OpenRun:
         # Only after the caller's checks, and before anything is read of a change that was cut off.
         settle(run_dir)
         self.run_file = changed or RunFile.load(run_dir / RUN_FILE)
+        if changed is None:
+            where = launch_directory or recorded_launch(self.run_file) or NO_CODE
+            self.run_file = replace(self.run_file, launch_directory=where)
         self.setup: LearnerSetup = learner_setup(self.run_file, root=run_dir)
         # The journal is closed again if anything after it fails.
         with ExitStack() as stack:

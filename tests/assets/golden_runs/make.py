@@ -69,7 +69,7 @@ def main() -> None:
         for path in run.iterdir():
             if path.name not in KEPT:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
-        replace(RunFile.load(run / RUN_FILE), launch_directory=".").save(run / RUN_FILE)
+        replace(RunFile.load(run / RUN_FILE), launched_in=".").save(run / RUN_FILE)
         forget_host(run / JOURNAL, socket.gethostname())
         if (total := size_bytes(run)) > MAX_BYTES:
             sys.exit(f"the run has {total} bytes, more than {MAX_BYTES}")
