@@ -6,7 +6,7 @@ import importlib
 import sys
 
 from arena.errors import ConfigError
-from arena.users_code import raised
+from arena.users_code import pass_interrupt, raised
 
 
 def resolve(reference: str, *, launch_directory: str | None) -> object:
@@ -36,7 +36,8 @@ def resolve(reference: str, *, launch_directory: str | None) -> object:
     except ModuleNotFoundError as error:
         # error.name: the missing module may be one that the user's own imports.
         raise ConfigError(f"{reference}: there is no module {error.name!r}") from error
-    except Exception as error:
+    except BaseException as error:
+        pass_interrupt(error)
         # A user's module may raise anything, and only the user can fix it.
         raise ConfigError(raised(f"{reference}: importing {module_name}", error)) from error
     # A dotted name leads into classes, such as Outer.Inner.

@@ -17,6 +17,8 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
+from arena.users_code import Interrupt
+
 if TYPE_CHECKING:
     from populations.controller.server.server import Server
 
@@ -24,7 +26,11 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 # A SystemExit, so that no `except Exception` on the way keeps the process.
-class AtOnce(SystemExit):
+class Interrupted(SystemExit, Interrupt):
+    """Exit because of a signal."""
+
+
+class AtOnce(Interrupted):
     """Exit without waiting, after a second interrupt."""
 
 
@@ -39,7 +45,7 @@ def leave_on_signals() -> Iterator[None]:
 
     def leave(name: str) -> None:
         _say(f"interrupted by {name}")
-        raise SystemExit(code_of(name))
+        raise Interrupted(code_of(name))
 
     with _handling(leave):
         yield
