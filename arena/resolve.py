@@ -6,6 +6,7 @@ import importlib
 import sys
 
 from arena.errors import ConfigError
+from arena.processes.settings import SETTINGS
 from arena.users_code import pass_interrupt, raised
 
 
@@ -32,7 +33,7 @@ def resolve(reference: str, *, launch_directory: str | None) -> object:
         put_first_on_path(launch_directory)
     try:
         # A second call finds the module in sys.modules, whatever the path is by then.
-        found: object = importlib.import_module(module_name)
+        found: object = SETTINGS.run(importlib.import_module, module_name)
     except ModuleNotFoundError as error:
         # error.name: the missing module may be one that the user's own imports.
         raise ConfigError(f"{reference}: there is no module {error.name!r}") from error

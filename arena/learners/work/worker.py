@@ -32,6 +32,7 @@ from arena.learners.work.faults import AssignmentFault, fault_of
 from arena.learners.work.players import Players
 from arena.learners.work.training import train
 from arena.matches.match import Progress
+from arena.processes.settings import KeptSettings
 from arena.users_code import pass_interrupt, raised
 from arena.wire.messages import Evaluate, Failed, Finished, Train
 
@@ -64,6 +65,8 @@ class Worker:
         self._progress = progress
         self.device = resolve_device(setup.device)
         """Device of networks and environments."""
+        # Before any code of users runs in this process.
+        self._settings = KeptSettings()
         num_workers = setup.environment.num_env_workers
         self._env_workers = EnvWorkers(num_workers) if num_workers else None
         memory_mb = setup.environment.held_memory_mb
@@ -79,6 +82,7 @@ class Worker:
             device=self.device,
             progress=progress,
             should_stop=should_stop,
+            settings=self._settings,
         )
         self._num_void = 0
         # A step of an optimizer is progress too, of any algorithm: an update may take minutes.
@@ -90,6 +94,7 @@ class Worker:
         A train assignment publishes the checkpoints of all its trainees, or none is recorded.
         """
         self._num_void = 0
+        self._settings.restore()
         try:
             if isinstance(assignment, Train):
                 finished = train(assignment, self._equipment)
@@ -146,6 +151,8 @@ class Worker:
         self._environments.close()
         if self._env_workers is not None:
             self._env_workers.close()
+        self._settings.restore()
+        self._settings.close()
 
     def _make_env(self, lesson: int | None) -> BatchedEnv:
         setup = self._setup
@@ -157,7 +164,10 @@ class Worker:
             request, on_fault=self._record_fault, on_step=on_step, workers=self._env_workers
         )
         try:
-            return make_batched_env(request)
+            made = make_batched_env(request)
+            # What the constructors changed.
+            self._settings.restore()
+            return made
         except BaseException as error:
             # Its own kind of failure: the code of an environment is moved or edited, a package, a
             # licence or a display is gone.
