@@ -192,6 +192,8 @@ class OpenRun:
         Raises:
             StorageError: If the journal cannot be read or written.
         """
+        # Absolute: rules of users run in this process, and may change the working directory.
+        run_dir = run_dir.absolute()
         self.run_dir = run_dir
         # Only after the caller's checks, and before anything is read of a change that was cut off.
         settle(run_dir)
