@@ -6,6 +6,8 @@ ArenaError
 │   ├── EnvironmentUnavailable   unknown id or missing extra
 │   └── NotTrusted         a file names code, without the user's word
 ├── EnvironmentFault       an environment broke its contract
+│   ├── EnvironmentNotMade     it cannot be made where it is to be played
+│   ├── MachineExhausted       it met a machine without memory, descriptors or space
 │   └── EnvWorkersLost     a process that steps environments has ended
 ├── CheckpointError
 │   ├── CheckpointMissing
@@ -75,6 +77,14 @@ class BrokenRules(ValueError):
 
 class EnvironmentFault(ArenaError):
     """An environment broke its contract: a non-finite number, a wrong shape, an empty mask."""
+
+
+class EnvironmentNotMade(EnvironmentFault):
+    """An environment that is to be played cannot be made, or its module not be imported."""
+
+
+class MachineExhausted(EnvironmentFault):
+    """An environment met a machine that lacks memory, descriptors or space."""
 
 
 class EnvWorkersLost(EnvironmentFault):

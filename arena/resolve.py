@@ -10,7 +10,8 @@ import sys
 
 from arena.envs.twins import TWINS
 from arena.errors import ConfigError, NotTrusted
-from arena.users_code import raised
+from arena.processes.settings import SETTINGS
+from arena.users_code import pass_interrupt, raised
 
 NO_CODE = "/dev/null/no-code"
 """``launch_directory`` of what was read without the user's word: nothing that it names is imported.
@@ -49,11 +50,12 @@ def resolve(reference: str, *, launch_directory: str | None) -> object:
         put_first_on_path(launch_directory)
     try:
         # A second call finds the module in sys.modules, whatever the path is by then.
-        found: object = importlib.import_module(module_name)
+        found: object = SETTINGS.run(importlib.import_module, module_name)
     except ModuleNotFoundError as error:
         # error.name: the missing module may be one that the user's own imports.
         raise ConfigError(f"{reference}: there is no module {error.name!r}") from error
-    except Exception as error:
+    except BaseException as error:
+        pass_interrupt(error)
         # A user's module may raise anything, and only the user can fix it.
         raise ConfigError(raised(f"{reference}: importing {module_name}", error)) from error
     # A dotted name leads into classes, such as Outer.Inner.

@@ -1,20 +1,31 @@
-"""Messages about errors in users' code: a line that names the error, then the user's own frames.
+"""The boundary around users' code, and messages about what it raises.
 
-Bots, rules, environments and the like are called from deep inside Arena, so most of a traceback is
-Arena's. The few lines of the user's files are those that the user can fix. Torch-free.
+Environments, bots, rules, networks and the like may raise anything, `SystemExit` and
+`KeyboardInterrupt` included; whatever it is counts as an error of that code, at the place where it
+was called. Only an interrupt of this process passes: ``except BaseException`` around users' code is
+followed by `pass_interrupt`.
+
+A message is a line that names the error, then the user's own frames: users' code is called from
+deep inside Arena, so most of a traceback is Arena's. Torch-free.
+
+Tests: `tests/arena/test_users_code.py`.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
+import signal
+import sys
 import sysconfig
+import threading
 import traceback
 from collections.abc import Iterator
 from types import FrameType
 
-from arena.errors import ArenaError, ConfigError
+from arena.errors import ArenaError, ConfigError, DiskRefused, MachineExhausted
 
 logger = logging.getLogger(__name__)
 
@@ -25,8 +36,62 @@ ARENA_PACKAGES = frozenset({"arena", "populations"})
 MAX_FRAMES = 8
 """Most frames of a traceback that are shown, the innermost: a recursion has a thousand."""
 
+DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
+"""Error numbers of a machine that ran out of something."""
+
+CPU_ALLOCATOR = "DefaultCPUAllocator"
+"""Part of torch's message where the CPU's memory is used up."""
+
 MAX_MESSAGE = 1000
 """Length at which the text of an error is cut off."""
+
+
+class Interrupt(BaseException):
+    """Mark of what Arena's own handlers of signals raise, which is no error of users' code."""
+
+
+def pass_interrupt(error: BaseException) -> None:
+    """Raise an exception again if it interrupts this process, and is no error of users' code.
+
+    It does if a handler of Arena's raised it, or Python's own handler of Ctrl-C can have.
+    """
+    # Python's handler runs in the main thread alone. Where Arena handles Ctrl-C, or nobody does,
+    # a KeyboardInterrupt is raised by users' code.
+    can_be_ctrl_c = (
+        isinstance(error, KeyboardInterrupt)
+        and threading.current_thread() is threading.main_thread()
+        and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    )
+    if can_be_ctrl_c or isinstance(error, Interrupt):
+        raise error
+
+
+def is_exhaustion(error: BaseException) -> bool:
+    """Return whether this machine ran out of something: memory, a device's too, descriptors, space.
+
+    The errors that led to this one count as well. A disk that refuses a checkpoint is no case of
+    it: that is the run's (`DiskRefused`), unless files cannot even be opened.
+    """
+    # Torch's is no MemoryError, and on the CPU no class of its own.
+    torch = sys.modules.get("torch")
+    kinds = (MemoryError, MachineExhausted, *(() if torch is None else (torch.OutOfMemoryError,)))
+    has_disk = False
+    cause: BaseException | None = error
+    while cause is not None:
+        has_disk = has_disk or isinstance(cause, DiskRefused)
+        codes = DESCRIPTORS if has_disk else DESCRIPTORS | SPACE
+        if isinstance(cause, kinds) or (isinstance(cause, OSError) and cause.errno in codes):
+            return True
+        if isinstance(cause, RuntimeError) and CPU_ALLOCATOR in _text(cause):
+            return True
+        cause = cause.__cause__
+    return False
+
+
+def is_of_users(error: BaseException) -> bool:
+    """Return whether an exception came out of a user's own files."""
+    return any(_owner(frame) == "user" for frame, _ in traceback.walk_tb(error.__traceback__))
 
 
 def raised(what: str, error: BaseException) -> str:
@@ -98,7 +163,8 @@ def users_code(what: str, *, raises: type[ArenaError] = ConfigError) -> Iterator
     # It has its message already, perhaps from a nested `users_code`.
     except ArenaError:
         raise
-    except Exception as error:
+    except BaseException as error:
+        pass_interrupt(error)
         # info: the message goes to the user in any case; the whole traceback is for a closer look.
         logger.info("%s raised", what, exc_info=error)
         raise raises(raised(what, error)) from error
@@ -113,7 +179,8 @@ def split_lines(message: str) -> tuple[str, str]:
 def _text(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception:
+    except BaseException as worse:
+        pass_interrupt(worse)
         # A user's exception is a user's code, too.
         return "(its text cannot be read)"
 

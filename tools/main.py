@@ -11,11 +11,15 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
-from typing import Annotated, TextIO
+from typing import Annotated, Any, TextIO
 
 import typer
+from typer.core import TyperGroup
 
+from arena.errors import ArenaError
 from arena.processes.guard import contain
+from arena.processes.settings import has_run, keep_directory
+from arena.users_code import pass_interrupt, raised
 
 from .bench.command import bench
 from .envs.command import app as envs
@@ -31,13 +35,31 @@ from .rewind import rewind
 from .simulate import simulate
 from .terminal.exit_codes import exit_code
 from .terminal.key_value_command import TakesKeys
+from .terminal.output import document_stream, set_output_aside
 from .terminal.signals import AtOnce, leave_on_signals
 from .terminal.text import one_line, paragraphs, plain
 from .verify import verify
 from .web.command import web
 
+
+class _Commands(TyperGroup):
+    """All commands. What users' code raises in one of them ends it as an error does."""
+
+    def invoke(self, ctx: Any) -> Any:  # noqa: ANN401  (typer's own copy of click)
+        """Run the command that the arguments name."""
+        try:
+            return super().invoke(ctx)
+        except Exception:
+            raise
+        except BaseException as error:
+            # `exit()` in an environment would end the command without a word, and with 0.
+            pass_interrupt(error)
+            raise ArenaError(raised("code that this command runs", error)) from error
+
+
 app = typer.Typer(
     name="arena",
+    cls=_Commands,
     help="Train populations of policies against each other in PettingZoo environments.",
     no_args_is_help=True,
     add_completion=False,
@@ -87,26 +109,35 @@ def main(argv: Sequence[str] | None = None) -> None:
     if argv is None:
         # This process is the command's own, and what the command starts ends with it.
         contain()
+    arguments = sys.argv[1:] if argv is None else list(argv)
     # As it is now: typer replaces sys.stdout when a reader has gone away.
     output = sys.stdout
+    set_output_aside(arguments)
+    if argv is None:
+        keep_directory()
     try:
         # The outermost handlers: launch sets its own, which save, and these come back after it.
         with leave_on_signals():
-            app(args=None if argv is None else list(argv), prog_name="arena")
+            app(args=arguments, prog_name="arena")
     except AtOnce as ended:
         # Threads may be in the middle of anything, and nothing is lost.
         os._exit(int(str(ended.code)))
     except SystemExit as ended:
         # typer exits with 1 when a reader has gone away (``| head``), which is no error.
-        sys.exit(0 if ended.code == 1 and sys.stdout is not output else ended.code)
+        code = 0 if ended.code == 1 and sys.stdout is not output else ended.code
     except Exception as error:  # the boundary: whatever was not handled becomes a line and a code
-        sys.exit(_report(error))
+        code = _report(error)
     finally:
         _flush(output)
+    if argv is None and has_run():
+        # This process is the command's own. Users' code may have left threads that would keep it,
+        # or work for its end that never ends.
+        os._exit(code if isinstance(code, int) else 0)
+    sys.exit(code)
 
 
 def _report(error: Exception) -> int:
-    from arena.errors import ArenaError, ConfigFaults
+    from arena.errors import ConfigFaults
     from arena.files import words_of
     from arena.users_code import split_lines
 
@@ -135,12 +166,15 @@ def _report(error: Exception) -> int:
 def _flush(output: TextIO) -> None:
     """Write out what is buffered; a reader that has gone away is no error."""
     # Before the interpreter does it, whose complaint could not be caught.
-    for stream in (output, sys.stderr):
+    for stream in (output, document_stream(), sys.stderr):
         try:
             stream.flush()
         except OSError:
             # Otherwise the interpreter tries again when it ends, and complains.
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        # Users' code has closed it.
+        except ValueError:
+            continue
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from arena.bot_ids import FORM, parse_bot
 from arena.environment_spec import MaskPlace
 from arena.envs.spaces.actions import ActionLayout
 from arena.errors import ConfigError
+from arena.processes.settings import SETTINGS
 from arena.resolve import resolve
 from arena.users_code import users_code
 
@@ -137,7 +138,7 @@ class AskedBot:
         # The call's seed tells apart seats and episodes, this one the games of the batch.
         words = np.random.SeedSequence((seed, game)).generate_state(1, np.uint64)
         with users_code(f"{self._name} in reset"):
-            self._reset(game, seat=seat, agents=agents, seed=int(words[0] >> 1))
+            SETTINGS.run(self._reset, game, seat=seat, agents=agents, seed=int(words[0] >> 1))
 
     def ask(
         self,
@@ -167,7 +168,8 @@ class AskedBot:
             ConfigError: If it raises, or answers with anything but one legal action per row.
         """
         with users_code(f"{self._name} in act"):
-            answer = self._bot.act(
+            answer = SETTINGS.run(
+                self._bot.act,
                 self._given(observation, action_mask),
                 action_mask,
                 agent=agent,
@@ -232,7 +234,7 @@ def make_object(player: str, *, launch_directory: str) -> Bot | None:
     if not callable(bot_class):
         raise ConfigError(f"{player} must name a class, got {bot_class!r}; a bot is {FORM}")
     with users_code(f"{player}, when it was made,"):
-        made: Bot = bot_class(**bot.arguments)
+        made: Bot = SETTINGS.run(bot_class, **bot.arguments)
     return made
 
 

@@ -19,6 +19,7 @@ from arena.core import Algorithm, AlgorithmOutput
 from arena.errors import CheckpointCorrupt
 from arena.learning.algorithms import AlgorithmClass
 from arena.networks.frozen import FrozenPolicy
+from arena.users_code import pass_interrupt
 
 NUM_ROWS = 96
 NUM_ALONE = 16
@@ -290,7 +291,8 @@ def _check_refusals(case: Case, weights: Weights, state: Weights) -> None:
             algorithm.load(wrong, _clones(state), learner_updates=1)
         except CheckpointCorrupt:
             continue
-        except Exception as error:
+        except BaseException as error:
+            pass_interrupt(error)
             case.subject.must(rule, False, got=error)
         case.subject.must(rule, False, found=f"no error for a wrong {name}")
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from arena.errors import ArenaError
 from arena.rules import shown
-from arena.users_code import raised
+from arena.users_code import pass_interrupt, raised
 
 T = TypeVar("T")
 
@@ -76,7 +76,8 @@ class Subject:
             yield
         except ContractBroken:
             raise
-        except Exception as error:
+        except BaseException as error:
+            pass_interrupt(error)
             # Arena's own message names the rule already, and perhaps the user's error.
             found = str(error) if isinstance(error, ArenaError) else raised("it", error)
             raise ContractBroken(self.name, rule=rule, found=found) from error

@@ -31,7 +31,7 @@ from arena.envs.spaces.observations import describe
 from arena.envs.twins import TWINS
 from arena.envs.value_rules import reset_told
 from arena.errors import ConfigError, EnvironmentFault
-from arena.users_code import own_lines, raised
+from arena.users_code import own_lines, pass_interrupt, raised
 
 MASK_SEED = 0
 """Seed of the resets that look for masks; any one will do."""
@@ -155,7 +155,8 @@ def _is_flags(space: SpaceJson, *, size: int) -> bool:
 def _space(env: Any, agent: str, *, name: Literal["observation", "action"]) -> SpaceJson:  # noqa: ANN401
     try:
         space = env.observation_space(agent) if name == "observation" else env.action_space(agent)
-    except Exception as error:
+    except BaseException as error:
+        pass_interrupt(error)
         # A user's environment may raise anything.
         raise ConfigError(
             raised(
@@ -203,7 +204,8 @@ def _first_infos(
         result = env.reset(seed=seed)
         # A ParallelEnv returns its infos, an AECEnv keeps them.
         infos = {} if api == "parallel" else env.infos
-    except Exception as error:
+    except BaseException as error:
+        pass_interrupt(error)
         # A user's environment may raise anything.
         raise EnvironmentFault(
             f"environment {request.environment_id} raised {type(error).__name__} in reset: {error}"

@@ -52,9 +52,9 @@ MENDS: tuple[tuple[str, str], ...] = (
         "look for divisions by zero, logarithms of zero and overflows in the reward; clip it",
     ),
     (
-        "must be finite in float32",
+        "must be finite and at most",
         "look for divisions by zero and overflows in the observation; clip or rescale what may "
-        "leave float32",
+        "be that large",
     ),
     (
         "an action mask must allow",

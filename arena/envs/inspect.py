@@ -244,7 +244,7 @@ def _facts(request: EnvironmentRequest, code: Mapping[str, str]) -> Inspected | 
     # Imported in the child only: PettingZoo must not reach the controller.
     from arena.envs.describe import environment_facts
     from arena.envs.probe.users_modules import import_all, module_digests
-    from arena.users_code import own_lines, raised
+    from arena.users_code import own_lines, pass_interrupt, raised
 
     try:
         spec = environment_facts(request)
@@ -253,7 +253,8 @@ def _facts(request: EnvironmentRequest, code: Mapping[str, str]) -> Inspected | 
         return Inspected(spec=spec, code=module_digests())
     except tuple(ERRORS.values()) as error:
         return {"error": type(error).__name__, "message": str(error)}
-    except Exception as error:
+    except BaseException as error:
+        pass_interrupt(error)
         # The boundary of the child: a user's environment may raise anything anywhere.
         message = raised(f"inspecting environment {request.environment_id}", error)
         if not own_lines(error):
@@ -265,6 +266,7 @@ def _pace(spec: EnvironmentSpec, request: EnvironmentRequest, *, play: Play) -> 
     """Return the pace, or a message about why there is none."""
     # As in `_facts`.
     from arena.envs.probe.play import find_pace
+    from arena.users_code import named, pass_interrupt
 
     try:
         pace = find_pace(
@@ -274,9 +276,10 @@ def _pace(spec: EnvironmentSpec, request: EnvironmentRequest, *, play: Play) -> 
             reads_state=request.reads_state,
             deterministic=play == "counted",
         )
-    except Exception as error:
+    except BaseException as error:
+        pass_interrupt(error)
         # The same boundary. A fault in random play is no reason to refuse a launch.
-        return {"message": f"{type(error).__name__}: {error}"}
+        return {"message": named(error)}
     return {"pace": asdict(pace)}
 
 

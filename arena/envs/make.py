@@ -29,6 +29,7 @@ from arena.envs.spaces.agent_id_wrapper import AgentIdWrapper
 from arena.envs.twins import TWINS
 from arena.envs.workers.envs import EnvWorkers
 from arena.errors import ConfigError, EnvironmentFault
+from arena.processes.settings import SETTINGS
 
 logger = logging.getLogger(__name__)
 
@@ -113,7 +114,7 @@ def make_batched_env(request: BatchRequest) -> BatchedEnv:
             population names an unknown agent.
     """
     check_partition(request.spec.agents, populations=request.populations)
-    env = _make_untold(request)
+    env = SETTINGS.run(_make_untold, request)
     # The outermost layer: batched games and steppers alike know nothing of agent ids.
     told = {
         name: agents for name, agents in request.populations.items() if name in request.agent_ids

@@ -19,7 +19,7 @@ from typing import Any, Literal, cast
 
 from arena.errors import ConfigError, EnvironmentUnavailable
 from arena.resolve import put_first_on_path, resolve
-from arena.users_code import named, own_lines
+from arena.users_code import named, own_lines, pass_interrupt
 
 Api = Literal["aec", "parallel"]
 
@@ -206,7 +206,8 @@ def _call_factory(
             # wrapper.
             warnings.filterwarnings("ignore", message="builtin type .* has no __module__ attribute")
             env = factory(**kwargs)
-    except Exception as error:
+    except BaseException as error:
+        pass_interrupt(error)
         missing = _missing_module(error)
         if missing is not None:
             raise _needs(environment_id, missing) from error

@@ -19,9 +19,15 @@ import numpy.typing as npt
 from arena.environment_spec import MaskPlace
 from arena.envs.findings import MENDS
 from arena.envs.spaces.actions import MASK_KINDS, ActionLayout
-from arena.envs.spaces.observations import ObservationLayout, flatten_leaf, is_finite, part_of
+from arena.envs.spaces.observations import (
+    BOUNDED_REWARD,
+    ObservationLayout,
+    flatten_leaf,
+    is_bounded,
+    part_of,
+)
 from arena.errors import EnvironmentFault
-from arena.users_code import named
+from arena.users_code import named, pass_interrupt
 
 STEP = ("observations", "rewards", "terminations", "truncations", "infos")
 """Return values of a ParallelEnv's step."""
@@ -54,7 +60,8 @@ def seen_part(observation: object, *, place: MaskPlace | None) -> object:
         return observation
     try:
         part: object = observation["observation"]  # type: ignore[index]
-    except Exception as error:
+    except BaseException as error:
+        pass_interrupt(error)
         # A user's object may be no dictionary.
         raise EnvironmentFault(
             "an observation['observation'] must be there, it is not, in "
@@ -86,7 +93,8 @@ def observation_faults(
             flatten_leaf(leaf, row[leaf.place], part_of(leaf, seen))
         except EnvironmentFault as fault:
             yield _broken(agent, f"observation{leaf.keys}", str(fault))
-        except Exception as error:
+        except BaseException as error:
+            pass_interrupt(error)
             yield _broken(agent, f"observation{leaf.keys}", f"an observation raised {named(error)}")
 
 
@@ -117,11 +125,13 @@ def _legal(mask: object, *, layout: ActionLayout) -> tuple[npt.NDArray[np.bool_]
     if not layout.is_discrete:
         try:
             return layout.flatten_mask(mask), ""
-        except Exception as error:
+        except BaseException as error:
+            pass_interrupt(error)
             return None, f"an action mask raised {named(error)}"
     try:
         values = np.asarray(mask)
-    except Exception as error:
+    except BaseException as error:
+        pass_interrupt(error)
         return None, f"an action mask raised {named(error)}"
     if values.shape == (layout.num_logits,) and values.dtype.kind in MASK_KINDS:
         return values.astype(np.bool_), ""
@@ -139,8 +149,8 @@ def reward_faults(rewards: Mapping[Any, object], *, known: Collection[str]) -> I
     for agent, reward in rewards.items():
         if agent not in known:
             yield _stranger(agent, "a reward")
-        elif not is_finite(reward):
-            text = f"a reward must be finite in float32, got {reward!r}"
+        elif not is_bounded(reward):
+            text = f"a reward must be {BOUNDED_REWARD}, got {reward!r}"
             yield _broken(agent, "reward", text)
 
 

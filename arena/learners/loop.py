@@ -10,7 +10,6 @@ import secrets
 import socket
 import threading
 import time
-import traceback
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
@@ -22,7 +21,7 @@ import psutil
 from arena.checkpoints.files import store_digest
 from arena.checkpoints.manifest import arena_version
 from arena.config import LearnerSetup
-from arena.errors import NotAdmitted, VersionMismatch, WireError
+from arena.errors import NotAdmitted, VersionMismatch
 from arena.learners.ack_log import make_ack_log
 from arena.learners.events import (
     Command,
@@ -39,7 +38,9 @@ from arena.learners.events import (
     WorkDone,
 )
 from arena.learners.state import EXIT_REFUSED, LearnerState, Patience
+from arena.learners.work.faults import fault_of
 from arena.types import LearnerId
+from arena.users_code import pass_interrupt
 from arena.wire.codec import encode
 from arena.wire.messages import (
     PROTOCOL_VERSION,
@@ -62,7 +63,8 @@ MAX_WAIT_S = 1.0
 ABANDON_S = 5.0
 """How long the worker may go on after the conversation is over, where it can be cut off."""
 
-TRACEBACK_ENTRIES = 12
+MAX_REASON = 4000
+"""Length of a failure's reason."""
 
 
 class Work(Protocol):
@@ -251,7 +253,8 @@ class LearnerLoop:
             self._exit = self._converse(state)
         except (VersionMismatch, NotAdmitted) as error:
             self._exit = Exit(code=EXIT_REFUSED, reason=str(error))
-        except Exception:
+        except BaseException as error:
+            pass_interrupt(error)
             logger.exception("the learner's conversation broke")
             self._exit = Exit(code=EXIT_CRASHED, reason="the learner's conversation broke")
         finally:
@@ -333,23 +336,16 @@ def carry_out(work: Work, assignment: Assignment) -> Finished | Failed:
         result = work.carry_out(assignment)
         # Here and not in the other thread, whose conversation an invalid result would end.
         encode(Header(run="check", epoch=0, learner=LearnerId("check"), sequence=0), result)
-    except (Exception, SystemExit) as error:
-        # The last line of defence around users' code, which may also call sys.exit.
+    except BaseException as error:
+        # The last line of defence around users' code.
+        pass_interrupt(error)
         logger.exception("assignment %d failed", assignment.assignment_id)
-        return _failed(assignment, error)
+        fault = fault_of(error)
+        return Failed(
+            assignment_id=assignment.assignment_id,
+            attempt=assignment.attempt,
+            kind=fault.kind,
+            # Lone surrogates, which msgpack refuses, are replaced.
+            reason=fault.reason[:MAX_REASON].encode("utf8", errors="replace").decode(),
+        )
     return result
-
-
-def _failed(assignment: Assignment, error: BaseException) -> Failed:
-    reason = (
-        str(error)
-        if isinstance(error, WireError)
-        else "".join(traceback.format_exception(error)[-TRACEBACK_ENTRIES:])
-    )
-    return Failed(
-        assignment_id=assignment.assignment_id,
-        attempt=assignment.attempt,
-        kind="error",
-        # The end names the error. Lone surrogates, which msgpack refuses, are replaced.
-        reason=reason[-4000:].encode("utf8", errors="replace").decode(),
-    )

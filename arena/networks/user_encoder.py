@@ -12,7 +12,7 @@ from arena.envs.spaces.observations import ObservationLayout
 from arena.errors import ConfigError
 from arena.networks.planes import PIXEL_SCALE, is_image
 from arena.resolve import resolve
-from arena.users_code import raised
+from arena.users_code import pass_interrupt, raised
 
 NUM_PROBED = 2
 
@@ -62,7 +62,8 @@ def make_user_encoder(
         torch.default_generator.manual_seed(seed)
         try:
             module = module_class(observation)
-        except Exception as error:
+        except BaseException as error:
+            pass_interrupt(error)
             # A user's class may raise anything, and only the user can fix it.
             raise ConfigError(raised(f"network.encoder {reference}: making it", error)) from error
         num_features = _num_features(reference, module)
@@ -89,7 +90,8 @@ def _num_features(reference: str, module: object) -> int:
 def _probe(reference: str, encoder: UserEncoder, *, size: int, num_features: int) -> None:
     try:
         features: object = encoder(torch.zeros(NUM_PROBED, size))
-    except Exception as error:
+    except BaseException as error:
+        pass_interrupt(error)
         what = f"features of {NUM_PROBED} observations of {size} numbers"
         raise ConfigError(raised(f"network.encoder {reference}: {what}", error)) from error
     shape = list(features.shape) if isinstance(features, torch.Tensor) else features

@@ -221,11 +221,16 @@ class Failed:
     Attributes:
         assignment_id: Assignment's id.
         attempt: Attempt of the assignment.
-        kind: ``stopped`` (told to stop before anything was worth publishing), ``non_finite`` (the
-            policy's numbers broke), ``checkpoint`` (a named checkpoint is corrupt; ``key``),
-            ``environment`` (it raised or broke its contract), ``storage`` (the run's disk is full,
-            read-only or failing: no policy is at fault, and a retry may succeed), ``place`` (so is
-            the disk of a learner elsewhere, or it does not reach the run's store) or ``error``.
+        kind: Place of the failure. ``stopped``: told to stop before anything was worth publishing.
+            ``making``: the environment, or a module that it needs, cannot be made or imported.
+            ``environment``: stepping or resetting it raised, it broke its contract, or its numbers
+            are not finite or out of bounds. ``code``: users' other code raised, as a bot, an
+            outcome, a network or an algorithm. ``storage``: the run's disk is full, read-only or
+            failing; a retry may succeed. ``place``: the learner's own machine, its disk,
+            descriptors, memory or device, or its way to the run's store. ``checkpoint``: a named
+            checkpoint is corrupt (``key``). ``message``: the result cannot be sent, as one that is
+            too large. ``non_finite``: the policy's numbers broke, although those of its batch were
+            finite and bounded. ``error``: anything else.
         reason: One paragraph for a person.
         policy: Policy at fault, where known.
         key: Corrupt checkpoint or ghost directory.

@@ -67,7 +67,10 @@ _FIELD_PATTERNS: Mapping[tuple[type, str], tuple[str, str]] = {
     (Failed, "key"): _KEY,
     (Fetch, "key"): _KEY,
     (Give, "key"): _KEY,
-    (Failed, "kind"): ("a kind", "stopped|non_finite|checkpoint|environment|storage|place|error"),
+    (Failed, "kind"): (
+        "a kind",
+        "stopped|making|environment|code|storage|place|checkpoint|message|non_finite|error",
+    ),
     (Header, "run"): ("a run", _NAME),
 }
 

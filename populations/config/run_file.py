@@ -267,7 +267,8 @@ def learner_setup(run_file: RunFile, *, root: Path) -> LearnerSetup:
     )
     return LearnerSetup(
         run=run_file.run,
-        root=str(root),
+        # Absolute, as environments and other code of users may change the working directory.
+        root=str(root.absolute()),
         launch_directory=run_file.launch_directory,
         environment=config.environment,
         spec=run_file.spec,

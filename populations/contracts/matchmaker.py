@@ -8,6 +8,7 @@ from typing import cast
 import numpy as np
 
 from arena.contracts.contract import Subject, name_of
+from arena.users_code import pass_interrupt
 from populations.contracts.leagues import LEAGUES, NOBODY, League, columns_of, request_of
 from populations.core import Matchmaker, OpponentRequest, Opponents
 from populations.matchmaking.make import UsersMatchmaker, make_matchmaker
@@ -47,7 +48,8 @@ def check_matchmaker(
         subject.must(FUNCTION, again == answer, found=found)
     try:
         drawn = drawing.draw(request_of(NOBODY), rng=np.random.default_rng(0))
-    except Exception:
+    except BaseException as error:
+        pass_interrupt(error)
         return
     subject.must("draw must raise where there is nobody to draw", False, got=_told(drawn))
 

@@ -18,7 +18,7 @@ from dataclasses import replace
 import numpy as np
 
 from arena.types import Digest
-from arena.users_code import named, own_lines
+from arena.users_code import named, own_lines, pass_interrupt
 from populations.controller.indexes.raised_alerts import Finding
 from populations.controller.monitoring import alerts
 from populations.controller.monitoring.champions import leading_entrant
@@ -122,7 +122,9 @@ def _choose(
     rule, problem = state.config.ghosts.thinning, ""
     try:
         going = state.thinning.choose(request)
-    except Exception as error:  # the rule may be a user's own
+    except BaseException as error:
+        # The rule may be a user's own.
+        pass_interrupt(error)
         logger.exception("thinning the ghosts of %s failed", population)
         problem = f"{named(error)}{own_lines(error)}"
         rule = INSTEAD

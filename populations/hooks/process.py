@@ -27,7 +27,7 @@ from arena.config import Model
 from arena.errors import ConfigError
 from arena.processes.child import end_with_guard
 from arena.resolve import put_first_on_path, resolve
-from arena.users_code import named, own_lines
+from arena.users_code import named, own_lines, pass_interrupt
 from populations.config.hooks import Command, Hook
 from populations.hooks.calls import Call, CallQueue, filled
 from populations.hooks.place_file import read_place, write_place
@@ -198,7 +198,9 @@ def make_call(
             functions[call.hook](json.loads(json.dumps(call.document)))
             return ""
         return _run(call.hook, call.document)
-    except (Exception, SystemExit) as error:  # a user's own may raise anything
+    except BaseException as error:
+        # A user's own may raise anything.
+        pass_interrupt(error)
         print(f"{call.name}: event {call.sequence}", file=sys.stderr)  # noqa: T201 a log
         sys.excepthook(type(error), error, error.__traceback__)
         return f"it raised {named(error)}{own_lines(error)}"

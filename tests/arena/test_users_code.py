@@ -1,18 +1,31 @@
 from __future__ import annotations
 
+import errno
 import importlib
 import json
 import logging
+import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+import torch
 from pettingzoo.classic import connect_four_v3
 
-from arena.errors import ArenaError, ConfigError, EnvironmentFault
+from arena.errors import ArenaError, ConfigError, DiskRefused, EnvironmentFault
 from arena.resolve import resolve
-from arena.users_code import MAX_FRAMES, own_lines, raised, split_lines, users_code
+from arena.users_code import (
+    MAX_FRAMES,
+    Interrupt,
+    is_exhaustion,
+    is_of_users,
+    own_lines,
+    raised,
+    split_lines,
+    users_code,
+)
 
 CODE = """import json
 
@@ -140,3 +153,76 @@ def test_another_error_can_be_wanted() -> None:
     wanted = users_code("it", raises=EnvironmentFault)
     with pytest.raises(EnvironmentFault, match="it raised KeyError"), wanted:
         raise KeyError("x")
+
+
+@pytest.fixture
+def own_handler() -> Iterator[None]:
+    """Handle Ctrl-C as learners do, so that none of its exceptions can be Python's."""
+    before = signal.signal(signal.SIGINT, lambda number, frame: None)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("own_handler")
+@pytest.mark.parametrize(
+    "error", [SystemExit(0), KeyboardInterrupt(), GeneratorExit(), BaseException("bye")]
+)
+def test_whatever_users_code_raises_is_an_error_of_it(error: BaseException) -> None:
+    with pytest.raises(ConfigError, match=f"it raised {type(error).__name__}"), users_code("it"):
+        raise error
+
+
+class Stopped(SystemExit, Interrupt):
+    """What a handler of a signal raises."""
+
+
+def test_an_interrupt_of_the_process_passes() -> None:
+    with pytest.raises(Stopped), users_code("it"):
+        raise Stopped(130)
+    # Python's own handler is set here, so this may be a real Ctrl-C.
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    with pytest.raises(KeyboardInterrupt), users_code("it"):
+        raise KeyboardInterrupt
+
+
+def test_a_module_that_exits_cannot_be_imported(tmp_path: Path) -> None:
+    (tmp_path / "module_that_exits.py").write_text("exit()\n")
+    with pytest.raises(ConfigError, match="importing module_that_exits raised SystemExit"):
+        resolve("module_that_exits:Bot", launch_directory=str(tmp_path))
+
+
+def led_to(error: BaseException, cause: BaseException) -> BaseException:
+    error.__cause__ = cause
+    return error
+
+
+FULL = OSError(errno.ENOSPC, "no space")
+
+
+@pytest.mark.parametrize(
+    ("error", "is_one"),
+    [
+        (MemoryError(), True),
+        (torch.OutOfMemoryError("CUDA out of memory"), True),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried 10"), True),
+        (OSError(errno.EMFILE, "too many open files"), True),
+        (FULL, True),
+        (led_to(EnvironmentFault("x"), FULL), True),
+        # The run's disk is no learner's machine, but descriptors are its own.
+        (led_to(DiskRefused("x"), FULL), False),
+        (led_to(DiskRefused("x"), OSError(errno.EMFILE, "too many open files")), True),
+        (OSError(errno.EACCES, "no"), False),
+        (RuntimeError("boom"), False),
+    ],
+)
+def test_what_a_machine_lacks_is_known_by_its_error(error: BaseException, is_one: bool) -> None:
+    assert is_exhaustion(error) == is_one
+
+
+def test_errors_of_users_files_are_known(users_module: ModuleType) -> None:
+    with pytest.raises(ZeroDivisionError) as caught:
+        users_module.outer(0)
+    # As if Arena had called it.
+    caught.value.__traceback__ = caught.value.__traceback__ and caught.value.__traceback__.tb_next
+    assert is_of_users(caught.value)
+    assert not is_of_users(ValueError("never raised"))

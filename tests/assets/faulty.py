@@ -75,7 +75,11 @@ class Rounds(ParallelEnv):  # type: ignore[misc]
             agent: float(action - actions[other])
             for (agent, action), other in zip(actions.items(), reversed(AGENTS), strict=True)
         }
-        for fault, value in (("nan_reward", np.nan), ("infinite_reward", np.inf)):
+        for fault, value in (
+            ("nan_reward", np.nan),
+            ("infinite_reward", np.inf),
+            ("huge_reward", 1e30),
+        ):
             if self._is_due(fault):
                 rewards["player_0"] = value
         observations = self._observations()
@@ -107,6 +111,12 @@ class Rounds(ParallelEnv):  # type: ignore[misc]
             time.sleep(1e9)
         if self._is_due("exits"):
             raise SystemExit(3)
+        if self._is_due("interrupts"):
+            raise KeyboardInterrupt
+        if self._is_due("closes_generators"):
+            raise GeneratorExit
+        if self._is_due("memory"):
+            raise MemoryError
         if self._is_due("stops"):
             os.kill(os.getpid(), signal.SIGSTOP)
         if self._is_due("grows"):

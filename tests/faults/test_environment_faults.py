@@ -345,7 +345,7 @@ def test_an_environment_that_breaks_now_and_then_does_not_end_the_run() -> None:
                 assignment_id=message.assignment_id,
                 attempt=message.attempt,
                 kind="environment",
-                reason="environment x: a reward is not finite",
+                reason="environment x: a reward must be finite and at most 1e12 in size",
             )
             world.handle(AssignmentFailed(learner=learner, failed=failed))
         else:

@@ -22,6 +22,8 @@ NUM_ENVS = 4
 def facts(environment: str, kwargs: Mapping[str, object]) -> EnvironmentSpec:
     """Of an environment whose faults spare whoever looks at it first."""
     calm = {**kwargs, "share": 0.0} if environment.startswith("faulty:") else kwargs
+    if environment.startswith("changing:"):
+        calm = {**kwargs, "when": ""}
     spec = environment_facts(
         EnvironmentRequest(environment, kwargs=calm, launch_directory=str(ASSETS))
     )

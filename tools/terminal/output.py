@@ -1,19 +1,49 @@
 """Output of commands: JSON for programs, tables for people, logs on the other stream.
 
+With ``--json`` standard output is one document, whatever users' code prints: a command runs with
+standard error in its place, and the document goes to the descriptor that was there
+(`set_output_aside`).
+
 Tests: `tests/tools/test_main.py`.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
     from .screen import Screen
 
 SCHEMA = 1
+
+_aside: list[TextIO] = []
+"""Standard output where it was set aside."""
+
+
+def set_output_aside(arguments: Sequence[str]) -> None:
+    """Keep standard output for the document, if the arguments ask for one.
+
+    Whatever else is written there from then on, also by C code, goes to standard error.
+    """
+    # After "--" it would be no option. In tests another object stands for standard output.
+    if "--json" not in arguments or sys.stdout is not sys.__stdout__:
+        return
+    try:
+        kept = os.dup(1)
+        os.dup2(2, 1)
+    # One of them is closed: nothing can be kept apart.
+    except OSError:
+        return
+    _aside.append(os.fdopen(kept, "w", encoding="utf8"))
+
+
+def document_stream() -> TextIO:
+    """Return the stream of the document."""
+    return _aside[-1] if _aside else sys.stdout
 
 
 def print_json(document: Mapping[str, object]) -> None:
@@ -22,11 +52,14 @@ def print_json(document: Mapping[str, object]) -> None:
     Raises:
         ValueError: If it holds a number that is not finite; JSON has none.
     """
+    output = document_stream()
     # Indented for people only: of a large league, indenting takes longer than reading.
-    indent = 2 if sys.stdout.isatty() else None
+    indent = 2 if output.isatty() else None
     text = json.dumps({"schema": SCHEMA, **document}, indent=indent, allow_nan=False)
     # Encoded as a whole before: a number that JSON lacks leaves nothing half written.
-    sys.stdout.write(f"{text}\n")
+    output.write(f"{text}\n")
+    # Now, where a reader that has gone away is no error.
+    output.flush()
 
 
 def console() -> Screen:

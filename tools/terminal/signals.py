@@ -18,6 +18,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from arena.processes.bursts import Bursts
+from arena.users_code import Interrupt
 
 if TYPE_CHECKING:
     from populations.controller.server.server import Server
@@ -31,7 +32,11 @@ STUCK_S = 3.0
 
 
 # A SystemExit, so that no `except Exception` on the way keeps the process.
-class AtOnce(SystemExit):
+class Interrupted(SystemExit, Interrupt):
+    """Exit because of a signal."""
+
+
+class AtOnce(Interrupted):
     """Exit without waiting, after a second interrupt."""
 
 
@@ -52,7 +57,7 @@ def leave_on_signals() -> Iterator[None]:
     def leave(name: str) -> None:
         is_left.set()
         _say(f"interrupted by {name}")
-        raise SystemExit(code_of(name))
+        raise Interrupted(code_of(name))
 
     with _handling(leave) as handler, _woken(handler, is_left):
         yield

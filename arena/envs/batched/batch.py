@@ -6,7 +6,6 @@ a flattened observation, n actions, N episodes that end in one call.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -17,9 +16,15 @@ from arena.envs.batched.game import BatchedGame, StepResult
 from arena.envs.batched.scoring import BatchedScore
 from arena.envs.chance import check_seeds, episode_seeds
 from arena.envs.pettingzoo.buffers import NO_DECISION
-from arena.envs.spaces.observations import num_actions
+from arena.envs.spaces.observations import (
+    BOUNDED_REWARD,
+    BOUNDED_SEEN,
+    LARGEST_REWARD,
+    LARGEST_SEEN,
+    num_actions,
+)
 from arena.errors import ArenaError, ConfigError, EnvironmentFault
-from arena.users_code import own_lines
+from arena.users_code import own_lines, pass_interrupt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +129,8 @@ class GameBatch:
             # All games: none is halted at this point.
             self._begin(~self._halted, torch.arange(self._num_envs, device=self._device))
             self._asked = self._game.decisions()
-        except Exception as error:
+        except BaseException as error:
+            pass_interrupt(error)
             raise self._blame(error, doing="reset") from error
         self._check_shapes()
         nothing = StepResult(reward=self._never.float(), terminated=self._never)
@@ -165,7 +171,8 @@ class GameBatch:
             still = self._halted if self._any_halted else None
             self._begin_resumed()
             self._asked = self._game.decisions()
-        except Exception as error:
+        except BaseException as error:
+            pass_interrupt(error)
             raise self._blame(error, doing="step") from error
         self._check_sanity(result)
         turn = self._turn(result, over=ended, score=score, still=still)
@@ -347,27 +354,29 @@ class GameBatch:
 
     def _check_sanity(self, result: StepResult) -> None:
         """Check for finite numbers, and for a legal action at each decision."""
-        # NaN and infinities survive a sum.
-        total = result.reward.sum()
+        # NaN and infinities survive a norm, and a number that is too large shows in it.
+        total = result.reward.norm()
         empty = self._never[0, 0]
         for group in self._asked:
-            total = total + group.observation.sum()
+            total = total + group.observation.norm()
             if group.action_mask is not None:
                 empty = empty | ((group.agent_index >= 0) & ~group.action_mask.any(dim=2)).any()
-        if math.isfinite(float(total)) and not bool(empty):
+        if float(total) <= LARGEST_SEEN and not bool(empty):
             return
-        # One sum finds a fault cheaply. Only then the cause is searched for; a sum may also
-        # overflow.
-        if not bool(result.reward.isfinite().all()):
-            raise EnvironmentFault(f"environment {self._id}: a reward is not finite")
+        # One norm finds a fault cheaply. Only then the cause is searched for; a norm of many
+        # numbers may be larger than each of them.
+        if not bool((result.reward.abs() <= LARGEST_REWARD).all()):
+            raise EnvironmentFault(f"environment {self._id}: a reward must be {BOUNDED_REWARD}")
         for group in self._asked:
             asked, mask = group.agent_index >= 0, group.action_mask
-            if not bool(group.observation[asked].isfinite().all()):
-                raise EnvironmentFault(f"environment {self._id}: an observation is not finite")
+            if not bool((group.observation[asked].abs() <= LARGEST_SEEN).all()):
+                raise EnvironmentFault(
+                    f"environment {self._id}: an observation must be {BOUNDED_SEEN}"
+                )
             if mask is not None and not bool(mask[asked].any(dim=1).all()):
                 raise EnvironmentFault(f"environment {self._id}: an action mask is empty")
 
-    def _blame(self, error: Exception, *, doing: str) -> Exception:
+    def _blame(self, error: BaseException, *, doing: str) -> ArenaError:
         if isinstance(error, ArenaError):
             return error
         return EnvironmentFault(

@@ -23,7 +23,7 @@ from arena.envs.findings import MEND_STEP, Finding, Findings, finding_of
 from arena.envs.spaces.observations import ObservationLayout
 from arena.envs.value_rules import Broken, observation_faults
 from arena.errors import EnvironmentFault
-from arena.users_code import named, own_lines
+from arena.users_code import named, own_lines, pass_interrupt
 
 SEED = 7
 KEPT = 4
@@ -168,7 +168,8 @@ class Watch:
         # Noted already; without this it would count as an error of the environment.
         except EpisodeBroken:
             raise
-        except Exception as error:
+        except BaseException as error:
+            pass_interrupt(error)
             if not self.in_doubt:
                 # Lines in the user's files tell different mistakes apart.
                 lines = own_lines(error)
@@ -248,7 +249,8 @@ class Watch:
 def _contains(space: Any, observation: object) -> bool:  # noqa: ANN401
     try:
         return bool(space.contains(observation))
-    except Exception:
+    except BaseException as error:
+        pass_interrupt(error)
         # A user's space may raise anything about a user's observation.
         return False
 

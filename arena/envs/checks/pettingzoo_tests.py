@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from arena.envs.findings import MEND_CONTRACT, Finding, finding_of
 from arena.envs.registry import Api
+from arena.users_code import pass_interrupt
 
 Test = Literal["api", "seed"]
 
@@ -87,7 +88,7 @@ def _run(name: str, make: Callable[[], Any], *, contract: Contract, num_cycles: 
 
 def _outcome(
     test: Callable[..., None], make: Callable[[], Any], *, name: str, num_cycles: int
-) -> Exception | None:
+) -> BaseException | None:
     try:
         if name.endswith("seed_test"):
             # This test makes and closes two environments itself.
@@ -95,13 +96,14 @@ def _outcome(
         else:
             with _closing(make()) as env:
                 test(env, num_cycles=num_cycles)
-    except Exception as error:
+    except BaseException as error:
+        pass_interrupt(error)
         # The test asserts, and calls the environment, which may raise anything.
         return error
     return None
 
 
-def _is_difference(error: Exception) -> bool:
+def _is_difference(error: BaseException) -> bool:
     return isinstance(error, AssertionError) and str(error).startswith("Incorrect")
 
 

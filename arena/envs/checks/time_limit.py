@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from arena.users_code import place_of
+from arena.users_code import Interrupt, place_of
 
 AGAIN_S = 0.5
 """Seconds after which a stage that has not been left is interrupted again."""
@@ -22,7 +22,7 @@ AGAIN_S = 0.5
 LEAST_S = 0.01
 
 
-class OutOfTime(BaseException):
+class OutOfTime(Interrupt):
     """Error: a stage has used up its time. Not an ``Exception``, so that users' handlers do not
     catch it.
     """

@@ -17,8 +17,8 @@ from arena.envs.one_by_one.faults import Faults, Moment
 from arena.envs.pettingzoo.buffers import Buffers
 from arena.envs.pettingzoo.pending_decisions import DecisionFault
 from arena.envs.pettingzoo.stepper import Stepper
-from arena.errors import ArenaError, EnvironmentFault
-from arena.users_code import own_lines
+from arena.errors import ArenaError, EnvironmentFault, EnvironmentNotMade
+from arena.users_code import named, own_lines, pass_interrupt
 
 logger = logging.getLogger(__name__)
 
@@ -113,7 +113,8 @@ class OneByOne:
                 self._on_step()
             try:
                 over = stepper.step(chosen)
-            except Exception as error:
+            except BaseException as error:
+                pass_interrupt(error)
                 # The other environments go on; this one begins its next episode in the same call.
                 self._replace(b, self._blame(error, stepper, doing="step"))
                 continue
@@ -155,7 +156,8 @@ class OneByOne:
         for stepper in self._steppers:
             try:
                 stepper.close()
-            except Exception as error:
+            except BaseException as error:
+                pass_interrupt(error)
                 # All are closed, even if one of them raises.
                 faults.append(self._blame(error, stepper, doing="close"))
         if faults:
@@ -182,7 +184,8 @@ class OneByOne:
         seed = episode_seed(self._seeds[b], episode=self._episodes[b])
         try:
             stepper.start(seed)
-        except Exception as error:
+        except BaseException as error:
+            pass_interrupt(error)
             return self._blame(error, stepper, doing="reset")
         return None
 
@@ -198,15 +201,18 @@ class OneByOne:
             self._buffers.void(b)
             try:
                 self._steppers[b].close()
-            except Exception:
+            except BaseException as error:
+                pass_interrupt(error)
                 # It is broken anyway; the fault that counts is on its way.
                 logger.warning("a broken environment does not close either", exc_info=True)
             try:
                 self._steppers[b] = self._remake(b)
-            except Exception as error:
+            except BaseException as error:
+                pass_interrupt(error)
                 # Without an environment there is nothing to go on with.
-                fault = self._blame(error, self._steppers[b], doing="making it anew")
-                raise fault from error
+                raise EnvironmentNotMade(
+                    f"environment {self._id} cannot be made anew: {_told(error)}"
+                ) from error
             self._episodes[b] += 1
             fault = self._try_to_start(b)
 
@@ -215,7 +221,7 @@ class OneByOne:
         self._faults.bear(fault, Moment(self._stage, self.num_played))
         self._num_void += 1
 
-    def _blame(self, error: Exception, stepper: Stepper, *, doing: str) -> EnvironmentFault:
+    def _blame(self, error: BaseException, stepper: Stepper, *, doing: str) -> EnvironmentFault:
         """Attribute an error: an environment is a user's code and may raise anything."""
         # Our own errors are not the environment's fault and must not be tolerated as one.
         if isinstance(error, ArenaError) and not isinstance(error, EnvironmentFault):
@@ -230,3 +236,7 @@ class OneByOne:
         # By hand, as the fault is returned and perhaps never raised.
         fault.__cause__ = error
         return fault
+
+
+def _told(error: BaseException) -> str:
+    return str(error) if isinstance(error, ArenaError) else f"{named(error)}{own_lines(error)}"

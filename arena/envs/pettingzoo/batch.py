@@ -14,6 +14,7 @@ import torch
 from arena.envs.base import Group, Phase, Turn
 from arena.envs.chance import check_seeds
 from arena.envs.pettingzoo.buffers import Buffers
+from arena.processes.settings import SETTINGS
 
 
 class Envs(Protocol):
@@ -74,7 +75,7 @@ class PettingZooBatch:
             EnvironmentFault: If an environment breaks its contract.
         """
         check_seeds(seeds, num_envs=self.num_envs)
-        self._envs.reset(seeds)
+        SETTINGS.run(self._envs.reset, seeds)
         self._is_reset = True
         return self._now()
 
@@ -87,7 +88,8 @@ class PettingZooBatch:
         """
         if not self._is_reset:
             raise RuntimeError("step needs a reset first")
-        self._envs.step({name: chosen.cpu().numpy() for name, chosen in actions.items()})
+        chosen = {name: rows.cpu().numpy() for name, rows in actions.items()}
+        SETTINGS.run(self._envs.step, chosen)
         return self._now()
 
     def halt(self, environments: torch.Tensor) -> None:
@@ -116,7 +118,7 @@ class PettingZooBatch:
         Raises:
             EnvironmentFault: If one of them raises; all are closed before.
         """
-        self._envs.close()
+        SETTINGS.run(self._envs.close)
 
     def _now(self) -> Turn:
         buffers, turn = self._buffers, self._turn

@@ -17,7 +17,7 @@ from pettingzoo.utils.conversions import aec_to_parallel_wrapper
 from arena.envs.pettingzoo.strip_wrappers import holder_of_state
 from arena.envs.spaces.observations import NUMERIC_KINDS, UINT8, ObservationLayout, describe
 from arena.errors import ConfigError, EnvironmentFault
-from arena.users_code import raised
+from arena.users_code import pass_interrupt, raised
 
 
 def no_state(environment_id: str, *, why: str) -> ConfigError:
@@ -42,7 +42,8 @@ def describe_state(env: Any, *, environment_id: str) -> dict[str, object]:  # no
         state = state_reader(env)()
     except (AttributeError, NotImplementedError) as error:
         raise no_state(environment_id, why=f"it raised {type(error).__name__}") from error
-    except Exception as error:
+    except BaseException as error:
+        pass_interrupt(error)
         # A user's environment may raise anything.
         raise no_state(environment_id, why=raised("it", error)) from error
     # Optional in PettingZoo, and not always what state() returns.

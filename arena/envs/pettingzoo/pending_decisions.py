@@ -20,11 +20,13 @@ from arena.envs.spaces.leaves import Leaf
 from arena.envs.spaces.observations import (
     ACCEPTED_KINDS,
     ObservationLayout,
+    are_bounded,
     fits,
     flatten_leaf,
     part_of,
 )
 from arena.errors import EnvironmentFault
+from arena.users_code import pass_interrupt
 
 
 class DecisionBatch:
@@ -185,7 +187,8 @@ class DecisionBatch:
         for index, (row, observation) in enumerate(zip(rows, self._observations, strict=True)):
             try:
                 flatten_leaf(leaf, written[row], part_of(leaf, observation))
-            except Exception as error:
+            except BaseException as error:
+                pass_interrupt(error)
                 raise _misfit(index, error, what="an observation") from error
 
     def _write_masks(self, rows: npt.NDArray[np.int64]) -> None:
@@ -226,7 +229,7 @@ class _Misfit(Exception):
         self.at = at
 
 
-def _misfit(index: int, error: Exception, *, what: str) -> _Misfit:
+def _misfit(index: int, error: BaseException, *, what: str) -> _Misfit:
     """Describe an error: a user's observation or mask may raise anything when it is read."""
     if isinstance(error, EnvironmentFault):
         return _Misfit(str(error), at=index)
@@ -239,7 +242,8 @@ def _stacked(
     """Stack values to one array [N, ...], or return None where one has another shape or kind."""
     try:
         stacked = np.array(values)
-    except Exception:
+    except BaseException as error:
+        pass_interrupt(error)
         # They have no common shape or dtype, or one cannot be read.
         return None
     # The common dtype of all is of the widest kind among them: if it is accepted, each one's is.
@@ -254,32 +258,29 @@ def _flat_numbers(
     """Return one part of all observations, [N, size], or None where each must be checked alone."""
     try:
         values = [leaf.select(value) for value in observations] if leaf.keys else observations
-    except Exception:
+    except BaseException as error:
+        pass_interrupt(error)
         # Each is then looked at alone, which finds the fault.
         return None
     stacked = _stacked(values, shape=leaf.shape, kinds=ACCEPTED_KINDS[leaf.dtype.kind])
     if stacked is None:
         return None
     flat = stacked.reshape(len(values), leaf.size)
-    if flat.dtype.kind != "f":
-        # Integers need no check for infinities.
-        return flat if fits(flat, dtype) else None
-    # A value beyond float32 becomes infinite.
-    with np.errstate(over="ignore"):
-        flat = flat.astype(np.float32, copy=False)
-    return flat if np.isfinite(flat).all() else None
+    return flat if fits(flat, dtype) and are_bounded(flat) else None
 
 
 def _checked_mask(index: int, mask: object, *, actions: ActionLayout) -> npt.NDArray[np.bool_]:
     if not actions.is_discrete:
         try:
             return actions.flatten_mask(mask)
-        except Exception as error:
+        except BaseException as error:
+            pass_interrupt(error)
             raise _misfit(index, error, what="an action mask") from error
     shape = (actions.num_logits,)
     try:
         values = np.asarray(mask)
-    except Exception as error:
+    except BaseException as error:
+        pass_interrupt(error)
         raise _misfit(index, error, what="an action mask") from error
     if values.shape != shape or values.dtype.kind not in MASK_KINDS:
         raise _Misfit(

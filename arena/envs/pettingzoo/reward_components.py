@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from arena.envs.spaces.observations import is_finite
+from arena.envs.spaces.observations import BOUNDED_REWARD, is_bounded
 from arena.errors import EnvironmentFault
 
 KEY = "reward_components"
@@ -66,9 +66,9 @@ class ComponentRow:
             self._others[agent].update(str(name) for name in reported)
         for index, name in enumerate(self._names):
             value = reported.get(name, 0.0)
-            if not is_finite(value):
+            if not is_bounded(value):
                 raise EnvironmentFault(
-                    f"agent {agent!r}: the reward component {name!r} must be finite in float32, "
+                    f"agent {agent!r}: the reward component {name!r} must be {BOUNDED_REWARD}, "
                     f"got {value!r}"
                 )
             self._received[column, index] += value

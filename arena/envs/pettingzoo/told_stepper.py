@@ -11,7 +11,7 @@ from typing import Any
 from arena.envs.base import Phase
 from arena.envs.pettingzoo.stepper import Stepper
 from arena.errors import EnvironmentFault
-from arena.users_code import own_lines
+from arena.users_code import own_lines, pass_interrupt
 
 SetPhase = Callable[[str, int | None, dict[str, str]], object]
 
@@ -113,7 +113,8 @@ class ToldStepper:
         try:
             # A dictionary of its own: a user's code may change it.
             self._set_phase(phase.name, phase.agent_steps, dict(phase.players))
-        except Exception as error:
+        except BaseException as error:
+            pass_interrupt(error)
             # A user's environment may raise anything.
             raise EnvironmentFault(
                 f"set_phase raised {type(error).__name__}: {error}{own_lines(error)}"

@@ -30,6 +30,7 @@ from arena.envs.registry import make_environment
 from arena.envs.twins import TWINS
 from arena.errors import EnvironmentFault
 from arena.machine_memory import machine_bytes
+from arena.users_code import pass_interrupt
 
 SEED = 7
 
@@ -131,7 +132,8 @@ def _played(
                 enough = spent_s >= MAX_S
             if enough:
                 break
-    except Exception as error:
+    except BaseException as error:
+        pass_interrupt(error)
         # A user's code may raise anything; episodes played until then still count.
         if not num_episodes:
             raise EnvironmentFault(

@@ -29,7 +29,18 @@ ACCEPTED_KINDS: Mapping[str, str] = {"f": "fiub", "i": "iub", "u": "iub", "b": "
 UINT8 = np.dtype(np.uint8)
 FLOAT32 = np.dtype(np.float32)
 
-FLOAT32_MAX = float(np.finfo(np.float32).max)
+LARGEST_REWARD = 1e12
+LARGEST_SEEN = 1e9
+"""Largest absolute values of a reward, and of a number of an observation or state.
+
+Training squares and multiplies them in float32, which ends at 3.4e38. At these bounds PPO learns
+on, without normalizers as well; observations of 1e12 break it. Larger numbers say
+something of an environment and nothing of a policy, so they are refused where they come in.
+"""
+
+BOUNDED_REWARD = "finite and at most 1e12 in size"
+BOUNDED_SEEN = "finite and at most 1e9 in size"
+"""The rules, in messages."""
 
 
 def describe(space: object) -> dict[str, object]:
@@ -199,11 +210,11 @@ class ObservationLayout:
         return nested(self.nest, [unflattened(leaf, rows[:, leaf.place]) for leaf in self.leaves])
 
 
-def is_finite(number: object) -> bool:
-    """Return whether an object is a number that float32 can hold."""
+def is_bounded(number: object) -> bool:
+    """Return whether an object is a finite number that may be a reward."""
     try:
         # A comparison with NaN is False.
-        return bool(-FLOAT32_MAX <= cast(float, number) <= FLOAT32_MAX)
+        return bool(-LARGEST_REWARD <= cast(float, number) <= LARGEST_REWARD)
     except (TypeError, ValueError):
         return False
 
@@ -251,18 +262,22 @@ def flatten_leaf(leaf: Leaf, row: npt.NDArray[Any], value: object) -> None:
         # Only rows of bytes can fail here, see `fits`.
         at = int(((flat < 0) | (flat > 255)).argmax())
         raise EnvironmentFault(f"{named(leaf)} must be in [0, 255], got {flat[at]}")
-    if kind != "f":
-        row[:] = flat
-        return
-    # A value beyond float32 becomes infinite here, and is then refused.
-    with np.errstate(over="ignore"):
-        row[:] = flat
-    if not np.isfinite(row).all():
-        at = int(np.isfinite(row).argmin())
+    if not are_bounded(flat):
+        # A comparison with NaN is False.
+        at = int((np.abs(flat) <= LARGEST_SEEN).argmin())
         raise EnvironmentFault(
-            f"{named(leaf)} must be finite in float32, got {flat[at]} at position {at} "
-            f"of {leaf.size}"
+            f"{named(leaf)} must be {BOUNDED_SEEN}, got {flat[at]} at position {at} of {leaf.size}"
         )
+    row[:] = flat
+
+
+def are_bounded(values: npt.NDArray[Any]) -> bool:
+    """Return whether all numbers are finite and may be seen."""
+    # Smaller integers cannot be larger.
+    if values.size == 0 or (values.dtype.kind != "f" and values.dtype.itemsize < 8):
+        return True
+    # NaN is the greatest and the least of all, and no comparison with it holds.
+    return bool(values.max() <= LARGEST_SEEN and values.min() >= -LARGEST_SEEN)
 
 
 def fits(values: npt.NDArray[Any], dtype: np.dtype[Any]) -> bool:

@@ -35,7 +35,13 @@ from arena.envs.workers.messages import (
 )
 from arena.envs.workers.shared_arrays import SharedArrays, anonymous_memory
 from arena.envs.workers.shares import share_request, shared_rows, shares_of
-from arena.errors import ConfigError, EnvironmentFault, EnvWorkersLost
+from arena.errors import (
+    ConfigError,
+    EnvironmentFault,
+    EnvironmentNotMade,
+    EnvWorkersLost,
+    MachineExhausted,
+)
 
 Waiting = Callable[[], object]
 
@@ -302,7 +308,7 @@ class WorkerTraceback(Exception):
 
 
 def _fault(fault: Fault) -> EnvironmentFault:
-    found = EnvironmentFault(fault.text)
+    found = (MachineExhausted if fault.is_exhaustion else EnvironmentFault)(fault.text)
     found.__cause__ = WorkerTraceback(f"\n{fault.traceback}")
     return found
 
@@ -310,6 +316,8 @@ def _fault(fault: Fault) -> EnvironmentFault:
 def _exception(error: Error) -> Exception:
     kinds: Mapping[str, type[Exception]] = {
         "environment": EnvironmentFault,
+        "making": EnvironmentNotMade,
+        "exhaustion": MachineExhausted,
         "config": ConfigError,
         "other": RuntimeError,
     }

@@ -100,12 +100,14 @@ class Fault:
         num_played: As there, of the share.
         text: Text of the error.
         traceback: Its traceback.
+        is_exhaustion: Whether this machine ran out of something.
     """
 
     stage: int
     num_played: int
     text: str
     traceback: str
+    is_exhaustion: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,12 +115,13 @@ class Error:
     """Error that ended a command.
 
     Attributes:
-        kind: Class of the error: of an environment, of the configuration, or any other.
+        kind: Class of the error: of an environment, one that cannot be made, of this machine, of
+            the configuration, or any other.
         text: Text of the error.
         traceback: Its traceback.
     """
 
-    kind: Literal["environment", "config", "other"]
+    kind: Literal["environment", "making", "exhaustion", "config", "other"]
     text: str
     traceback: str
 

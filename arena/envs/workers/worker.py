@@ -33,8 +33,8 @@ from arena.envs.workers.messages import (
 )
 from arena.envs.workers.shared_arrays import SharedArrays
 from arena.envs.workers.shares import SharedRows, read_request, shared_rows
-from arena.errors import ConfigError, EnvironmentFault
-from arena.users_code import named, own_lines
+from arena.errors import ArenaError, ConfigError, EnvironmentFault, EnvironmentNotMade
+from arena.users_code import is_exhaustion, named, own_lines, pass_interrupt
 
 MAX_TRACEBACK = 16_384
 """Characters of a traceback that are sent, the last ones."""
@@ -72,6 +72,7 @@ class RecordedFaults:
                 num_played=moment.num_played,
                 text=str(fault),
                 traceback=_traceback(fault),
+                is_exhaustion=is_exhaustion(fault),
             )
         )
         if len(self.found) > self.most:
@@ -123,7 +124,8 @@ def _carry_out(command: Command, fd: int | None, shares: dict[int, Share]) -> An
                 closed.envs.close()
             return Answer()
     # SystemExit, too: environments are users' code.
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
+        pass_interrupt(error)
         return Answer(error=_error(error))
     return _play(command, shares[command.batch])
 
@@ -156,7 +158,8 @@ def _play(command: Reset | Step, share: Share) -> Answer:
             share.envs.reset(command.seeds)
         else:
             share.envs.step(share.shared.actions)
-    except (Exception, SystemExit) as raised:
+    except BaseException as raised:
+        pass_interrupt(raised)
         error = _error(raised)
     return Answer(
         faults=tuple(share.faults.found),
@@ -186,12 +189,19 @@ def _tell(phases: Sequence[Phase | None], share: Share) -> None:
 
 
 def _error(error: BaseException) -> Error:
+    if is_exhaustion(error):
+        return Error(kind="exhaustion", text=_text(error), traceback=_traceback(error))
+    if isinstance(error, EnvironmentNotMade):
+        return Error(kind="making", text=str(error), traceback=_traceback(error))
     if isinstance(error, EnvironmentFault):
         return Error(kind="environment", text=str(error), traceback=_traceback(error))
     if isinstance(error, ConfigError):
         return Error(kind="config", text=str(error), traceback=_traceback(error))
-    text = f"{named(error)}{own_lines(error)}"
-    return Error(kind="other", text=text, traceback=_traceback(error))
+    return Error(kind="other", text=_text(error), traceback=_traceback(error))
+
+
+def _text(error: BaseException) -> str:
+    return str(error) if isinstance(error, ArenaError) else f"{named(error)}{own_lines(error)}"
 
 
 def _traceback(error: BaseException) -> str:

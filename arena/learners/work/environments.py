@@ -21,6 +21,7 @@ from arena.machine_memory import machine_bytes
 from arena.rollout.collector import Collector, TrainingBlock
 from arena.rollout.recorder import Learning
 from arena.types import Digest, Entrant, PolicyId, Seat, Seating
+from arena.users_code import pass_interrupt
 from arena.wire.messages import Train
 
 logger = logging.getLogger(__name__)
@@ -279,6 +280,7 @@ def own_bytes() -> int:
 def _close(env: BatchedEnv) -> None:
     try:
         env.close()
-    except Exception:
+    except BaseException as error:
+        pass_interrupt(error)
         # Broken environments may not close either; a new batch is made all the same.
         logger.exception("closing the environments failed")

@@ -14,6 +14,7 @@ from arena.config import LearnerSetup
 from arena.learners.work.environments import Environments
 from arena.learners.work.players import Players
 from arena.matches.match import Progress
+from arena.processes.settings import KeptSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +28,7 @@ class Equipment:
         device: Device of networks and environments.
         progress: Counter of steps, for heartbeats.
         should_stop: Function that returns whether the learner is to stop.
+        settings: Settings of the process for Arena's own work.
     """
 
     setup: LearnerSetup
@@ -35,3 +37,4 @@ class Equipment:
     device: torch.device
     progress: Progress
     should_stop: Callable[[], bool]
+    settings: KeptSettings

@@ -1,12 +1,30 @@
-"""The reason why an assignment could not be done, on its way to a `Failed` message."""
+"""The reason why an assignment could not be done, on its way to a `Failed` message. Torch-free.
+
+Tests: `tests/arena/learners/work/test_faults.py`.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import traceback
 from collections.abc import Iterator
 
-from arena.errors import CheckpointCorrupt, CheckpointMissing, NonFiniteError
+from arena.errors import (
+    ArenaError,
+    CheckpointCorrupt,
+    CheckpointMissing,
+    ConfigError,
+    DiskRefused,
+    EnvironmentFault,
+    EnvironmentNotMade,
+    NonFiniteError,
+    WireError,
+)
 from arena.types import PolicyId
+from arena.users_code import is_exhaustion, is_of_users, named, own_lines
+
+TRACEBACK_ENTRIES = 12
+"""Entries of a traceback that stand for an error of Arena's own."""
 
 
 class AssignmentFault(Exception):
@@ -20,6 +38,42 @@ class AssignmentFault(Exception):
         self.reason = reason
         self.policy = policy
         self.key = key
+
+
+def fault_of(error: BaseException) -> AssignmentFault:
+    """Return the fault of an assignment that ended with an error: its kind is the error's place."""
+    return (
+        error
+        if isinstance(error, AssignmentFault)
+        else AssignmentFault(_kind(error), _reason(error))
+    )
+
+
+def _kind(error: BaseException) -> str:
+    """Return the place of an error, a kind of `Failed`."""
+    # Whatever ran out shows as an error of something else, so it is looked for first.
+    if is_exhaustion(error):
+        return "place"
+    if isinstance(error, EnvironmentNotMade):
+        return "making"
+    if isinstance(error, EnvironmentFault):
+        return "environment"
+    if isinstance(error, DiskRefused):
+        return "storage"
+    if isinstance(error, WireError):
+        return "message"
+    # A bot, an outcome, a network: environments have errors of their own.
+    return "code" if isinstance(error, ConfigError) or is_of_users(error) else "error"
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, ArenaError):
+        return str(error)
+    lines = own_lines(error)
+    if not lines:
+        # An error of Arena's own: a report needs the traceback.
+        lines = f"\n{''.join(traceback.format_exception(error)[-TRACEBACK_ENTRIES:])}"
+    return f"{named(error)}{lines}"
 
 
 @contextlib.contextmanager

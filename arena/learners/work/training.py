@@ -57,6 +57,8 @@ def train(message: Train, equipment: Equipment) -> Finished:
     # Otherwise a birth: the first weights are published as they are.
     if message.agent_steps > 0:
         trained.run()
+    # A user's algorithm has run, too.
+    equipment.settings.restore()
     before_publish = time.perf_counter()
     # A failure at the second leaves the first as garbage: only Finished makes them count.
     checkpoints = tuple(
@@ -266,6 +268,8 @@ class _Training:
         start = time.perf_counter()
         rollouts = collector.collect(self._equipment.should_stop)
         collected = time.perf_counter()
+        # Environments and bots have run: what they changed must not reach the update.
+        self._equipment.settings.restore()
         for learning, rollout in rollouts:
             with naming_policy(learning.policy):
                 metrics = learning.algorithm.update(rollout, generator=self._generator)

@@ -13,7 +13,13 @@ from arena.config import LearnerSetup
 from arena.envs.base import BatchedEnv
 from arena.envs.make import BatchRequest, make_batched_env
 from arena.envs.workers.envs import EnvWorkers
-from arena.errors import ConfigError, DiskRefused, EnvironmentFault, EnvWorkersLost
+from arena.errors import (
+    ArenaError,
+    DiskRefused,
+    EnvironmentFault,
+    EnvironmentNotMade,
+    EnvWorkersLost,
+)
 from arena.learners.work.environments import (
     MIB,
     Environments,
@@ -22,11 +28,12 @@ from arena.learners.work.environments import (
 )
 from arena.learners.work.equipment import Equipment
 from arena.learners.work.evaluation import evaluate
-from arena.learners.work.faults import AssignmentFault
+from arena.learners.work.faults import AssignmentFault, fault_of
 from arena.learners.work.players import Players
 from arena.learners.work.training import train
 from arena.matches.match import Progress
-from arena.users_code import named, own_lines
+from arena.processes.settings import KeptSettings
+from arena.users_code import pass_interrupt, raised
 from arena.wire.messages import Evaluate, Failed, Finished, Train
 
 logger = logging.getLogger(__name__)
@@ -58,6 +65,8 @@ class Worker:
         self._progress = progress
         self.device = resolve_device(setup.device)
         """Device of networks and environments."""
+        # Before any code of users runs in this process.
+        self._settings = KeptSettings()
         num_workers = setup.environment.num_env_workers
         self._env_workers = EnvWorkers(num_workers) if num_workers else None
         memory_mb = setup.environment.held_memory_mb
@@ -73,51 +82,52 @@ class Worker:
             device=self.device,
             progress=progress,
             should_stop=should_stop,
+            settings=self._settings,
         )
         self._num_void = 0
         # A step of an optimizer is progress too, of any algorithm: an update may take minutes.
         self._hook = register_optimizer_step_post_hook(lambda *_: progress.advance())
 
     def carry_out(self, assignment: Train | Evaluate) -> Finished | Failed:
-        """Carry out an assignment. Any exception in it becomes a `Failed`.
+        """Carry out an assignment. Whatever is raised in it becomes a `Failed`.
 
         A train assignment publishes the checkpoints of all its trainees, or none is recorded.
         """
         self._num_void = 0
+        self._settings.restore()
         try:
             if isinstance(assignment, Train):
                 finished = train(assignment, self._equipment)
             else:
                 finished = evaluate(assignment, self._equipment)
-        except AssignmentFault as fault:
+        except BaseException as error:
+            # The boundary of the worker: environments, bots and algorithms are users' code and may
+            # raise anything, and the controller decides what a failure means.
+            pass_interrupt(error)
+            return self._failed(assignment, error)
+        return self._with_losses(finished)
+
+    def _failed(self, assignment: Train | Evaluate, error: BaseException) -> Failed:
+        """Let go of what an assignment that failed has used, and report its fault."""
+        if isinstance(error, AssignmentFault | DiskRefused):
             # Environments are not at fault: they are kept.
             self._environments.release()
-            failed = self._failed(assignment, fault)
-        # Before Exception: the disk is at fault, and no policy (`Failed.kind`).
-        except DiskRefused as error:
-            self._environments.release()
-            failed = self._failed(assignment, AssignmentFault("storage", str(error)))
-        except EnvironmentFault as error:
+        else:
+            level = logging.INFO if isinstance(error, ArenaError) else logging.ERROR
+            logger.log(level, "assignment %d failed", assignment.assignment_id, exc_info=error)
             if isinstance(error, EnvWorkersLost):
                 self._environments.lose()
             # Environments that broke once are not trusted again.
             self._environments.discard()
-            logger.info("the environment broke", exc_info=error)
-            failed = self._failed(assignment, AssignmentFault("environment", str(error)))
-        except ConfigError as error:
-            # A bot, an outcome or the like; where it is users' code the log has all of it already.
-            self._environments.discard()
-            failed = self._failed(assignment, AssignmentFault("error", str(error)))
-        except Exception as error:
-            # The boundary of the worker: environments, bots and algorithms are users' code and may
-            # raise anything, and the controller decides what a failure means.
-            self._environments.discard()
-            logger.exception("assignment %d failed", assignment.assignment_id)
-            reason = f"{named(error)}{own_lines(error)}"
-            failed = self._failed(assignment, AssignmentFault("error", reason))
-        else:
-            return self._with_losses(finished)
-        return failed
+        fault = fault_of(error)
+        return Failed(
+            assignment_id=assignment.assignment_id,
+            attempt=assignment.attempt,
+            kind=fault.kind,
+            reason=fault.reason,
+            policy=fault.policy,
+            key=fault.key,
+        )
 
     def _with_losses(self, finished: Finished) -> Finished:
         """Add void and dropped episodes to the metrics."""
@@ -141,6 +151,8 @@ class Worker:
         self._environments.close()
         if self._env_workers is not None:
             self._env_workers.close()
+        self._settings.restore()
+        self._settings.close()
 
     def _make_env(self, lesson: int | None) -> BatchedEnv:
         setup = self._setup
@@ -148,30 +160,26 @@ class Worker:
         request = BatchRequest.of_setup(setup, spec=spec, device=self.device)
         # A batch steps its games one by one: slow ones show progress within a step.
         on_step = self._progress.advance
-        return make_batched_env(
-            replace(
-                request,
-                on_fault=self._record_fault,
-                on_step=on_step,
-                workers=self._env_workers,
-            )
+        request = replace(
+            request, on_fault=self._record_fault, on_step=on_step, workers=self._env_workers
         )
+        try:
+            made = make_batched_env(request)
+            # What the constructors changed.
+            self._settings.restore()
+            return made
+        except BaseException as error:
+            # Its own kind of failure: the code of an environment is moved or edited, a package, a
+            # licence or a display is gone.
+            pass_interrupt(error)
+            what = f"making environment {spec.id}"
+            text = str(error) if isinstance(error, ArenaError) else raised(what, error)
+            raise EnvironmentNotMade(text) from error
 
     def _resident_bytes(self) -> int:
         """Return the memory of this process and of those that step its environments."""
         workers = self._env_workers
         return own_bytes() + (0 if workers is None else workers.resident_bytes())
-
-    @staticmethod
-    def _failed(assignment: Train | Evaluate, fault: AssignmentFault) -> Failed:
-        return Failed(
-            assignment_id=assignment.assignment_id,
-            attempt=assignment.attempt,
-            kind=fault.kind,
-            reason=fault.reason,
-            policy=fault.policy,
-            key=fault.key,
-        )
 
 
 def resolve_device(name: str) -> torch.device:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from arena.types import PolicyId
-from arena.users_code import named, own_lines
+from arena.users_code import named, own_lines, pass_interrupt
 from populations.controller.evolution.generations import history_now
 from populations.controller.state.commands import ExploreHyperparameters
 from populations.controller.state.events import HyperparametersExplored
@@ -97,7 +97,9 @@ def answer(command: ExploreHyperparameters) -> HyperparametersExplored:
         problem = problem_of(
             exploration.new, hyperparameters=command.hyperparameters, space=command.search_space
         )
-    except Exception as error:  # a rule may be a user's own, or a library's
+    except BaseException as error:
+        # A rule may be a user's own, or a library's.
+        pass_interrupt(error)
         logger.exception("exploring for %s failed", command.policy)
         problem = f"{named(error)}{own_lines(error)}"
     if problem is None:

@@ -31,7 +31,7 @@ from typing import get_args
 import numpy as np
 
 from arena.types import PolicyId
-from arena.users_code import named, own_lines
+from arena.users_code import named, own_lines, pass_interrupt
 from arena.wire.messages import Train
 from populations.controller.evolution import schedules
 from populations.controller.evolution.changes import (
@@ -143,7 +143,9 @@ def _decide(
                 decision = NotReady(reason=reason, evidence=decision.evidence)
         # Here, not when it is carried out: evidence that is none is the rule's fault.
         _numbers_of(decision)
-    except Exception as error:  # the rule may be a user's own
+    except BaseException as error:
+        # The rule may be a user's own.
+        pass_interrupt(error)
         logger.exception("deciding about %s failed", policy.policy)
         reason = f"{named(error)}{own_lines(error)}"
         tx.add_event("exploit_failed", policy.policy, reason=reason, marks=marks)

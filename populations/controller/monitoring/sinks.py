@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from arena.metrics.sink import Sink
+from arena.users_code import pass_interrupt
 from populations.controller.state.events import SinkTold
 
 logger = logging.getLogger(__name__)
@@ -102,7 +103,9 @@ class Sinks:
             if guarded.sink is None:
                 guarded.sink = guarded.make()
             call(guarded.sink)
-        except (Exception, SystemExit) as error:  # it may be a user's own and raise anything
+        except BaseException as error:
+            # It may be a user's own and raise anything.
+            pass_interrupt(error)
             logger.exception("metrics could not be written: sink %s", guarded.name)
             guarded.is_failing = True
             guarded.retry_at_s = now_s + guarded.wait_s

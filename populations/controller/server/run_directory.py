@@ -210,6 +210,8 @@ class OpenRun:
             WorkLost: If acknowledged work is lost; nothing was written.
             StorageError: If the journal cannot be read or written.
         """
+        # Absolute: rules of users run in this process, and may change the working directory.
+        run_dir = run_dir.absolute()
         self.run_dir = run_dir
         # First: what follows writes, and the sweep removes what shows a loss.
         self.loss = accepted_loss(run_dir, accept=accept_loss)

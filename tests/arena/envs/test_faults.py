@@ -13,14 +13,23 @@ from .conftest import Make, play_batched
 @pytest.mark.parametrize(
     ("fault", "text"),
     [
-        ("nan_observation", "agent 'a': an observation must be finite in float32, got nan"),
-        ("huge_observation", r"agent 'a': an observation must be finite in float32, got 1e\+300"),
+        (
+            "nan_observation",
+            "agent 'a': an observation must be finite.* got nan",
+        ),
+        (
+            "huge_observation",
+            r"agent 'a': an observation must be finite.* got 1e\+300",
+        ),
         ("wrong_shape", r"agent 'a': an observation must have shape \(3,\), got \(2,\)"),
         ("wrong_dtype", "agent 'a': an observation must have dtype float32, got <U"),
         ("no_observation", r"agent 'a': an observation must have shape \(3,\), got \(\)"),
-        ("nan_reward", "agent 'b': a reward must be finite in float32, got nan"),
-        ("infinite_reward", "agent 'b': a reward must be finite in float32, got .*-inf"),
-        ("text_reward", "agent 'b': a reward must be finite in float32, got 'much'"),
+        ("nan_reward", "agent 'b': a reward must be finite.* got nan"),
+        (
+            "infinite_reward",
+            "agent 'b': a reward must be finite.* got .*-inf",
+        ),
+        ("text_reward", "agent 'b': a reward must be finite.* got 'much'"),
         ("strange_agent", "agent 'c' has a reward but is no possible agent"),
         ("step_raises", "raised KeyError in step, agent 'b' on turn: 'board'"),
         ("only_dead_on_turn", "only dead agents are on turn, the last is 'a'"),
@@ -36,8 +45,11 @@ def test_faults_in_turns(fault: str, text: str, make: Make) -> None:
 @pytest.mark.parametrize(
     ("fault", "text"),
     [
-        ("nan_observation", "agent 'b': an observation must be finite in float32, got nan"),
-        ("infinite_reward", "agent 'b': a reward must be finite in float32, got inf"),
+        (
+            "nan_observation",
+            "agent 'b': an observation must be finite.* got nan",
+        ),
+        ("infinite_reward", "agent 'b': a reward must be finite.* got inf"),
         ("step_raises", r"raised ValueError in step, agents \['a', 'b', 'c'\] on turn: no board"),
         ("no_final_observation", "agent 'b' was truncated and must have a last observation"),
     ],

@@ -183,11 +183,11 @@ def test_the_result_is_sent_as_soon_as_it_is_there(
 
 
 @pytest.mark.parametrize(
-    ("what", "reason"),
+    ("what", "kind", "reason"),
     [
-        (RAISE, "RuntimeError: the environment is on fire"),
-        (EXIT, "SystemExit: 5"),
-        (NON_FINITE, "Finished cannot be sent: metrics: must be a finite number"),
+        (RAISE, "code", "RuntimeError: the environment is on fire"),
+        (EXIT, "code", "SystemExit: 5"),
+        (NON_FINITE, "message", "Finished cannot be sent: metrics: must be a finite number"),
     ],
 )
 def test_whatever_goes_wrong_in_the_work_is_a_failed_and_the_learner_goes_on(
@@ -195,13 +195,14 @@ def test_whatever_goes_wrong_in_the_work_is_a_failed_and_the_learner_goes_on(
     learner: InlineLearner,
     caplog: pytest.LogCaptureFixture,
     what: int,
+    kind: str,
     reason: str,
 ) -> None:
     controller.welcome()
     with caplog.at_level(logging.CRITICAL, logger="arena.learners.loop"):
         controller.send(assignment(what))
         failed = controller.wait_for(Failed)
-    assert (failed.assignment_id, failed.attempt, failed.kind) == (1, 1, "error")
+    assert (failed.assignment_id, failed.attempt, failed.kind) == (1, 1, kind)
     assert reason in failed.reason
     if what == RAISE:
         assert "in carry_out" in failed.reason  # where it happened

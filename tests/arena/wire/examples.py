@@ -191,7 +191,9 @@ _BY_TYPE: dict[object, st.SearchStrategy[Any]] = {
 }
 _BY_NAME: dict[str, st.SearchStrategy[Any]] = {
     "key": _KEYS,
-    "kind": st.sampled_from(["stopped", "non_finite", "checkpoint", "environment", "error"]),
+    "kind": st.sampled_from(
+        ["stopped", "making", "environment", "code", "message", "non_finite", "error"]
+    ),
     "run": st.just(RUN),
 }
 

@@ -158,6 +158,10 @@ def test_a_directory_that_is_not_there_is_a_storage_error(
         run_file.save(tmp_path / "missing" / "run.yaml")
 
 
+def test_a_learner_finds_the_store_from_any_directory(run_file: RunFile) -> None:
+    assert learner_setup(run_file, root=Path("runs/x")).root == str(Path.cwd() / "runs" / "x")
+
+
 def test_learners_agree_wherever_the_store_is(run_file: RunFile, tmp_path: Path) -> None:
     here = learner_setup(run_file, root=tmp_path)
     there = learner_setup(run_file, root=Path("/elsewhere"))

@@ -287,3 +287,33 @@ def test_progress_is_a_bar_on_a_terminal(
     said = capsys.readouterr()
     assert json.loads(said.out)["equal"] is True
     assert "openspiel:kuhn_poker against" in said.err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("environment", "code", "problem"),
+    [
+        ("loud:Loud", 0, None),
+        ("faulty:Rounds", 3, "raised SystemExit: 3"),
+    ],
+)
+def test_standard_output_is_one_document_and_the_command_ends(
+    environment: str, code: int, problem: str | None
+) -> None:
+    kwargs = "{}" if problem is None else "{fault: exits, share: 0.3}"
+    done = subprocess.run(
+        [
+            *(Path(sys.executable).with_name("arena"), "envs", "check", environment),
+            *(f"environment.kwargs={kwargs}", "--json", "--seconds", "0.1", "--train", "64"),
+        ],
+        cwd=ASSETS,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    document = json.loads(done.stdout)
+    assert done.returncode == code
+    found = [one["problem"] for one in document["problems"]]
+    assert any(problem in one for one in found) if problem else not found
+    assert ("loading ... done" in done.stderr) == (problem is None)

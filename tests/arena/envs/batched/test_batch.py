@@ -241,8 +241,8 @@ def test_an_illegal_action_is_refused_with_agent_and_environment() -> None:
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
-        ("reward", "a reward is not finite"),
-        ("observation", "an observation is not finite"),
+        ("reward", "a reward must be finite and at most 1e12 in size"),
+        ("observation", "an observation must be finite and at most 1e9 in size"),
         ("mask", "an action mask is empty"),
         ("raise", "raised RuntimeError in step: the hare ran away"),
         ("shape", r"observation must be \[B, S, F\]"),

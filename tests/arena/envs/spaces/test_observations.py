@@ -13,7 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from arena.envs.spaces.observations import ObservationLayout, describe, first_action, num_actions
+from arena.envs.spaces.observations import (
+    LARGEST_SEEN,
+    ObservationLayout,
+    describe,
+    first_action,
+    num_actions,
+)
 from arena.errors import ConfigError, EnvironmentFault
 
 
@@ -75,7 +81,7 @@ def test_actions_must_be_discrete() -> None:
     hnp.arrays(
         dtype=st.sampled_from([np.int8, np.uint8, np.int32, np.float32, np.bool_]),
         shape=hnp.array_shapes(min_dims=0, max_dims=4, max_side=4),
-    )
+    ).filter(lambda values: bool((np.abs(values.astype(np.float64)) <= LARGEST_SEEN).all()))
 )
 def test_flattening_is_undone(values: npt.NDArray[Any]) -> None:
     if values.dtype.kind == "f":
@@ -124,9 +130,18 @@ def test_writes_a_copy() -> None:
 @pytest.mark.parametrize(
     ("observation", "text"),
     [
-        (np.array([0.0, np.nan]), r"must be finite in float32, got nan at position 1 of 2"),
-        (np.array([np.inf, 0.0], dtype=np.float32), "must be finite in float32, got inf"),
-        (np.array([0.0, 1e300]), "must be finite in float32, got 1e.300 at position 1"),
+        (
+            np.array([0.0, np.nan]),
+            r"must be finite.* got nan at position 1 of 2",
+        ),
+        (
+            np.array([np.inf, 0.0], dtype=np.float32),
+            "must be finite.* got inf",
+        ),
+        (
+            np.array([0.0, 1e300]),
+            "must be finite.* got 1e.300 at position 1",
+        ),
         (np.zeros(3), r"must have shape \(2,\), got \(3,\)"),
         (np.zeros((2, 1)), r"must have shape \(2,\), got \(2, 1\)"),
         (0.5, r"must have shape \(2,\), got \(\)"),

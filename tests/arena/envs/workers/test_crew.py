@@ -86,13 +86,13 @@ def test_a_killed_worker_is_named_and_others_are_started_for_the_next_batch(
     assert crew_of(workers) is not before
 
 
-def test_an_environment_that_exits_is_an_error(workers: EnvWorkers) -> None:
+def test_an_environment_that_exits_is_a_fault_of_the_environment(workers: EnvWorkers) -> None:
     game = faulty("Rounds", "exits", share=1.0)
     with closing(make_batched_env(game.request(workers=workers))) as env:
         turn = env.reset(SEEDS)
         actions = {name: group.new_actions() for name, group in turn.groups.items()}
         env.step(actions)
-        with pytest.raises(RuntimeError, match="SystemExit: 3"):
+        with pytest.raises(EnvironmentFault, match="raised SystemExit in step"):
             env.step(actions)
         # The processes are alive, and so are their environments.
         env.reset(SEEDS)

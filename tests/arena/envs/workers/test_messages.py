@@ -34,7 +34,9 @@ MESSAGES = (
         seeds=(2**63 - 1, 0),
     ),
     Answer(
-        faults=(Fault(stage=2, num_played=7, text="é", traceback="x" * 100_000),),
+        faults=(
+            Fault(stage=2, num_played=7, text="é", traceback="x" * 100_000, is_exhaustion=True),
+        ),
         figures=(Figures(environment=1, agent=0, figures={"sum": 0.1}, num_ignored=2),),
         has_void=True,
         error=Error(kind="config", text="no", traceback=""),

@@ -117,6 +117,22 @@ def test_an_environment_that_breaks_is_replaced(bench: Bench) -> None:
     assert bench.num_made == 2
 
 
+def test_an_environment_that_cannot_be_made_is_a_failure_of_its_own(bench: Bench) -> None:
+    worker = bench.worker()
+    start = bench.start(worker)
+    make = bench.env
+
+    def gone() -> Any:
+        raise SystemExit("no licence")
+
+    bench.env = gone
+    answer = bench.failed(worker.carry_out(bench.train(start, bench.mirror())))
+    assert answer.kind == "making"
+    assert "raised SystemExit: no licence" in answer.reason
+    bench.env = make
+    bench.finished(worker.carry_out(bench.train(start, bench.mirror())))
+
+
 def test_a_seating_that_leaves_a_trainee_out_is_an_error(bench: Bench) -> None:
     worker = bench.worker()
     start = bench.start(worker)
