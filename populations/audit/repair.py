@@ -24,6 +24,7 @@ from arena.checkpoints.publish import set_aside
 from arena.failpoints import failpoint
 from populations.audit.adoption import RESTORED, Note, Survey, adopt, survey
 from populations.audit.mending import mend
+from populations.audit.row_mending import mend_rows
 from populations.config.run_file import RUN_FILE, RunFile
 from populations.errors import JournalCorrupt, JournalForeign, StorageError
 from populations.records.rows import BEGINNING, ArchiveRow, EventRow, Json, Row
@@ -91,14 +92,34 @@ def repair_run(run_dir: Path, *, utc: str | None = None) -> Repair:
     with RunLock(run_dir):
         run_file = RunFile.load(run_dir / RUN_FILE)
         now = utc or datetime.now(UTC).isoformat(timespec="milliseconds")
-        damage = _damage(run_dir / JOURNAL)
+        path = run_dir / JOURNAL
+        damage, num_mended = _damage_left(path, other=run_dir / BACKUP, run_file=run_file, utc=now)
         if damage is not None:
             return _restore(run_dir, run_file, damage=damage, utc=now)
-        with Journal.open(run_dir / JOURNAL) as journal:
+        with Journal.open(path) as journal:
             # The journal is sound, but checkpoints may be damaged: their events follow this one.
-            before = journal.load().num_events
-            _recover(run_dir, journal, path=run_dir / JOURNAL, utc=now)
+            before = journal.load().num_events - num_mended
+            _recover(run_dir, journal, path=path, utc=now)
         return Repair(events=_events(run_dir, after=before), restored=False, lost_assignments=0)
+
+
+def _damage_left(path: Path, *, other: Path, run_file: RunFile, utc: str) -> tuple[str | None, int]:
+    """Mend a journal's damaged rows; return why it still cannot be used, and the events of it.
+
+    Args:
+        path: Path of the journal, or of a copy.
+        other: Backup or journal that may have the same rows.
+        run_file: Content of run.yaml.
+        utc: Time of the events.
+    """
+    damage = _damage(path)
+    if damage is None or not path.exists():
+        return damage, 0
+    # Its structure may be damaged, too.
+    with contextlib.suppress(JournalCorrupt):
+        if mend_rows(path, backup=other, run_file=run_file, utc=utc):
+            return _damage(path), 1
+    return damage, 0
 
 
 def _damage(path: Path) -> str | None:
@@ -142,7 +163,7 @@ def _restore(run_dir: Path, run_file: RunFile, *, damage: str, utc: str) -> Repa
     try:
         with storage_errors(path):
             _remove(temporary)
-            before = _copy_of_backup(run_dir, temporary, run_file, damage=damage)
+            before = _copy_of_backup(run_dir, temporary, run_file, damage=damage, utc=utc)
             # Before the damaged journal is renamed: it may know more than the backup.
             counters = _counters(run_dir)
             aside = f"{JOURNAL}-corrupt-{re.sub('[^0-9TZ]', '', utc.replace('+00:00', 'Z'))}"
@@ -178,7 +199,9 @@ def _remove(path: Path) -> None:
             left.unlink()
 
 
-def _copy_of_backup(run_dir: Path, target: Path, run_file: RunFile, *, damage: str) -> Tables:
+def _copy_of_backup(
+    run_dir: Path, target: Path, run_file: RunFile, *, damage: str, utc: str
+) -> Tables:
     """Copy the backup, and check that all of it can be read.
 
     Raises:
@@ -192,7 +215,9 @@ def _copy_of_backup(run_dir: Path, target: Path, run_file: RunFile, *, damage: s
         with storage_errors(backup):
             # At rest a backup is one file without a WAL.
             shutil.copyfile(backup, target)
-        Journal.open(target).close()
+        left, _ = _damage_left(target, other=run_dir / JOURNAL, run_file=run_file, utc=utc)
+        if left is not None:
+            raise JournalCorrupt(left)
         tables = _read_all(target)
         if tables.run.run != run_file.run:
             raise JournalCorrupt(f"{backup} is of the run {tables.run.run}")

@@ -22,11 +22,11 @@ from arena.failpoints import failpoint
 from populations.errors import JournalForeign
 from populations.records.rows import EventRow
 from populations.records.tables import encode_row
+from populations.storage.backup import copy_durably
 from populations.storage.database import (
     SCHEMA_VERSION,
     connect,
     connect_reader,
-    copy_durably,
     require_journal,
     require_sound,
     require_version,
