@@ -17,6 +17,9 @@ from arena import decoding
 from arena.decoding import Annotation, Decode, Dialect, Plain, field_names, later_defaults
 from arena.errors import DecodeError
 from arena.types import (
+    MAX_AGENT_STEPS,
+    MAX_GENERATION,
+    MAX_UPDATES,
     CheckpointRef,
     Digest,
     Entrant,
@@ -61,6 +64,11 @@ _FIELD_PATTERNS: Mapping[tuple[type, str], tuple[str, str]] = {
     (Failed, "kind"): ("a kind", "stopped|non_finite|checkpoint|environment|storage|place|error"),
     (Header, "run"): ("a run", _NAME),
 }
+_BOUNDS: Mapping[str, int] = {
+    "generation": MAX_GENERATION,
+    "agent_steps": MAX_AGENT_STEPS,
+    "learner_updates": MAX_UPDATES,
+}
 
 
 def plain(value: object) -> Plain:
@@ -90,6 +98,15 @@ def _integer(value: Plain) -> Plain:
     if type(value) is not int or not 0 <= value <= MAX_INTEGER:
         raise DecodeError("must be an integer in [0, 2**63)")
     return value
+
+
+def _count(most: int) -> Decode:
+    def decode(value: Plain) -> Plain:
+        if _integer(value) > most:
+            raise DecodeError(f"must be at most {most}")
+        return value
+
+    return decode
 
 
 def _number(value: Plain) -> Plain:
@@ -139,6 +156,8 @@ def _field(kind: type, name: str, annotation: Annotation) -> Decode | None:
     if (kind, name) in _FIELD_PATTERNS:
         inner = _text(*_FIELD_PATTERNS[kind, name])
         return decoding.optional(inner) if type(None) in get_args(annotation) else inner
+    if annotation is int and name in _BOUNDS:
+        return _count(_BOUNDS[name])
     return _duration if annotation is float and name.endswith("_s") else None
 
 

@@ -11,21 +11,23 @@ Tests: `tests/faults/test_repair.py`.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import re
 import shutil
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from arena.checkpoints.publish import set_aside
 from arena.failpoints import failpoint
-from populations.audit.adoption import RESTORED, Note, Survey, adopt, survey
+from populations.audit.adoption import RESTORED, Note, adopt
 from populations.audit.mending import mend
 from populations.audit.row_mending import mend_rows
-from populations.config.run_file import RUN_FILE, RunFile
+from populations.audit.survey import survey
+from populations.config.run_file import RUN_FILE, RunFile, learner_setup
 from populations.errors import JournalCorrupt, JournalForeign, StorageError
 from populations.records.rows import BEGINNING, ArchiveRow, EventRow, Json, Row
 from populations.records.tables import Tables
@@ -171,7 +173,13 @@ def _restore(run_dir: Path, run_file: RunFile, *, damage: str, utc: str) -> Repa
                 failpoint("repair.copied")
                 # Committed before `_recover`, whose sweep removes unrecorded checkpoints.
                 rows, lost = _restored_rows(
-                    run_dir, journal.load(), counters, damage=damage, aside=aside, utc=utc
+                    run_dir,
+                    run_file,
+                    journal.load(),
+                    counters,
+                    damage=damage,
+                    aside=aside,
+                    utc=utc,
                 )
                 journal.commit(rows)
                 failpoint("repair.adopted")
@@ -230,12 +238,19 @@ def _copy_of_backup(
 
 
 def _restored_rows(
-    run_dir: Path, tables: Tables, counters: _Counters, *, damage: str, aside: str, utc: str
+    run_dir: Path,
+    run_file: RunFile,
+    tables: Tables,
+    counters: _Counters,
+    *,
+    damage: str,
+    aside: str,
+    utc: str,
 ) -> tuple[list[Row], int]:
     """Return the rows that a restored journal needs, and the least number of lost assignments."""
-    found = survey(run_dir)
-    adoption = adopt(tables, found)
-    strangers = _set_strangers_aside(run_dir, tables, found)
+    found = survey(run_dir, tables, learner_setup(run_file, root=run_dir))
+    adoption = adopt(tables, found, since_s=_since_s(run_dir, utc=utc))
+    strangers = _set_strangers_aside(run_dir, tables, {**found.damaged, **adoption.refused})
     run = tables.run
     # Lower bounds: only some of the lost work has left something on the disk.
     lost = max(counters.assignments_finished - run.assignments_finished, adoption.num_finished, 0)
@@ -260,11 +275,22 @@ def _restored_rows(
     return [after, *adoption.rows, *_event_rows(notes, tables, utc=utc)], lost
 
 
-def _set_strangers_aside(run_dir: Path, tables: Tables, found: Survey) -> list[Note]:
-    """Set damaged directories that the backup does not know aside."""
+def _since_s(run_dir: Path, *, utc: str) -> float:
+    """Return the seconds from the last time that the backup tells to a repair at ``utc``."""
+    with JournalReader(run_dir / REPAIRING) as reader:
+        last = reader.events(limit=1, newest=True)
+    with contextlib.suppress(ValueError, TypeError, IndexError):
+        # TypeError: one of them says no time zone.
+        return (datetime.fromisoformat(utc) - datetime.fromisoformat(last[0].time)).total_seconds()
+    # Nobody knows, so nothing is refused for its time.
+    return math.inf
+
+
+def _set_strangers_aside(run_dir: Path, tables: Tables, refused: Mapping[str, str]) -> list[Note]:
+    """Set directories aside that the backup does not know and that are not adopted."""
     known = tables.checkpoints.keys() | {ghost.key for ghost in tables.ghosts.values()}
     notes: list[Note] = []
-    for key, reason in found.damaged.items():
+    for key, reason in refused.items():
         if key not in known:
             # The sweep removes unrecorded checkpoints, and people may want to look at this one.
             set_aside(run_dir, key)
