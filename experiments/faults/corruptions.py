@@ -42,9 +42,6 @@ VIEWS = (
     *("status", "ratings", "learners", "champion", "openings", "metrics"),
 )
 TIMEOUT_S = 120
-IN_PLACE = ("journal.db", "status.json", "run.yaml", "learner.json")
-"""Names of files that a repair writes to; of the others the copies are links."""
-
 Outcome = Literal["found", "harmless", "silent", "traceback", "hang", "unrepaired"]
 Answer = tuple[int, str]
 
@@ -126,10 +123,10 @@ def normal(text: str, run: Path) -> str:
 
 
 def copy_run(run: Path, target: Path) -> None:
-    """Copy a run; files that nobody writes to in place are links."""
+    """Copy a run; files of checkpoints, which nobody writes to in place, are links."""
 
     def copy(source: str, destination: str) -> str:
-        if Path(source).name.startswith(IN_PLACE) or "journal" in Path(source).name:
+        if "populations" not in Path(source).relative_to(run).parts:
             return shutil.copy2(source, destination)
         os.link(source, destination)
         return destination
