@@ -27,11 +27,11 @@ from populations.audit.adoption import RESTORED, Note, adopt
 from populations.audit.mending import mend
 from populations.audit.row_mending import mend_rows
 from populations.audit.survey import survey
-from populations.config.run_file import RUN_FILE, RunFile, learner_setup
+from populations.config.run_file import RUN_FILE, RunFile, content_digest, learner_setup
 from populations.errors import JournalCorrupt, JournalForeign, StorageError
 from populations.records.rows import BEGINNING, ArchiveRow, EventRow, Json, Row
 from populations.records.tables import Tables
-from populations.storage.backup import roll_back
+from populations.storage.backup import backup_problem, copy_durably, roll_back
 from populations.storage.database import (
     BACKUP,
     JOURNAL,
@@ -102,7 +102,17 @@ def repair_run(run_dir: Path, *, utc: str | None = None) -> Repair:
             # The journal is sound, but checkpoints may be damaged: their events follow this one.
             before = journal.load().num_events - num_mended
             _recover(run_dir, journal, path=path, utc=now)
+            _renew_backup(run_dir, journal, utc=now)
         return Repair(events=_events(run_dir, after=before), restored=False, lost_assignments=0)
+
+
+def _renew_backup(run_dir: Path, journal: Journal, *, utc: str) -> None:
+    """Make a damaged backup of a sound journal anew."""
+    problem = backup_problem(run_dir / BACKUP)
+    if problem is not None:
+        notes: list[Note] = [("backup_renewed", "", {"damage": problem})]
+        journal.commit(_event_rows(notes, journal.load(), utc=utc))
+        copy_durably(run_dir / JOURNAL, run_dir / BACKUP)
 
 
 def _damage_left(path: Path, *, other: Path, run_file: RunFile, utc: str) -> tuple[str | None, int]:
@@ -258,6 +268,8 @@ def _restored_rows(
         run,
         state="stopped",
         reason=RESTORED,
+        # It may have changed since the backup.
+        configuration=content_digest(run_dir / RUN_FILE),
         # Above every epoch that learners of the lost time may still hold.
         epoch=max(run.epoch, counters.epoch),
         # After the highest known number, so that a late result of the lost time fits nothing.

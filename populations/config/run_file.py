@@ -18,6 +18,7 @@ from arena.learners.versions import RECORDED_PACKAGES, Differences, differences,
 from arena.matches.seating import make_seats
 from arena.matches.teammates import seats_per_agent
 from arena.rules import broken_rules, shown
+from arena.types import Digest, canonical_digest
 from populations.config.message_sizes import check_messages
 from populations.config.overrides.aliases import Notify, overridden
 from populations.config.resolve import resolve_config
@@ -162,6 +163,22 @@ class RunFile:
             raise ConfigError(f"{path}: {'; '.join(broken_rules(error, of='spec'))}") from error
         except (ConfigError, ValueError) as error:
             raise ConfigError(f"{path}: {error}") from error
+
+
+def content_digest(path: Path) -> Digest:
+    """Return the digest of all that a run.yaml says but the launch directory, which may move.
+
+    Raises:
+        ConfigError: If it is no YAML.
+        StorageError: If it cannot be read.
+    """
+    try:
+        content = read_document(path.read_bytes(), name=str(path))
+    except OSError as error:
+        raise StorageError(f"cannot read {path}: {error.strerror}") from error
+    if isinstance(content, dict):
+        content = {key: value for key, value in content.items() if key != "launch_directory"}
+    return canonical_digest(content)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,15 +16,19 @@ import uuid
 from pathlib import Path
 
 from arena.failpoints import failpoint
-from populations.errors import JournalCorrupt
+from populations.errors import JournalCorrupt, StorageError
 from populations.records.columns import Value
 from populations.records.tables import SEAL, TABLES
 from populations.storage.database import (
     SCHEMA_VERSION,
     SIDE_FILES,
     connect,
+    connect_reader,
     database_uri,
     rename_durably,
+    repair_hint,
+    require_readable,
+    require_schema,
     require_sound,
     schema_version,
     storage_errors,
@@ -97,6 +101,22 @@ def copy_durably(source: Path, target: Path) -> None:
     finally:
         for suffix in ("", *SIDE_FILES):
             temporary.with_name(temporary.name + suffix).unlink(missing_ok=True)
+
+
+def backup_problem(backup: Path) -> str | None:
+    """Return why a backup could not be restored; None if it can, or there is none to be checked."""
+    # One that is being made, or was cut off by a kill, is as it was once it is rolled back.
+    if not backup.exists() or backup.with_name(f"{backup.name}-journal").exists():
+        return None
+    try:
+        require_readable(backup)
+        with storage_errors(backup), contextlib.closing(connect_reader(backup)) as connection:
+            require_schema(connection, backup)
+            require_sound(connection, backup, check="integrity_check")
+            require_sealed(connection, backup)
+    except StorageError as error:
+        return str(error).removesuffix(repair_hint(backup))
+    return None
 
 
 def roll_back(backup: Path) -> None:

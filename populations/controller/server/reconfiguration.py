@@ -6,11 +6,12 @@ digest, and decides; then it takes the old one's place. What a kill leaves is pu
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
-from arena.checkpoints.files import sha256_file
+from arena.errors import ConfigError
 from arena.types import Digest
-from populations.config.run_file import RUN_FILE, RunFile
+from populations.config.run_file import RUN_FILE, RunFile, content_digest
 from populations.storage.database import JOURNAL, rename_durably, storage_errors
 from populations.storage.journal import JournalReader
 
@@ -24,8 +25,7 @@ def prepare(run_dir: Path, run_file: RunFile) -> Digest:
         StorageError: If the disk refuses.
     """
     run_file.save(run_dir / NEXT)
-    with storage_errors(run_dir / NEXT):
-        return sha256_file(run_dir / NEXT)
+    return content_digest(run_dir / NEXT)
 
 
 def finish(run_dir: Path) -> None:
@@ -44,11 +44,12 @@ def settle(run_dir: Path) -> None:
     Raises:
         StorageError: If the disk refuses or the journal cannot be read.
     """
-    path = run_dir / NEXT
+    path, digest = run_dir / NEXT, None
     if not path.exists():
         return
-    with storage_errors(path):
-        digest = sha256_file(path)
+    # One that cannot be read was cut off, or is damaged: the old file stays.
+    with contextlib.suppress(ConfigError):
+        digest = content_digest(path)
     with JournalReader(run_dir / JOURNAL) as reader:
         committed = reader.load(pairs=()).run.configuration
     if digest == committed:

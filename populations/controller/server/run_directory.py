@@ -93,7 +93,7 @@ def create_run(
     """
     with storage_errors(run_dir):
         _create_files(run_dir, initial_weights=initial_weights, immigrants=immigrants or {})
-    rows: list[Row] = [RunRow(run=run_file.run)]
+    rows: list[Row] = [RunRow(run=run_file.run, configuration=prepare(run_dir, run_file))]
     policies = initial_policies(run_file.config, factors=factors)
     rows += policies
     rows += first_generations(policies)
@@ -119,7 +119,7 @@ def create_run(
     with storage_errors(run_dir):
         failpoint("create.journal")
         # Last: without run.yaml nothing goes on, and ``--force`` makes the run anew.
-        run_file.save(run_dir / RUN_FILE)
+        finish(run_dir)
         failpoint("create.done")
 
 
