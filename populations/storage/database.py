@@ -192,6 +192,9 @@ def storage_errors(path: Path) -> Iterator[None]:
             raise JournalCorrupt(_damaged(path, str(error))) from error
         kind = StorageUnavailable if code in _PASSING_CODES else StorageError
         raise kind(f"{path}: {error}") from error
+    except UnicodeDecodeError as error:
+        # SQLite's own message has quoted the damaged bytes.
+        raise JournalCorrupt(_damaged(path, "a name or text that is no UTF-8")) from error
     except OSError as error:
         kind = StorageUnavailable if error.errno in _PASSING else StorageError
         raise kind(f"{error.filename or path}: {error.strerror or error}") from error

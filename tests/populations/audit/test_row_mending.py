@@ -13,6 +13,7 @@ from arena.types import Entrant, PolicyId
 from populations.audit.repair import repair_run
 from populations.audit.row_mending import MENDED
 from populations.audit.verify import verify_run
+from populations.config.run_file import RUN_FILE, content_digest
 from populations.errors import JournalCorrupt
 from populations.records.rows import CheckpointRow, RatingsRow
 from populations.records.tables import Tables
@@ -146,6 +147,42 @@ def test_a_damaged_row_does_not_reach_the_backup(run: SmallRun) -> None:
     with Journal.open(run.run_dir / JOURNAL) as journal, pytest.raises(JournalCorrupt):
         journal.backup(run.run_dir / BACKUP)
     assert (run.run_dir / BACKUP).read_bytes() == before
+
+
+def test_a_schema_whose_text_is_no_text_is_damage(run: SmallRun) -> None:
+    path = run.run_dir / JOURNAL
+    data = path.read_bytes()
+    at = data.index(b"index" + b"assignments_status")
+    path.write_bytes(data[:at] + b"\x86\xff" + data[at + 2 :])
+    (fault,) = verify_run(run.run_dir).faults
+    assert "damaged" in fault
+    assert repair_run(run.run_dir).restored
+    assert verify_run(run.run_dir).faults == []
+
+
+def test_a_damaged_backup_is_made_anew(run: SmallRun) -> None:
+    before = tables_of(run)
+    change(run.run_dir / BACKUP, "UPDATE policies SET speed = 7.0 WHERE rowid = 1")
+    (fault,) = verify_run(run.run_dir).faults
+    assert "a row of policies is damaged" in fault
+    assert [event.kind for event in repair_run(run.run_dir).events] == ["backup_renewed"]
+    assert verify_run(run.run_dir).faults == []
+    with JournalReader(run.run_dir / BACKUP) as reader:
+        assert reader.load().policies == before.policies
+
+
+def test_a_run_file_that_says_something_else_is_found(run: SmallRun) -> None:
+    path = run.run_dir / RUN_FILE
+    with Journal.open(run.run_dir / JOURNAL) as journal:
+        row = journal.load().run
+        journal.commit([replace(row, configuration=content_digest(path))])
+        journal.backup(run.run_dir / BACKUP)
+    text = path.read_text()
+    path.write_text(text.replace("launch_directory: .", "launch_directory: /elsewhere"))
+    assert verify_run(run.run_dir).faults == []
+    path.write_text(text.replace("seed: 1", "seed: 3"))
+    (fault,) = verify_run(run.run_dir).faults
+    assert fault.startswith("run.yaml: it says something else")
 
 
 def test_a_damaged_row_does_not_reach_the_archive(run: SmallRun) -> None:
