@@ -342,6 +342,13 @@ def kinds(found: Sequence[Trial]) -> dict[str, list[str]]:
     return {kind: sorted(rows[kind]) for kind in sorted(rows)}
 
 
+def _next(made: Iterator[Trial]) -> Trial | None:
+    try:
+        return next(made, None)
+    except KeyboardInterrupt:
+        return None
+
+
 def main() -> None:
     """Read the arguments, make the trials, print what came of them."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -352,7 +359,9 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print one line of JSON")
     arguments = parser.parse_args()
     found = []
-    for trial in trials(arguments.runs, number=arguments.number, seed=arguments.seed):
+    made = trials(arguments.runs, number=arguments.number, seed=arguments.seed)
+    # What was found until an interrupt is worth as much.
+    while (trial := _next(made)) is not None:
         found.append(trial)
         if trial.outcome not in ("found", "harmless"):
             sys.stderr.write(f"{json.dumps(asdict(trial))}\n")
@@ -363,7 +372,13 @@ def main() -> None:
         by_command(arguments.runs[index % len(arguments.runs)], f"{arguments.seed}/c{index}", arena)
         for index in range(arguments.commands)
     ]
-    document = {"schema": 1, "seed": arguments.seed, "table": table(found), "kinds": kinds(found)}
+    document = {
+        "schema": 1,
+        "seed": arguments.seed,
+        "trials": len(found),
+        "table": table(found),
+        "kinds": kinds(found),
+    }
     document["repaired"] = dict(Counter(trial.repaired for trial in found if trial.repaired))
     document["commands"] = commands
     if arguments.json:

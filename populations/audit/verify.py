@@ -33,7 +33,7 @@ from populations.audit.detail_sums import (
 )
 from populations.audit.evolution_checks import begins_anew, check_evolution
 from populations.audit.tally_checks import check_tallies
-from populations.config.run_file import RUN_FILE, RunFile, content_digest
+from populations.config.run_file import RUN_FILE, RunFile, require_recorded
 from populations.errors import StorageError
 from populations.league.merging import merges
 from populations.records.rows import ArchiveRow, CheckpointRow, GhostRow, PolicyRow
@@ -146,11 +146,12 @@ def _read(reader: JournalReader, run_file: RunFile | None) -> _Records:
 
 
 def _check_files(run_dir: Path, tables: Tables) -> Iterator[str]:
-    recorded = tables.run.configuration
-    # A file that cannot be read has been told.
-    with contextlib.suppress(ConfigError, StorageError):
-        if recorded and content_digest(run_dir / RUN_FILE) != recorded:
-            yield f"{RUN_FILE}: it says something else than the journal has recorded of it"
+    # One that is no YAML has been told.
+    with contextlib.suppress(ConfigError):
+        try:
+            require_recorded(run_dir, tables.run.configuration)
+        except StorageError as error:
+            yield str(error)
     if problem := backup_problem(run_dir / BACKUP):
         yield problem
 

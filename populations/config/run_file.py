@@ -34,6 +34,8 @@ FORMAT_VERSION = 2
 # Version 2 added ``environment_measured``, which may be null: version 1 reads as that.
 READABLE_VERSIONS = (1, 2)
 RUN_FILE = "run.yaml"
+NEXT = f"{RUN_FILE}.next"
+"""Changed file, until it takes the old one's place."""
 _SPEC = TypeAdapter(EnvironmentSpec)
 
 
@@ -163,6 +165,26 @@ class RunFile:
             raise ConfigError(f"{path}: {'; '.join(broken_rules(error, of='spec'))}") from error
         except (ConfigError, ValueError) as error:
             raise ConfigError(f"{path}: {error}") from error
+
+
+def require_recorded(run_dir: Path, recorded: str) -> None:
+    """Refuse a run.yaml that does not say what the journal has recorded of it.
+
+    Args:
+        run_dir: Run directory.
+        recorded: Digest in the journal; empty: an earlier release recorded none.
+
+    Raises:
+        ConfigError: If it is no YAML.
+        StorageError: If it says something else.
+    """
+    # A resume that changes it commits the digest before the new file takes the old one's place.
+    paths = [path for path in (run_dir / RUN_FILE, run_dir / NEXT) if path.exists()]
+    if recorded and all(content_digest(path) != recorded for path in paths):
+        raise StorageError(
+            f"{run_dir / RUN_FILE} says something else than the journal has recorded of it: it is "
+            "damaged, or was edited (`arena launch --resume KEY=VALUE` changes what may change)"
+        )
 
 
 def content_digest(path: Path) -> Digest:

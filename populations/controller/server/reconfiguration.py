@@ -11,11 +11,9 @@ from pathlib import Path
 
 from arena.errors import ConfigError
 from arena.types import Digest
-from populations.config.run_file import RUN_FILE, RunFile, content_digest
+from populations.config.run_file import NEXT, RUN_FILE, RunFile, content_digest
 from populations.storage.database import JOURNAL, rename_durably, storage_errors
 from populations.storage.journal import JournalReader
-
-NEXT = f"{RUN_FILE}.next"
 
 
 def prepare(run_dir: Path, run_file: RunFile) -> Digest:

@@ -17,7 +17,13 @@ from arena.metrics.sink import find_sinks
 from arena.types import PlayerId, WeightsRef, is_bot
 from populations.choices import with_names
 from populations.config.run_config import RunConfig
-from populations.config.run_file import RUN_FILE, Change, RunFile, learner_setup
+from populations.config.run_file import (
+    RUN_FILE,
+    Change,
+    RunFile,
+    learner_setup,
+    require_recorded,
+)
 from populations.controller.evolution.generations import first_generations
 from populations.controller.evolution.immigration import immigrant_key
 from populations.controller.evolution.initial_policies import initial_policies
@@ -245,6 +251,7 @@ class OpenRun:
 
     def _recovered(self) -> Tables:
         tables = self.journal.load()
+        require_recorded(self.run_dir, tables.run.configuration)
         rows = recover(self.run_dir, tables)
         if not rows:
             return tables

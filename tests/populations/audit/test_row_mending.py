@@ -14,7 +14,8 @@ from populations.audit.repair import repair_run
 from populations.audit.row_mending import MENDED
 from populations.audit.verify import verify_run
 from populations.config.run_file import RUN_FILE, content_digest
-from populations.errors import JournalCorrupt
+from populations.errors import JournalCorrupt, StorageError
+from populations.inspection.inspection import Inspection
 from populations.records.rows import CheckpointRow, RatingsRow
 from populations.records.tables import Tables
 from populations.storage.database import BACKUP, JOURNAL
@@ -182,7 +183,9 @@ def test_a_run_file_that_says_something_else_is_found(run: SmallRun) -> None:
     assert verify_run(run.run_dir).faults == []
     path.write_text(text.replace("seed: 1", "seed: 3"))
     (fault,) = verify_run(run.run_dir).faults
-    assert fault.startswith("run.yaml: it says something else")
+    assert "says something else than the journal has recorded" in fault
+    with pytest.raises(StorageError, match="says something else"):
+        Inspection.open(run.run_dir)
 
 
 def test_a_damaged_row_does_not_reach_the_archive(run: SmallRun) -> None:
