@@ -254,7 +254,7 @@ class Table(typing.Generic[RowT]):
         Raises:
             ValueError: If the seal is that of other values.
         """
-        *values, seal = stored
+        values, seal = stored[:-1], stored[-1]
         # Rows that an older release wrote have none.
         if seal is not None and seal != seal_of(values):
             raise ValueError("its seal is that of other values")
