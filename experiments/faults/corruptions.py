@@ -343,13 +343,6 @@ def kinds(found: Sequence[Trial]) -> dict[str, list[str]]:
     return {kind: sorted(rows[kind]) for kind in sorted(rows)}
 
 
-def _next(made: Iterator[Trial]) -> Trial | None:
-    try:
-        return next(made, None)
-    except KeyboardInterrupt:
-        return None
-
-
 def main() -> None:
     """Read the arguments, make the trials, print what came of them."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -357,13 +350,16 @@ def main() -> None:
     parser.add_argument("--number", type=int, default=2000)
     parser.add_argument("--commands", type=int, default=0)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--trials", type=Path, help="file that takes a line of JSON for each trial")
     parser.add_argument("--json", action="store_true", help="print one line of JSON")
     arguments = parser.parse_args()
     found = []
-    made = trials(arguments.runs, number=arguments.number, seed=arguments.seed)
-    # What was found until an interrupt is worth as much.
-    while (trial := _next(made)) is not None:
+    for trial in trials(arguments.runs, number=arguments.number, seed=arguments.seed):
         found.append(trial)
+        if arguments.trials is not None:
+            # As they come: those before an interrupt are worth as much.
+            with arguments.trials.open("a", encoding="utf8") as file:
+                file.write(f"{json.dumps(asdict(trial))}\n")
         if trial.outcome not in ("found", "harmless"):
             sys.stderr.write(f"{json.dumps(asdict(trial))}\n")
         if len(found) % 100 == 0:
