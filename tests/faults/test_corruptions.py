@@ -44,6 +44,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         run.snapshot(run.checkpoints_of(policies[0])[0])
         run.note("noted", "", what="before")
         run.archive()
+        run.note("noted", "", what="after")
         run.evaluate(first, "bot:random")
         run.train(policies[0])
         run.put(
