@@ -342,6 +342,10 @@ SCHEMA = (
 )
 
 
+WITHOUT_SEALS = tuple(f"UPDATE {table.name} SET {SEAL} = NULL" for table in TABLES)
+"""Statements after a change of columns: seals are of the columns that a row was written with."""
+
+
 def added_columns(connection: sqlite3.Connection) -> list[str]:
     """Return the statements that add columns and tables to an older release's journal."""
     return [sql for table in _BY_TYPE.values() for sql in table.added_columns(connection)]
