@@ -102,6 +102,7 @@ def launch(
     init_from: str | Sequence[str] | Mapping[str, str] = (),
     with_hyperparameters: bool = False,
     replay: str | None = None,
+    accept_loss: bool = False,
     wait: bool = True,
 ) -> LaunchedRun: ...
 def open(run_dir: str | os.PathLike[str]) -> Run: ...

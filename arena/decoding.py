@@ -11,14 +11,17 @@ from __future__ import annotations
 import dataclasses
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 T = TypeVar("T")
 
-_LATER = "later"
+_LATER, _REPEATING = "later", "repeating"
+
+MANY_ITEMS = 16
+"""Items from which on a field that repeats them may be written as different ones and an index."""
 
 Annotation = Any
 """Type expression; typing has no static type for those."""
@@ -85,6 +88,41 @@ def later(default: T) -> T:
 def later_defaults(kind: Annotation) -> Mapping[str, object]:
     """Return the defaults of a dataclass's fields that were declared with `later`."""
     return {one.name: one.default for one in dataclasses.fields(kind) if _LATER in one.metadata}
+
+
+def repeating() -> tuple[Any, ...]:
+    """Declare a field whose sequence may have few different items, each of them many times.
+
+    It is written as ``{"items": [different ones], "index": [their places]}`` where it has at least
+    `MANY_ITEMS`, at most half of them different: the seats of hundreds of agents have few players.
+    """
+    # A field for dataclasses, a value for type checkers.
+    declared: tuple[Any, ...] = dataclasses.field(metadata={_REPEATING: True})
+    return declared
+
+
+@cache
+def repeating_fields(kind: Annotation) -> frozenset[str]:
+    """Return the names of a dataclass's fields that were declared with `repeating`."""
+    return frozenset(one.name for one in dataclasses.fields(kind) if _REPEATING in one.metadata)
+
+
+def folded(items: tuple[Any, ...]) -> Mapping[str, Sequence[Any]] | None:
+    """Return a sequence as its different items and their places; None if it is written as it is."""
+    if len(items) < MANY_ITEMS:
+        return None
+    # By identity first: most are the same object, and a hash of a dataclass takes its time.
+    place_of: dict[int, int] = {}
+    different: dict[Any, int] = {}
+    index = []
+    for item in items:
+        place = place_of.get(id(item))
+        if place is None:
+            place = place_of[id(item)] = different.setdefault(item, len(different))
+        index.append(place)
+    if 2 * len(different) > len(items):
+        return None
+    return {"items": list(different), "index": index}
 
 
 def origin_of(annotation: Annotation) -> object:
@@ -154,6 +192,26 @@ def _sequence(item: Decode, dialect: Dialect) -> Decode:
     return decode
 
 
+def _unfolded(sequence: Decode, dialect: Dialect) -> Decode:
+    """Return a decoder of a `repeating` field, in both of its forms."""
+    limit = dialect.max_items
+
+    def decode(value: Plain) -> Plain:
+        if type(value) is not dict:
+            return sequence(value)
+        if value.keys() != {"items", "index"}:
+            raise dialect.refusal("must have items and an index", value)
+        items, index = sequence(value["items"]), value["index"]
+        if type(index) is not list or len(index) > limit:
+            raise dialect.refusal(f"index: must be a list of at most {limit} items", index)
+        for place in index:
+            if type(place) is not int or not 0 <= place < len(items):
+                raise dialect.refusal(f"index: must be places among {len(items)} items", place)
+        return tuple([items[place] for place in index])
+
+    return decode
+
+
 def _mapping(key: Decode, item: Decode, dialect: Dialect) -> Decode:
     limit = dialect.max_entries
 
@@ -172,6 +230,9 @@ def _dataclass(kind: type[Any], dialect: Dialect) -> Decode:
         name: dialect.field(kind, name, hints[name]) or decoder(hints[name], dialect)
         for name in (field.name for field in fields)
     }
+    for field in fields:
+        if _REPEATING in field.metadata:
+            decoders[field.name] = _unfolded(decoders[field.name], dialect)
     needed = {
         field.name
         for field in fields

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NewType
 
-from arena.decoding import later
+from arena.decoding import later, repeating
 
 PolicyId = NewType("PolicyId", str)
 """``player/p003``: population, slash, ``p`` and at least three digits."""
@@ -120,7 +120,7 @@ class Player:
 class Seating:
     """One player for each seat, in the order of the environment's seats."""
 
-    players: tuple[Player, ...]
+    players: tuple[Player, ...] = repeating()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +129,9 @@ class PairScore:
 
     Attributes:
         first: Index of a seat; always smaller than ``second``.
-        second: Index of a seat of another side.
+        second: Index of a seat of another side. Of many seats both are the lowest ones of two
+            players, and all numbers are sums over the pairs of their seats on different sides
+            (`arena.matches.comparisons`).
         wins: Matches in which ``first``'s side scored higher.
         draws: Matches with equal scores.
         losses: Matches in which ``second``'s side scored higher.
@@ -169,21 +171,22 @@ class Tally:
     Attributes:
         entrants: Players, one per seat.
         matches: Episodes played to their end.
-        pairs: Results for each pair of seats on different sides. Empty for cooperation while
-            training, where there is no opponent.
-        return_sum: Sum over matches of the mean undiscounted return of each seat's agents.
-        return_sum_of_squares: Sum of the squares of these returns, per seat.
+        pairs: Results for each pair of seats on different sides, or, of many seats, for each two
+            players. Empty for cooperation while training, where there is no opponent.
+        return_sum: Sum over matches of the mean undiscounted return of each seat's agents. Of many
+            seats each one has the mean over its player's.
+        return_sum_of_squares: Sum of the squares of these returns, per seat; likewise.
         length_sum: Calls of ``step`` in these matches; in cooperation a match of two players has
             two episodes.
         distinct: Different games among the matches. None: not counted.
         openings: First decisions of each seat; empty: not counted.
     """
 
-    entrants: tuple[Entrant, ...]
+    entrants: tuple[Entrant, ...] = repeating()
     matches: int
     pairs: tuple[PairScore, ...]
-    return_sum: tuple[float, ...]
-    return_sum_of_squares: tuple[float, ...]
+    return_sum: tuple[float, ...] = repeating()
+    return_sum_of_squares: tuple[float, ...] = repeating()
     length_sum: int
     distinct: int | None = None
     openings: tuple[SeatOpenings, ...] = later(())

@@ -120,8 +120,11 @@ def _text(error: BaseException) -> str:
 
 def _owner(frame: FrameType) -> str:
     """Return the owner of a frame: ``user``, an installed ``package``, or ``other``."""
-    module = str(frame.f_globals.get("__name__", ""))
-    path = frame.f_code.co_filename
+    return owner_of(str(frame.f_globals.get("__name__", "")), frame.f_code.co_filename)
+
+
+def owner_of(module: str, path: str) -> str:
+    """Return the owner of a module's file: ``user``, an installed ``package``, or ``other``."""
     # <frozen importlib._bootstrap>, <string>: there is no file to show.
     if module.partition(".")[0] in ARENA_PACKAGES or path.startswith("<"):
         return "other"

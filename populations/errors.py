@@ -8,6 +8,7 @@
         ├── RunFailed         no active policy is left, or learners cannot be started (exit 3)
         ├── StorageError      full, read-only or unreadable (exit 5)
         │   ├── StorageUnavailable   full or read-only for now; a retry may succeed later
+        │   ├── WorkLost             acknowledged work is gone
         │   └── JournalCorrupt
         │       └── JournalForeign   not damaged, but not this release's
         └── ResumeRefused     the configuration differs from the run's (exit 2)
@@ -43,6 +44,10 @@ class StorageError(PopulationError):
 
 class StorageUnavailable(StorageError):
     """Full or read-only for now: nothing was written, and a retry is safe."""
+
+
+class WorkLost(StorageError):
+    """Acknowledged work is gone, and going on without it was not asked for. Nothing was written."""
 
 
 class JournalCorrupt(StorageError):

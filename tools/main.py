@@ -15,6 +15,8 @@ from typing import Annotated, TextIO
 
 import typer
 
+from arena.processes.guard import contain
+
 from .bench.command import bench
 from .envs.command import app as envs
 from .evaluate.command import evaluate
@@ -82,6 +84,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         SystemExit: Always. 0 done; 2 bad usage or configuration; 3 the run failed; 4 already
             running; 5 storage; 75 a learner to be started again; 130 and 143 interrupted.
     """
+    if argv is None:
+        # This process is the command's own, and what the command starts ends with it.
+        contain()
     # As it is now: typer replaces sys.stdout when a reader has gone away.
     output = sys.stdout
     try:

@@ -65,6 +65,7 @@ def _document(repaired: Repair | None) -> dict[str, Json]:
         "repair": {
             "restored": repaired.restored,
             "lost_assignments_at_least": repaired.lost_assignments,
+            "lost": None if repaired.loss is None else repaired.loss.data,
             "events": [
                 {"kind": event.kind, "subject": event.subject, "data": event.data}
                 for event in repaired.events
@@ -74,6 +75,8 @@ def _document(repaired: Repair | None) -> dict[str, Json]:
 
 
 def _print_repair(repaired: Repair, *, is_sound: bool) -> None:
+    if repaired.loss is not None:
+        _print_line(f"{repaired.loss}; a resume goes on without it")
     for event in repaired.events:
         numbers = ", ".join(f"{name} {value}" for name, value in event.data.items())
         _print_line(f"repair: {' '.join(filter(None, (event.kind, event.subject)))}: {numbers}")

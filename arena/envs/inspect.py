@@ -15,12 +15,16 @@ import subprocess
 import sys
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, Literal
 
 from arena.environment_spec import AgentSpec, EnvironmentRequest, EnvironmentSpec
 from arena.envs.probe.pace import Pace
 from arena.errors import ArenaError, ConfigError, EnvironmentFault, EnvironmentUnavailable
+from arena.processes.child import end_with_guard
+from arena.processes.parent import spawn
+from arena.types import Digest
 
 ERRORS: Mapping[str, type[ArenaError]] = {
     error.__name__: error for error in (ConfigError, EnvironmentFault, EnvironmentUnavailable)
@@ -46,11 +50,14 @@ class Inspected:
 
     Attributes:
         spec: Environment's spec.
+        code: Digests of the code outside of installed packages that was imported, by module or
+            package (`arena.envs.probe.users_modules`).
         pace: Pace of random play. None: not requested, or ended too early.
         why: Reason for the lack of a requested pace.
     """
 
     spec: EnvironmentSpec
+    code: Mapping[str, Digest] = field(default_factory=dict)
     pace: Pace | None = None
     why: str = ""
 
@@ -74,25 +81,32 @@ def inspect_environment(
 
 
 def inspect_and_play(
-    request: EnvironmentRequest, *, play: Play | None = "timed", timeout_s: float | None = None
+    request: EnvironmentRequest,
+    *,
+    play: Play | None = "timed",
+    code: Mapping[str, str] = MappingProxyType({}),
+    timeout_s: float | None = None,
 ) -> Inspected:
     """Inspect an environment and measure its pace by a few seconds of random play.
 
     Args:
         request: Environment, and what to look at.
         play: Amount of play. None: none.
+        code: Other code of the user's that is imported, too: references by the keys of the
+            configuration that name them.
         timeout_s: Time limit. None: a minute, and five more where steps are counted.
 
     Raises:
         EnvironmentUnavailable: If there is no such id, or a package is missing.
-        ConfigError: As for `inspect_environment`.
+        ConfigError: As for `inspect_environment`, or if other code cannot be imported.
         EnvironmentFault: As for `inspect_environment`. A fault in play only ends the play.
     """
     if timeout_s is None:
         timeout_s = MAKING_S + (COUNTED_PLAY_S if play == "counted" else 0.0)
     try:
         # NaN and infinities are not plain data, but json would write them all the same.
-        question = json.dumps({"facts": asdict(request), "play": play}, allow_nan=False)
+        asked = {"facts": asdict(request), "code": dict(code), "play": play}
+        question = json.dumps(asked, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise ConfigError(f"environment.kwargs must be plain data: {error}") from None
     output, ending = _ask_child(question, timeout_s=timeout_s)
@@ -109,17 +123,17 @@ def inspect_and_play(
     if "error" in answers[0]:
         # Raised here as the child's own class, so that callers need not know of the child.
         raise ERRORS[answers[0]["error"]](answers[0]["message"])
-    spec = _spec_from_json(answers[0]["spec"])
+    found = Inspected(spec=_spec_from_json(answers[0]["spec"]), code=answers[0]["code"])
     if play is None:
-        return Inspected(spec=spec)
+        return found
     # The facts stand, whatever became of the play.
     played = answers[1] if len(answers) > 1 else None
     if played is None:
         why = f"was not over {late}" if ending is None else f"ended the process {ending}"
-        return Inspected(spec=spec, why=f"random play {why}")
+        return replace(found, why=f"random play {why}")
     if "pace" in played:
-        return Inspected(spec=spec, pace=Pace(**played["pace"]))
-    return Inspected(spec=spec, why=played["message"])
+        return replace(found, pace=Pace(**played["pace"]))
+    return replace(found, why=played["message"])
 
 
 def inspect_lessons(
@@ -178,44 +192,24 @@ def _answer_in(line: str) -> dict[str, Any] | None:
 
 def _ask_child(request: str, *, timeout_s: float) -> tuple[str, str | None]:
     """Return the child's output and how it ended; None: it took too long."""
-    child = subprocess.Popen(
+    with spawn(
         [sys.executable, "-m", "arena.envs.inspect"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        text=True,
-        encoding="utf8",
-        # An environment may print any bytes.
-        errors="replace",
-        # A process group of its own: processes that the environment starts are killed with the
-        # child.
-        start_new_session=True,
-    )
-    try:
-        output, errors = child.communicate(request, timeout=timeout_s)
-    except subprocess.TimeoutExpired:
-        _kill_group(child)
-        # The facts may already be in the output.
-        return child.communicate()[0], None
-    finally:
-        _kill_group(child)
-        _close_streams(child)
-    return output, f"({_ending(child.returncode)}): {_last_lines(errors)}"
+    ) as child:
+        try:
+            output, errors = child.communicate(request.encode(), timeout_s=timeout_s)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            # The facts may already be in the output.
+            return _text(child.communicate()[0]), None
+        return _text(output), f"({_ending(child.wait())}): {_last_lines(_text(errors))}"
 
 
-def _kill_group(child: subprocess.Popen[str]) -> None:
-    try:
-        os.killpg(child.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return  # all of them have ended
-    finally:
-        child.wait()
-
-
-def _close_streams(child: subprocess.Popen[str]) -> None:
-    for stream in (child.stdin, child.stdout, child.stderr):
-        if stream is not None:
-            stream.close()
+def _text(output: bytes) -> str:
+    # An environment may print any bytes.
+    return output.decode("utf8", errors="replace")
 
 
 def _ending(returncode: int) -> str:
@@ -238,14 +232,18 @@ def _spec_from_json(spec: dict[str, Any]) -> EnvironmentSpec:
     )
 
 
-def _facts(request: EnvironmentRequest) -> EnvironmentSpec | dict[str, object]:
+def _facts(request: EnvironmentRequest, code: Mapping[str, str]) -> Inspected | dict[str, object]:
     """Return the facts, or the error in their place."""
     # Imported in the child only: PettingZoo must not reach the controller.
     from arena.envs.describe import environment_facts
+    from arena.envs.probe.users_modules import import_all, module_digests
     from arena.users_code import own_lines, raised
 
     try:
-        return environment_facts(request)
+        spec = environment_facts(request)
+        import_all(code, launch_directory=request.launch_directory)
+        # Before any play, which imports what only some launches would.
+        return Inspected(spec=spec, code=module_digests())
     except tuple(ERRORS.values()) as error:
         return {"error": type(error).__name__, "message": str(error)}
     except Exception as error:
@@ -277,18 +275,19 @@ def _pace(spec: EnvironmentSpec, request: EnvironmentRequest, *, play: Play) -> 
 
 def _serve() -> None:
     """Run as the child. Output of the environment goes to standard error."""
+    end_with_guard()
     # Answers go to a copy of descriptor 1, which then becomes standard error: the environment, and
     # C code below it, may print.
     with os.fdopen(os.dup(1), "w", encoding="utf8") as output:
         os.dup2(2, 1)
         question = json.load(sys.stdin)
         request = EnvironmentRequest(**question["facts"])
-        found = _facts(request)
-        answer = {"spec": asdict(found)} if isinstance(found, EnvironmentSpec) else found
+        found = _facts(request, question["code"])
+        answer = asdict(found) if isinstance(found, Inspected) else found
         # Flushed before any play, which may end the process.
         print(json.dumps(answer, allow_nan=False), file=output, flush=True)
-        if isinstance(found, EnvironmentSpec) and question["play"] is not None:
-            played = _pace(found, request, play=question["play"])
+        if isinstance(found, Inspected) and question["play"] is not None:
+            played = _pace(found.spec, request, play=question["play"])
             print(json.dumps(played, allow_nan=False), file=output, flush=True)
     # An environment may leave threads behind that would keep the interpreter from ending.
     sys.stderr.flush()

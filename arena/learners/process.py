@@ -25,7 +25,8 @@ from arena.learners.loop import EXIT_CRASHED, LearnerLoop, MakeWork, make_worker
 from arena.learners.proof import check_code, prove
 from arena.learners.remote import remote_work
 from arena.learners.state import EXIT_DONE, EXIT_REFUSED, Patience
-from arena.processes.child import add_parent, die_with_parent
+from arena.processes.bursts import Bursts
+from arena.processes.child import end_with_guard
 from arena.processes.log import begin_log
 from arena.rules import broken_rules
 from arena.transfer.remote_store import Remote
@@ -38,9 +39,7 @@ logger = logging.getLogger(__name__)
 def main(argv: Sequence[str] | None = None, *, make_work: MakeWork = make_worker) -> int:
     """Run a learner from the command line; the exit code is returned."""
     options = _parse(argv)
-    # First: the imports of torch that follow take seconds, and the parent may end meanwhile.
-    if options.parent_pid is not None:
-        die_with_parent(options.parent_pid, death_fd=options.death_fd)
+    end_with_guard()
     begin_log()
     faulthandler.enable()
     if options.stacks is not None:
@@ -138,8 +137,11 @@ def stop_on_signals(loop: LearnerLoop) -> list[int]:
     Main thread only.
     """
     told: list[int] = []
+    bursts = Bursts()
 
     def stop(number: int, frame: FrameType | None) -> None:
+        if not bursts.is_new(number):
+            return
         told.append(number)
         loop.request_stop(signal.Signals(number).name)
 
@@ -159,7 +161,6 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--stacks", type=Path, help="SIGUSR1 appends all stacks to this file")
     parser.add_argument("--populations", default="", help="comma-separated; default: any")
     parser.add_argument("--device", help="device; default: the setup's")
-    add_parent(parser)
     return parser.parse_args(argv)
 
 

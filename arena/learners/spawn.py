@@ -6,7 +6,6 @@ Tests: `tests/arena/learners/test_process.py`.
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -29,7 +28,7 @@ def spawn_learner(
     python: str = sys.executable,
     command: Sequence[str] = ("-m", MODULE),
 ) -> ChildProcess:
-    """Start a learner that dies with this process. Call it from the main thread.
+    """Start a learner that dies with this process, and all that it starts.
 
     Args:
         setup_path: A LearnerSetup as JSON.
@@ -44,12 +43,8 @@ def spawn_learner(
         command: Arguments of the interpreter that start a learner.
 
     Raises:
-        RuntimeError: From another thread than the main one.
         OSError: If the process cannot be started or its log not be opened.
     """
-    # PR_SET_PDEATHSIG: the kernel takes the end of the spawning thread for the end of the parent.
-    if threading.current_thread() is not threading.main_thread():
-        raise RuntimeError("learners must be started from the main thread")
     arguments = [python, *command, "--setup", str(setup_path), "--connect", endpoint]
     if populations:
         arguments += ["--populations", ",".join(populations)]

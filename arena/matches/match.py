@@ -24,11 +24,11 @@ from arena.matches.seating import is_cooperation, seat_teams
 from arena.matches.seeds import Stream, derived_seed
 from arena.matches.tally import (
     TallyBook,
-    TallySums,
     agents_of_seats,
     mean_of_agents,
     played_to_the_end,
 )
+from arena.matches.tally_sums import TallySums
 from arena.types import Entrant, Seat, Tally
 
 # An environment and the number of its episode are one int64: the number has these bits.

@@ -6,14 +6,20 @@ Torch-free: the controller chooses seatings, the learner carries them out.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from itertools import combinations
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from arena.errors import ConfigError
 from arena.types import Player, Seat, Seating, Tally
 
 HOME, AWAY = "home", "away"
+
+FEW_SIDES = 9
+"""Sides up to which two players meet in all seatings in which one of them has a single side."""
+
+SIDES_ALONE = 4
+"""Sides that a player has alone, in turn, where there are more: seatings would grow with their
+number, and each of them has a player for every seat."""
 
 
 def is_cooperation(sides: Mapping[str, tuple[str, ...]]) -> bool:
@@ -94,60 +100,19 @@ def num_episodes(tally: Tally, *, seats: Sequence[Seat]) -> int:
     return tally.matches * (2 if is_one_side and tally.pairs else 1)
 
 
-def rival_seats(seats: Sequence[Seat]) -> tuple[tuple[int, int], ...]:
-    """Return pairs of seats whose players are compared, the lower index first.
-
-    These are seats on different sides; in cooperation the two seats of each population: a team's
-    result is that of every member, so each scale has it once. Of a population's seats on one side,
-    where each agent has one, the first stands for all: they share one result.
-    """
-    teams, is_one_side = seat_teams(seats), len({seat.side for seat in seats}) == 1
-    # dicts keep the first value with setdefault: the first seat of each side and population.
-    first_of: dict[tuple[str, str], int] = {}
-    for index, (team, seat) in enumerate(zip(teams, seats, strict=True)):
-        first_of.setdefault((team, seat.population), index)
-    return tuple(
-        (first, second)
-        for first, second in combinations(first_of.values(), 2)
-        if teams[first] != teams[second]
-        and not (is_one_side and seats[first].population != seats[second].population)
-    )
-
-
-def result_weights(
-    pairs: Iterable[tuple[int, int]], *, entrants: Sequence[Hashable]
-) -> dict[tuple[int, int], float]:
-    """Return the weight of each comparison of two seats in ratings.
-
-    Comparisons of one match hang together: of n sides each meets n - 1 others, and of a team each
-    member has the team's result. A match is one result for each player, however many seats it has
-    and meets; counted more often, intervals would be too narrow.
-
-    Args:
-        pairs: Seats that are compared.
-        entrants: Entrant of each seat.
-
-    Returns:
-        Weights by pair; without those in which an entrant meets itself.
-    """
-    met = [(i, j) for i, j in pairs if entrants[i] != entrants[j]]
-    times = Counter(entrants[seat] for pair in met for seat in pair)
-    # w_ij = 1 / max(times of i's entrant, times of j's)
-    return {(i, j): 1.0 / max(times[entrants[i]], times[entrants[j]]) for i, j in met}
-
-
 def _check_partition(
     key: str, *, groups: Mapping[str, tuple[str, ...]], agents: tuple[str, ...]
 ) -> None:
-    # A list: a set would hide an agent that is listed twice.
-    listed = [agent for members in groups.values() for agent in members]
-    for agent in listed:
-        if agent not in agents:
+    # Counted: a set would hide an agent that is listed twice.
+    counts = Counter(agent for members in groups.values() for agent in members)
+    known = set(agents)
+    for agent in counts:
+        if agent not in known:
             raise ConfigError(f"{key}: there is no agent {agent!r}; agents: {', '.join(agents)}")
     for agent in agents:
-        if listed.count(agent) != 1:
+        if counts[agent] != 1:
             raise ConfigError(
-                f"{key}: every agent must be in exactly one, {agent!r} is in {listed.count(agent)}"
+                f"{key}: every agent must be in exactly one, {agent!r} is in {counts[agent]}"
             )
 
 
@@ -159,6 +124,7 @@ def seatings_for(
     opponents: Mapping[str, Sequence[Player]],
     num_mirrors: int = 0,
     mates: Mapping[str, Player] = MappingProxyType({}),
+    turns: Sequence[Sequence[int]] = (),
 ) -> tuple[Seating, ...]:
     """List seatings in which the trainee meets each opponent in each of its seats equally often.
 
@@ -177,6 +143,7 @@ def seatings_for(
             need at least one.
         num_mirrors: How many mirror seatings to list.
         mates: In cooperation, who learns beside the trainee, by population.
+        turns: Seats that the trainee has with each opponent in turn. Empty: all with each.
 
     Raises:
         ValueError: If the population has no seat, or another population no player for its seats.
@@ -213,9 +180,37 @@ def seatings_for(
         seating(turn, rival=rival, trainee_seats=[index])
         # Players of other populations stay the same over the seatings with one rival.
         for turn, rival in enumerate(rivals)
-        for index in own
+        for index in (turns[turn % len(turns)] if turns else own)
     ]
     return (*mirrors, *against)
+
+
+def seats_in_turn(
+    seats: Sequence[Seat], *, population: str, num_seatings: int, num_opponents: int, start: int
+) -> tuple[tuple[int, ...], ...]:
+    """Return seats of a population for its trainee with each opponent, for `seatings_for`.
+
+    There are at most so many seatings as can be played at once, where each seat with each opponent
+    would be more, and one with each opponent at least. The seats go on from opponent to opponent.
+
+    Args:
+        seats: Seats of the environment.
+        population: The trainee's population.
+        num_seatings: Number of seatings that can be played at once.
+        num_opponents: Number of opponents.
+        start: Place among the population's seats that the first opponent begins with.
+
+    Returns:
+        Seats for each opponent. Empty: all of them with each.
+    """
+    own = [index for index, seat in enumerate(seats) if seat.population == population]
+    if len({seat.side for seat in seats}) <= FEW_SIDES or len(own) * num_opponents <= num_seatings:
+        return ()
+    each = max(num_seatings // num_opponents, 1)
+    return tuple(
+        tuple(own[(start + opponent * each + index) % len(own)] for index in range(each))
+        for opponent in range(num_opponents)
+    )
 
 
 def team_seating(
@@ -235,18 +230,22 @@ def team_seating(
     return Seating(players=tuple(players))
 
 
-def pair_seatings(home: Player, away: Player, *, seats: tuple[Seat, ...]) -> tuple[Seating, ...]:
+def pair_seatings(
+    home: Player, away: Player, *, seats: tuple[Seat, ...], turn: int = 0
+) -> tuple[Seating, ...]:
     """List seatings between two players so that each has every seat equally often.
 
     Args:
         home: A player who can sit in every seat.
         away: Another one.
         seats: Seats of the environment.
+        turn: Which sides a player is alone on, where there are more than `FEW_SIDES`. Consecutive
+            numbers take all of them in turn.
 
     Returns:
         ``home`` as each single side against ``away`` as all others, and the reverse, without
-        repetition. With two sides: the two orders. In cooperation: one seating, because both play
-        the same episodes.
+        repetition; of many sides, some of them. With two sides: the two orders. In cooperation: one
+        seating, because both play the same episodes.
     """
     sides = tuple(dict.fromkeys(seat.side for seat in seats))
     if len(sides) == 1:
@@ -255,6 +254,10 @@ def pair_seatings(home: Player, away: Player, *, seats: tuple[Seat, ...]) -> tup
         return (team_seating(*teams, seats=seats),)
     # With two sides home alone on one is away alone on the other.
     roles = ((home, away),) if len(sides) == 2 else ((home, away), (away, home))
+    if len(sides) > FEW_SIDES:
+        # Each with both roles has every seat once in two seatings, whichever side it is.
+        start = turn * SIDES_ALONE
+        sides = tuple(sides[(start + index) % len(sides)] for index in range(SIDES_ALONE))
     seatings = (
         Seating(players=tuple(single if seat.side == side else rest for seat in seats))
         for single, rest in roles

@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
+from arena.matches.comparisons import counting_seats
 from arena.matches.seating import seat_teams
-from arena.types import Player, Seat, Seating, Tally, is_trainee
+from arena.types import Player, Seat, Seating, Tally
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +57,7 @@ def mixed_seatings(
     population: str,
     lineups: Sequence[Lineup],
     first_turn: int = 0,
+    turns: Sequence[Sequence[int]] = (),
 ) -> tuple[Seating, ...]:
     """List seatings in which the trainee plays one agent of a side, and partners the others.
 
@@ -70,6 +72,7 @@ def mixed_seatings(
         population: The trainee's population.
         lineups: Players beside and against it.
         first_turn: Place of the trainee in the first lineup, modulo the size of its side.
+        turns: Sides that the trainee has with each lineup in turn. Empty: all with each.
 
     Returns:
         Seatings with a player for each seat of `seats_per_agent`.
@@ -97,7 +100,7 @@ def mixed_seatings(
     return tuple(
         seating(lineup, mine=mine, turn=turn)
         for turn, lineup in enumerate(lineups, start=first_turn)
-        for mine in own
+        for mine in (turns[(turn - first_turn) % len(turns)] if turns else own)
     )
 
 
@@ -112,20 +115,15 @@ def _placed(side: Sequence[Player], *, size: int, place: int) -> list[Player]:
 def between_rivals(tally: Tally, *, seats: Sequence[Seat]) -> Tally:
     """Return a training tally of seats per agent as one of whole sides.
 
-    A side counts for the trainee that is on it, any other side for the player that faces the first
-    trainee: the rival. Partners have no result of their own.
+    A side counts for its trainee or its rival (`counting_seats`). Partners have no result of their
+    own.
 
     Args:
         tally: Tally with an entrant for each agent.
         seats: Seats of whole sides.
     """
     sides = members(seats)
-    learning = {index for index, entrant in enumerate(tally.entrants) if is_trainee(entrant)}
-    place = next((i - side.start for side in sides for i in side if i in learning), 0)
-    counting = [
-        next((index for index in side if index in learning), side[place % len(side)])
-        for side in sides
-    ]
+    counting = counting_seats(tally.entrants, sides)
     # The result of two sides is filed under the first agents of both (`rival_seats`).
     seat_of = {side.start: seat for seat, side in enumerate(sides)}
     return replace(

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import logging
+import sys
 from pathlib import Path
+
+from arena.processes.bounded_log import BoundedLog
 
 
 def begin_log(level: int = logging.INFO, *, file: Path | None = None) -> None:
@@ -11,8 +15,19 @@ def begin_log(level: int = logging.INFO, *, file: Path | None = None) -> None:
 
     Args:
         level: Least level of what is logged.
-        file: File to append to; None: standard error.
+        file: Bounded file to append to; None: standard error.
     """
     logging.basicConfig(
-        filename=file, level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+        stream=(
+            sys.stderr
+            if file is None
+            else io.TextIOWrapper(
+                # What cannot be encoded is no reason to lose a line.
+                io.BufferedWriter(BoundedLog(file)),
+                encoding="utf8",
+                errors="backslashreplace",
+            )
+        ),
+        level=level,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )

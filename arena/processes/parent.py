@@ -1,29 +1,37 @@
-"""Processes that die with this one: start, watch, end. Torch-free.
+"""Processes that end with this one, and all that they start: start, watch, end. Torch-free.
 
-Tests: `tests/arena/learners/test_process.py`.
+Tests: `tests/arena/processes/test_parent.py`, `tests/arena/learners/test_process.py`.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import subprocess
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, Self
 
 import psutil
 
-from arena.processes.child import STACKS
+from arena.processes import guard
+from arena.processes.bounded_log import BoundedLog, shorten_file
+
+STACKS = "ARENA_STACKS"
+"""Environment variable with the file of a process's stacks, for those that it starts itself."""
 
 REAP_S = 10.0
 """Longest wait for a killed process to end."""
 
+START_S = 10.0
+"""Longest wait for a guard to have begun."""
+
 
 class ChildProcess:
-    """A process and all that it may have started: they are one process group.
+    """A process below guards: when it has ended, so has all that it started.
 
     All methods may be called again and after the end, and from any thread.
     """
@@ -33,19 +41,42 @@ class ChildProcess:
         process: subprocess.Popen[bytes],
         *,
         death_fd: int,
+        pid_fd: int,
         stacks: Path | None = None,
         helper: str | None = None,
     ) -> None:
         self._process = process
         self._death_fd: int | None = death_fd
+        self._pid_fd: int | None = pid_fd
+        self._pid = 0
         self._stacks = stacks
         self._helper = helper
         self._lock = threading.Lock()
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """End it at once, and close its pipes."""
+        self.kill()
+        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
+            if pipe is not None:
+                # What could not be written is for nobody.
+                with contextlib.suppress(OSError):
+                    pipe.close()
+
     @property
     def pid(self) -> int:
-        """Its process id, which is its group's, too."""
-        return self._process.pid
+        """Its process id, for which this waits some milliseconds after the start; 0: it has none,
+        as its guard has failed.
+        """
+        with self._lock:
+            if self._pid_fd is not None:
+                if select.select([self._pid_fd], [], [], START_S)[0]:
+                    self._pid = int(os.read(self._pid_fd, 32) or 0)
+                os.close(self._pid_fd)
+                self._pid_fd = None
+            return self._pid
 
     @property
     def pipes(self) -> tuple[IO[bytes], IO[bytes]]:
@@ -54,6 +85,18 @@ class ChildProcess:
         assert self._process.stdout is not None, "it was started without pipes"
         return self._process.stdin, self._process.stdout
 
+    def communicate(
+        self, data: bytes | None = None, *, timeout_s: float | None = None
+    ) -> tuple[bytes, bytes]:
+        """Write to its standard input, and return its output and errors when it has ended.
+
+        Raises:
+            subprocess.TimeoutExpired: If it has not ended by then; another call returns the output.
+        """
+        output, errors = self._process.communicate(data, timeout=timeout_s)
+        self._bury()
+        return output or b"", errors or b""
+
     def poll(self) -> int | None:
         """Its exit code (-n: by signal n), or None while it runs."""
         code = self._process.poll()
@@ -61,109 +104,142 @@ class ChildProcess:
             self._bury()
         return code
 
-    def wait(self) -> int:
-        """Wait for its end, and return its exit code (-n: by signal n)."""
-        code = self._process.wait()
+    def wait(self, timeout_s: float | None = None) -> int:
+        """Wait for its end, and return its exit code (-n: by signal n).
+
+        Raises:
+            subprocess.TimeoutExpired: If it has not ended by then.
+        """
+        code = self._process.wait(timeout_s)
         self._bury()
         return code
 
     def terminate(self) -> None:
         """Ask it to end with everything saved."""
-        if self._process.poll() is None:
-            self._process.terminate()
+        self._send(signal.SIGTERM)
 
     def dump_stacks(self) -> None:
         """Ask it to append the stacks of its threads to its file; this takes a moment."""
         if self._stacks is not None and self._process.poll() is None:
+            shorten_file(self._stacks)
             with contextlib.suppress(OSError), self._stacks.open("a") as file:
                 file.write(f"process {self.pid}:\n")
-            self._process.send_signal(signal.SIGUSR1)
+            self._send(signal.SIGUSR1)
             # Where others work for it, those may be stuck; they write to files of their own.
             for pid in self._helpers():
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGUSR1)
 
+    def _send(self, number: signal.Signals) -> None:
+        """Send its guard a signal, which passes it on."""
+        # A guard that has not begun would take it for its own. It begins with this number.
+        if self._process.poll() is None and self.pid:
+            self._process.send_signal(number)
+
     def _helpers(self) -> list[int]:
-        """Return its children that run the helping module; not those of users' code."""
+        """Return the processes below it that run the helping module; not those of users' code."""
         try:
-            children = psutil.Process(self.pid).children()
-            return [child.pid for child in children if self._helper in child.cmdline()]
+            below = psutil.Process(self.pid).children(recursive=True)
+            return [process.pid for process in below if self._helper in process.cmdline()]
         # One of them has just ended.
         except psutil.Error:
             return []
 
     def kill(self) -> None:
-        """End the whole group at once, and wait until the process is gone.
+        """End it and all that it has started at once, and wait until these are gone.
 
         Raises:
             subprocess.TimeoutExpired: If it is still there after `REAP_S`.
         """
-        if self._process.poll() is None:
-            self._kill_group()
+        self._bury()
+        try:
             # Not for ever: a process that waits for a disk cannot be killed.
             self._process.wait(timeout=REAP_S)
-        self._bury()
-
-    def _kill_group(self) -> None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):  # none of it is left
-            os.killpg(self.pid, signal.SIGKILL)
+        except subprocess.TimeoutExpired:
+            # It was stopped, perhaps; the other guard sees to the rest.
+            self._process.kill()
+            self._process.wait(timeout=REAP_S)
 
     def _bury(self) -> None:
-        """End what the ended process has started, and close the pipe."""
+        """Close the pipe, whose end ends all that is left."""
         with self._lock:
-            death_fd, self._death_fd = self._death_fd, None
-        if death_fd is not None:
-            # What the process started may outlive it, in its group.
-            self._kill_group()
-            os.close(death_fd)
+            fds = self._death_fd, self._pid_fd
+            self._death_fd = self._pid_fd = None
+        for fd in fds:
+            if fd is not None:
+                os.close(fd)
 
 
 def spawn(
     arguments: Sequence[str],
     *,
-    log_path: Path,
+    log_path: Path | None = None,
     stacks: Path | None = None,
     helper: str | None = None,
-    has_pipes: bool = False,
+    stdin: int = subprocess.DEVNULL,
+    stdout: int | None = None,
+    stderr: int | None = None,
+    pass_fds: Sequence[int] = (),
+    directory: str | None = None,
+    variables: Mapping[str, str] | None = None,
 ) -> ChildProcess:
-    """Start a process that dies with this thread, and with this process.
+    """Start a process that dies with this one, as does all that it starts.
 
     Args:
-        arguments: Command; ``--parent-pid`` and ``--death-fd`` are added to it.
-        log_path: File that its output is appended to; the directory is made, but not that one's
-            parent.
+        arguments: Command; the first one is the path of an interpreter of Python.
+        log_path: Bounded file that its output is appended to, its errors alone where ``stdout`` is
+            given; the directory is made, but not that one's parent. None: as ``stdout`` and
+            ``stderr`` say.
         stacks: File that SIGUSR1 has it append its stacks to; None: it has none.
         helper: Module that processes of its own run for it, which are to write their stacks, too.
-        has_pipes: Whether its standard input and output are pipes, and only errors go to the log.
+        stdin: Standard input, as `subprocess.Popen` takes it.
+        stdout: Standard output.
+        stderr: Standard error, where there is no log.
+        pass_fds: Descriptors that it gets.
+        directory: Working directory; None: this process's.
+        variables: Environment variables beside this process's.
 
     Raises:
         OSError: If the process cannot be started or its log not be opened.
     """
-    # No parents: a run directory that was moved away must not come back with nothing but logs.
-    log_path.parent.mkdir(exist_ok=True)
-    # Only this process has the write end (pipes are not inherited): it closes when this one ends.
+    if log_path is not None:
+        # No parents: a run directory that was moved away must not come back with nothing but logs.
+        log_path.parent.mkdir(exist_ok=True)
+        # The guard opens it, too; this process can say why it cannot be.
+        BoundedLog(log_path).close()
+    # Only this process has the other ends (pipes are not inherited): they close when it ends.
     read_fd, death_fd = os.pipe()
-    bound = [*arguments, "--parent-pid", str(os.getpid()), "--death-fd", str(read_fd)]
+    pid_fd, told_fd = os.pipe()
+    # Without the user's packages: it starts in a fifth of the time.
+    name = f"guards-{log_path.stem if log_path else arguments[-1]}"
+    command = [arguments[0], "-I", "-S", guard.__file__, name]
+    command += [str(read_fd), str(told_fd), str(log_path.absolute()) if log_path else ""]
+    command += ["" if stdout else "1", guard.SEPARATOR.join(arguments)]
     try:
-        with log_path.open("ab") as log:
-            process = subprocess.Popen(
-                bound,
-                stdin=subprocess.PIPE if has_pipes else subprocess.DEVNULL,
-                stdout=subprocess.PIPE if has_pipes else log,
-                stderr=log if has_pipes else subprocess.STDOUT,
-                # Ctrl-C in a terminal reaches this process only, which stops its learners in order.
-                start_new_session=True,
-                close_fds=True,
-                pass_fds=(read_fd,),
-                # Many processes share the machine, each on one core.
-                env=os.environ
-                | {"OMP_NUM_THREADS": "1"}
-                | ({} if stacks is None else {STACKS: str(stacks)}),
-            )
+        process = subprocess.Popen(
+            command,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            # Ctrl-C in a terminal reaches this process only, which stops its learners in order.
+            start_new_session=True,
+            close_fds=True,
+            pass_fds=(read_fd, told_fd, *pass_fds),
+            cwd=directory,
+            # Many processes share the machine, each on one core.
+            env={
+                **os.environ,
+                "OMP_NUM_THREADS": "1",
+                **(variables or {}),
+                **({} if stacks is None else {STACKS: str(stacks)}),
+            },
+        )
     except OSError:
         os.close(death_fd)
+        os.close(pid_fd)
         raise
     finally:
         # The child has its own copy by now, or there is none.
         os.close(read_fd)
-    return ChildProcess(process, death_fd=death_fd, stacks=stacks, helper=helper)
+        os.close(told_fd)
+    return ChildProcess(process, death_fd=death_fd, pid_fd=pid_fd, stacks=stacks, helper=helper)

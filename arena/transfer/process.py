@@ -26,7 +26,7 @@ from typing import IO
 from arena.config import LearnerSetup
 from arena.errors import ArenaError
 from arena.machine_memory import machine_bytes
-from arena.processes.child import add_parent, die_with_parent
+from arena.processes.child import end_with_guard
 from arena.processes.log import begin_log
 from arena.transfer.service import StoreService
 from arena.transfer.terms import NotGranted, Terms
@@ -49,7 +49,7 @@ MEMORY_SHARE = 8
 def main(argv: Sequence[str] | None = None) -> int:
     """Serve until killed; the exit code is returned where that cannot be."""
     options = _parse(argv)
-    die_with_parent(options.parent_pid, death_fd=options.death_fd)
+    end_with_guard()
     begin_log()
     told = sys.stdin.buffer
     try:
@@ -117,7 +117,6 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--setup", type=Path, required=True, help="a LearnerSetup as JSON")
     parser.add_argument("--bind", required=True, help="tcp address to listen on")
     parser.add_argument("--keys", type=Path, required=True, help="directory of the run's keys")
-    add_parent(parser)
     return parser.parse_args(argv)
 
 

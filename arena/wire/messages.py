@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from arena.decoding import later
+from arena.decoding import later, repeating
 from arena.types import (
     AssignmentId,
     CheckpointRef,
@@ -27,7 +27,7 @@ from arena.types import (
     WeightsRef,
 )
 
-PROTOCOL_VERSION = 2
+PROTOCOL_VERSION = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,7 +185,7 @@ class InFlight:
         num_envs: Number of environments.
     """
 
-    entrants: tuple[Entrant, ...]
+    entrants: tuple[Entrant, ...] = repeating()
     num_envs: int
 
 

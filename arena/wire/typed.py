@@ -14,7 +14,16 @@ from collections.abc import Mapping
 from typing import get_args
 
 from arena import decoding
-from arena.decoding import Annotation, Decode, Dialect, Plain, field_names, later_defaults
+from arena.decoding import (
+    Annotation,
+    Decode,
+    Dialect,
+    Plain,
+    field_names,
+    folded,
+    later_defaults,
+    repeating_fields,
+)
 from arena.errors import DecodeError
 from arena.types import (
     MAX_AGENT_STEPS,
@@ -82,8 +91,9 @@ def plain(value: object) -> Plain:
     names = field_names(kind)
     if names is not None:
         later = later_defaults(kind)
+        repeats = repeating_fields(kind)
         return {
-            name: plain(item)
+            name: _sequence(item) if name in repeats else plain(item)
             for name in names
             if (item := getattr(value, name)) != later.get(name, _NEVER)
         }
@@ -92,6 +102,14 @@ def plain(value: object) -> Plain:
     if isinstance(value, Mapping):
         return dict(value)
     return value
+
+
+def _sequence(items: tuple[object, ...]) -> Plain:
+    """Return a `repeating` field in the shorter of its forms."""
+    parts = folded(items)
+    if parts is None:
+        return [plain(item) for item in items]
+    return {"items": [plain(item) for item in parts["items"]], "index": parts["index"]}
 
 
 def _integer(value: Plain) -> Plain:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import psutil
 
-from arena.processes.child import die_with_parent
+from arena.processes.guard import die_with_parent
 from arena.wire.keys import KEYS, make_keys
 from arena.wire.zeromq import ZmqControllerTransport
 from experiments.load.controller_process import NoLauncher, say
@@ -105,7 +105,7 @@ def main() -> None:
     parser.add_argument("run", type=Path)
     parser.add_argument("--keys", action="store_true")
     arguments = parser.parse_args()
-    die_with_parent(os.getppid(), death_fd=None)
+    die_with_parent(os.getppid())
     serve(arguments.run, has_keys=arguments.keys)
 
 

@@ -25,7 +25,7 @@ from pathlib import Path
 
 import zmq
 
-from arena.processes.child import die_with_parent
+from arena.processes.guard import die_with_parent
 from arena.types import LearnerId
 from arena.wire.keys import LearnerKeys, load_learner_keys
 from experiments.faults.fuzz_messages import Fuzzer, Victim, oversize
@@ -160,7 +160,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keys", type=Path, nargs="*", default=[])
     arguments = parser.parse_args()
-    die_with_parent(os.getppid(), death_fd=None)
+    die_with_parent(os.getppid())
     victim = Victim(**json.loads(arguments.victim.read_text(encoding="utf8")))
     keys = [load_learner_keys(path) for path in arguments.keys]
     peers = Peers(arguments.endpoint, victim, keys=keys, seed=arguments.seed)

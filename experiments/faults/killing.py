@@ -17,6 +17,7 @@ from typing import Literal
 import psutil
 
 from experiments.commands import COMMAND
+from experiments.faults.simulators import VARIABLE, simulators
 from populations.audit.verify import verify_run
 from populations.errors import StorageError
 from populations.records.rows import RunRow
@@ -68,6 +69,15 @@ def processes_of(run: Path) -> list[psutil.Process]:
     return found
 
 
+def controller_of(command: int) -> psutil.Process:
+    """Return the process that serves, of a command that was started with this process id."""
+    # Between the two are its guards, if they stand already.
+    process = psutil.Process(command)
+    for _ in range(2):
+        process = next(iter(process.children()), process)
+    return process
+
+
 def counters(run: Path) -> RunRow | None:
     """Return a run's counters; None as long as there is no journal."""
     if not (run / JOURNAL).exists():
@@ -88,6 +98,7 @@ class KilledRun:
         process: The controller now.
         num_kills: Processes that were killed, by kind of victim.
         num_resumes: Controllers that went on where another one stood.
+        num_simulators: Simulators that ran just before the kills, all kills together.
         slowest_s: The longest that learners outlived their controller.
         faults: Faults that `verify_run` found between each kill and its resume.
         num_verified: Checkpoints and ghosts that were read back for that, all looks together.
@@ -100,6 +111,7 @@ class KilledRun:
     process: subprocess.Popen[bytes] | None = None
     num_kills: dict[Victim, int] = field(default_factory=dict)
     num_resumes: int = 0
+    num_simulators: int = 0
     slowest_s: float = 0.0
     faults: list[str] = field(default_factory=list)
     num_verified: int = 0
@@ -147,8 +159,9 @@ class KilledRun:
     def kill(self, victim: Victim, rng: random.Random) -> None:
         """Kill at once; if the controller was among them, see that all are gone, and go on."""
         self.num_kills[victim] = self.num_kills.get(victim, 0) + 1
+        self.num_simulators += len(simulators(self.token))
         if victim != "controller":
-            rng.choice(self.await_learners()).kill()
+            self._kill_learner(rng)
         if victim != "learner":
             assert self.process is not None, "start comes first"
             self.process.kill()
@@ -156,6 +169,17 @@ class KilledRun:
             self.await_nobody()
             self.verify()
             self.resume()
+
+    def _kill_learner(self, rng: random.Random) -> None:
+        """Kill a learner, and see that all that it started is gone."""
+        learner = rng.choice(self.await_learners())
+        # What has lost its parent is its guard's.
+        guard = learner.parent()
+        started = [] if guard is None else guard.children(recursive=True)
+        learner.kill()
+        _, left = psutil.wait_procs(started, timeout=GONE_S)
+        if left:
+            raise TimeoutError(f"{left} outlived their learner")
 
     def await_learners(self) -> list[psutil.Process]:
         """Wait for a learner, and return all: another may have been killed a moment ago."""
@@ -167,18 +191,27 @@ class KilledRun:
         return learners
 
     def await_nobody(self) -> None:
-        """Note how long the learners of a dead controller live.
+        """Note how long the learners of a dead controller live, and what they started.
 
         Raises:
             TimeoutError: If that is too long.
         """
         started_s = time.monotonic()
-        while left := processes_of(self.run):
+        while left := self.left():
             lived_s = time.monotonic() - started_s
             if lived_s > GONE_S:
                 raise TimeoutError(f"{[p.pid for p in left]} outlived their controller")
             time.sleep(POLL_S)
         self.slowest_s = max(self.slowest_s, time.monotonic() - started_s)
+
+    def left(self) -> list[psutil.Process]:
+        """Return processes of this run's learners and environments."""
+        return processes_of(self.run) + simulators(self.token)
+
+    @property
+    def token(self) -> str:
+        """Return what the simulators of this run are known by; empty: it has none."""
+        return self.environment.get(VARIABLE, "")
 
     def verify(self) -> None:
         """Check all that the directory can show, as `arena verify` does."""
@@ -214,7 +247,7 @@ def killed_run(
         if run.process is not None and run.process.poll() is None:
             run.process.kill()
             run.process.wait()
-        for process in processes_of(run.run):
+        for process in run.left():
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
 

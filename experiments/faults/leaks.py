@@ -11,7 +11,7 @@ from typing import Literal, Self
 import numpy as np
 import psutil
 
-from experiments.faults.killing import KilledRun
+from experiments.faults.killing import KilledRun, controller_of, processes_of
 
 EVERY_S = 0.5
 WARM_S = 8.0
@@ -78,8 +78,8 @@ class Leaks:
             if process is None:
                 continue
             try:
-                controller = psutil.Process(process.pid)
-                learners = controller.children()
+                controller = controller_of(process.pid)
+                learners = processes_of(self._run.run)
             except psutil.Error:
                 continue  # it was killed
             self._sample("controller", controller, now_s)

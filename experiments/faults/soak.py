@@ -3,15 +3,18 @@
     python -m experiments.faults.soak --kills 200 --minutes 30      # progress on standard error
     python -m experiments.faults.soak --kills 6 --minutes 1 --json  # the figures as JSON
     python -m experiments.faults.soak --kills 100 --minutes 20 --small-bounds
+    python -m experiments.faults.soak --kills 50 --minutes 15 --simulators
 
 With ``--small-bounds`` ghosts are thinned, results merged, details archived, and backups made every
-few seconds.
+few seconds. With ``--simulators`` each environment starts processes of its own, in other sessions
+and as daemons, too (`experiments.faults.simulators`).
 
-Kills a learner, the controller, or both with SIGKILL; after each kill of a controller its learners
-must be gone within two seconds, all of the directory is verified, and another controller goes
-on. Learners write down what they sent and what was acknowledged (`arena.learners.ack_log`), and in
-the end that is compared with the journal: whatever was acknowledged is there once, as it was sent,
-and nothing is there that no learner sent. Memory and descriptors are looked at all the time.
+Kills a learner, the controller, or both with SIGKILL; after each kill all that the killed one has
+started must be gone within two seconds; after a controller's kill all of the directory is verified,
+and another controller goes on. Learners write down what they sent and what was acknowledged
+(`arena.learners.ack_log`), and in the end that is compared with the journal: whatever was
+acknowledged is there once, as it was sent, and nothing is there that no learner sent. Memory and
+descriptors are looked at all the time.
 
 Exit code 1 if anything was lost, invented, damaged or left behind.
 """
@@ -40,9 +43,9 @@ from experiments.faults.killing import (
     counters,
     end_on_sigterm,
     killed_run,
-    processes_of,
 )
 from experiments.faults.leaks import Leaks, Slope
+from experiments.faults.simulators import VARIABLE
 from populations.audit.evolution_checks import check_evolution
 from populations.league.removed_rows import removed_generations
 from populations.storage.database import JOURNAL
@@ -78,6 +81,14 @@ SMALL_BOUNDS: tuple[str, ...] = (
 )
 """Bounds that a run reaches within a minute."""
 
+SIMULATORS: tuple[str, ...] = (
+    "environment.id=experiments.faults.simulators:connect_four",
+    "environment.num_envs=4",
+    "environment.num_env_workers=0",
+    "assignment.agent_steps=512",
+)
+"""Environments that are made one by one, and start processes."""
+
 TIDYING = ("ghosts_thinned", "results_merged", "checkpoint_rows_removed", "generation_rows_removed")
 """Kinds of events that say what has left a run."""
 
@@ -103,7 +114,8 @@ class Figures:
         exploits_half_done: Policies whose generation contradicts the journal; 0 if sound.
         faults: Faults by `arena verify`, after each controller's kill and at the end.
         quarantined: Policies that were blamed for kills: three in a row on one checkpoint.
-        processes_left: 0.
+        processes_left: 0; learners, and what environments started.
+        simulators: Simulators that ran just before the kills, all kills together.
         gone_after_s: The longest that learners outlived their controller.
         tallies: Tallies that learners know, beside the journal's.
         tidied: Number of events of each kind in `TIDYING`, and of archived ranges.
@@ -123,6 +135,7 @@ class Figures:
     faults: list[str]
     quarantined: int
     processes_left: int
+    simulators: int
     gone_after_s: float
     tallies: Comparison
     tidied: dict[str, int]
@@ -150,6 +163,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--small-bounds", action="store_true", help="thin, merge, archive and back up all the time"
     )
+    parser.add_argument(
+        "--simulators", action="store_true", help="let environments start processes of their own"
+    )
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(arguments)
     end_on_sigterm()
@@ -163,6 +179,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             minutes=options.minutes,
             seed=options.seed,
             overrides=(*SMALL, *(SMALL_BOUNDS if options.small_bounds else ())),
+            with_simulators=options.simulators,
         )
     document = {"schema": 1, **asdict(figures)}
     if options.json:
@@ -179,14 +196,19 @@ def soak(
     minutes: float,
     seed: int,
     overrides: Sequence[str] = SMALL,
+    with_simulators: bool = False,
 ) -> Figures:
     """Kill, resume and compare; ends with a clean stop."""
     rng = random.Random(seed)
     witness = directory / "witness"
     witness.mkdir()
     environment = {"ARENA_TESTING": "1", DIRECTORY: str(witness), "OMP_NUM_THREADS": "1"}
+    if with_simulators:
+        environment[VARIABLE] = str(directory)
     began_s = time.monotonic()
     with killed_run(directory, environment=environment) as run, Leaks(run) as leaks:
+        if with_simulators:
+            overrides = (*overrides, *SIMULATORS)
         run.start("connect_four", *overrides, f"seed={seed}")
         for number in range(kills):
             now_s = time.monotonic()
@@ -252,7 +274,8 @@ def _figures(run: KilledRun, leaks: Leaks, witness: Path, *, seed: int, minutes:
         exploits_half_done=len(list(check_evolution(tables, removed_generations(tidied)))),
         faults=run.faults,
         quarantined=len(quarantined),
-        processes_left=len(processes_of(run.run)),
+        processes_left=len(run.left()),
+        simulators=run.num_simulators,
         gone_after_s=round(run.slowest_s, 3),
         tallies=compare(witness, assignments, tallies),
         tidied={**Counter(event.kind for event in tidied), "archives": len(archives)},

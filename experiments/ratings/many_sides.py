@@ -17,7 +17,8 @@ from itertools import permutations
 
 import numpy as np
 
-from arena.matches.seating import make_seats, rival_seats, seat_teams
+from arena.matches.comparisons import rival_seats
+from arena.matches.seating import make_seats, seat_teams
 from arena.matches.tournament import TournamentResult
 from arena.types import AssignmentId, Entrant, PairScore, Seat, Tally
 from populations.league.league import League

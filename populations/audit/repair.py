@@ -43,14 +43,12 @@ from populations.storage.database import (
 )
 from populations.storage.journal import Journal, JournalReader
 from populations.storage.lock import RunLock
+from populations.storage.loss import Loss, find_loss, renew_status
 from populations.storage.recovery import is_intact, recover
-from populations.storage.status import read_status
+from populations.storage.status import believable, read_status
 
 REPAIRING = f"{JOURNAL}.repairing"
 """Name of the new journal until it is complete."""
-
-# A damaged page may show any number, and numbers of assignments never fall again.
-_MAX_BELIEVABLE = 2**53
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,11 +59,13 @@ class Repair:
         events: Events of the repair in the journal, in order.
         restored: Whether the journal was replaced.
         lost_assignments: Least number of finished assignments that the journal no longer has.
+        loss: Acknowledged work that a journal which can be read has lost; None: none.
     """
 
     events: list[EventRow]
     restored: bool
     lost_assignments: int
+    loss: Loss | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,15 +95,37 @@ def repair_run(run_dir: Path, *, utc: str | None = None) -> Repair:
         run_file = RunFile.load(run_dir / RUN_FILE)
         now = utc or datetime.now(UTC).isoformat(timespec="milliseconds")
         path = run_dir / JOURNAL
+        # First: all that follows writes; single rows that are mended lose nothing.
+        loss = _loss(run_dir)
         damage, num_mended = _damage_left(path, other=run_dir / BACKUP, run_file=run_file, utc=now)
         if damage is not None:
-            return _restore(run_dir, run_file, damage=damage, utc=now)
+            repaired = _restore(run_dir, run_file, damage=damage, utc=now)
+            renew_status(run_dir)
+            return repaired
+        # Readable only now, if rows had to be mended.
+        loss = loss or _loss(run_dir)
         with Journal.open(path) as journal:
             # The journal is sound, but checkpoints may be damaged: their events follow this one.
-            before = journal.load().num_events - num_mended
+            tables = journal.load()
+            if loss is not None:
+                journal.commit(_event_rows([("work_lost", "", loss.data)], tables, utc=now))
             _recover(run_dir, journal, path=path, utc=now)
             _renew_backup(run_dir, journal, utc=now)
-        return Repair(events=_events(run_dir, after=before), restored=False, lost_assignments=0)
+        # The next resume is to find nothing more: the loss was told.
+        renew_status(run_dir)
+        return Repair(
+            events=_events(run_dir, after=tables.num_events - num_mended),
+            restored=False,
+            lost_assignments=0,
+            loss=loss,
+        )
+
+
+def _loss(run_dir: Path) -> Loss | None:
+    # A journal that cannot be read is restored, which tells its own loss.
+    with contextlib.suppress(StorageError):
+        return find_loss(run_dir)
+    return None
 
 
 def _renew_backup(run_dir: Path, journal: Journal, *, utc: str) -> None:
@@ -343,7 +365,7 @@ def _counters(run_dir: Path) -> _Counters:
     with contextlib.suppress(sqlite3.Error, OSError):
         with contextlib.closing(connect_reader(run_dir / JOURNAL)) as connection:
             query = "SELECT assignments_finished, next_assignment, epoch FROM run"
-            finished, following, epoch = map(_believable, connection.execute(query).fetchone())
+            finished, following, epoch = map(believable, connection.execute(query).fetchone())
         found.append(
             _Counters(assignments_finished=finished, next_assignment=following, epoch=epoch)
         )
@@ -357,10 +379,6 @@ def _counters(run_dir: Path) -> _Counters:
 def _counters_of_status(run_dir: Path) -> _Counters:
     status = read_status(run_dir) or {}
     return _Counters(
-        assignments_finished=_believable(status.get("assignments_finished")),
-        epoch=_believable(status.get("epoch")),
+        assignments_finished=believable(status.get("assignments_finished")),
+        epoch=believable(status.get("epoch")),
     )
-
-
-def _believable(value: object) -> int:
-    return value if isinstance(value, int) and 0 <= value < _MAX_BELIEVABLE else 0

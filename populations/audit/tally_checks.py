@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TypeVar
 
+from arena.matches.comparisons import comparisons, is_tally_by_seats, numbers_of
 from arena.matches.openings import openings_problem
 from arena.matches.pair_scores import adds_up
 from arena.types import AssignmentId, Seat, Tally
@@ -32,13 +33,13 @@ class TallyChecks:
         num_tallies: Number of tallies checked.
     """
 
-    def __init__(self, *, num_seats: Mapping[str, int] | None) -> None:
+    def __init__(self, *, seats: Mapping[str, tuple[Seat, ...]] | None) -> None:
         """Start without tallies.
 
         Args:
-            num_seats: Number of seats by kind of assignment. None: unknown.
+            seats: Seats by kind of assignment. None: unknown.
         """
-        self._num_seats = num_seats
+        self._seats = seats
         self.faults: list[str] = []
         self.played: Counter[AssignmentId] = Counter()
         self.num_tallies = 0
@@ -54,8 +55,8 @@ class TallyChecks:
                 self.faults.append("tallies: sequence numbers have gaps")
             # Unsound ones count, too: an assignment's row was made from all its tallies.
             self.played[row.assignment_id] += row.tally.matches
-            num_seats = None if self._num_seats is None else self._num_seats[row.kind]
-            problem = _problem(row.tally, num_seats=num_seats)
+            seats = None if self._seats is None else self._seats[row.kind]
+            problem = _problem(row.tally, seats=seats)
             if problem is None:
                 yield row
             else:
@@ -81,9 +82,7 @@ def check_tallies(
     """
     setup = None if run_file is None else learner_setup(run_file, root=Path())
     checks = TallyChecks(
-        num_seats=None
-        if setup is None
-        else {"train": len(setup.training_seats), "evaluate": len(setup.seats)}
+        seats=None if setup is None else {"train": setup.training_seats, "evaluate": setup.seats}
     )
     found: list[str] = []
     sound = checks.pass_sound(tallies)
@@ -120,16 +119,18 @@ def _check_assignments(
             yield f"assignment {assignment_id}: has tallies, but was never decided"
 
 
-def _problem(tally: Tally, *, num_seats: int | None) -> str | None:
-    seats = len(tally.entrants)
-    if num_seats not in (None, seats):
-        return f"{seats} entrants in {num_seats} seats"
-    if not seats == len(tally.return_sum) == len(tally.return_sum_of_squares):
-        return f"{seats} entrants, but returns of {len(tally.return_sum)}"
+def _problem(tally: Tally, *, seats: tuple[Seat, ...] | None) -> str | None:
+    num_seats = len(tally.entrants)
+    if seats is not None and len(seats) != num_seats:
+        return f"{num_seats} entrants in {len(seats)} seats"
+    if not num_seats == len(tally.return_sum) == len(tally.return_sum_of_squares):
+        return f"{num_seats} entrants, but returns of {len(tally.return_sum)}"
+    numbers = _numbers(tally, seats)
     for pair in tally.pairs:
-        if not 0 <= pair.first < pair.second < seats:
-            return f"a pair of seats {pair.first} and {pair.second} of {seats}"
-        if not adds_up(pair, matches=tally.matches):
+        number = numbers.get((pair.first, pair.second), 0)
+        if not 0 <= pair.first < pair.second < num_seats or not number:
+            return f"a pair of seats {pair.first} and {pair.second} of {num_seats}"
+        if not adds_up(pair, matches=number * tally.matches):
             results: list[float | None] = [pair.wins, pair.draws, pair.losses]
             if pair.score_sum is not None:
                 results += [pair.score_sum, pair.square_sum]
@@ -137,6 +138,17 @@ def _problem(tally: Tally, *, num_seats: int | None) -> str | None:
     if tally.distinct is not None and not 1 <= tally.distinct <= tally.matches:
         return f"{tally.distinct} different games of {tally.matches} matches"
     return openings_problem(tally)
+
+
+def _numbers(tally: Tally, seats: tuple[Seat, ...] | None) -> Mapping[tuple[int, int], int]:
+    """Return the pairs of seats that each result of a tally may sum."""
+    if seats is not None and not is_tally_by_seats(tally, seats):
+        compared = comparisons(seats, entrants=tally.entrants)
+        return {one.names: one.number for one in compared}
+    if seats is None and tally.matches > 0:
+        # Without a run file nobody knows the sides.
+        return {names: max(number, 1) for names, number in numbers_of(tally).items()}
+    return {(pair.first, pair.second): 1 for pair in tally.pairs}
 
 
 Aggregate = RecordRow | PairRow

@@ -42,7 +42,8 @@ from populations.storage.archive import check_archive
 from populations.storage.backup import backup_problem
 from populations.storage.database import BACKUP, JOURNAL
 from populations.storage.journal import JournalReader
-from populations.storage.lock import lock_holder
+from populations.storage.lock import is_released, lock_holder
+from populations.storage.loss import find_loss
 from populations.storage.recovery import unrecorded_checkpoints
 
 
@@ -106,10 +107,14 @@ def _verify_once(run_dir: Path) -> Report:
             # All tables of one commit: between two commits the sums below would not add up.
             with reader.snapshot():
                 records = _read(reader, run_file)
+        # Nobody writes to a run that nobody holds.
+        loss = find_loss(run_dir) if lock_holder(run_dir) is None else None
     except StorageError as error:
         return Report(faults=[*faults, str(error)], notes=[])
     tables = records.tables
     faults += _check_files(run_dir, tables)
+    if loss is not None:
+        faults.append(str(loss))
     faults += _check_rows(records)
     faults += _check_checkpoints(run_dir, tables)
     faults += _check_ghosts(run_dir, tables)
@@ -118,11 +123,12 @@ def _verify_once(run_dir: Path) -> Report:
     notes = [*_expected(tables), *_unknown_ghosts(run_dir, tables)]
     leftovers = _leftovers(run_dir, tables)
     # A running or killed controller may leave temporary directories, which the next start removes;
-    # after an orderly end there must be none.
-    if tables.run.state == "running":
-        notes += leftovers
-    else:
+    # after an orderly end there must be none. The end is committed before they are removed, so a
+    # kill may come between.
+    if tables.run.state != "running" and is_released(run_dir):
         faults += leftovers
+    else:
+        notes += leftovers
     return Report(faults=faults, notes=notes)
 
 

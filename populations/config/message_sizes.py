@@ -14,7 +14,8 @@ import numpy as np
 from arena.checkpoints.manifest import ghost_key
 from arena.config import LearnerSetup
 from arena.errors import ConfigError
-from arena.matches.seating import seatings_for
+from arena.matches.comparisons import MAX_SEAT_PAIRS, is_by_seats
+from arena.matches.seating import seatings_for, seats_in_turn
 from arena.matches.teammates import Lineup, mixed_seatings
 from arena.types import (
     AssignmentId,
@@ -23,6 +24,7 @@ from arena.types import (
     Player,
     PlayerId,
     PolicyId,
+    Seat,
     Seating,
     WeightsRef,
     ghost_id,
@@ -41,6 +43,20 @@ SURELY_FITS = 256
 FILLED = 0.95
 """Share of a frame that is filled where not all fits."""
 
+MAX_RESULT_BYTES = MAX_FRAME_BYTES // 4 * 3
+"""Bytes of a result's tallies: the rest of a frame is for openings, metrics and checkpoints."""
+
+# By the names of the fields and the longest numbers; openings have a bound of their own
+# (`arena.matches.openings.MAX_PER_MESSAGE`).
+TALLY_BYTES, PLAYER_BYTES, PAIR_BYTES = 150, 110, 91
+"""Most bytes of a tally, of each player's digest and returns in it, and of each result of two."""
+
+INDEX_BYTES = 9
+"""Most bytes of a seat: its place in three lists."""
+
+MAX_SEATS = 1 << 16
+"""Seats that results can be filed under (`populations.ratings.result_table`)."""
+
 _HEADER = Header(run="check", epoch=0, learner=LearnerId("check"), sequence=0)
 
 
@@ -53,35 +69,93 @@ def check_sendable(message: Train | Evaluate) -> None:
     encode(_HEADER, message)
 
 
-def fitted(message: Train | Evaluate) -> Train | Evaluate:
-    """Leave out what does not fit a frame: episodes in flight first, then some of the seatings."""
+def fitted(message: Train | Evaluate, *, setup: LearnerSetup) -> Train | Evaluate:
+    """Leave out what does not fit a frame: episodes in flight first, then some of the seatings.
+
+    Nor is more asked for than the result can say.
+    """
+    # Drawn, so that no seat is favoured; from the seed, so that equal assignments lose the same
+    # ones.
+    rng = np.random.default_rng(message.seed)
+    if isinstance(message, Train) and _result_bytes(message, setup) > MAX_RESULT_BYTES:
+        message = replace(message, carried=())
+    if (size := _result_bytes(message, setup)) > MAX_RESULT_BYTES:
+        message = _without_some(message, FILLED * MAX_RESULT_BYTES / size, rng)
     # Counting is cheap, encoding is not: most assignments never come to it.
     if _num_seats(message) <= SURELY_FITS or body_bytes(message) <= MAX_FRAME_BYTES:
         return message
     if isinstance(message, Train):
         message = replace(message, carried=())
-    # Drawn, so that no seat is favoured; from the seed, so that equal assignments lose the same
-    # ones.
-    rng = np.random.default_rng(message.seed)
     while (size := body_bytes(message)) > MAX_FRAME_BYTES and _num_seats(message):
         # Sizes are not exactly proportional to seats, so it may take another round.
-        share = FILLED * MAX_FRAME_BYTES / size
-        if isinstance(message, Train):
-            message = replace(message, opponents=_thinned(message.opponents, share, rng))
-        else:
-            message = replace(message, pairings=_thinned(message.pairings, share, rng))
+        message = _without_some(message, FILLED * MAX_FRAME_BYTES / size, rng)
     return message
 
 
+def _without_some(
+    message: Train | Evaluate, share: float, rng: np.random.Generator
+) -> Train | Evaluate:
+    if isinstance(message, Train):
+        return replace(message, opponents=_thinned(message.opponents, share, rng))
+    return replace(message, pairings=_thinned(message.pairings, share, rng))
+
+
+def _result_bytes(message: Train | Evaluate, setup: LearnerSetup) -> int:
+    """Return the most bytes of the tallies of an assignment."""
+    if isinstance(message, Evaluate):
+        sizes = [tally_bytes(p.seating.players, setup.seats) for p in message.pairings]
+        return sum(sizes)
+    sizes = [
+        tally_bytes(seating.players, setup.training_seats)
+        for seating in (*message.opponents, *message.carried)
+    ]
+    # Of more seatings than environments a learner leaves some out.
+    return sum(sorted(sizes)[-setup.num_envs - len(message.carried) :])
+
+
+def tally_bytes(players: Sequence[Player], seats: Sequence[Seat]) -> int:
+    """Return the most bytes that the tally of a seating takes in a message."""
+    if is_by_seats(seats):
+        seated = list(players)
+        num_pairs = min(MAX_SEAT_PAIRS, len(seats) * (len(seats) - 1) // 2)
+    else:
+        # By identity: equal players of a message are most often one object.
+        different = {(s.population, id(p)): p for s, p in zip(seats, players, strict=True)}
+        seated = list(different.values())
+        num_pairs = len(seated) * (len(seated) - 1) // 2
+    return (
+        TALLY_BYTES
+        + INDEX_BYTES * len(seats)
+        + sum(PLAYER_BYTES if p.weights else PLAYER_BYTES + len(p.player) for p in seated)
+        + PAIR_BYTES * num_pairs
+    )
+
+
 def check_messages(config: RunConfig, setup: LearnerSetup) -> None:
-    """Refuse a configuration whose training assignments do not fit a frame.
+    """Refuse a configuration whose assignments, or whose results, do not fit a frame.
 
     Raises:
-        ConfigError: With the most opponents that fit.
+        ConfigError: With the limit and the value.
     """
     wanted = config.matchmaking.opponents
+    if len(setup.training_seats) > MAX_SEATS:
+        raise ConfigError(
+            f"an environment must have at most {MAX_SEATS} seats, got {len(setup.training_seats)}: "
+            "results are filed by seat"
+        )
     for population in setup.populations:
-        size = body_bytes(_largest(setup, population, num_opponents=wanted))
+        message = _largest(setup, population, num_opponents=wanted)
+        # In the largest seating each population has a player of its own.
+        largest = max(
+            (tally_bytes(s.players, setup.training_seats) for s in message.opponents), default=0
+        )
+        if largest > MAX_RESULT_BYTES:
+            raise ConfigError(
+                f"populations must be fewer than {len(setup.populations)} with "
+                f"{len(setup.sides)} sides: the results of one seating take {largest} bytes, and "
+                f"must fit {MAX_RESULT_BYTES}"
+            )
+        size = body_bytes(message)
         fits = int(FILLED * wanted * MAX_FRAME_BYTES / size)
         # With fits = 0 no number of opponents would help: `fitted` draws the seats of each
         # assignment.
@@ -113,17 +187,28 @@ def _largest(setup: LearnerSetup, population: str, *, num_opponents: int) -> Tra
     is_cooperation = len(setup.sides) == 1
     trainee = Player(player=PlayerId(f"{population}/p000"))
     seatings: tuple[Seating, ...] = ()
+    turns = seats_in_turn(
+        setup.seats,
+        population=population,
+        num_seatings=setup.num_envs,
+        num_opponents=num_opponents,
+        start=0,
+    )
     if setup.agent_seats:
         longest = ghost(population, 0)
         # One player for each side: as many names as where each agent has another.
         lineup = Lineup(beside=(), against={name: (longest,) for name in setup.populations})
         seatings = mixed_seatings(
-            longest, seats=setup.seats, population=population, lineups=[lineup] * num_opponents
+            longest,
+            seats=setup.seats,
+            population=population,
+            lineups=[lineup] * num_opponents,
+            turns=turns,
         )
     # In cooperation there are no opponents to send.
     elif not is_cooperation:
         seatings = seatings_for(
-            trainee, seats=setup.seats, population=population, opponents=opponents
+            trainee, seats=setup.seats, population=population, opponents=opponents, turns=turns
         )
     return Train(
         assignment_id=AssignmentId(2**62),

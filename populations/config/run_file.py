@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from arena.config import LearnerSetup, Model, PopulationSetup
 from arena.environment_spec import EnvironmentSpec
 from arena.envs.probe.pace import Pace
 from arena.errors import ConfigError
-from arena.learners.versions import RECORDED_PACKAGES, Differences, differences, installed
+from arena.learners.versions import RECORDED_PACKAGES, installed
+from arena.machine_memory import machine_bytes
 from arena.matches.seating import make_seats
 from arena.matches.teammates import seats_per_agent
 from arena.rules import broken_rules, shown
@@ -22,17 +24,23 @@ from arena.types import Digest, canonical_digest
 from populations.config.message_sizes import check_messages
 from populations.config.overrides.aliases import Notify, overridden
 from populations.config.resolve import resolve_config
-from populations.config.resume_rules import MAY_CHANGE, why_not
+from populations.config.resume.differences import Change, compare
+from populations.config.resume.rules import MAY_CHANGE, why_not
 from populations.config.run_config import RunConfig, ignore_notice, validate_config
-from populations.config.sizing import explain, needs_margin, with_sizes_of
+from populations.config.sizing import (
+    check_rollout_memory,
+    explain,
+    needs_margin,
+    with_sizes_of,
+)
 from populations.config.validation import validate_document
 from populations.errors import ResumeRefused, StorageError
-from populations.records.rows import Json
 from populations.yaml_documents import read_document, write_document
 
-FORMAT_VERSION = 2
-# Version 2 added ``environment_measured``, which may be null: version 1 reads as that.
-READABLE_VERSIONS = (1, 2)
+FORMAT_VERSION = 3
+# Version 2 added ``environment_measured``, which may be null, and version 3 ``code``, which may be
+# empty: older ones read as that.
+READABLE_VERSIONS = (1, 2, 3)
 RUN_FILE = "run.yaml"
 NEXT = f"{RUN_FILE}.next"
 """Changed file, until it takes the old one's place."""
@@ -51,8 +59,9 @@ class _Document(Model):
     versions: dict[str, str]
     config: dict[str, object]
     spec: dict[str, object]
-    # The only default: files of version 1 do not have it.
+    # Only these have a default: older files do not have them.
     environment_measured: dict[str, object] | None = None
+    code: dict[str, str] = Field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +89,8 @@ class RunFile:
         launch_directory: First on ``sys.path`` where user code is looked for.
         init_from: The player that the policies started from.
         versions: Versions of the packages that matter, when the run was made.
+        code: Digests of the code outside of installed packages that the run is made of, by module
+            or package, when the run was made; empty in runs of earlier releases.
         config: Resolved.
         spec: The environment's facts.
         environment_measured: Pace at which sizes were chosen; None: they were given.
@@ -94,6 +105,7 @@ class RunFile:
     config: RunConfig
     spec: EnvironmentSpec
     environment_measured: MeasuredPace | None = None
+    code: Mapping[str, str] = field(default_factory=dict)
 
     def save(self, path: Path) -> None:
         """Write the file; a reader finds the old one or the new one, whole.
@@ -109,6 +121,7 @@ class RunFile:
             "launch_directory": self.launch_directory,
             "init_from": self.init_from,
             "versions": dict(self.versions),
+            "code": dict(self.code),
             "config": self.config.model_dump(mode="json"),
             "spec": _SPEC.dump_python(self.spec, mode="json"),
             "environment_measured": _PACE.dump_python(self.environment_measured, mode="json"),
@@ -159,6 +172,7 @@ class RunFile:
                 config=validate_config(document.config),
                 spec=_SPEC.validate_python(document.spec),
                 environment_measured=_PACE.validate_python(document.environment_measured),
+                code=document.code,
             )
         # Only the TypeAdapters raise it; `validate_document` has words of its own.
         except ValidationError as error:
@@ -203,15 +217,6 @@ def content_digest(path: Path) -> Digest:
     return canonical_digest(content)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """Key of two configurations; ``before`` and ``after`` are plain data."""
-
-    key: str
-    before: Json
-    after: Json
-
-
 def new_run_file(
     config: RunConfig,
     spec: EnvironmentSpec,
@@ -220,6 +225,7 @@ def new_run_file(
     launch_directory: str,
     init_from: str | None = None,
     pace: Pace | None = None,
+    code: Mapping[str, str] = MappingProxyType({}),
 ) -> RunFile:
     """Make the file of a new run, with a new id.
 
@@ -230,6 +236,7 @@ def new_run_file(
         launch_directory: Directory that is searched first for user code.
         init_from: The player that the policies start from.
         pace: Figures of random play of the environment; None: it was not played.
+        code: Digests of users' code.
 
     Raises:
         ConfigError: If configuration and environment do not fit.
@@ -240,6 +247,7 @@ def new_run_file(
             f"{len(spec.lessons)} lessons, got {len(config.lessons)}"
         )
     resolved = resolve_config(config, spec, launch_directory=launch_directory, pace=pace)
+    check_rollout_memory(resolved, spec, machine_bytes=machine_bytes())
     # Sizes have a default without play, a margin has none.
     if needs_margin(resolved):
         raise ConfigError(
@@ -260,6 +268,7 @@ def new_run_file(
         config=resolved,
         spec=spec,
         environment_measured=measured,
+        code=code,
     )
     # Needs the seats of the resolved run; the root has no part in a message's size.
     check_messages(resolved, learner_setup(run_file, root=Path()))
@@ -353,27 +362,14 @@ def check_resume(
     return new, changes
 
 
-def other_versions(run_file: RunFile) -> Differences:
-    """Return packages whose version differs here from the run's."""
-    return differences(run_file.versions, installed(run_file.versions))
-
-
-def with_config(run_file: RunFile, config: RunConfig) -> RunFile:
-    """Return the same run, going on with another configuration."""
-    return replace(run_file, config=config)
-
-
-def compare(before: Json, after: Json, *, path: tuple[str, ...] = ()) -> Iterator[Change]:
-    """Yield each key of two configurations by its dotted path, keys with equal values included.
+def with_config(
+    run_file: RunFile, config: RunConfig, *, code: Mapping[str, str] = MappingProxyType({})
+) -> RunFile:
+    """Return the same run, going on with another configuration.
 
     Args:
-        before: Configuration as plain data.
-        after: Another one.
-        path: Keys that lead to both.
+        run_file: The run's file.
+        config: Configuration from now on.
+        code: Digests of users' code as it is now; what the run has already stays as it was.
     """
-    if isinstance(before, Mapping) and isinstance(after, Mapping) and (before or after):
-        # A key that one side lacks counts as null there.
-        for key in dict.fromkeys((*before, *after)):
-            yield from compare(before.get(key), after.get(key), path=(*path, key))
-    else:
-        yield Change(key=".".join(path), before=before, after=after)
+    return replace(run_file, config=config, code={**code, **run_file.code})

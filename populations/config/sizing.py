@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from arena.config import MarginOutcome
-from arena.environment_spec import EnvironmentSpec
+from arena.environment_spec import AgentSpec, EnvironmentSpec
 from arena.envs.openspiel.game import is_openspiel
 from arena.envs.probe.pace import Pace
 from arena.envs.spaces.observations import ObservationLayout
@@ -221,6 +221,39 @@ def check_env_workers(config: RunConfig, spec: EnvironmentSpec, *, pace: Pace | 
         )
 
 
+def check_rollout_memory(config: RunConfig, spec: EnvironmentSpec, *, machine_bytes: int) -> None:
+    """Refuse rollouts whose observations exceed the machine's memory, which nothing could train on.
+
+    Args:
+        config: Resolved.
+        spec: The environment's facts.
+        machine_bytes: Memory of the machine that learners run on.
+
+    Raises:
+        ConfigError: With the limit and the value.
+    """
+    environment, load = config.environment, load_of(config, spec)
+    if config.serves_store or environment.num_envs == "auto":
+        return
+    bytes_of = {agent: _observation_bytes(facts) for agent, facts in spec.agent_specs.items()}
+    seen = [[bytes_of[agent] for agent in p.agents or ()] for p in config.populations.values()]
+    # One agent decides in each step of a game in turns, and its observation alone is kept.
+    step = max((max(own) if spec.api == "aec" else sum(own) for own in seen if own), default=0)
+    rollouts = step * load.rollout_length * environment.num_envs * load.num_learners
+    if rollouts > machine_bytes:
+        raise ConfigError(
+            f"the observations of a rollout of {load.num_learners} learners must fit this "
+            f"machine's memory of {machine_bytes / 1e9:,.1f} GB, got {rollouts / 1e9:,.1f} GB: "
+            f"{step:,} bytes in each step of environment.num_envs={environment.num_envs}, "
+            f"rollout_length={load.rollout_length}"
+        )
+
+
+def _observation_bytes(facts: AgentSpec) -> int:
+    layout = ObservationLayout.from_json(facts.observation)
+    return layout.size * layout.dtype.itemsize
+
+
 def with_sizes_of(config: RunConfig, chosen: RunConfig) -> RunConfig:
     """Return a configuration whose open sizes are those that the run chose at launch."""
     environment, assignment = config.environment, config.assignment
@@ -243,11 +276,7 @@ def load_of(config: RunConfig, spec: EnvironmentSpec) -> Load:
     """
     learners, rollout_length = config.learners, _rollout_length(config, spec)
     wanted = config.assignment.agent_steps or DETERMINISTIC_AGENT_STEPS
-    layouts = {
-        agent: ObservationLayout.from_json(facts.observation)
-        for agent, facts in spec.agent_specs.items()
-    }
-    seen = [layout.size * layout.dtype.itemsize for layout in layouts.values()]
+    seen = [_observation_bytes(facts) for facts in spec.agent_specs.values()]
     # One agent decides in each step of a game in turns, and its observation alone is kept.
     in_turns = spec.api == "aec"
     return Load(

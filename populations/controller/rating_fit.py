@@ -55,7 +55,7 @@ class Snapshot:
         generations: All of them, by policy and number.
         rated: The rows of a fit to be repeated; None: a new one.
         populations: All of them.
-        num_seats: Number of seats of the environment.
+        num_seats: Number of seats that results are filed under.
         num_tallies: Sequence of the last evaluation tally that is covered.
         contenders: By policy, evaluated weights whose checkpoints are kept: the newest ones, and
             the best-rated one of the last fit.
@@ -145,7 +145,7 @@ def snapshot(
         generations=tables.generations,
         rated=None if rated is None else tuple(rated.values()),
         populations=tuple(dict.fromkeys(seat.population for seat in league.seats)),
-        num_seats=len(league.seats),
+        num_seats=league.num_rated_seats,
         num_tallies=league.last_evaluation_sequence,
         contenders=find_contenders(league, tables, former_best),
         former_best=former_best,

@@ -1,8 +1,8 @@
 """The process that calls hooks: ``python -m populations.hooks.process --control FD --report FD``.
 
 It reads the journal, which is its queue, and tells the controller on a pipe what it does. All that
-it starts is of its process group, which ends with it: at the time limit of a call, at its own end,
-and when the controller is gone, whose end of the other pipe is closed then. Torch-free.
+it starts ends with it (`arena.processes`): at the time limit of a call, at its own end, and when
+the controller is gone. Torch-free.
 
 Tests: `tests/populations/hooks/test_supervisor.py`.
 """
@@ -14,7 +14,6 @@ import faulthandler
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import threading
@@ -26,6 +25,7 @@ from typing import TextIO, cast
 
 from arena.config import Model
 from arena.errors import ConfigError
+from arena.processes.child import end_with_guard
 from arena.resolve import put_first_on_path, resolve
 from arena.users_code import named, own_lines
 from populations.config.hooks import Command, Hook
@@ -73,7 +73,7 @@ class HookSettings(Model):
 
 @dataclass(slots=True)
 class _Control:
-    """Words of the controller. A thread listens, and ends the process group at the last one.
+    """Words of the controller, which a thread listens to.
 
     Attributes:
         woken: Set when something was said.
@@ -88,16 +88,6 @@ class _Control:
         for line in self.pipe:
             self.backlog_s = time.monotonic() + float(line)
             self.woken.set()
-        # The end of the pipe: the controller has ended, in order or not.
-        end_group()
-
-
-def end_group() -> None:
-    """End this process and all that it has started."""
-    # Only a leader of its group: another's group may hold processes that go on.
-    if os.getpgrp() == os.getpid():
-        os.killpg(0, signal.SIGKILL)
-    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def serve(settings: HookSettings, control: _Control, report: Callable[..., None]) -> None:
@@ -245,6 +235,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         faults = find_faults(HookSettings.model_validate_json(sys.stdin.read()))
         answer.write(json.dumps(faults))
         return 0
+    end_with_guard()
     for descriptor in (arguments.control, arguments.report):
         # Hooks must not inherit them.
         os.set_inheritable(descriptor, False)

@@ -9,7 +9,6 @@ import contextlib
 import json
 import logging
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from arena.errors import ConfigError
+from arena.processes.parent import ChildProcess, spawn
 from populations.config.sections import AlertKind
 from populations.hooks.calls import Place
 from populations.hooks.place_file import read_place, write_place
@@ -61,7 +61,7 @@ class _Process:
     """A process that runs.
 
     Attributes:
-        popen: The process, leader of its group.
+        child: The process.
         control_fd: Pipe to it; its end is the process's end.
         report_fd: Pipe from it.
         rest: Beginning of a line whose end has not come yet.
@@ -71,7 +71,7 @@ class _Process:
         broken: Reason for which it said that it cannot begin.
     """
 
-    popen: subprocess.Popen[bytes]
+    child: ChildProcess
     control_fd: int
     report_fd: int
     rest: bytes = b""
@@ -113,7 +113,7 @@ class HookProcess:
     @property
     def pid(self) -> int | None:
         """Return its process id; None while there is no process."""
-        return None if self._process is None else self._process.popen.pid
+        return None if self._process is None else self._process.child.pid
 
     def prepare(self, *, after: int) -> None:
         """Begin after an event, unless it is known which calls were made.
@@ -182,9 +182,7 @@ class HookProcess:
             _bury(process)
 
     def _start(self) -> None:
-        # No parents: a run directory that was moved away must not come back with nothing but logs.
         try:
-            self.log.parent.mkdir(exist_ok=True)
             self._process = _spawn(self.settings.model_copy(update={"skip": self._skip}), self.log)
         except OSError as error:
             self._fail("", f"the process of hooks could not be started: {error}")
@@ -243,12 +241,12 @@ class HookProcess:
         """Notice that it has ended, or hangs."""
         limit_s = self.settings.time_limit_s
         hung_s = self.clock() - process.call_at_s
-        if process.popen.poll() is None and (process.call is None or hung_s <= limit_s + SLACK_S):
+        if process.child.poll() is None and (process.call is None or hung_s <= limit_s + SLACK_S):
             return
         self._hear(process)  # its last words
         _bury(process)
         self._process = None
-        code = process.popen.returncode
+        code = process.child.poll()
         if process.finished:
             # Nothing is left to do.
             self._retry_at_s = float("inf")
@@ -275,22 +273,16 @@ def _spawn(settings: HookSettings, log_path: Path) -> _Process:
     control_read, control_write = os.pipe()
     report_read, report_write = os.pipe()
     try:
-        with log_path.open("ab") as log:
-            popen = subprocess.Popen(
-                [
-                    *(sys.executable, "-m", MODULE),
-                    *("--control", str(control_read), "--report", str(report_write)),
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                cwd=_working_directory(settings),
-                # Ctrl-C in a terminal reaches the controller only, which lets hooks end in order.
-                start_new_session=True,
-                close_fds=True,
-                pass_fds=(control_read, report_write),
-                env=_environment(),
-            )
+        child = spawn(
+            [
+                *(sys.executable, "-m", MODULE),
+                *("--control", str(control_read), "--report", str(report_write)),
+            ],
+            log_path=log_path,
+            pass_fds=(control_read, report_write),
+            directory=_working_directory(settings),
+            variables=_variables(),
+        )
     except OSError:
         os.close(control_write)
         os.close(report_read)
@@ -299,17 +291,15 @@ def _spawn(settings: HookSettings, log_path: Path) -> _Process:
         os.close(control_read)
         os.close(report_write)
     os.set_blocking(report_read, False)
-    process = _Process(popen, control_fd=control_write, report_fd=report_read)
+    process = _Process(child, control_fd=control_write, report_fd=report_read)
     with contextlib.suppress(OSError):  # it has ended already, which is noticed later
         os.write(control_write, f"{settings.model_dump_json()}\n".encode())
     return process
 
 
 def _bury(process: _Process) -> None:
-    """End the whole group, and wait until its leader is gone."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):  # none of it is left
-        os.killpg(process.popen.pid, signal.SIGKILL)
-    process.popen.wait()
+    """End it and all that it started."""
+    process.child.kill()
     os.close(process.control_fd)
     os.close(process.report_fd)
 
@@ -319,11 +309,10 @@ def _working_directory(settings: HookSettings) -> str | None:
     return settings.launch_directory if Path(settings.launch_directory).is_dir() else None
 
 
-def _environment() -> dict[str, str]:
+def _variables() -> dict[str, str]:
     # Last, so that ``arena`` is found where its virtual environment is not active.
     paths = [os.environ.get("PATH", os.defpath), os.path.dirname(sys.executable)]
-    # Learners occupy the cores.
-    return os.environ | {"PATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"}
+    return {"PATH": os.pathsep.join(paths)}
 
 
 def check_hooks(settings: HookSettings) -> None:
@@ -334,23 +323,25 @@ def check_hooks(settings: HookSettings) -> None:
     """
     if not settings.hooks:
         return
+    with spawn(
+        [sys.executable, "-m", MODULE, "--check"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        directory=_working_directory(settings),
+        variables=_variables(),
+    ) as child:
+        try:
+            output, errors = child.communicate(
+                settings.model_dump_json().encode(), timeout_s=CHECK_S
+            )
+        except subprocess.TimeoutExpired as error:
+            raise ConfigError(f"hooks: importing them took longer than {CHECK_S:g} s") from error
     try:
-        done = subprocess.run(
-            [sys.executable, "-m", MODULE, "--check"],
-            input=settings.model_dump_json(),
-            capture_output=True,
-            text=True,
-            timeout=CHECK_S,
-            cwd=_working_directory(settings),
-            env=_environment(),
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise ConfigError(f"hooks: importing them took longer than {CHECK_S:g} s") from error
-    try:
-        faults = json.loads(done.stdout)
+        faults = json.loads(output)
     except ValueError as error:
         # A module may end the interpreter.
-        raise ConfigError(f"hooks: importing them failed: {done.stderr[-1000:]}") from error
+        said = errors.decode(errors="replace")[-1000:]
+        raise ConfigError(f"hooks: importing them failed: {said}") from error
     if faults:
         raise ConfigError("; ".join(faults))

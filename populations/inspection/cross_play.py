@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from arena.errors import ConfigError
+from arena.matches.comparisons import comparisons, is_tally_by_seats
 from arena.matches.pair_scores import num_scored, points
 from arena.matches.seating import HOME, seat_teams
 from arena.matches.teammates import members
@@ -74,7 +75,7 @@ def cross_play(
             # A policy that was retired has no line that goes on.
             if policy in first and generation >= first[policy] and origin is not None:
                 cell = cells.setdefault((policy, origin.policy), _Cell())
-                _add(cell, row.tally, side=side, index=index)
+                _add(cell, row.tally, side=side, index=index, seats=league.training_seats)
     return [
         {
             "population": population_of(policy),
@@ -100,12 +101,18 @@ def _beside(tally: Tally, seats: Sequence[Seat]) -> Iterator[tuple[range, int, i
             yield from ((side, index, partner) for partner in side if partner != index)
 
 
-def _add(cell: _Cell, tally: Tally, *, side: range, index: int) -> None:
+def _add(cell: _Cell, tally: Tally, *, side: range, index: int, seats: tuple[Seat, ...]) -> None:
     cell.matches += tally.matches
     cell.return_sum += tally.return_sum[index]
+    own = side.start
+    if not is_tally_by_seats(tally, seats):
+        # Of many sides those of one player have one sum.
+        compared = comparisons(seats, entrants=tally.entrants)
+        both = (players for one in compared for players in (one.first, one.second))
+        own = next((players[0] for players in both if own in players), own)
     for pair in tally.pairs:
         # A side's results are filed under its first agent.
-        if side.start in (pair.first, pair.second):
+        if own in (pair.first, pair.second):
             won, scored = points(pair), num_scored(pair)
-            cell.points += won if side.start == pair.first else scored - won
+            cell.points += won if own == pair.first else scored - won
             cell.scored += scored

@@ -34,6 +34,14 @@ RUN: Mapping[str, Wording] = {
         then=(", by controller {epoch}",),
     ),
     "versions_differ": said("Packages are others than at the launch: {data:pairs}"),
+    "code_differs": said("Code is other than at the launch: {data:pairs}"),
+    "device_differs": said(
+        "Learner {subject} computes on {device}, the run had used {before:players} until then"
+    ),
+    "work_lost": said(
+        "The run goes on without acknowledged work that is lost: {reason}",
+        then=("; at least {agent_steps:count} agent steps", ", {matches:count} matches"),
+    ),
     "configuration_changed": said("The configuration was changed: {data:pairs}"),
     "hyperparameters_changed": said(
         "{subject:player} follows changed start values",

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import cast
 
+from arena.errors import ConfigError
+from arena.matches.comparisons import MAX_SEAT_PAIRS, is_by_seats
 from arena.matches.seating import num_episodes
 from arena.types import Digest, ghost_id, is_bot, is_trainee, trainee_entrant
 from populations.choices import with_names
@@ -118,11 +120,14 @@ def payoff_view(run: Inspection, population: str | None, *, by_seats: bool = Fal
         population: Population of the cells' players. None: all.
         by_seats: Whether each pair of seats has a cell, instead of one over all seats.
     """
+    seats = run.league.seats
+    if by_seats and not is_by_seats(seats):
+        raise ConfigError(
+            f"a run has results of each pair of seats if there are {MAX_SEAT_PAIRS} at most; with "
+            f"{len(seats)} seats it has those of players in all seats together"
+        )
     cells = payoff_cells(
-        run.reader.pairs(kind="evaluate"),
-        seats=run.league.seats,
-        names=_names(run),
-        by_seats=by_seats,
+        run.reader.pairs(kind="evaluate"), seats=seats, names=_names(run), by_seats=by_seats
     )
     shown: list[Json] = [cell for cell in cells if population in (None, cell["population"])]
     merged = sum(

@@ -26,7 +26,7 @@ def slot_name(slot: int) -> str:
 
 
 class LocalLauncher:
-    """Launcher of learner processes. Use it from the main thread only."""
+    """Launcher of learner processes. Owned by one thread."""
 
     def __init__(
         self,
@@ -57,8 +57,6 @@ class LocalLauncher:
     def start(self, slot: int, populations: tuple[str, ...]) -> None:
         """Start a process in a slot, after killing its predecessor there."""
         self.kill(slot)
-        # In the main thread: a child asks the kernel to be killed with its parent, and the kernel
-        # takes the spawning thread for the parent.
         self._processes[slot] = spawn_learner(
             self._setup_path,
             self._endpoint,
@@ -70,7 +68,9 @@ class LocalLauncher:
         )
 
     def kill(self, slot: int, *, dump_stacks: bool = False) -> None:
-        """End a slot's process group: at once, or as soon as it has written its stacks."""
+        """End a slot's process and all that it started: at once, or as soon as it has written its
+        stacks.
+        """
         # Taken out at once: `exited` does not report what was killed.
         process = self._processes.pop(slot, None)
         if process is None:
@@ -110,8 +110,7 @@ class LocalLauncher:
             if (code := process.poll()) is not None
         ]
         for slot, _ in ended:
-            # The processes that it has started may have outlived it; they are one group.
-            self._processes.pop(slot).kill()
+            del self._processes[slot]
         return ended
 
     def close(self) -> None:

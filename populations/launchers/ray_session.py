@@ -23,6 +23,7 @@ from types import ModuleType
 import psutil
 
 from arena.errors import ConfigError
+from arena.processes.guard import remove_at_end
 from arena.wire.address import make_private
 from populations.config.sections import RayConfig
 from populations.launchers import ray_guard
@@ -124,6 +125,8 @@ def _own_ray(ray: ModuleType, directory: Path) -> Iterator[None]:
     # Left where the machine went down.
     shutil.rmtree(directory, ignore_errors=True)
     make_private(directory)
+    # The guards of a command end the process below as well, before it has removed anything.
+    remove_at_end(directory)
     guard = subprocess.Popen(
         [sys.executable, "-m", ray_guard.__name__, str(directory)],
         stdin=subprocess.PIPE,

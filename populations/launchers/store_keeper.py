@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import subprocess
 import sys
 import threading
 from collections.abc import Mapping
@@ -40,8 +41,7 @@ class StoreKeeper:
     """Thread that starts the process, tells it the terms on which it serves, and starts it again
     at its address when it has ended or does not answer.
 
-    A thread of its own: the kernel ends a process with the thread that has started it, and the
-    controller's loop has nothing to wait for.
+    A thread of its own: the controller's loop has nothing to wait for.
 
     Attributes:
         endpoint: Address that it listens on; the port is the real one.
@@ -132,7 +132,8 @@ class StoreKeeper:
                 self._process = process = spawn(
                     [*self._arguments, "--bind", self.endpoint],
                     log_path=self._log_path,
-                    has_pipes=True,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
                 )
             self._talk(process)
             with self._lock:

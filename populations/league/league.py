@@ -12,8 +12,14 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from arena.matches.comparisons import (
+    is_by_seats,
+    is_tally_by_seats,
+    result_weights,
+    rival_seats,
+)
 from arena.matches.pair_scores import num_scored, points
-from arena.matches.seating import HOME, result_weights, rival_seats, seat_teams
+from arena.matches.seating import HOME, seat_teams
 from arena.matches.teammates import between_rivals, seats_per_agent
 from arena.types import (
     Digest,
@@ -28,7 +34,7 @@ from arena.types import (
     population_of,
 )
 from populations.gc_pause import collector_paused
-from populations.league.pairs import added, as_link, pair_rows
+from populations.league.pairs import PairRows, added, as_link
 from populations.league.payoff import Payoff
 from populations.ratings.result_table import ResultTable
 from populations.ratings.results import Counts, Rated
@@ -85,18 +91,10 @@ class League:
         self.mixes_teammates = mixes_teammates
         self.training_seats = seats_per_agent(seats) if mixes_teammates else seats
         self.is_cooperation = len({seat.side for seat in seats}) == 1
-        # With n sides each meets n - 1 others, but a match must still count as one.
-        num_sides = len({seat.side for seat in seats})
-        self._pair_weight = 1.0 / max(num_sides - 1, 1)
-        # Each member of a team has the team's result; rows store it as if it were the member's own.
-        self._share_of_row = {
-            pair: weight / self._pair_weight
-            for pair, weight in result_weights(
-                rival_seats(seats), entrants=range(len(seats))
-            ).items()
-        }
+        self._rows = PairRows(seats)
+        self._share_of_row = _shares_of_rows(seats, weight=self._rows.weight)
         # The shares of team mates matter for intervals alone, so payoffs go without them.
-        self.payoff = Payoff(half_life_matches=half_life_matches, pair_weight=self._pair_weight)
+        self.payoff = Payoff(half_life_matches=half_life_matches, rows=self._rows)
         self.records: dict[Rated, RecordRow] = {}
         self.results: ResultTable[Rated] = ResultTable()
         self.links: ResultTable[Rated] = ResultTable()
@@ -109,6 +107,8 @@ class League:
         self._ghosts: dict[Rated, set[PlayerId]] = {}
         """Present ghosts by their weights."""
         self._evaluation_pairs: dict[PairKey, PairRow] = {}
+        self._filed: set[tuple[int, int]] = set()
+        """Seats that rows of evaluation have."""
         self._generation_matches: dict[tuple[str, int], int] = {}
         self._first: dict[tuple[str, int], CheckpointRow] = {}
         """First checkpoint of each generation of each policy."""
@@ -186,6 +186,11 @@ class League:
                 self._some_left = True
 
     @property
+    def num_rated_seats(self) -> int:
+        """Return the number of seats whose advantages are rated, the first ones."""
+        return self._rows.num_seats
+
+    @property
     def evaluated_ghosts(self) -> list[Rated]:
         """Return evaluated weights of ghosts; it grows, and is another list once some left."""
         # At the next question, for many may leave at once; a fit may still read the old list.
@@ -220,15 +225,19 @@ class League:
             for seat, entrant in zip(self.seats, tally.entrants, strict=True)
         ]
         changed: dict[Rated, RecordRow] = {}
+        # Scores between win and loss cannot be counted as wins, draws and losses: the sum is kept
+        # as soon as one pair has it.
+        has_sums = any(pair.score_sum is not None for pair in tally.pairs)
+        outcomes = _outcomes(tally)
+        by_seats = is_tally_by_seats(tally, self.seats)
         for index, key in enumerate(rated):
+            # Of many seats each has its player's mean return, and a match is one for the player.
+            if not by_seats and key in changed:
+                continue
             # An entrant may hold several seats: its later seats add to the row of the earlier ones.
             old = changed.get(key) or self.record(*key)
-            wins, draws, losses, won = _outcome(tally, seat=index)
-            # Scores between win and loss cannot be counted as wins, draws and losses: the sum is
-            # kept as soon as one pair has it.
-            is_summed = old.score_sum is not None or any(
-                p.score_sum is not None for p in tally.pairs
-            )
+            wins, draws, losses, won = outcomes[index]
+            is_summed = old.score_sum is not None or has_sums
             changed[key] = RecordRow(
                 population=old.population,
                 entrant=old.entrant,
@@ -248,7 +257,7 @@ class League:
         return list(changed.values())
 
     def _add_results(self, tally: Tally) -> Iterator[PairRow]:
-        for played in pair_rows(tally, kind="evaluate", weight=self._pair_weight):
+        for played in self._rows.of(tally, kind="evaluate"):
             first, second, _ = self._result_key(played)
             # A result of an entrant against itself holds no information on its strength.
             if first != second:
@@ -336,6 +345,8 @@ class League:
     def _put_pair(self, row: PairRow) -> None:
         row = as_link(row) if row.kind == "merged" else row
         self._evaluation_pairs[row.key] = row
+        if row.kind == "evaluate":
+            self._filed.add((row.first_seat, row.second_seat))
         share = self._share_of_row.get((row.first_seat, row.second_seat), 1.0)
         self._table(row)[self._result_key(row)] = Counts.from_results(row, weight=share)
 
@@ -357,7 +368,7 @@ class League:
     def evaluated_against(self, entrant: Entrant, other: Entrant) -> Met:
         """Return the result of an entrant against another in evaluation, over all seats."""
         won = matches = return_sum = 0.0
-        for low, high in rival_seats(self.seats):
+        for low, high in sorted(self._filed):
             row = self._evaluation_pairs.get(("evaluate", entrant, other, low, high))
             if row is not None:
                 won += points(row)
@@ -369,6 +380,11 @@ class League:
                 matches += num_scored(row)
                 return_sum += row.second_return_sum
         return Met(points=won, matches=matches, return_sum=return_sum)
+
+    def num_met(self, first: Rated, second: Rated) -> float:
+        """Return the evaluation matches of two players, the first in the lower seat."""
+        found = (self.results.get((first, second, seats)) for seats in self._filed)
+        return sum(counts.matches for counts in found if counts is not None)
 
     def sums(self, population: str) -> Iterator[Entrant]:
         """Yield the generations that have sums of weights which are gone."""
@@ -461,16 +477,33 @@ def is_alone(tally: Tally, seats: tuple[Seat, ...]) -> bool:
     return len(set(rated)) == 1
 
 
-def _outcome(tally: Tally, *, seat: int) -> tuple[int, int, int, float]:
-    """Return wins, draws, losses and sum of scores of a seat, over its pairs of seats."""
-    wins = draws = losses = 0
-    won = 0.0
+def _shares_of_rows(seats: tuple[Seat, ...], *, weight: float) -> dict[tuple[int, int], float]:
+    """Return the share of a match that a row of two seats is worth, where it is not all of it."""
+    # Rows of players have their weights already.
+    if not is_by_seats(seats):
+        return {}
+    # Each member of a team has the team's result; rows store it as if it were the member's own.
+    weights = result_weights(dict.fromkeys(rival_seats(seats), 1), entrants=range(len(seats)))
+    return {pair: own / weight for pair, own in weights.items()}
+
+
+def _outcomes(tally: Tally) -> list[tuple[int, int, int, float]]:
+    """Return wins, draws, losses and sum of scores of each seat, over its pairs of seats."""
+    outcomes = [(0, 0, 0, 0.0)] * len(tally.entrants)
     for pair in tally.pairs:
-        if seat not in (pair.first, pair.second):
-            continue
-        is_first = seat == pair.first
-        wins += pair.wins if is_first else pair.losses
-        draws += pair.draws
-        losses += pair.losses if is_first else pair.wins
-        won += points(pair) if is_first else num_scored(pair) - points(pair)
-    return wins, draws, losses, won
+        won = points(pair)
+        wins, draws, losses, score = outcomes[pair.first]
+        outcomes[pair.first] = (
+            wins + pair.wins,
+            draws + pair.draws,
+            losses + pair.losses,
+            score + won,
+        )
+        wins, draws, losses, score = outcomes[pair.second]
+        outcomes[pair.second] = (
+            wins + pair.losses,
+            draws + pair.draws,
+            losses + pair.wins,
+            score + (num_scored(pair) - won),
+        )
+    return outcomes

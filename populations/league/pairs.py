@@ -1,6 +1,7 @@
 """Rows of results between two entrants: made of tallies, turned, added up.
 
-A row is one entrant in one seat against another in another seat.
+A row is one entrant in one seat against another in another seat; of many seats, one entrant against
+another in all of them.
 
 Tests: `tests/populations/league/test_payoff.py`.
 """
@@ -12,8 +13,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from arena.matches.comparisons import (
+    comparisons,
+    is_by_seats,
+    is_tally_by_seats,
+    result_weights,
+)
 from arena.matches.pair_scores import added_sums, num_scored, points, reversed_sums
-from arena.types import Entrant, PairScore, Tally
+from arena.types import Entrant, PairScore, Seat, Tally
 from populations.league.elimination import MIN_WEIGHT, Link, Seen, link_of
 from populations.ratings.results import Counts
 from populations.records.aggregates import PairRow
@@ -74,6 +81,73 @@ class PairRecord:
             score_sum=score_sum,
             square_sum=square_sum,
         )
+
+
+class PairRows:
+    """Rows of tallies: of each pair of seats, or, with many seats, of each pair of players.
+
+    Args:
+        seats: Seats of whole sides.
+
+    Attributes:
+        weight: Weight of the result of one pair of seats, in matches.
+        num_seats: Number of seats that rows are filed under, the first ones.
+    """
+
+    def __init__(self, seats: tuple[Seat, ...]) -> None:
+        self._seats = seats
+        # With n sides each meets n - 1 others, but a match must still count as one.
+        self.weight = 1.0 / max(len({seat.side for seat in seats}) - 1, 1)
+        first: dict[str, int] = {}
+        for index, seat in enumerate(seats):
+            first.setdefault(seat.population, index)
+        # Of many seats results are filed under the first one of their population.
+        self._file = [first[seat.population] for seat in seats]
+        self.num_seats = len(seats) if is_by_seats(seats) else 1 + max(self._file)
+
+    def of(self, tally: Tally, *, kind: Literal["train", "evaluate"]) -> Iterator[PairRow]:
+        """Return the rows of one tally.
+
+        Args:
+            tally: Results of some matches.
+            kind: Kind of the assignment.
+        """
+        if is_tally_by_seats(tally, self._seats):
+            return pair_rows(tally, kind=kind, weight=self.weight)
+        return self._rows_of_players(tally, kind=kind)
+
+    def _rows_of_players(
+        self, tally: Tally, *, kind: Literal["train", "evaluate"]
+    ) -> Iterator[PairRow]:
+        """Return one row for each two players, in one order: by population, then by name."""
+        names = [
+            (seat.population, entrant)
+            for seat, entrant in zip(self._seats, tally.entrants, strict=True)
+        ]
+        compared = {one.names: one for one in comparisons(self._seats, entrants=tally.entrants)}
+        numbers = {pair: one.number for pair, one in compared.items()}
+        weights = result_weights(numbers, entrants=names)
+        for pair in tally.pairs:
+            key = (pair.first, pair.second)
+            own, other = compared[key].return_sums(tally.return_sum, seats=self._seats)
+            weight = weights[key]
+            score_sum, square_sum = _weighed_sums(pair, weight)
+            row = PairRow(
+                kind=kind,
+                first=tally.entrants[pair.first],
+                second=tally.entrants[pair.second],
+                first_seat=self._file[pair.first],
+                second_seat=self._file[pair.second],
+                wins=weight * pair.wins,
+                draws=weight * pair.draws,
+                losses=weight * pair.losses,
+                first_return_sum=weight * own,
+                second_return_sum=weight * other,
+                score_sum=score_sum,
+                square_sum=square_sum,
+            )
+            is_first = (row.first_seat, row.first) < (row.second_seat, row.second)
+            yield row if is_first else swapped(row)
 
 
 def pair_rows(

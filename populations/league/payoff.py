@@ -25,6 +25,7 @@ from arena.types import (
 )
 from populations.league.pairs import (
     PairRecord,
+    PairRows,
     Seats,
     added,
     nothing,
@@ -99,12 +100,12 @@ class Payoff:
     and so does restoring the rows that `add` returned and continuing from there.
     """
 
-    def __init__(self, *, half_life_matches: float, pair_weight: float = 1.0) -> None:
+    def __init__(self, *, half_life_matches: float, rows: PairRows | None = None) -> None:
         """Make an empty table.
 
         Args:
             half_life_matches: Further matches of a pair after which a result counts half.
-            pair_weight: Weight, in matches, of the result of one pair of seats.
+            rows: What makes the rows of a tally. None: each pair of seats is one match.
 
         Raises:
             ValueError: If ``half_life_matches`` is not above 0.
@@ -112,7 +113,7 @@ class Payoff:
         if not half_life_matches > 0.0:
             raise ValueError(f"half_life_matches must be above 0, got {half_life_matches!r}")
         self.half_life_matches = half_life_matches
-        self._pair_weight = pair_weight
+        self._rows_of = pair_rows if rows is None else rows.of
         self._met: dict[Entrant, dict[Entrant, tuple[PairRow, ...]]] = {}
         """Rows of the seats, in order, by both entrants in either order."""
         self._generations: dict[PolicyId, list[int]] = {}
@@ -142,7 +143,7 @@ class Payoff:
         self._set(tuple(sorted((*kept, row), key=seats_of)))
 
     def add(self, tally: Tally) -> list[PairRow]:
-        """Add the results of a tally: each pair of its seats on different sides.
+        """Add the results of a tally: of each pair of its seats on different sides, or of players.
 
         Pairs of seats with the same two players count as one batch, so their order does not matter.
         Results of an entrant against itself mean nothing and are left out.
@@ -151,7 +152,7 @@ class Payoff:
             Changed rows: all rows of each pair that met.
         """
         batches: dict[tuple[Entrant, Entrant], dict[Seats, PairRow]] = {}
-        for played in pair_rows(tally, kind="train", weight=self._pair_weight):
+        for played in self._rows_of(tally, kind="train"):
             if played.first == played.second:
                 continue
             # Stored as the lower entrant sees it, so that both views of a pair are one row.

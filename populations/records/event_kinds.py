@@ -14,6 +14,10 @@ RUN_EVENTS: Mapping[str, str] = {
     "policy_created": "A policy exists, with its role and first hyperparameters.",
     "controller_started": "A controller has begun or resumed the run; `epoch` counts them.",
     "versions_differ": "A resume found other versions of packages than the launch.",
+    "code_differs": "A resume found other code of the user's than the launch; digests by module.",
+    "device_differs": "After a resume a learner computes on a device that the run had not used.",
+    "work_lost": "Acknowledged work is lost, and the run goes on without it (`--accept-loss`, "
+    "`--repair`); the numbers are the least ones.",
     "configuration_changed": "A resume changed a key; the value before and the value after.",
     "hyperparameters_changed": "A resume changed start values, and a policy has followed.",
     "lesson_began": "Training went on to the next lesson of `environment.curriculum`.",

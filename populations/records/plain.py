@@ -13,7 +13,17 @@ from collections.abc import Mapping
 from typing import get_args
 
 from arena import decoding
-from arena.decoding import Annotation, Decode, Dialect, Plain, field_names, is_union, origin_of
+from arena.decoding import (
+    Annotation,
+    Decode,
+    Dialect,
+    Plain,
+    field_names,
+    folded,
+    is_union,
+    origin_of,
+    repeating_fields,
+)
 
 REMOVED_FIELDS = frozenset({"deadline_s"})
 """Fields of older releases that have no meaning any more."""
@@ -35,7 +45,11 @@ def _as_plain(value: object) -> object:
     kind: Annotation = type(value)
     names = field_names(kind)
     if names is not None:
-        return {name: getattr(value, name) for name in names}
+        data = {name: getattr(value, name) for name in names}
+        for name in repeating_fields(kind):
+            # A list of many equal players takes a page of the journal, their places a line.
+            data[name] = folded(data[name]) or data[name]
+        return data
     if isinstance(value, Mapping):
         return dict(value)
     raise TypeError(f"{type(value).__name__} is not plain data")

@@ -13,7 +13,8 @@ import numpy as np
 
 from arena.checkpoints.manifest import OPTIMIZER, WEIGHTS, FileRecord, Manifest, checkpoint_key
 from arena.config import LearnerSetup
-from arena.matches.seating import rival_seats, seat_teams
+from arena.matches.comparisons import comparisons
+from arena.matches.seating import seat_teams
 from arena.matches.teammates import members
 from arena.types import (
     CheckpointRef,
@@ -238,33 +239,42 @@ class SimulatedLearner:
         """Play matches. A seat's return is the points of its side, so a sum over pairs of seats."""
         seats, players = self.setup.seats, seating.players
         skills = [self._weights(player, before) for player in players]
+        entrants = tuple(_entrant(player, trainees) for player in players)
         # Of each side the seats whose names are in the tally.
-        sides = tuple(range(index, index + 1) for index in range(len(seats)))
+        sides, seated = tuple(range(index, index + 1) for index in range(len(seats))), seats
         if trainees and self.setup.agent_seats:
-            sides = members(seats)
+            sides, seated = members(seats), self.setup.training_seats
             skills = [_mean_skill(skills[side.start : side.stop]) for side in sides]
         is_cooperation = len({seat.side for seat in seats}) == 1
         if is_cooperation:
             # The result is the team's, so that of all its pairs of seats.
             skills = self._team_skills(skills)
+        at = {side.start: index for index, side in enumerate(sides)}
         pairs, returns = [], [0.0] * len(seats)
         result = None
         # In cooperation two teams are compared, unless trainees have all agents.
-        for first, second in rival_seats(seats) if not (is_cooperation and trainees) else ():
+        is_alone = bool(is_cooperation and trainees)
+        for one in () if is_alone else comparisons(seated, entrants=entrants):
+            own, others = [at[seat] for seat in one.first], [at[seat] for seat in one.second]
             # In cooperation it is drawn once for all pairs.
             if result is None or not is_cooperation:
                 result = self.model.play(
-                    skills[first], skills[second], num_matches=num_matches, rng=rng
+                    skills[own[0]], skills[others[0]], num_matches=num_matches, rng=rng
                 )
-            wins, draws, losses = result
-            ends = {"first": sides[first].start, "second": sides[second].start}
-            pairs.append(PairScore(**ends, wins=wins, draws=draws, losses=losses))
-            returns[first] += wins
-            returns[second] += losses
+            # All seats of two players have one result: they are no further matches.
+            wins, draws, losses = (count * one.number for count in result)
+            first, second = one.names
+            pairs.append(
+                PairScore(first=first, second=second, wins=wins, draws=draws, losses=losses)
+            )
+            for side in own:
+                returns[side] += wins / len(own)
+            for side in others:
+                returns[side] += losses / len(others)
         # All agents of a side get its points.
         returns = [points for side, points in zip(sides, returns, strict=True) for _ in side]
         return Tally(
-            entrants=tuple(_entrant(player, trainees) for player in players),
+            entrants=entrants,
             matches=num_matches,
             pairs=tuple(pairs),
             return_sum=tuple(returns),

@@ -66,8 +66,15 @@ def connect(path: Path, *, mode: str) -> sqlite3.Connection:
     return connection
 
 
-def connect_reader(path: Path) -> sqlite3.Connection:
-    """Open for reading, even in a read-only directory."""
+def connect_reader(path: Path, *, is_alone: bool = False) -> sqlite3.Connection:
+    """Open for reading, even in a read-only directory.
+
+    Args:
+        path: Path of the file.
+        is_alone: Whether nobody can write to it meanwhile: then no file is left beside it.
+    """
+    if is_alone and not any(path.with_name(f"{path.name}{end}").exists() for end in SIDE_FILES):
+        return connect(path, mode="ro&immutable=1")
     connection = connect(path, mode="ro")
     try:
         # SQLite opens files at the first read: only now does a read-only directory refuse the -shm.

@@ -57,6 +57,7 @@ from populations.storage.database import (
 from populations.storage.details import DetailReader
 from populations.storage.loading import last_archive, load_archives, load_tables, read_rows
 from populations.storage.migrations import migrate
+from populations.storage.wal import unreadable_commits
 
 INCREMENTAL = 2
 """SQLite's mode in which pages without rows are given back on demand."""
@@ -317,15 +318,20 @@ class JournalReader(DetailReader):
 
     Each call sees one committed state.
 
+    Args:
+        path: The journal.
+        is_alone: Whether nobody can write meanwhile: then no file is left beside it.
+
     Raises:
         JournalCorrupt: If it is damaged, no journal, or of a newer release.
         StorageError: If it cannot be opened.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, is_alone: bool = False) -> None:
         require_readable(path)
         with storage_errors(path), contextlib.ExitStack() as stack:
-            connection = stack.enter_context(contextlib.closing(connect_reader(path)))
+            reader = connect_reader(path, is_alone=is_alone)
+            connection = stack.enter_context(contextlib.closing(reader))
             connection.execute("PRAGMA query_only = ON")
             require_schema(connection, path)
             stack.pop_all()
@@ -349,6 +355,15 @@ class JournalReader(DetailReader):
         with storage_errors(self._path):
             suffix = "WHERE kind = ? ORDER BY rowid"
             return read_rows(self._connection, self._path, PAIRS, suffix, [kind])
+
+    def unreadable_commits(self) -> int:
+        """Return the number of commits in a damaged WAL that nobody can read any more.
+
+        Only where no other process writes; 0 where the WAL is as it was written.
+        """
+        with storage_errors(self._path):
+            (page_bytes,) = self._connection.execute("PRAGMA page_size").fetchone()
+            return unreadable_commits(self._path, page_bytes=page_bytes)
 
     def integrity_check(self) -> None:
         """Read every page and index.

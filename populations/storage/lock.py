@@ -13,14 +13,16 @@ import time
 from pathlib import Path
 from typing import Self
 
+from arena.processes.guard import command_pid
 from populations.errors import RunInUse, StorageError
 
 LOCK = "controller.lock"
 
 UNKNOWN_PID = 0
 
-# A concurrent `lock_holder` holds the lock for some microseconds.
-_PATIENCE_S = 0.25
+# A concurrent `lock_holder` holds the lock for some microseconds. A controller whose command was
+# killed is gone some milliseconds after it.
+_PATIENCE_S = 1.0
 _RETRY_S = 0.01
 
 
@@ -78,6 +80,16 @@ def lock_holder(run_dir: Path) -> int | None:
         os.close(descriptor)
 
 
+def is_released(run_dir: Path) -> bool:
+    """Return whether the last holder released the lock, and neither has it still nor was killed."""
+    try:
+        return not (run_dir / LOCK).read_bytes()
+    except FileNotFoundError:
+        return True
+    except OSError as error:
+        raise StorageError(f"{run_dir / LOCK}: {error.strerror}") from error
+
+
 def _acquire(run_dir: Path) -> int:
     path = run_dir / LOCK
     deadline_s = time.monotonic() + _PATIENCE_S
@@ -95,7 +107,7 @@ def _acquire(run_dir: Path) -> int:
             # made anew.
             if _is_still_there(path, descriptor):
                 os.ftruncate(descriptor, 0)
-                os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+                os.pwrite(descriptor, f"{command_pid()}\n".encode(), 0)
                 return descriptor
         except BlockingIOError:
             if time.monotonic() >= deadline_s:

@@ -9,13 +9,19 @@ restarted from random weights.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 
-from arena.checkpoints.files import DIRECTORY_NAME, list_directories, resolve_key, verify_directory
+from arena.checkpoints.files import (
+    CORRUPT_PREFIX,
+    DIRECTORY_NAME,
+    list_directories,
+    resolve_key,
+    verify_directory,
+)
 from arena.checkpoints.manifest import OPTIMIZER
 from arena.checkpoints.publish import link_ghost, remove_directory, set_aside, sweep_temporary
 from arena.errors import CheckpointCorrupt, CheckpointError, CheckpointMissing
@@ -51,7 +57,7 @@ def recover(
         tables: Rows of the journal; not changed. Commit the result and load again.
         utc: Time of the events; default: now.
         thorough: Whether to read back every checkpoint and ghost, not only those that policies
-            continue from.
+            continue from. Those that are missing are found in any case.
 
     Returns:
         Rows to commit, in one transaction. Empty after a clean end.
@@ -64,8 +70,14 @@ def recover(
         rows: list[Row] = [*_redo_links(root, tables), *_redo_removals(root, tables)]
         # Several policies may share a checkpoint; each is read once.
         damage = cache(lambda row: _damage(root, row))
-        others = [row for row in tables.checkpoints.values() if thorough and row.state == "present"]
-        ghosts = _damaged_ghosts(root, tables) if thorough else {}
+        # Also where only what policies go on from is read: nobody else may be given these.
+        missing = missing_directories(root, tables)
+        others = [
+            row
+            for row in tables.checkpoints.values()
+            if row.state == "present" and (thorough or row.key in missing)
+        ]
+        ghosts = _damaged_ghosts(root, tables, among=None if thorough else missing)
         changes = decide_fallbacks(
             tables,
             damage,
@@ -113,6 +125,29 @@ def unrecorded_checkpoints(root: Path, tables: Tables) -> list[str]:
         for key in list_directories(root, "checkpoints")
         if DIRECTORY_NAME.fullmatch(key.rsplit("/", 1)[1]) and key not in tables.checkpoints
     ]
+
+
+def missing_directories(root: Path, tables: Tables) -> dict[str, CheckpointRow | GhostRow]:
+    """Return recorded checkpoints and ghosts that have no directory, and cannot be made again.
+
+    Those that were set aside as damaged are not missing: a kill may come before their rows say so.
+    """
+    there = {*list_directories(root, "checkpoints"), *list_directories(root, "ghosts")}
+    missing: dict[str, CheckpointRow | GhostRow] = {
+        row.key: row
+        for row in tables.checkpoints.values()
+        if row.state == "present" and row.key not in there
+    }
+    for ghost in tables.ghosts.values():
+        # A ghost is a second name of its checkpoint.
+        if ghost.linked and ghost.is_present and not there & {ghost.key, ghost.checkpoint}:
+            missing[ghost.key] = ghost
+    aside = {key.rpartition("/")[2] for key in there}
+    return {
+        key: row
+        for key, row in missing.items()
+        if not any(name.startswith(f"{CORRUPT_PREFIX}{key.rpartition('/')[2]}") for name in aside)
+    }
 
 
 def decide_fallbacks(
@@ -250,12 +285,20 @@ def is_intact(root: Path, row: CheckpointRow | GhostRow) -> bool:
     return damage is None
 
 
-def _damaged_ghosts(root: Path, tables: Tables) -> dict[PlayerId, str]:
-    """Return why ghosts cannot be used, if they could not be made again from their checkpoints."""
+def _damaged_ghosts(
+    root: Path, tables: Tables, *, among: Container[str] | None
+) -> dict[PlayerId, str]:
+    """Return why ghosts cannot be used, if they could not be made again from their checkpoints.
+
+    Args:
+        root: Root of the store.
+        tables: Rows of the journal.
+        among: Keys of the ghosts that are looked at; None: all.
+    """
     damaged = {}
     for row in tables.ghosts.values():
         # Unlinked ghosts are `_redo_links`' work, which has just been tried.
-        if row.linked and row.is_present:
+        if row.linked and row.is_present and (among is None or row.key in among):
             reason = _ghost_damage(root, row)
             if reason is not None and not _is_made_again(root, row, tables):
                 damaged[row.player] = reason

@@ -1,4 +1,8 @@
-"""``status.json``: live figures of a running controller. Not durable, and nothing depends on it."""
+"""``status.json``: live figures of a running controller, and the counts that it has committed.
+
+Not durable, and no decision depends on it. It is written after the commits that it counts, so a
+journal that has less has lost them (`populations.storage.loss`).
+"""
 
 from __future__ import annotations
 
@@ -9,9 +13,28 @@ from pathlib import Path
 
 from arena.failpoints import failpoint
 from populations.records.rows import Json
+from populations.records.tables import Tables
 from populations.storage.database import storage_errors
 
 STATUS = "status.json"
+
+# Anything may stand in a damaged file, and numbers of assignments never fall again.
+_MAX_BELIEVABLE = 2**53
+
+
+def committed(tables: Tables) -> dict[str, int]:
+    """Return the counts of committed work that the file has; they never fall."""
+    return {
+        "agent_steps": tables.run.agent_steps,
+        "matches": tables.run.matches,
+        "assignments_finished": tables.run.assignments_finished,
+        "events": tables.num_events,
+    }
+
+
+def believable(value: object) -> int:
+    """Return a count of a file that may be damaged; 0 if it cannot be one."""
+    return value if isinstance(value, int) and 0 <= value < _MAX_BELIEVABLE else 0
 
 
 def write_status(run_dir: Path, document: Mapping[str, Json]) -> None:

@@ -15,7 +15,6 @@ import pytest
 
 from arena.environment_spec import EnvironmentRequest
 from arena.envs.inspect import inspect_environment
-from arena.learners.spawn import stacks_path
 from arena.learners.state import EXIT_REFUSED
 from arena.types import LearnerId
 from arena.wire.messages import Hello, Refuse
@@ -222,10 +221,10 @@ def test_close_leaves_nothing(launched: Launched) -> None:
 def test_one_that_is_stuck_writes_its_stacks_before_it_is_killed(launched: Launched) -> None:
     launched.launcher.start(0, ())
     pid = launched.hello(0).pid
-    log = next(
+    stacks = next(
         Path(opened.path)
         for opened in psutil.Process(pid).open_files()
-        if opened.path.endswith("learner-0.log")
+        if opened.path.endswith("learner-0.txt")
     )
     launched.launcher.kill(0, dump_stacks=True)
 
@@ -234,7 +233,7 @@ def test_one_that_is_stuck_writes_its_stacks_before_it_is_killed(launched: Launc
         return is_gone(pid)
 
     wait_until(has_gone, timeout_s=TIMEOUT_S)
-    assert "most recent call first" in stacks_path(log).read_text()
+    assert "most recent call first" in stacks.read_text()
     assert not launched.ended
 
 
@@ -264,8 +263,8 @@ def test_one_whose_actor_is_gone_is_lost_with_its_node(launched: Launched) -> No
     launched.launcher.start(0, ())
     learner = psutil.Process(launched.hello(0).pid)
     files = key_of(learner.pid).parent
-    actor = learner.parent()
-    assert actor is not None
+    # Between the two are its guards.
+    actor = learner.parents()[2]
     actor.kill()
 
     def has_ended() -> bool:

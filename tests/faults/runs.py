@@ -70,10 +70,14 @@ def document(fault: object = "", **sections: object) -> dict[str, object]:
 
 
 def launch(
-    run: Path, config: Mapping[str, object] | None, *, failpoints: str = ""
+    run: Path,
+    config: Mapping[str, object] | None,
+    *,
+    failpoints: str = "",
+    more: Sequence[str] = (),
 ) -> subprocess.Popen[str]:
     """Start `arena launch`, or resume where there is no configuration."""
-    arguments: list[str] = ["--resume"]
+    arguments: list[str] = ["--resume", *more]
     if config is not None:
         path = run.parent / f"{run.name}.yaml"
         path.write_text(json.dumps(config))  # which is YAML too

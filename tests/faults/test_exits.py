@@ -14,10 +14,9 @@ from pathlib import Path
 import pytest
 
 from populations.storage.lock import RunLock
-from tests.faults.runs import ASSETS, check_left, document, events
+from tests.faults.runs import ASSETS, document
 from tests.integration.conftest import ARENA
 from tests.populations.small_run import SmallRun
-from tests.support import wait_until
 
 Prepare = Callable[[Path, ExitStack], None]
 
@@ -207,16 +206,3 @@ def test_a_command_ends_with_its_code_and_one_message(name: str, tmp_path: Path)
 
 def test_each_code_of_the_interface_is_shown() -> None:
     assert {case.code for case in EXITS.values()} == {0, 2, 3, 4, 5, 130, 143}
-
-
-def test_a_run_that_its_environment_breaks_blames_nobody(tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    (tmp_path / "config.yaml").write_text(json.dumps(document("nan_reward")))
-    with started(["launch", str(tmp_path / "config.yaml"), "--run-dir", str(run)]) as process:
-        wait_until(lambda: process.poll() is not None, timeout_s=100.0)
-    assert process.returncode == 3
-    assert events(run, "quarantined") == []
-    failed = events(run, "assignment_failed")
-    assert {event.data["failure"] for event in failed} == {"environment"}
-    assert all("got nan" in str(event.data["reason"]) for event in failed)
-    check_left(run)

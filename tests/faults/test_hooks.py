@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 import subprocess
@@ -30,16 +31,14 @@ def kept(run: Path) -> list[int]:
 
 
 def hooks_of(run: Path) -> list[psutil.Process]:
-    """The processes of hooks and what they started: all that has a file of the run open as log."""
+    """The processes of hooks and what they started: all that is below the guards of their log."""
     log = str(run / "logs" / "hooks.log")
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if Path(f"/proc/{process.pid}/fd/1").resolve() == Path(log):
-                found.append(process)
-        except OSError:
-            continue
-    return [process for process in found if process.status() != psutil.STATUS_ZOMBIE]
+    guards = [one for one in psutil.process_iter(["cmdline"]) if log in (one.info["cmdline"] or [])]
+    found = set()
+    for guard in guards:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            found |= set(guard.children(recursive=True))
+    return [one for one in found - set(guards) if one.is_running()]
 
 
 def kill(process: subprocess.Popen[str]) -> None:

@@ -82,17 +82,6 @@ def test_a_stopped_learner_is_lost_killed_and_replaced(tmp_path: Path) -> None:
     check_left(run)
 
 
-def test_a_learner_that_the_system_kills_for_its_memory_is_reported_so(tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    config = document("grows", once=str(tmp_path / "once"))
-    with served(run, config, patience=Patience(heartbeat_s=0.1)) as watched:
-        watched.done = has_recovered
-        watched.server.run()
-    reason = str(watched.of("learner_lost")[0].data["reason"])
-    assert reason.startswith("killed by signal 9, probably out of memory: its memory grew from ")
-    check_left(run)
-
-
 def joined(world: World, *, rss_bytes: Sequence[int]) -> None:
     """A learner in slot 0 whose heartbeats tell its memory."""
     learner = world.join(slot=0)

@@ -50,8 +50,8 @@ from populations.storage.journal import Journal, JournalReader
 def duel_run_file() -> RunFile:
     """Two agents in turn, each a seat, of one population."""
     agent = AgentSpec(
-        observation={"type": "Box", "shape": [4], "dtype": "float32", "low": None, "high": None},
-        action={"type": "Discrete", "n": 3, "start": 0},
+        observation={"kind": "Box", "shape": [4], "dtype": "float32", "low": None, "high": None},
+        action={"kind": "Discrete", "n": 3, "start": 0},
         mask=None,
     )
     agents = ("player_0", "player_1")

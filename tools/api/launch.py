@@ -29,6 +29,7 @@ def launch(
     init_from: str | Sequence[str] | Mapping[str, str] = (),
     with_hyperparameters: bool = False,
     replay: str | None = None,
+    accept_loss: bool = False,
     wait: bool = True,
 ) -> LaunchedRun:
     """Start a run, or resume one, as ``arena launch`` does, in a process of its own.
@@ -47,6 +48,7 @@ def launch(
         init_from: Player whose weights policies start from, or players by population.
         with_hyperparameters: Whether policies start from those players' hyperparameters, too.
         replay: Policy ``RUN:POLICY`` whose hyperparameter schedule a single policy follows.
+        accept_loss: Whether to resume although acknowledged work is lost.
         wait: Whether to return at the end of the run. If not, as soon as it has begun.
 
     Returns:
@@ -57,7 +59,7 @@ def launch(
         ConfigError: If the configuration cannot work; the text names every fault.
         RunFailed: If the run failed.
         RunInUse: If another process has the run directory.
-        StorageError: If the disk refused.
+        StorageError: If the disk refused, or acknowledged work is lost and that is not accepted.
     """
     if run_dir is None:
         if config is None or resume:
@@ -70,7 +72,12 @@ def launch(
     options += [] if learners is None else ["--learners", str(learners)]
     options += [] if replay is None else ["--replay", replay]
     options += [text for name in _origins(init_from) for text in ("--init-from", name)]
-    switches = {"resume": resume, "force": force, "with-hyperparameters": with_hyperparameters}
+    switches = {
+        "resume": resume,
+        "force": force,
+        "with-hyperparameters": with_hyperparameters,
+        "accept-loss": accept_loss,
+    }
     options += [f"--{name}" for name, is_on in switches.items() if is_on]
     positional = [] if config is None else [os.fspath(config)]
     # Behind "--" nothing is taken for an option.

@@ -57,7 +57,8 @@ def evaluate_run(
     """
     from arena.errors import ConfigError
 
-    from ..launch.serving import check_here, held_run, serve
+    from ..launch.serving import held_run, serve
+    from ..launch.world import look_at_world
 
     # As in `arena launch`: learners occupy the cores.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -76,5 +77,5 @@ def evaluate_run(
             f"--into takes no --{', --'.join(not_for_it)}: the run's own scheduler decides"
         )
     with held_run(into) as run_file:
-        check_here(run_file.config, launch_directory=run_file.launch_directory)
-        serve(into, evaluate_s=seconds, json_=json_)
+        world = look_at_world(run_file, run_file.config, run_dir=into)
+        serve(into, world=world, evaluate_s=seconds, json_=json_)

@@ -190,13 +190,11 @@ def ratings_of(
 
 def _results(tally: Tally, repeating: Collection[str]) -> Iterator[Result[str]]:
     """Yield a tally's results for ratings: one for each pair and match that counts."""
-    from arena.matches.seating import result_weights
+    from arena.matches.comparisons import numbers_of, result_weights
     from populations.ratings.model import Result
     from populations.ratings.results import Counts
 
-    weights = result_weights(
-        [(pair.first, pair.second) for pair in tally.pairs], entrants=tally.entrants
-    )
+    weights = result_weights(numbers_of(tally), entrants=tally.entrants)
     # Repeated games shrink all counts alike: k different ones of n weigh k / n each.
     share = counted(tally, repeating) / tally.matches
     for pair in tally.pairs:

@@ -15,7 +15,7 @@ import typer
 
 from ..terminal.options import OptionalConfiguration, Overrides
 from .origin import Origin
-from .serving import check_here, held_run, serve, tell
+from .serving import held_run, serve, tell
 
 if TYPE_CHECKING:
     from populations.config.run_config import RunConfig
@@ -66,6 +66,12 @@ def launch(
     force: Annotated[
         bool, typer.Option("--force", help="Throw away the run in --run-dir.")
     ] = False,
+    accept_loss: Annotated[
+        bool,
+        typer.Option(
+            "--accept-loss", help="Resume although acknowledged work is lost; it is said how much."
+        ),
+    ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the final status as JSON.")
     ] = False,
@@ -90,8 +96,19 @@ def launch(
     if resume:
         # A resumed run has its weights and schedule; --force would throw away what is to go on.
         has_start = force or not origin.is_empty
-        _resume(config, changes, run_dir=run_dir, has_start=has_start, json_=as_json)
+        _resume(
+            config,
+            changes,
+            run_dir=run_dir,
+            has_start=has_start,
+            accept_loss=accept_loss,
+            json_=as_json,
+        )
     else:
+        if accept_loss:
+            from arena.errors import ConfigError
+
+            raise ConfigError("--accept-loss goes with --resume: a new run has lost nothing")
         _start(config, changes, run_dir=run_dir, force=force, origin=origin, json_=as_json)
 
 
@@ -205,6 +222,7 @@ def _new_run_file(
         launch_directory=launch_directory,
         init_from=origin.said,
         pace=found.pace,
+        code=found.code,
     )
     run_file = make(config)
     initial = find_initial_weights(
@@ -239,11 +257,14 @@ def _resume(
     *,
     run_dir: Path | None,
     has_start: bool,
+    accept_loss: bool,
     json_: bool,
 ) -> None:
     from arena.errors import ConfigError
     from populations.config.run_config import load_config
     from populations.config.run_file import check_resume, with_config
+
+    from .world import look_at_world
 
     if run_dir is None:
         raise ConfigError("--resume needs --run-dir: which run is to go on")
@@ -252,13 +273,20 @@ def _resume(
             "--resume goes on exactly where the run stood: no --force, --init-from, "
             "--with-hyperparameters or --replay"
         )
-    with held_run(run_dir) as old:
+    with held_run(run_dir, accept_loss=accept_loss) as old:
         config = (
             load_config(source, overrides, notify=tell, resumes=True)
             if source is not None
             else None
         )
         new, changes = check_resume(old, config=config, overrides=overrides, notify=tell)
-        check_here(new, launch_directory=old.launch_directory)
-        changed = with_config(old, new) if changes else None
-        serve(run_dir, changes=changes, changed=changed, json_=json_)
+        world = look_at_world(old, new, run_dir=run_dir)
+        changed = with_config(old, new, code=world.code) if changes else None
+        serve(
+            run_dir,
+            changes=changes,
+            changed=changed,
+            world=world,
+            accept_loss=accept_loss,
+            json_=json_,
+        )

@@ -38,7 +38,7 @@ TOLD = frozenset(
         "exploited", "explored", "quarantined", "learner_lost", "learner_start_failed",
         "assignment_failed", "checkpoint_corrupt", "fell_back", "training_stopped",
         "configuration_changed", "paused", "continued", "storage_full", "storage_recovered",
-        "alert", "alert_cleared", "lesson_began",
+        "alert", "alert_cleared", "lesson_began", "device_differs",
     }
 )  # fmt: skip
 """Kinds of events; the last lines of a run say why it ended."""

@@ -17,10 +17,12 @@ from ..terminal.output import log_console, print_json
 from .ending import say_how_it_ended
 
 if TYPE_CHECKING:
-    from populations.config.run_config import RunConfig
-    from populations.config.run_file import Change, RunFile
+    from populations.config.resume.differences import Change
+    from populations.config.run_file import RunFile
     from populations.controller.server.run_directory import OpenRun
     from populations.records.rows import Json
+
+    from .world import World
 
 
 # Installed, the folder tools/ is populations.commands.
@@ -34,52 +36,29 @@ def tell(text: str) -> None:
 
 
 @contextmanager
-def held_run(run_dir: Path) -> Iterator[RunFile]:
-    """Hold the lock of a run that is there, and return its run.yaml.
+def held_run(run_dir: Path, *, accept_loss: bool = False) -> Iterator[RunFile]:
+    """Hold the lock of a run that is there, and return its run.yaml. Writes nothing.
 
     Raises:
+        WorkLost: If acknowledged work is lost and that is not accepted.
         ConfigError: If there is none.
         RunInUse: If it is going on.
     """
     from arena.errors import ConfigError
     from populations.config.run_file import RUN_FILE, RunFile
-    from populations.controller.server.reconfiguration import settle
+    from populations.controller.server.reconfiguration import current_file
     from populations.storage.lock import RunLock
+    from populations.storage.loss import accepted_loss
 
     if not (run_dir / RUN_FILE).exists():
         raise ConfigError(f"there is no run in {run_dir}")
     with RunLock(run_dir):
-        settle(run_dir)
-        # Under the lock: another controller may have changed run.yaml until now.
-        yield RunFile.load(run_dir / RUN_FILE)
-
-
-def check_here(config: RunConfig, *, launch_directory: str) -> None:
-    """Refuse devices and hooks of a run that this machine lacks.
-
-    Raises:
-        ConfigError: Names the first.
-    """
-    from populations.hooks.make import check_config as check_hooks
-
-    from .device import check_machine
-
-    check_machine(config)
-    check_hooks(config, launch_directory=launch_directory)
-
-
-def _other_versions(run_dir: Path) -> dict[str, Json]:
-    """Warn of packages that are others than when a run was made; return them for its events."""
-    from arena.learners.versions import pip_command, told
-    from populations.config.run_file import RUN_FILE, RunFile, other_versions
-
-    versions = other_versions(RunFile.load(run_dir / RUN_FILE))
-    if versions:
-        tell(
-            f"warning: run.yaml records {told(versions, place='here')}; with other packages the "
-            f"same seed may give other results (the recorded ones: {pip_command(versions)})"
-        )
-    return {name: list(pair) for name, pair in versions.items()}
+        # Here as well as at the opening, which comes seconds later: a journal that is damaged needs
+        # another remedy than an environment.
+        accepted_loss(run_dir, accept=accept_loss)
+        # Under the lock: another controller may have changed run.yaml until now. A change that was
+        # cut off is finished later: nothing is written before all is checked.
+        yield RunFile.load(current_file(run_dir))
 
 
 def serve(
@@ -87,6 +66,8 @@ def serve(
     *,
     changes: Sequence[Change] = (),
     changed: RunFile | None = None,
+    world: World | None = None,
+    accept_loss: bool = False,
     evaluate_s: float | None = None,
     json_: bool,
 ) -> None:
@@ -96,24 +77,33 @@ def serve(
         run_dir: Run directory, whose lock the caller holds.
         changes: Changes of its configuration.
         changed: Content of run.yaml with these; None: there are none.
+        world: World that it goes on in; None: that in which it was just made.
+        accept_loss: Whether it goes on although acknowledged work is lost.
         evaluate_s: Seconds for which it is evaluated without training; None: it trains.
         json_: Whether to print the final status as JSON.
 
     Raises:
         ConfigError: If there is nothing to evaluate.
+        WorkLost: If acknowledged work is lost and that is not accepted; nothing was written.
     """
     from populations.controller.server.run_directory import OpenRun
     from populations.controller.server.server import utc_now
     from populations.controller.state.evaluation_only import EvaluationOnly
 
-    versions = _other_versions(run_dir)
+    for warning in () if world is None else world.warnings:
+        tell(warning)
     # Recovers from a crash, if there was one, before anything is decided.
-    with OpenRun(run_dir, changed=changed) as run:
+    with OpenRun(run_dir, changed=changed, accept_loss=accept_loss) as run:
         if evaluate_s is not None:
             _require_evaluable(run)
             run.state.evaluation_only = EvaluationOnly(duration_s=evaluate_s)
         # In the journal, too: standard error is forgotten.
-        run.note_event("versions_differ", versions, utc=utc_now())
+        if world is not None:
+            run.note_event("versions_differ", world.other_versions, utc=utc_now())
+            run.note_event("code_differs", world.other_code, utc=utc_now())
+        if run.loss is not None:
+            tell(f"warning: {run.loss}; --accept-loss: the run goes on without it")
+            run.note_event("work_lost", run.loss.data, utc=utc_now())
         run.reconfigure(changes, utc=utc_now())
         holds = _holding_limit(run)
         if holds is None:

@@ -26,6 +26,7 @@ def inspect_for(config: RunConfig, *, launch_directory: str) -> tuple[RunConfig,
     from dataclasses import replace
 
     from arena.envs.inspect import inspect_and_play, inspect_lessons
+    from populations.config.resume.named_code import named_code
     from populations.config.sizing import needs_pace, without_pace
 
     is_needed = needs_pace(config)
@@ -36,7 +37,9 @@ def inspect_for(config: RunConfig, *, launch_directory: str) -> tuple[RunConfig,
     with watching if is_needed and screen.is_terminal else nullcontext():
         # Deterministic runs must not depend on this machine's speed.
         amount: Play = "counted" if config.deterministic else "timed"
-        found = inspect_and_play(request, play=amount if is_needed else None)
+        found = inspect_and_play(
+            request, play=amount if is_needed else None, code=named_code(config)
+        )
     spec = inspect_lessons(found.spec, config.lessons, request=request)
     found = replace(found, spec=spec)
     # The environment could not be played: the sizes are careful, and `why` says so.

@@ -17,6 +17,8 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
+from arena.processes.bursts import Bursts
+
 if TYPE_CHECKING:
     from populations.controller.server.server import Server
 
@@ -55,8 +57,11 @@ def stop_on_signals(server: Server, *, run_dir: Path) -> Iterator[None]:
     """
     resume = f"arena launch --resume --run-dir {shlex.quote(str(run_dir))}"
     received: list[str] = []
+    bursts = Bursts()
 
     def stop(name: str) -> None:
+        if not bursts.is_new(name):
+            return
         received.append(name)
         # Saving takes a while, or hangs: then this is the way out.
         if len(received) > 1:

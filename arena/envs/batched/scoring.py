@@ -15,6 +15,9 @@ from arena.config import MarginOutcome, Outcome, ThresholdOutcome
 from arena.envs.outcome import TOLERANCE, Sides, make_outcome, margin_scale, needs_infos
 from arena.errors import ConfigError
 
+MAX_COMPARED = 1 << 20
+"""Pairs of sides that are compared at once."""
+
 BatchedScore = Callable[[torch.Tensor], torch.Tensor]
 """Function from undiscounted returns, float64 [N, A], to the scores of `arena.envs.outcome.Score`,
 float32 [N, sides].
@@ -99,6 +102,11 @@ def score_against(mine: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
 
 def sides_beaten(values: torch.Tensor) -> torch.Tensor:
     """Count the other sides with a lower value, equal ones half. float64 [N, sides]."""
+    num_sides = values.shape[1]
+    most = max(MAX_COMPARED // num_sides**2, 1)
+    if len(values) > most:
+        # Hundreds of sides in hundreds of matches would take gigabytes at once.
+        return torch.cat([sides_beaten(part) for part in torch.split(values, most)])
     # [N, sides, 1] against [N, 1, sides]
     mine, others = values[:, :, None], values[:, None, :]
     beats = torch.where(equal(mine, others), 0.5, (mine > others).double())

@@ -6,7 +6,6 @@ Tests: `tests/arena/envs/workers/test_crew.py`.
 from __future__ import annotations
 
 import contextlib
-import os
 import selectors
 import signal
 import socket
@@ -18,6 +17,7 @@ import psutil
 
 from arena.envs.workers.messages import Answer, Channel, Command
 from arena.errors import DecodeError, EnvWorkersLost
+from arena.processes.parent import spawn
 
 MODULE = "arena.envs.workers.process"
 
@@ -25,7 +25,7 @@ WAIT_S = 1.0
 """Longest time between two looks at the progress of workers."""
 
 END_S = 5.0
-"""Longest wait for a worker to end by itself, and for a killed one to be gone."""
+"""Longest wait for a worker to end by itself."""
 
 
 class Crew:
@@ -138,42 +138,27 @@ class Crew:
 
 
 class _Worker:
-    """One process, its connection and the pipe that tells it that its parent is gone."""
+    """One process and its connection."""
 
     def __init__(self, number: int) -> None:
         ours, theirs = socket.socketpair()
-        read_fd, self._death_fd = os.pipe()
         arguments = [sys.executable, "-m", MODULE, "--socket-fd", str(theirs.fileno())]
         arguments += ["--number", str(number)]
-        arguments += ["--parent-pid", str(os.getpid()), "--death-fd", str(read_fd)]
         try:
-            # In this process's group, which is killed as a whole.
-            self.process = subprocess.Popen(
-                arguments,
-                stdin=subprocess.DEVNULL,
-                close_fds=True,
-                pass_fds=(theirs.fileno(), read_fd),
-                env=os.environ | {"OMP_NUM_THREADS": "1"},
-            )
+            self.process = spawn(arguments, pass_fds=(theirs.fileno(),))
         except OSError:
             ours.close()
-            os.close(self._death_fd)
             raise
         finally:
             theirs.close()
-            os.close(read_fd)
         self.channel = Channel(ours)
 
     def kill(self) -> None:
         """End it at once; may be called again."""
         self.channel.close()
-        self.process.kill()
-        # Not for ever: a process that waits for a disk cannot be killed.
+        # One that waits for a disk cannot be killed.
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(END_S)
-        if self._death_fd >= 0:
-            os.close(self._death_fd)
-            self._death_fd = -1
+            self.process.kill()
 
 
 def _signal(number: int) -> str:

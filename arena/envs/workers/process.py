@@ -18,8 +18,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO, TextIO
 
-from arena.processes.child import STACKS, die_with_parent
+from arena.processes.child import end_with_guard
 from arena.processes.log import begin_log
+from arena.processes.parent import STACKS
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -27,11 +28,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="arena.envs.workers.process", allow_abbrev=False)
     parser.add_argument("--socket-fd", type=int, required=True, help="a socket of the parent")
     parser.add_argument("--number", type=int, required=True, help="number of this process, from 1")
-    parser.add_argument("--parent-pid", type=int, required=True, help="process to die with")
-    parser.add_argument("--death-fd", type=int, required=True, help="pipe that the parent holds")
     options = parser.parse_args(argv)
-    # First: the imports that follow take a moment, and the parent may end meanwhile.
-    die_with_parent(options.parent_pid, death_fd=options.death_fd)
+    end_with_guard()
     # Terminals and cluster managers signal whole groups. The parent alone decides when this ends:
     # it may need some more steps to save everything.
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):

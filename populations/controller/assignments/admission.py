@@ -1,4 +1,4 @@
-"""Admission of a learner by what it proves: the versions of its packages, and its results.
+"""Admission of a learner by what it proves: versions of packages, results, and its device.
 
 Tests: `tests/populations/controller/assignments/test_admission.py`.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from arena.learners.versions import Differences, differences, pip_command, told
-from arena.types import Digest
+from arena.types import Digest, LearnerId
 from arena.wire.messages import Hello
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
@@ -47,3 +47,17 @@ def record_group(state: ControllerState, tx: Transaction, proof: Digest | None) 
     """Keep the group of a deterministic run: that of the first learner with a proof."""
     if state.config.deterministic and proof is not None and not state.tables.run.proof:
         tx.put(replace(state.tables.run, proof=proof))
+
+
+def record_device(
+    state: ControllerState, tx: Transaction, learner: LearnerId, hello: Hello
+) -> None:
+    """Keep the kind of a learner's device; a kind that is new at a resume is an event."""
+    # Of several GPUs, which one it is decides nothing.
+    kind, run = hello.device.partition(":")[0], state.tables.run
+    if kind in run.devices:
+        return
+    tx.put(replace(run, devices=(*run.devices, kind)))
+    # Runs of earlier releases have none yet.
+    if run.epoch > 1 and run.devices:
+        tx.add_event("device_differs", learner, device=kind, before=list(run.devices))

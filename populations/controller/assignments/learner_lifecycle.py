@@ -63,6 +63,7 @@ def join(state: ControllerState, tx: Transaction, event: LearnerJoined) -> None:
         if event.slot is not None:
             state.slots[event.slot].learner = event.learner
         admission.record_group(state, tx, event.hello.proof)
+        admission.record_device(state, tx, event.learner, event.hello)
         versions = admission.other_versions(state, event.hello)
         tx.add_event(
             "learner_joined",

@@ -219,7 +219,7 @@ def assignment_seed(state: ControllerState, assignment_id: int) -> int:
 
 def _new_row(state: ControllerState, tx: Transaction, message: Train | Evaluate) -> AssignmentRow:
     # Nothing is journaled that cannot be sent: each resume would try to send it again.
-    message = fitted(message)
+    message = fitted(message, setup=state.setup)
     run = state.tables.run
     tx.put(replace(run, next_assignment=run.next_assignment + 1))
     row = AssignmentRow(

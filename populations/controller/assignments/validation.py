@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from arena.checkpoints.manifest import Manifest, checkpoint_key
 from arena.config import LearnerSetup
+from arena.matches.comparisons import Comparison, comparisons
 from arena.matches.openings import openings_problem
 from arena.matches.pair_scores import adds_up
-from arena.matches.seating import num_episodes, rival_seats
+from arena.matches.seating import num_episodes
 from arena.rollout.calls import rollout_calls
 from arena.types import (
     Entrant,
@@ -155,7 +156,6 @@ def _problems_of_tallies(asked: Asked, finished: Finished) -> Iterator[str]:
     entrants = entrants_of(message)
     counts = Counter(tally.entrants for tally in finished.tallies)
     is_cooperation = len(asked.setup.sides) == 1
-    pairs = rival_seats(seats)
     # In cooperation only evaluation plays home and away; training compares nobody.
     may_be_alone = is_cooperation and isinstance(message, Train)
     for tally in finished.tallies:
@@ -164,10 +164,12 @@ def _problems_of_tallies(asked: Asked, finished: Finished) -> Iterator[str]:
         elif counts[tally.entrants] > 1:
             # A learner adds up the matches of equal seatings.
             yield f"it has {counts[tally.entrants]} tallies of {tally.entrants}"
-        compared = tuple((pair.first, pair.second) for pair in tally.pairs)
-        if compared != pairs and not (may_be_alone and compared == ()):
+        compared: tuple[Comparison, ...] = ()
+        if len(tally.entrants) == len(seats) and not (may_be_alone and tally.pairs == ()):
+            compared = comparisons(seats, entrants=tally.entrants)
+        if [one.names for one in compared] != [(pair.first, pair.second) for pair in tally.pairs]:
             yield f"the tally of {tally.entrants} does not add up: it is about other pairs of seats"
-        elif not _adds_up(tally, num_seats=len(seats)):
+        elif not _adds_up(tally, num_seats=len(seats), compared=compared):
             yield f"the tally of {tally.entrants} does not add up"
         elif (problem := openings_problem(tally)) is not None:
             yield f"the tally of {tally.entrants} has {problem}"
@@ -275,8 +277,8 @@ def _entrant(player: Player, generations: Mapping[str, int]) -> Entrant:
     return trainee_entrant(policy, generation=generations.get(policy, 0))
 
 
-def _adds_up(tally: Tally, *, num_seats: int) -> bool:
-    """Return whether a tally has a return for each seat and all results of each pair."""
+def _adds_up(tally: Tally, *, num_seats: int, compared: Sequence[Comparison]) -> bool:
+    """Return whether a tally has a return for each seat and all results of each comparison."""
     returns, squares, matches = tally.return_sum, tally.return_sum_of_squares, tally.matches
     per_seat = (len(tally.entrants), len(returns), len(squares))
     return (
@@ -284,8 +286,8 @@ def _adds_up(tally: Tally, *, num_seats: int) -> bool:
         and (tally.distinct is None or 1 <= tally.distinct <= matches)
         and per_seat == (num_seats, num_seats, num_seats)
         and all(
-            0 <= pair.first < pair.second < num_seats and adds_up(pair, matches=matches)
-            for pair in tally.pairs
+            adds_up(pair, matches=matches * one.number)
+            for pair, one in zip(tally.pairs, compared, strict=True)
         )
         # |mean| <= m and mean of squares <= m^2, for m = MAX_RETURN
         and all(abs(value) <= MAX_RETURN * matches for value in returns)

@@ -16,7 +16,7 @@ from itertools import chain, combinations, product, repeat
 import numpy as np
 import numpy.typing as npt
 
-from arena.matches.seating import rival_seats
+from arena.matches.comparisons import rival_populations
 from arena.types import RANDOM_BOT, Seating
 from arena.wire.messages import Pairing
 from populations.controller.evaluation.contenders import EvaluationPool, evaluation_pool
@@ -175,9 +175,7 @@ def _missing(state: ControllerState, known: EvaluationPool) -> list[tuple[Pair, 
     anchors = [player for player in known.players if player.player.player == RANDOM_BOT]
     seats = state.setup.seats
     # Players of populations on one side never meet, so they would be waited for without an end.
-    rivals = {
-        frozenset((seats[one].population, seats[two].population)) for one, two in rival_seats(seats)
-    }
+    rivals = rival_populations(seats)
     best = [found[0] for found in contenders.values() if found]
     wanted: Iterator[tuple[Pair, int]] = chain(
         zip(combinations(everybody, 2), repeat(TOURNAMENT_MATCHES)),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import combinations, pairwise
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -205,7 +205,9 @@ def seatings_of(
     if state.is_cooperation:
         return (team_seating(first.team, second.team, seats=seats),)
     if len(state.setup.populations) == 1:
-        return pair_seatings(first.player, second.player, seats=seats)
+        # Of many sides the next ones in each evaluation.
+        turn = state.tables.run.next_assignment
+        return pair_seatings(first.player, second.player, seats=seats, turn=turn)
     players = {first.population: first.player, second.population: second.player}
     rest = Player(player=RANDOM_BOT)
     return (Seating(players=tuple(players.get(seat.population, rest) for seat in seats)),)
@@ -264,14 +266,7 @@ def _anchors(state: ControllerState) -> list[Seating]:
         return []
     # Results have the lower seat first.
     bots = [(seat.population, Entrant(RANDOM_BOT)) for seat in state.setup.seats]
-    keys = (
-        (bots[low], bots[high], (low, high))
-        for low, high in combinations(range(len(bots)), 2)
-        if (bots[low], bots[high]) in set(pairwise(bots))
-    )
-    played = sum(
-        counts.matches for key in keys if (counts := state.league.results.get(key)) is not None
-    )
+    played = sum(state.league.num_met(*pair) for pair in set(pairwise(bots)))
     if played >= ANCHOR_MATCHES:
         return []
     # Else the advantage of a side could not be told from the strength of its players.

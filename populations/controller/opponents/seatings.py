@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
 from arena.errors import ConfigError
-from arena.matches.seating import seatings_for
+from arena.matches.seating import seatings_for, seats_in_turn
 from arena.matches.teammates import Lineup, mixed_seatings
 from arena.types import (
     Entrant,
@@ -62,6 +63,7 @@ def draw_seatings(
     live = None if rival is None else PlayerId(rival.policy)
     opponents: dict[str, tuple[Player, ...]] = {}
     num_mirrors = 0
+    turns = _turns(state, tx, policy)
     for population in dict.fromkeys(seat.population for seat in seats):
         own_seats = sum(seat.population == population for seat in seats)
         is_own = population == policy.population
@@ -75,14 +77,32 @@ def draw_seatings(
         )
         if is_own:
             # As many blocks as an opponent from the pool has: one for each of the trainee's seats.
-            num_mirrors = mirrors * own_seats
+            num_mirrors = mirrors * (len(turns[0]) if turns else own_seats)
     return seatings_for(
         trainee,
         seats=seats,
         population=policy.population,
         opponents=opponents,
         num_mirrors=num_mirrors,
+        turns=turns,
     )
+
+
+def _turns(
+    state: ControllerState, tx: Transaction, policy: PolicyRow
+) -> tuple[tuple[int, ...], ...]:
+    """Draw the seats that the trainee has with each opponent, where it cannot have all of them."""
+    seats, num_opponents = state.setup.seats, state.config.matchmaking.opponents
+    draw = partial(
+        seats_in_turn,
+        seats,
+        population=policy.population,
+        # Each seating needs an environment.
+        num_seatings=state.setup.num_envs,
+        num_opponents=num_opponents,
+    )
+    # Nothing is drawn where it has all of them.
+    return draw(start=int(state.draw(tx).integers(len(seats)))) if draw(start=0) else ()
 
 
 def _draw_mixed(
@@ -112,7 +132,12 @@ def _draw_mixed(
             others[population] = (rival,) if rival.player in external else (rival, *mates)
     lineups = [Lineup(beside=b, against=a) for b, a in zip(beside, against, strict=True)]
     return mixed_seatings(
-        trainee, seats=seats, population=policy.population, lineups=lineups, first_turn=first_turn
+        trainee,
+        seats=seats,
+        population=policy.population,
+        lineups=lineups,
+        first_turn=first_turn,
+        turns=_turns(state, tx, policy),
     )
 
 

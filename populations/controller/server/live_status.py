@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Mapping
 from statistics import median_high
 from typing import TYPE_CHECKING
 
+from arena.processes.guard import command_pid
 from arena.types import LearnerId
 from populations.controller.evaluation import share
 from populations.controller.indexes.raised_alerts import document
 from populations.records.rows import Json
+from populations.storage.status import committed
 
 if TYPE_CHECKING:
     from populations.controller.state.leases import Learner
@@ -101,13 +102,14 @@ class LiveFigures:
         ]
         return {
             "run": state.tables.run.run,
-            "pid": os.getpid(),
+            "pid": command_pid(),
             "epoch": state.tables.run.epoch,
             "endpoint": endpoint,
             "store_endpoint": store_endpoint,
             "phase": state.phase,
             "elapsed_s": round(state.elapsed_before_s + now_s - state.started_s, 2),
-            "assignments_finished": state.tables.run.assignments_finished,
+            # Committed counts: a journal that has less later has lost work (`storage.loss`).
+            **committed(state.tables),
             "alerts": alerts(state, now_s=now_s),
             "evaluation": share.document(state),
             "agent_steps_per_s": round(self.agent_steps_per_s, 1),

@@ -36,22 +36,33 @@ def finish(run_dir: Path) -> None:
         rename_durably(run_dir / NEXT, run_dir / RUN_FILE)
 
 
-def settle(run_dir: Path) -> None:
-    """Finish a change that the journal has, and undo one that it has not. The caller has the lock.
+def current_file(run_dir: Path) -> Path:
+    """Return the run.yaml that holds: the new one, if the journal has its digest. Writes nothing.
+
+    The caller has the lock.
 
     Raises:
         StorageError: If the disk refuses or the journal cannot be read.
     """
     path, digest = run_dir / NEXT, None
     if not path.exists():
-        return
+        return run_dir / RUN_FILE
     # One that cannot be read was cut off, or is damaged: the old file stays.
     with contextlib.suppress(ConfigError):
         digest = content_digest(path)
-    with JournalReader(run_dir / JOURNAL) as reader:
+    with JournalReader(run_dir / JOURNAL, is_alone=True) as reader:
         committed = reader.load(pairs=()).run.configuration
-    if digest == committed:
+    return path if digest == committed else run_dir / RUN_FILE
+
+
+def settle(run_dir: Path) -> None:
+    """Finish a change that the journal has, and undo one that it has not. The caller has the lock.
+
+    Raises:
+        StorageError: If the disk refuses or the journal cannot be read.
+    """
+    if current_file(run_dir) == run_dir / NEXT:
         finish(run_dir)
         return
-    with storage_errors(path):
-        path.unlink()
+    with storage_errors(run_dir / NEXT):
+        (run_dir / NEXT).unlink(missing_ok=True)

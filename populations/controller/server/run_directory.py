@@ -16,14 +16,9 @@ from arena.failpoints import failpoint
 from arena.metrics.sink import find_sinks
 from arena.types import PlayerId, WeightsRef, is_bot
 from populations.choices import with_names
+from populations.config.resume.differences import Change
 from populations.config.run_config import RunConfig
-from populations.config.run_file import (
-    RUN_FILE,
-    Change,
-    RunFile,
-    learner_setup,
-    require_recorded,
-)
+from populations.config.run_file import RUN_FILE, RunFile, learner_setup, require_recorded
 from populations.controller.evolution.generations import first_generations
 from populations.controller.evolution.immigration import immigrant_key
 from populations.controller.evolution.initial_policies import initial_policies
@@ -49,6 +44,7 @@ from populations.records.tables import Tables
 from populations.roles import has_exploiters
 from populations.storage.database import BACKUP, JOURNAL, storage_errors
 from populations.storage.journal import Journal, JournalReader
+from populations.storage.loss import accepted_loss
 from populations.storage.recovery import recover
 
 SETUP = "learner.json"
@@ -177,6 +173,7 @@ class OpenRun:
         setup: Set-up of the learners; also in ``learner.json``.
         journal: The only writing connection.
         state: The controller's state, equal to the journal.
+        loss: Acknowledged work that was found lost; None: none is.
     """
 
     def __init__(
@@ -186,6 +183,7 @@ class OpenRun:
         patience: Patience | None = None,
         with_sinks: bool = True,
         changed: RunFile | None = None,
+        accept_loss: bool = False,
     ) -> None:
         """Open while the caller holds the run's lock: recover what a crash left, load, fold.
 
@@ -194,11 +192,15 @@ class OpenRun:
             patience: Waiting times for learners.
             with_sinks: Whether to make the sinks of metrics, which may begin runs of their own.
             changed: Content of run.yaml from now on; `reconfigure` makes it so. None: no change.
+            accept_loss: Whether to open it although acknowledged work is lost.
 
         Raises:
+            WorkLost: If acknowledged work is lost; nothing was written.
             StorageError: If the journal cannot be read or written.
         """
         self.run_dir = run_dir
+        # First: what follows writes, and the sweep removes what shows a loss.
+        self.loss = accepted_loss(run_dir, accept=accept_loss)
         # Only after the caller's checks, and before anything is read of a change that was cut off.
         settle(run_dir)
         self.run_file = changed or RunFile.load(run_dir / RUN_FILE)

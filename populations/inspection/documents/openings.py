@@ -5,6 +5,7 @@ Tests: `tests/populations/inspection/test_openings.py`.
 
 from __future__ import annotations
 
+from arena.matches.comparisons import is_by_seats
 from arena.types import PolicyId, population_of
 from populations.inspection.inspection import Document, Inspection
 from populations.inspection.openings import (
@@ -38,11 +39,16 @@ def openings_view(run: Inspection, population: str | None) -> Document:
     }
     rows: list[Json] = []
     summaries: list[Json] = []
+    by_seats = is_by_seats(seats)
+    said: set[str] = set()
     for index, seat in enumerate(seats):
-        if population not in (None, seat.population):
+        # Of many seats none is counted; one stands for its population.
+        is_said = not by_seats and seat.population in said
+        if population not in (None, seat.population) or is_said:
             continue
+        said.add(seat.population)
         spec = specs[seat.agents[0]]
-        label, is_counted = label_of(spec), is_countable(spec)
+        label, is_counted = label_of(spec), by_seats and is_countable(spec)
         leader = best.get(seat.population)
         # A ghost's id is its policy's and more.
         own = None if leader is None else PolicyId(leader.player.split("@")[0])

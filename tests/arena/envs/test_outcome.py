@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arena.config import InfoOutcome, MarginOutcome, Outcome, ThresholdOutcome
-from arena.envs.batched.scoring import make_batched_score, score_against
+from arena.envs.batched.scoring import MAX_COMPARED, make_batched_score, score_against
 from arena.envs.outcome import Score, Sides, make_outcome, sides_beaten
 from arena.errors import ConfigError, EnvironmentFault
 
@@ -279,3 +279,23 @@ def test_sides_must_have_agents_that_there_are() -> None:
             agents=("predator_0", "prey"),
             launch_directory="",
         )
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.sampled_from([0.0, 1.0, 1.0 + 5e-7, 3.0, -2.0, 1e9]), min_size=17, max_size=40))
+def test_many_sides_are_counted_as_few_are(values: list[float]) -> None:
+    one_by_one = [
+        sum(sides_beaten([mine, other])[0] for at, other in enumerate(values) if at != index)
+        for index, mine in enumerate(values)
+    ]
+    assert list(sides_beaten(values)) == one_by_one
+    batched = make_batched_score(
+        "return",
+        sides={f"s{i}": (f"a{i}",) for i in range(len(values))},
+        agents=tuple(f"a{i}" for i in range(len(values))),
+        launch_directory="",
+        device=torch.device("cpu"),
+    )
+    # So many matches that they are scored in several parts.
+    matches = torch.tensor([values] * (MAX_COMPARED // len(values) ** 2 + 3), dtype=torch.float64)
+    assert batched(matches).tolist() == [one_by_one] * len(matches)

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -290,22 +289,6 @@ def test_a_learner_that_cannot_start_exits_with_2_and_says_why(
     wait_until(lambda: process.poll() is not None, timeout_s=TIMEOUT_S)
     assert process.poll() == 2
     assert complaint in log_path.read_text()
-
-
-def test_learners_are_started_from_the_main_thread_only(tmp_path: Path) -> None:
-    raised: list[BaseException] = []
-
-    def spawn() -> None:
-        try:
-            spawn_learner(tmp_path / "x", "ipc:///x", populations=(), log_path=tmp_path / "log")
-        except RuntimeError as error:
-            raised.append(error)
-
-    thread = threading.Thread(target=spawn)
-    thread.start()
-    thread.join()
-    assert "main thread" in str(raised[0])
-    assert not (tmp_path / "log").exists()
 
 
 def test_what_cannot_be_started_leaks_nothing(tmp_path: Path) -> None:

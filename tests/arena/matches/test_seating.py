@@ -1,18 +1,20 @@
 from collections import Counter
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from arena.errors import ConfigError
+from arena.matches.comparisons import result_weights, rival_seats
 from arena.matches.seating import (
+    SIDES_ALONE,
     is_cooperation,
     make_seats,
     pair_seatings,
-    result_weights,
-    rival_seats,
     seat_teams,
     seatings_for,
+    seats_in_turn,
     team_seating,
 )
 from arena.types import Player, PlayerId, Seat, Seating
@@ -224,6 +226,45 @@ def test_two_players_on_three_sides_have_every_seat_alone_and_with_themselves() 
     assert seatings == ["ABB", "BAB", "BBA", "BAA", "ABA", "AAB"]
 
 
+@pytest.mark.parametrize("num_sides", [10, 22, 300])
+def test_two_players_on_many_sides_have_every_seat_equally_often_and_alone_in_turn(
+    num_sides: int,
+) -> None:
+    seats = seats_of((num_sides, 1))
+    home, away = players("A", "B")
+    alone: Counter[int] = Counter()
+    for turn in range(num_sides):
+        seatings = [names(one) for one in pair_seatings(home, away, seats=seats, turn=turn)]
+        assert len(seatings) == 2 * SIDES_ALONE
+        for seat in range(num_sides):
+            assert sum(one[seat] == "A" for one in seatings) == SIDES_ALONE
+        alone.update(one.index("A") for one in seatings if one.count("A") == 1)
+    assert alone == dict.fromkeys(range(num_sides), SIDES_ALONE)
+
+
+def test_the_trainee_has_its_seats_in_turn_where_not_all_can_be_played() -> None:
+    few, many = seats_of((9, 1)), seats_of((22, 1))
+    arguments: dict[str, Any] = {"population": "p0", "num_opponents": 4, "start": 20}
+    # Nine sides have all seatings, also where learners leave some out.
+    assert seats_in_turn(few, num_seatings=16, **arguments) == ()
+    assert seats_in_turn(many, num_seatings=88, **arguments) == ()
+    turns = seats_in_turn(many, num_seatings=14, **arguments)
+    assert turns == ((20, 21, 0), (1, 2, 3), (4, 5, 6), (7, 8, 9))
+    seatings = seatings_for(
+        TRAINEE,
+        seats=many,
+        population="p0",
+        opponents={"p0": players("w", "x", "y", "z")},
+        turns=turns,
+    )
+    assert [
+        (names(one).index("player/p000"), names(one)[10], names(one).count("player/p000"))
+        for one in seatings
+    ] == [(place, rival, 1) for own, rival in zip(turns, "wxyz", strict=True) for place in own]
+    # With fewer environments than opponents each has one.
+    assert seats_in_turn(many, num_seatings=2, **arguments) == ((20,), (21,), (0,), (1,))
+
+
 @pytest.mark.parametrize(
     ("num_sides", "populations", "entrants", "expected"),
     [
@@ -248,7 +289,7 @@ def test_a_match_is_one_result_for_whoever_plays_it(
     num_sides: int, populations: int, entrants: str, expected: dict[tuple[int, int], float]
 ) -> None:
     seats = seats_of((num_sides, populations))
-    weights = result_weights(rival_seats(seats), entrants=entrants)
+    weights = result_weights(dict.fromkeys(rival_seats(seats), 1), entrants=entrants)
     assert weights == pytest.approx(expected)
     for entrant in set(entrants):
         own = [w for pair, w in weights.items() if entrant in {entrants[seat] for seat in pair}]

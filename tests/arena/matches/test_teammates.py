@@ -4,7 +4,8 @@ from collections import Counter
 
 import pytest
 
-from arena.matches.seating import make_seats, rival_seats
+from arena.matches.comparisons import rival_seats
+from arena.matches.seating import make_seats
 from arena.matches.teammates import (
     Lineup,
     between_rivals,

@@ -145,6 +145,29 @@ EXAMPLES: tuple[Message, ...] = (
     Stop(grace_s=30.0),
 )
 
+PLAYERS = SEATING.players
+ENTRANTS = FINISHED.tallies[0].entrants
+# One seat of twenty is another player's.
+OF_MANY_SEATS: dict[str, Message] = {
+    "train": dataclasses.replace(
+        TRAIN, opponents=(Seating(players=(PLAYERS[1],) * 3 + PLAYERS[:1] + (PLAYERS[1],) * 16),)
+    ),
+    "finished": dataclasses.replace(
+        FINISHED,
+        tallies=(
+            dataclasses.replace(
+                FINISHED.tallies[0],
+                entrants=(ENTRANTS[1],) * 3 + ENTRANTS[:1] + (ENTRANTS[1],) * 16,
+                pairs=(PairScore(first=0, second=3, wins=38, draws=0, losses=19),),
+                return_sum=(-0.5,) * 3 + (1.0,) + (-0.5,) * 16,
+                return_sum_of_squares=(3.0,) * 20,
+            ),
+        ),
+        in_flight=(InFlight(entrants=ENTRANTS[1:] * 20, num_envs=7),),
+    ),
+}
+"""Messages in which few players have many seats."""
+
 _COUNTS = st.integers(0, 2**63 - 1)
 _KEYS = st.sampled_from([CHECKPOINT.key, GHOST_WEIGHTS.key, "a", "a.b/c@d/..e"])
 _DIGESTS = st.text("0123456789abcdef", min_size=64, max_size=64)

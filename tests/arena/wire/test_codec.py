@@ -21,10 +21,20 @@ from arena.wire.codec import (
     encode,
 )
 from arena.wire.messages import Goodbye, Header, Message, Train, Welcome
-from tests.arena.wire.examples import EXAMPLES, FINISHED, HEADER, TRAIN, instances
+from tests.arena.wire.examples import (
+    EXAMPLES,
+    FINISHED,
+    HEADER,
+    OF_MANY_SEATS,
+    TRAIN,
+    instances,
+)
 
-GOLDEN = Path(__file__).parents[2] / "assets" / "wire_v2"
-OLDER = GOLDEN.with_name("wire_v1")
+ASSETS = Path(__file__).parents[2] / "assets"
+GOLDEN = ASSETS / "wire_v3"
+OLDER = [
+    (number, path) for number in (1, 2) for path in sorted((ASSETS / f"wire_v{number}").iterdir())
+]
 NUMBER_OF = {kind: number for number, kind in KINDS.items()}
 
 
@@ -49,10 +59,38 @@ def test_there_is_an_example_of_every_message() -> None:
 
 
 @pytest.mark.parametrize("message", EXAMPLES, ids=name_of)
-def test_frames_are_those_of_version_2_for_ever(message: Message) -> None:
+def test_frames_are_those_of_version_3_for_ever(message: Message) -> None:
     golden = list(map(bytes.fromhex, (GOLDEN / f"{name_of(message)}.hex").read_text().split()))
     assert encode(HEADER, message) == golden
     assert decode(golden) == (HEADER, message)
+
+
+@pytest.mark.parametrize("name", OF_MANY_SEATS)
+def test_players_of_many_seats_are_sent_once_with_their_places(name: str) -> None:
+    message = OF_MANY_SEATS[name]
+    path = GOLDEN / f"{name}_of_many_seats.hex"
+    golden = list(map(bytes.fromhex, path.read_text().split()))
+    assert encode(HEADER, message) == golden
+    assert decode(golden) == (HEADER, message)
+
+
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [
+        ({"index": [2] * 20}, "must be places among 2 items"),
+        ({"index": [-1] * 20}, "must be places among 2 items"),
+        ({"index": [True] * 20}, "must be places among 2 items"),
+        ({"index": [[]] * 20}, "must be places among 2 items"),
+        ({"index": {}}, "must be a list of at most"),
+        ({"items": {}}, "must be a list of at most"),
+        ({"more": 1}, "must have items and an index"),
+    ],
+)
+def test_places_of_no_player_are_refused(change: dict[str, object], rule: str) -> None:
+    body = body_of(OF_MANY_SEATS["train"])
+    body["opponents"][0]["players"] |= change
+    with pytest.raises(DecodeError, match=rule):
+        decode(frames_with(body))
 
 
 def test_a_field_that_came_later_is_sent_where_it_says_something() -> None:
@@ -62,10 +100,12 @@ def test_a_field_that_came_later_is_sent_where_it_says_something() -> None:
     assert decode(encode(HEADER, third)) == (HEADER, third)
 
 
-@pytest.mark.parametrize("path", sorted(OLDER.iterdir()), ids=lambda path: path.stem)
-def test_frames_of_version_1_are_refused_by_their_number(path: Path) -> None:
+@pytest.mark.parametrize(
+    ("version", "path"), OLDER, ids=lambda value: getattr(value, "stem", value)
+)
+def test_frames_of_earlier_versions_are_refused_by_their_number(version: int, path: Path) -> None:
     frames = list(map(bytes.fromhex, path.read_text().split()))
-    with pytest.raises(VersionMismatch, match="version 1, this side 2"):
+    with pytest.raises(VersionMismatch, match=f"version {version}, this side 3"):
         decode(frames)
 
 
@@ -146,11 +186,11 @@ def test_the_number_of_frames_is_checked(num_frames: int) -> None:
         decode(frames)
 
 
-@pytest.mark.parametrize("version", [0, 1, 3, 255])
+@pytest.mark.parametrize("version", [0, 1, 2, 4, 255])
 def test_another_version_is_named_with_ours(version: int) -> None:
     frames = encode(HEADER, TRAIN)
     # Nothing but the version may be looked at: a later one may mean anything by the rest.
-    with pytest.raises(VersionMismatch, match=rf"version {version}, this side 2"):
+    with pytest.raises(VersionMismatch, match=rf"version {version}, this side 3"):
         decode([frames[0], bytes([version, 200]), b"", b"\xc1"])
 
 

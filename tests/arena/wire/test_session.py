@@ -296,7 +296,7 @@ def test_a_learner_says_so_when_the_controller_speaks_another_version(
     learner: LearnerSession,
 ) -> None:
     frames = ControllerSession(run=RUN, epoch=1).seal(LEARNER, Welcome(heartbeat_s=1.0))
-    frames[1] = bytes([3, frames[1][1]])
-    upgrade = "version 2, the controller 3: upgrade arena-league where the learner runs"
+    frames[1] = bytes([4, frames[1][1]])
+    upgrade = "version 3, the controller 4: upgrade arena-league where the learner runs"
     with pytest.raises(VersionMismatch, match=upgrade):
         learner.open(frames)

@@ -129,8 +129,8 @@ def test_a_learner_of_an_older_release_hears_a_version_it_can_name(directory: Pa
         learner = ZmqLearnerTransport(f"ipc://{directory}/s", run=RUN, learner=LEARNER)
         wait_until(lambda: learner.send(HELLO, epoch=0), timeout_s=TIMEOUT_S)
         identity = later.recv_multipart()[0]
-        later.send_multipart([identity, b"ARENA", b"\x03\x11", b"?", b"?"])
-        with pytest.raises(VersionMismatch, match="version 2, the controller 3: upgrade"):
+        later.send_multipart([identity, b"ARENA", b"\x04\x11", b"?", b"?"])
+        with pytest.raises(VersionMismatch, match="version 3, the controller 4: upgrade"):
             learner.receive(TIMEOUT_S)
         learner.close(linger_s=0.0)
 

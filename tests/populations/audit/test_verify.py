@@ -17,7 +17,7 @@ from arena.checkpoints.manifest import OPTIMIZER, WEIGHTS
 from arena.types import AssignmentId, Entrant, PairScore, PlayerId, PolicyId
 from populations.audit.verify import verify_run
 from populations.records.rows import RatingsRow
-from populations.storage.lock import RunLock
+from populations.storage.lock import LOCK, RunLock
 from populations.storage.recovery import recover
 from tests.populations.small_run import SmallRun
 
@@ -274,6 +274,20 @@ def test_leftovers_are_notes_until_the_run_has_ended(small_run: SmallRun, state:
     assert other == []
     small_run.put(*recover(small_run.run_dir, small_run.tables))
     assert verify_run(small_run.run_dir).faults == []
+
+
+def test_leftovers_of_a_controller_that_was_killed_at_the_very_end_are_notes(
+    small_run: SmallRun,
+) -> None:
+    change_run(state="finished")(small_run)
+    (small_run.run_dir / "populations/player/p000/checkpoints" / f".tmp-{'0' * 32}").mkdir()
+    # What a holder of the lock leaves in it that could not release it.
+    (small_run.run_dir / LOCK).write_text("12345\n")
+    report = verify_run(small_run.run_dir)
+    assert report.faults == []
+    assert [note for note in report.notes if "temporary directory" in note]
+    RunLock(small_run.run_dir).release()
+    assert [fault for fault in verify_run(small_run.run_dir).faults if "temporary" in fault]
 
 
 def test_a_recovered_run_is_sound_and_says_what_it_lost(small_run: SmallRun) -> None:

@@ -9,9 +9,16 @@ import pytest
 
 from arena.environment_spec import AgentSpec, EnvironmentSpec
 from arena.errors import ConfigError, WireError
-from arena.types import AssignmentId, Digest, Player, PlayerId, Seating, WeightsRef
-from arena.wire.messages import Evaluate, Pairing, Train
-from populations.config.message_sizes import check_sendable, fitted
+from arena.types import AssignmentId, Digest, LearnerId, Player, PlayerId, Seating, WeightsRef
+from arena.wire.codec import encode
+from arena.wire.messages import Evaluate, Finished, Header, Pairing, Train
+from populations.config.message_sizes import (
+    MAX_RESULT_BYTES,
+    check_sendable,
+    fitted,
+    tally_bytes,
+)
+from populations.records.rows import AssignmentRow, TallyRow
 from tests.populations.controller.simulated import BOX, DISCRETE, DUEL, make_world
 
 DIGEST = Digest("f" * 64)
@@ -53,6 +60,86 @@ def test_more_opponents_than_fit_are_refused() -> None:
         check_sendable(message)
 
 
+def many_sides(num_sides: int, *, populations: int = 1, **more: object) -> dict[str, object]:
+    """A configuration of one agent on each side; each population has as many neighbours."""
+    names = [f"player_{index}" for index in range(num_sides)]
+    shares = [names[k::populations] for k in range(populations)]
+    return {
+        **DUEL,
+        "environment": {"id": "tests.many:env", "num_envs": 64},
+        "populations": {f"p{k}": {"agents": own, "size": 2} for k, own in enumerate(shares)},
+        **more,
+    }
+
+
+@pytest.mark.parametrize(("num_sides", "populations"), [(22, 1), (200, 1), (300, 2), (40, 40)])
+def test_assignments_of_hundreds_of_sides_fit_and_so_do_their_results(
+    num_sides: int, populations: int
+) -> None:
+    world = make_world(many_sides(num_sides, populations=populations), spec(num_sides))
+    world.join()
+    kinds: set[str] = set()
+    # First each policy's weights are made, by an assignment that plays nothing.
+    while kinds != {"train", "evaluate"}:
+        assert world.step()
+        kinds = {row.kind for row in world.committed if isinstance(row, TallyRow)}
+    rows = [row for row in world.committed if isinstance(row, AssignmentRow)]
+    setup = world.state.setup
+    for row in rows:
+        message = row.message
+        assert message is not None
+        check_sendable(message)
+        if isinstance(message, Train):
+            # No more than are played at once.
+            assert len(message.opponents) <= setup.num_envs
+    tallies = [row.tally for row in world.committed if isinstance(row, TallyRow)]
+    assert tallies
+    header = Header(run="r", epoch=1, learner=LearnerId("l"), sequence=1)
+    for tally in tallies:
+        players = [Player(player=PlayerId(entrant)) for entrant in tally.entrants]
+        seated = [players[tally.entrants.index(entrant)] for entrant in tally.entrants]
+        one = Finished(
+            assignment_id=AssignmentId(1),
+            attempt=1,
+            checkpoints=(),
+            tallies=(tally,),
+            metrics={},
+            duration_s=1.0,
+        )
+        body = encode(header, one)[3]
+        assert len(body) <= tally_bytes(seated, setup.seats) <= MAX_RESULT_BYTES
+
+
+def test_so_many_populations_that_no_result_can_be_sent_are_refused() -> None:
+    with pytest.raises(
+        ConfigError,
+        match=r"populations must be fewer than 140 with 140 sides: the results of one seating take "
+        r"\d+ bytes, and must fit 786432",
+    ):
+        make_world(many_sides(140, populations=140), spec(140))
+
+
+def test_an_evaluation_asks_for_no_more_than_its_result_can_say() -> None:
+    setup = make_world(many_sides(60, populations=60), spec(60)).state.setup
+    players = [
+        Player(
+            player=PlayerId(f"p{index}/p000@{index:012d}"),
+            weights=WeightsRef(digest=DIGEST, key=f"populations/p{index}"),
+        )
+        for index in range(60)
+    ]
+    pairing = Pairing(seating=Seating(players=tuple(players)), num_matches=8)
+    evaluation = Evaluate(
+        assignment_id=AssignmentId(1), attempt=0, pairings=(pairing,) * 20, seed=7
+    )
+    one = tally_bytes(players, setup.seats)
+    # 60 * 59 / 2 results of two players
+    assert one > 1770 * 70
+    kept = fitted(evaluation, setup=setup)
+    assert isinstance(kept, Evaluate)
+    assert 1 <= len(kept.pairings) <= MAX_RESULT_BYTES // one
+
+
 def seating(index: int, *, seats: int = 8) -> Seating:
     key = f"populations/player/p000/ghosts/{index:012d}-ffffffff"
     ghost = PlayerId(f"player/p000@{index:012d}")
@@ -61,6 +148,7 @@ def seating(index: int, *, seats: int = 8) -> Seating:
 
 
 def test_what_does_not_fit_is_left_out_evenly_and_alike_each_time() -> None:
+    setup = make_world(config(1), spec(8)).state.setup
     train = Train(
         assignment_id=AssignmentId(1),
         attempt=0,
@@ -73,15 +161,15 @@ def test_what_does_not_fit_is_left_out_evenly_and_alike_each_time() -> None:
     )
     with pytest.raises(WireError, match="bytes, more than"):
         check_sendable(train)
-    kept = fitted(train)
+    kept = fitted(train, setup=setup)
     check_sendable(kept)
     assert isinstance(kept, Train)
     assert kept.carried == ()
     assert set(kept.opponents) < set(train.opponents)
     halves = Counter(int(one.players[0].player[-12:]) < 500 for one in kept.opponents)
     assert abs(halves[True] - halves[False]) < 0.2 * len(kept.opponents)
-    assert fitted(train) == kept
-    fewer = fitted(replace(train, opponents=train.opponents[:200]))
+    assert fitted(train, setup=setup) == kept
+    fewer = fitted(replace(train, opponents=train.opponents[:200]), setup=setup)
     assert isinstance(fewer, Train)
     assert fewer.opponents == train.opponents[:200]
     evaluation = Evaluate(
@@ -90,4 +178,4 @@ def test_what_does_not_fit_is_left_out_evenly_and_alike_each_time() -> None:
         pairings=tuple(Pairing(seating=one, num_matches=8) for one in train.opponents[:700]),
         seed=7,
     )
-    check_sendable(fitted(evaluation))
+    check_sendable(fitted(evaluation, setup=setup))

@@ -12,6 +12,7 @@ from populations.config.resolve import resolve_config
 from populations.config.run_config import RunConfig, validate_config
 from populations.config.sizing import (
     Load,
+    check_rollout_memory,
     choose_episodes,
     choose_num_envs,
     explain,
@@ -184,6 +185,31 @@ def test_auto_becomes_a_number_with_a_reason() -> None:
         "no episode ended within 1,000 steps of random play at 480 steps/s, 1,048.6 MB each, "
         "as many as memory allows"
     )
+
+
+def test_observations_that_no_memory_holds_are_refused_with_the_limit_and_the_value() -> None:
+    spec = make_spec(200, api="parallel")
+    config = resolve(
+        None, spec=spec, environment={"id": "package.module:env", "num_envs": 64}, learners=2
+    )
+    # 200 agents * 1 KiB * 64 environments * 32 calls * 2 learners = 0.84 GB
+    needed = 200 * 1024 * 64 * 32 * 2
+    check_rollout_memory(config, spec, machine_bytes=needed)
+    with pytest.raises(
+        ConfigError,
+        match=r"the observations of a rollout of 2 learners must fit this machine's memory of "
+        r"0.8 GB, got 0.8 GB: 204,800 bytes in each step of environment.num_envs=64, "
+        r"rollout_length=32",
+    ):
+        check_rollout_memory(config, spec, machine_bytes=needed - 1)
+    # Of a game in turns one observation in each step is kept, and rollouts are 100 times as long.
+    in_turns = make_spec(200)
+    config = resolve(
+        None, spec=in_turns, environment={"id": "package.module:env", "num_envs": 64}, learners=2
+    )
+    check_rollout_memory(config, in_turns, machine_bytes=needed // 2)
+    with pytest.raises(ConfigError, match=r"1,024 bytes in each step .* rollout_length=3200"):
+        check_rollout_memory(config, in_turns, machine_bytes=needed // 2 - 1)
 
 
 def test_what_is_set_stays() -> None:

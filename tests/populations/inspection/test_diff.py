@@ -22,8 +22,9 @@ from arena.types import (
     trainee_entrant,
 )
 from populations.audit.tally_checks import refold
+from populations.config.resume.differences import compare
 from populations.config.run_config import validate_config
-from populations.config.run_file import RunFile, compare, learner_setup, new_run_file
+from populations.config.run_file import RunFile, learner_setup, new_run_file
 from populations.inspection.documents.diff import labels_of
 from populations.inspection.views import Inspection, diff_view
 from populations.records.rows import (

@@ -3,6 +3,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal
 
+import pytest
+
 from arena.types import AssignmentId, Entrant, PairScore, Seat, Tally
 from populations.league.league import League
 from populations.ratings.results import Counts
@@ -111,6 +113,75 @@ def test_of_three_sides_a_comparison_counts_half_a_match() -> None:
             found = league.payoff.record(WEIGHTS, BOT)
             assert (found.wins, found.draws, found.losses) == (3.0, 1.0, 2.0)
             assert (found.matches, found.mean_return) == (6.0, 1.0)
+
+
+def test_of_many_sides_two_players_have_one_result_over_all_seats() -> None:
+    seats = tuple(
+        Seat(name=f"s{i}", side=f"s{i}", population="player", agents=(f"a{i}",)) for i in range(22)
+    )
+
+    def alone(seat: int, *, wins: int, losses: int) -> TallyRow:
+        """Weights in one seat against the bot in 21 others, in 2 matches."""
+        entrants = [BOT] * 22
+        entrants[seat] = WEIGHTS
+        # Named by their lowest seats, so seen from the bot but for the first seat.
+        other = 1 if seat == 0 else 0
+        first, second = min(seat, other), max(seat, other)
+        wins, losses = (wins, losses) if seat == 0 else (losses, wins)
+        tally = Tally(
+            entrants=tuple(entrants),
+            matches=2,
+            pairs=(PairScore(first=first, second=second, wins=wins, draws=0, losses=losses),),
+            return_sum=tuple(8.0 if index == seat else -1.0 for index in range(22)),
+            return_sum_of_squares=(64.0,) * 22,
+            length_sum=10,
+        )
+        return replace(row("evaluate", BOT, BOT, 1, 0, 0), tally=tally)
+
+    rows = [alone(0, wins=42, losses=0), alone(7, wins=21, losses=21)]
+    league = fold(rows, seats)
+    me, bot = ("player", WEIGHTS), ("player", BOT)
+    # One row whoever sits where: (42 + 21) / 21 wins of 4 matches, and 21 / 21 losses.
+    assert league.results == {(me, bot, (0, 0)): counts(3.0, 0.0, 1.0)}
+    met = league.evaluated_against(WEIGHTS, BOT)
+    assert (met.points, met.matches, met.return_sum) == (3.0, 4.0, 16.0)
+    back = league.evaluated_against(BOT, WEIGHTS)
+    assert (back.points, back.matches, back.return_sum) == (1.0, 4.0, -2.0)
+    assert league.num_met(me, bot) == 4.0
+    record = league.record("player", WEIGHTS)
+    assert (record.matches, record.wins, record.losses, record.return_sum) == (4, 63, 21, 16.0)
+    # A match is one for a player of 21 seats, too, or a policy would soon have its least number.
+    assert league.record("player", BOT).matches == 4
+    assert league.record("player", BOT).return_sum == -2.0
+    # Matchmaking has the same, from training.
+    train = replace(rows[1], kind="train")
+    learning = League(seats=seats, half_life_matches=1e12)
+    learning.add_tally(train)
+    found = learning.payoff.record(WEIGHTS, BOT)
+    assert (found.wins, found.losses, found.mean_return) == (1.0, 1.0, 4.0)
+
+
+def test_of_many_sides_a_match_is_one_result_however_seats_are_shared() -> None:
+    seats = tuple(
+        Seat(name=f"s{i}", side=f"s{i}", population="pq"[i % 2], agents=(f"a{i}",))
+        for i in range(12)
+    )
+    tally = Tally(
+        entrants=(WEIGHTS, BOT) * 6,
+        matches=5,
+        # 36 pairs of seats in each match.
+        pairs=(PairScore(first=0, second=1, wins=120, draws=20, losses=40),),
+        return_sum=(10.0, 5.0) * 6,
+        return_sum_of_squares=(64.0,) * 12,
+        length_sum=10,
+    )
+    league = fold([replace(row("evaluate", BOT, BOT, 1, 0, 0), tally=tally)], seats)
+    (outcome,) = league.results.values()
+    assert outcome == pytest.approx(counts(120 / 36, 20 / 36, 40 / 36))
+    assert list(league.results) == [(("p", WEIGHTS), ("q", BOT), (0, 1))]
+    # Each has the mean return of its seats.
+    (pair,) = league.pairs_of(("p", WEIGHTS))
+    assert (pair.first_return_sum, pair.second_return_sum) == pytest.approx((10.0, 5.0))
 
 
 def test_a_member_of_a_team_has_one_result_of_a_match() -> None:

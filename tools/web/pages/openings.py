@@ -15,7 +15,10 @@ from .asked import Asked, Line, lines_of, number
 MAX_ACTIONS = 8
 """Actions of a chart: as many as there are colours. The table has all."""
 
-UNCOUNTABLE = "First decisions of this seat are not counted: they have numbers, or are too many."
+UNCOUNTABLE = (
+    "First decisions of this seat are not counted: they have numbers, or they or the seats are too "
+    "many."
+)
 NONE = "No evaluation match of weights that are known has told its first decisions yet."
 
 

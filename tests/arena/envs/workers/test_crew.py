@@ -109,7 +109,7 @@ def test_processes_hear_no_signal_of_a_group_and_end_when_they_are_closed() -> N
     env.reset(SEEDS)
     env.close()
     workers.close()
-    assert [worker.process.returncode for worker in crew._workers] == [0, 0]
+    assert [worker.process.poll() for worker in crew._workers] == [0, 0]
 
 
 def test_nothing_is_left_open_or_mapped() -> None:

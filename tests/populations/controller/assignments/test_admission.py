@@ -118,3 +118,17 @@ def test_a_refusal_names_the_versions_that_differ_and_the_command_that_installs_
     silent = say_hello(world, "silent", **{field: TWO})
     assert silent is not None
     assert silent.endswith("the learner's 22222222")
+
+
+def test_a_kind_of_device_that_is_new_at_a_resume_is_an_event() -> None:
+    world = world_of()
+    for name, device in (("a", "cpu"), ("b", "cuda:0"), ("c", "cuda:1")):
+        say_hello(world, name, device=device)
+    assert world.state.tables.run.devices == ("cpu", "cuda")
+    # A launch on several kinds is no change of them.
+    assert world.events("device_differs") == []
+    world.state.tables.run = replace(world.state.tables.run, epoch=2, devices=("cuda",))
+    for name, device in (("d", "cuda:3"), ("e", "cpu"), ("f", "cpu")):
+        say_hello(world, name, device=device)
+    (event,) = world.events("device_differs")
+    assert (event.subject, event.data) == ("e", {"device": "cpu", "before": ["cuda"]})

@@ -114,6 +114,8 @@ def test_the_status_of_a_known_state_by_hand() -> None:
         run="r",
         epoch=3,
         assignments_finished=11,
+        agent_steps=900,
+        matches=41,
         training_s=30.0,
         evaluation_s=10.0,
     )
@@ -132,6 +134,9 @@ def test_the_status_of_a_known_state_by_hand() -> None:
         "phase": "training",
         "elapsed_s": 109.26,
         "assignments_finished": 11,
+        "agent_steps": 900,
+        "matches": 41,
+        "events": state.tables.num_events,
         "alerts": [],
         "evaluation": {"share_asked": 0.3, "share_reached": 0.25},
         # 50 agent steps in 3 s.

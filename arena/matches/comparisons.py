@@ -1,0 +1,217 @@
+"""Comparisons of a match: whose results a tally sums, seat by seat or player by player.
+
+Of few seats each pair on different sides has a sum of its own, which tells what a seat is worth. Of
+many seats the pairs grow with their square, while a seating has few different players: there two
+players have one sum over all pairs of their seats. Torch-free.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations, combinations_with_replacement, product
+
+from arena.matches.pair_scores import num_scored
+from arena.matches.seating import seat_teams
+from arena.types import Entrant, Seat, Tally, is_trainee
+
+MAX_SEAT_PAIRS = 36
+"""Pairs of seats up to which each has a sum of its own: those of nine sides."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Seats of two players on different sides, whose results a `PairScore` sums.
+
+    Attributes:
+        first: Seats of the first player, ascending.
+        second: Seats of the second player, ascending; the lowest is above the first one's.
+        number: Pairs of these seats that are on different sides.
+    """
+
+    first: tuple[int, ...]
+    second: tuple[int, ...]
+    number: int = 1
+
+    @property
+    def names(self) -> tuple[int, int]:
+        """Return the lowest seat of each player, by which a `PairScore` names them."""
+        return self.first[0], self.second[0]
+
+    def pairs(self, seats: Sequence[Seat]) -> Iterator[tuple[int, int]]:
+        """Yield the pairs of seats."""
+        for i, j in product(self.first, self.second):
+            # In cooperation home and away are on one side.
+            if self.number == 1 or seats[i].side != seats[j].side:
+                yield i, j
+
+    def return_sums(
+        self, return_sum: Sequence[float], *, seats: Sequence[Seat]
+    ) -> tuple[float, float]:
+        """Return the returns of both players, summed over the pairs of seats.
+
+        Args:
+            return_sum: Sum of the returns of each seat.
+            seats: Seats of the environment.
+        """
+        return (
+            _over_rivals(self.first, self.second, return_sum, seats),
+            _over_rivals(self.second, self.first, return_sum, seats),
+        )
+
+
+def rival_seats(seats: Sequence[Seat]) -> tuple[tuple[int, int], ...]:
+    """Return pairs of seats whose players are compared, the lower index first.
+
+    These are seats on different sides; in cooperation the two seats of each population: a team's
+    result is that of every member, so each scale has it once. Of a population's seats on one side,
+    where each agent has one, the first stands for all: they share one result.
+    """
+    teams, is_one_side = seat_teams(seats), len({seat.side for seat in seats}) == 1
+    # dicts keep the first value with setdefault: the first seat of each side and population.
+    first_of: dict[tuple[str, str], int] = {}
+    for index, (team, seat) in enumerate(zip(teams, seats, strict=True)):
+        first_of.setdefault((team, seat.population), index)
+    return tuple(
+        (first, second)
+        for first, second in combinations(first_of.values(), 2)
+        if teams[first] != teams[second]
+        and not (is_one_side and seats[first].population != seats[second].population)
+    )
+
+
+def rival_populations(seats: Sequence[Seat]) -> frozenset[frozenset[str]]:
+    """Return populations whose players are compared; of one with itself, a set of one name."""
+    if len({seat.side for seat in seats}) == 1:
+        return frozenset(frozenset((seat.population,)) for seat in seats)
+    sides: dict[str, set[str]] = {}
+    for seat in seats:
+        sides.setdefault(seat.population, set()).add(seat.side)
+    return frozenset(
+        frozenset((one, other))
+        for one, other in combinations_with_replacement(sides, 2)
+        # On different sides: not if both are on one and the same alone.
+        if len(sides[one] | sides[other]) > 1
+    )
+
+
+def is_by_seats(seats: Sequence[Seat]) -> bool:
+    """Return whether each pair of seats on different sides has a sum of its own."""
+    # Cooperation compares the two seats of each population, which is linear.
+    return len({seat.side for seat in seats}) == 1 or _num_rivals(seats) <= MAX_SEAT_PAIRS
+
+
+def comparisons(seats: Sequence[Seat], *, entrants: Sequence[Entrant]) -> tuple[Comparison, ...]:
+    """Return what the tally of a seating sums, in order.
+
+    Args:
+        seats: Seats, of whole sides or of agents.
+        entrants: Entrant of each seat.
+    """
+    if is_by_seats(seats):
+        return tuple(Comparison(first=(i,), second=(j,)) for i, j in rival_seats(seats))
+    players: dict[tuple[str, Entrant], list[int]] = {}
+    together = _seats_together(seats)
+    for own, counting in zip(together, counting_seats(entrants, together), strict=True):
+        # The first agent of a side stands for it, whoever of its players counts.
+        name = (seats[own[0]].population, entrants[counting])
+        players.setdefault(name, []).append(own[0])
+    compared = (
+        Comparison(
+            first=tuple(first), second=tuple(second), number=_num_pairs(first, second, seats)
+        )
+        for first, second in combinations(players.values(), 2)
+    )
+    # Players of one side alone do not meet.
+    return tuple(one for one in compared if one.number)
+
+
+def is_tally_by_seats(tally: Tally, seats: Sequence[Seat]) -> bool:
+    """Return whether a tally has the results of each pair of seats.
+
+    Earlier ones of many seats have them, too.
+    """
+    return is_by_seats(seats) or len(tally.pairs) == _num_rivals(seats)
+
+
+def counting_seats(
+    entrants: Sequence[Entrant], together: Sequence[Sequence[int]]
+) -> tuple[int, ...]:
+    """Return the agent that each side counts for, where each agent of a side has a seat.
+
+    A side counts for the trainee that is on it, any other side for the player that faces the first
+    trainee: the rival.
+
+    Args:
+        entrants: Entrant of each agent.
+        together: Agents of each side.
+    """
+    learning = {index for index, entrant in enumerate(entrants) if is_trainee(entrant)}
+    place = next((i - side[0] for side in together for i in side if i in learning), 0)
+    return tuple(
+        next((index for index in side if index in learning), side[place % len(side)])
+        for side in together
+    )
+
+
+def result_weights(
+    numbers: Mapping[tuple[int, int], int], *, entrants: Sequence[Hashable]
+) -> dict[tuple[int, int], float]:
+    """Return the weight of each comparison in ratings.
+
+    Comparisons of one match hang together: of n sides each meets n - 1 others, and of a team each
+    member has the team's result. A match is one result for each player, however many seats it has
+    and meets; counted more often, intervals would be too narrow.
+
+    Args:
+        numbers: Pairs of seats that are compared, by the two seats that name the players.
+        entrants: Entrant of each seat.
+
+    Returns:
+        Weights by comparison; without those in which an entrant meets itself.
+    """
+    met = {(i, j): n for (i, j), n in numbers.items() if entrants[i] != entrants[j]}
+    times: Counter[Hashable] = Counter()
+    for pair, number in met.items():
+        for seat in pair:
+            times[entrants[seat]] += number
+    # w_ij = 1 / max(times of i's entrant, times of j's)
+    return {(i, j): 1.0 / max(times[entrants[i]], times[entrants[j]]) for i, j in met}
+
+
+def numbers_of(tally: Tally) -> dict[tuple[int, int], int]:
+    """Return the pairs of seats that each result of a tally sums."""
+    # Of each match every pair of seats has a score.
+    return {
+        (pair.first, pair.second): int(num_scored(pair)) // tally.matches for pair in tally.pairs
+    }
+
+
+def _seats_together(seats: Sequence[Seat]) -> list[list[int]]:
+    """Return the seats of each population on each side: one, or one for each agent."""
+    together: dict[tuple[str, str], list[int]] = {}
+    for index, seat in enumerate(seats):
+        together.setdefault((seat.side, seat.population), []).append(index)
+    return list(together.values())
+
+
+def _num_rivals(seats: Sequence[Seat]) -> int:
+    """Count the pairs of `rival_seats` in competition, without making them."""
+    on_side = Counter(side for side, _ in {(seat.side, seat.population) for seat in seats})
+    # All pairs but those on one side: ((sum m_s)^2 - sum m_s^2) / 2
+    return (on_side.total() ** 2 - sum(number**2 for number in on_side.values())) // 2
+
+
+def _num_pairs(first: Sequence[int], second: Sequence[int], seats: Sequence[Seat]) -> int:
+    sides = Counter(seats[index].side for index in first)
+    return len(first) * len(second) - sum(sides[seats[index].side] for index in second)
+
+
+def _over_rivals(
+    own: Sequence[int], others: Sequence[int], values: Sequence[float], seats: Sequence[Seat]
+) -> float:
+    """Sum the values of seats, each as often as it meets another one."""
+    sides = Counter(seats[index].side for index in others)
+    return math.fsum((len(others) - sides[seats[index].side]) * values[index] for index in own)

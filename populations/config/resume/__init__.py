@@ -1,0 +1,1 @@
+"""Rules of a resume: keys that may change, and the world that it finds."""

@@ -1,0 +1,104 @@
+"""Logs that keep their beginning and the latest, and count what lies between."""
+
+from __future__ import annotations
+
+import re
+import threading
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from arena.processes.bounded_log import HEAD_BYTES, MAX_BYTES, TAIL_BYTES, BoundedLog, shorten_file
+
+MARK = re.compile(rb"\[arena: (\d+) bytes of this log were left out here\]\n")
+
+
+def lines(first: int, last: int) -> bytes:
+    """Numbered lines of 100 bytes each."""
+    return b"".join(b"%099d\n" % number for number in range(first, last))
+
+
+def parts(content: bytes) -> tuple[bytes, int, bytes]:
+    """What comes before the mark, the number in it, and what comes after."""
+    before, number, after = MARK.split(content)
+    return before, int(number), after
+
+
+def test_what_fits_is_kept_as_it_is(tmp_path: Path) -> None:
+    with BoundedLog(tmp_path / "log") as log:
+        log.write(lines(0, 100))
+    with BoundedLog(tmp_path / "log") as log:
+        log.write(lines(100, 10_000))
+    assert (tmp_path / "log").read_bytes() == lines(0, 10_000)
+
+
+@settings(max_examples=25)
+@given(sizes=st.lists(st.integers(1, 1000), min_size=1, max_size=40), restarts=st.integers(1, 4))
+def test_of_more_the_beginning_and_the_end_stay_and_nothing_is_uncounted(
+    tmp_path_factory: object, sizes: list[int], restarts: int
+) -> None:
+    path = Path(tmp_path_factory.mktemp("log")) / "log"  # type: ignore[attr-defined]
+    written = 0
+    for number in range(restarts):
+        with BoundedLog(path) as log:
+            for size in sizes[number::restarts]:
+                log.write(lines(written, written + size))
+                written += size
+                assert path.stat().st_size <= MAX_BYTES
+    content = path.read_bytes()
+    if 100 * written <= MAX_BYTES:
+        assert content == lines(0, written)
+        return
+    before, left_out, after = parts(content)
+    num_before, num_after = len(before) // 100, len(after) // 100
+    assert before == lines(0, num_before)
+    assert after == lines(written - num_after, written)
+    assert left_out == 100 * (written - num_before - num_after)
+    assert len(before) <= HEAD_BYTES
+    # One line may be cut off at its beginning, which leaves it out.
+    assert len(after) > min(TAIL_BYTES, 100 * written) - HEAD_BYTES - 200
+
+
+def test_output_without_lines_is_bounded_too(tmp_path: Path) -> None:
+    with BoundedLog(tmp_path / "log") as log:
+        for _ in range(50):
+            log.write(b"x" * 60_000)
+        log.write(b"the end")
+    before, left_out, after = parts((tmp_path / "log").read_bytes())
+    assert before == b""
+    assert after.endswith(b"xthe end")
+    assert left_out + len(after) == 50 * 60_000 + len(b"the end")
+
+
+def test_a_log_of_gigabytes_is_not_read_whole(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    with path.open("wb") as file:
+        file.write(lines(0, 100))
+        # A hole: no disk has it.
+        file.truncate(5 << 30)
+        file.seek(0, 2)
+        file.write(b"\n" + lines(100, 5000))
+    shorten_file(path)
+    before, left_out, after = parts(path.read_bytes())
+    assert before == lines(0, 100)
+    assert after == lines(5000 - len(after) // 100, 5000)
+    assert left_out > (5 << 30) - TAIL_BYTES
+
+
+def test_several_may_write_to_one(tmp_path: Path) -> None:
+    def write(letter: bytes) -> None:
+        with BoundedLog(tmp_path / "log") as log:
+            for _ in range(400):
+                log.write(letter * 4999 + b"\n")
+
+    threads = [threading.Thread(target=write, args=(letter,)) for letter in (b"a", b"b", b"c")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    before, left_out, after = parts((tmp_path / "log").read_bytes())
+    kept = (before + after).splitlines()
+    # No line is torn, and none is missing without being counted.
+    assert {(len(line), len(set(line))) for line in kept} == {(4999, 1)}
+    assert len(before) + len(after) + left_out == 3 * 400 * 5000

@@ -1,0 +1,160 @@
+"""The other side of `test_whose_fault`: what follows one policy, over real runs, is that policy's.
+
+And what follows nobody for hundreds of assignments is nobody's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load, save
+
+from arena.checkpoints.files import file_records, read_manifest
+from arena.checkpoints.manifest import OPTIMIZER, WEIGHTS
+from arena.checkpoints.publish import publish
+from arena.types import AssignmentId, PolicyId
+from populations.records.rows import CheckpointRow, PolicyRow, Row
+from populations.storage.journal import Journal
+from tests.faults.troubled_runs import Run, begin, check_policies, running, trainees
+from tests.faults.troubles import ENCODER, Setting, Trouble
+
+HERE = pytest.mark.timeout(480)
+BROKEN = PolicyId("player/p001")
+WITHIN = 6
+"""Of its assignments: so many it may fail before it is taken out."""
+MANY = 300
+
+
+@contextmanager
+def edited(run: Run, edit: Callable[[Path, PolicyRow], list[Row]]) -> Iterator[None]:
+    """Stop a run, write rows about the policy that is to be broken, and go on."""
+    run.stop()
+    with Journal.open(run.directory / "journal.db") as journal:
+        journal.commit(edit(run.directory, journal.load().policies[BROKEN]))
+    run.start()
+    yield
+
+
+def wild_rate(directory: Path, policy: PolicyRow) -> list[Row]:
+    """A learning rate at which the first updates leave no number finite."""
+    del directory
+    return [replace(policy, hyperparameters={**policy.hyperparameters, "learning_rate": 1e6})]
+
+
+def poison(directory: Path, policy: PolicyRow) -> list[Row]:
+    """A checkpoint that is valid to the last byte, and whose weights are absurd."""
+    assert policy.checkpoint is not None
+    source = directory / policy.checkpoint
+    weights = load((source / WEIGHTS).read_bytes())
+    layers = [name for name in weights if name.endswith("weight")]
+    assert layers
+    absurd = weights | {name: 1e25 * weights[name] for name in layers}
+    files = {WEIGHTS: save(absurd), OPTIMIZER: (source / OPTIMIZER).read_bytes()}
+    manifest = read_manifest(source)
+    updates = manifest.learner_updates + 1
+    manifest = manifest.model_copy(
+        update={"files": file_records(files), "learner_updates": updates}
+    )
+    published = publish(directory, manifest=manifest, files=files)
+    row = CheckpointRow(
+        key=published.key,
+        digest=published.digest,
+        weights_digest=manifest.weights_digest,
+        policy=policy.policy,
+        generation=policy.generation,
+        agent_steps=policy.agent_steps,
+        learner_updates=manifest.learner_updates,
+        parent=manifest.parent,
+        assignment_id=AssignmentId(0),
+    )
+    after = replace(policy, checkpoint=published.key, learner_updates=manifest.learner_updates)
+    return [row, after]
+
+
+def check_taken_out(run: Run, *, since: int) -> None:
+    """The broken policy is taken out soon, and nobody else is touched; the others train on."""
+    run.wait_for(lambda: run.events("quarantined"))
+    (first, *_) = run.events("quarantined")
+    assert first.subject == BROKEN
+    given = {
+        row.subject
+        for row in run.events("train_assigned")
+        if since < row.sequence < first.sequence and BROKEN in str(row.data["policies"])
+    }
+    assert 1 <= len(given) <= WITHIN
+    then = len(run.trained())
+    run.wait_for(lambda: _others_train(run, then))
+    run.stop()
+    check_policies(run, changed=[BROKEN])
+
+
+def _others_train(run: Run, then: int) -> bool:
+    done = {policy for row in run.trained()[then:] for policy in trainees(row)}
+    return set(run.tables().policies) - {BROKEN} <= done
+
+
+@HERE
+@pytest.mark.parametrize(
+    ("setting", "edit"),
+    [
+        (Setting(policies=4, learners=2, cooperates=False, workers=0), wild_rate),
+        (Setting(policies=2, learners=1, cooperates=True, workers=1), wild_rate),
+        (Setting(policies=2, learners=2, cooperates=False, workers=1), poison),
+        (Setting(policies=4, learners=1, cooperates=True, workers=0), poison),
+    ],
+    ids=["rate-vs", "rate-with", "poison-vs", "poison-with"],
+)
+def test_a_policy_whose_numbers_break_is_taken_out_alone(
+    setting: Setting, edit: Callable[[Path, PolicyRow], list[Row]], tmp_path: Path
+) -> None:
+    # In the first pass the old policy is the new one, and nothing can break.
+    epochs = {"rollout_length": 8, "num_epochs": 3, "num_minibatches": 1}
+    config = setting.document(player={"hyperparameters": epochs})
+    with running(tmp_path, config) as run:
+        since = run.tables().num_events
+        with edited(run, edit):
+            check_taken_out(run, since=since)
+
+
+@HERE
+@pytest.mark.parametrize(
+    "setting",
+    [
+        Setting(policies=4, learners=2, cooperates=True, workers=0),
+        Setting(policies=2, learners=1, cooperates=False, workers=0),
+    ],
+    ids=["two-learners", "one-learner"],
+)
+def test_an_encoder_that_fails_with_one_policys_weights_takes_out_that_one(
+    setting: Setting, tmp_path: Path
+) -> None:
+    trouble = Trouble(name="encoder", setting=setting, sentence="")
+    with running(tmp_path, setting.document(**ENCODER)) as run:
+        since = run.tables().num_events
+        checkpoint = run.tables().policies[BROKEN].checkpoint
+        assert checkpoint is not None
+        weights = load((run.directory / checkpoint / WEIGHTS).read_bytes())
+        (mark,) = [float(tensor) for name, tensor in weights.items() if name.endswith("mark")]
+        begin(run, replace(trouble, whom=repr(mark)))
+        check_taken_out(run, since=since)
+
+
+@HERE
+def test_a_simulator_that_dies_now_and_then_is_nobodys_fault_after_many_assignments(
+    tmp_path: Path,
+) -> None:
+    # An assignment has 64 agent steps of two agents, four rounds an episode: 8 episodes.
+    setting = Setting(policies=4, learners=1, cooperates=False, workers=1)
+    trouble = Trouble(name="dies", setting=setting, sentence="", share=1.0 / 20.0 / 8.0)
+    config = setting.document(assignment={"agent_steps": 64}, evaluation={"share": 0.05})
+    with running(tmp_path, config) as run:
+        began = len(run.trained())
+        begin(run, trouble)
+        run.wait_for(lambda: len(run.trained()) >= began + MANY, timeout_s=360.0)
+        assert run.events("assignment_failed", "learner_lost")
+        run.stop()
+        check_policies(run)

@@ -1,0 +1,228 @@
+from __future__ import annotations
+
+import hashlib
+import random
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from arena.checkpoints.files import file_records
+from arena.checkpoints.manifest import OPTIMIZER, WEIGHTS, Manifest, checkpoint_key
+from arena.checkpoints.publish import publish, set_aside
+from arena.config import NetworkConfig
+from arena.types import Digest, PolicyId
+from populations.errors import WorkLost
+from populations.records.tables import Tables
+from populations.storage.database import BACKUP, JOURNAL
+from populations.storage.journal import JournalReader
+from populations.storage.loss import accepted_loss, find_loss, renew_status
+from populations.storage.recovery import recover
+from populations.storage.status import STATUS, committed, read_status, write_status
+from tests.populations.small_run import STEPS, SmallRun
+
+P0, P1 = PolicyId("player/p000"), PolicyId("player/p001")
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[SmallRun]:
+    run = SmallRun(tmp_path)
+    with run.journal:
+        run.note("ratings_fitted", "player")
+        yield run
+
+
+def tree(directory: Path) -> dict[str, str]:
+    """Every file with the digest of its bytes; SQLite's index of a WAL is no content."""
+    return {
+        str(path.relative_to(directory)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(directory.rglob("*"))
+        if path.is_file() and not path.name.endswith("-shm")
+    }
+
+
+def status_of(run: SmallRun, **more: int) -> None:
+    """Write the status of a controller that has committed so much more than the journal has."""
+    counts = {name: count + more.get(name, 0) for name, count in committed(run.tables).items()}
+    write_status(run.run_dir, {"run": "r", **counts})
+
+
+def publish_after(run: SmallRun, policy: PolicyId, *, agent_steps: int, parent: str | None) -> str:
+    """Publish a checkpoint that nothing records; return its digest."""
+    files = {WEIGHTS: f"w {policy} {agent_steps}".encode(), OPTIMIZER: b"o"}
+    manifest = Manifest(
+        policy=policy,
+        generation=0,
+        agent_steps=agent_steps,
+        learner_updates=9,
+        hyperparameters={},
+        parent=None if parent is None else Digest(parent),
+        donor=None,
+        environment_digest=Digest("0" * 64),
+        population_agents=("player_0", "player_1"),
+        network=NetworkConfig(),
+        files=file_records(files),
+        arena_version="0",
+        created="2026-01-01T00:00:00+00:00",
+    )
+    return publish(run.run_dir, manifest=manifest, files=files).digest
+
+
+def test_a_run_with_all_that_it_counted_has_lost_nothing(tmp_path: Path) -> None:
+    run = SmallRun(tmp_path)
+    with run.journal:
+        status_of(run)
+    before = tree(tmp_path)
+    assert find_loss(tmp_path) is None
+    assert accepted_loss(tmp_path, accept=False) is None
+    renew_status(tmp_path)
+    # Nothing is written, not even a file of SQLite's beside the journal.
+    assert tree(tmp_path) == before
+    assert not list(tmp_path.glob(f"{JOURNAL}-*"))
+
+
+def test_what_status_has_counted_and_the_journal_has_not_is_lost(run: SmallRun) -> None:
+    status_of(run, agent_steps=1300, matches=7, events=2)
+    loss = find_loss(run.run_dir)
+    assert loss is not None
+    assert dict(loss.counts) == {"agent_steps": 1300, "matches": 7, "events": 2}
+    assert str(loss) == (
+        "acknowledged work is lost, at least 1,300 agent steps, 7 matches, 2 events: status.json "
+        "has counted 1,900 agent steps (the journal 1,300 less), 37 matches (the journal 7 less), "
+        "3 events (the journal 2 less)"
+    )
+    with pytest.raises(WorkLost, match=r"Nothing was written: .*--accept-loss.*accept_loss=True"):
+        accepted_loss(run.run_dir, accept=False)
+    assert accepted_loss(run.run_dir, accept=True) == loss
+    renew_status(run.run_dir)
+    assert read_status(run.run_dir) == {"run": "r", "epoch": 0, **committed(run.tables)}
+    assert find_loss(run.run_dir) is None
+
+
+@pytest.mark.parametrize("damage", ["another run's", "no number", "beyond belief", "gone"])
+def test_a_status_that_says_nothing_about_this_run_is_no_sign(run: SmallRun, damage: str) -> None:
+    counts = committed(run.tables)
+    match damage:
+        case "another run's":
+            write_status(run.run_dir, {"run": "s", **dict.fromkeys(counts, 10**6)})
+        case "no number":
+            write_status(run.run_dir, {"run": "r", **dict.fromkeys(counts, "many")})
+        case "beyond belief":
+            write_status(run.run_dir, {"run": "r", **dict.fromkeys(counts, 10**17)})
+        case _:
+            (run.run_dir / STATUS).unlink(missing_ok=True)
+    assert find_loss(run.run_dir) is None
+
+
+def test_a_journal_behind_its_status_was_an_older_copy(run: SmallRun, tmp_path: Path) -> None:
+    run.journal.backup(run.run_dir / BACKUP)
+    for _ in range(3):
+        run.train(P0)
+    status_of(run)
+    ignored = shutil.ignore_patterns(f"{JOURNAL}-*", "older")
+    older = shutil.copytree(run.run_dir, tmp_path / "older", ignore=ignored)
+    shutil.copyfile(run.run_dir / BACKUP, older / JOURNAL)
+    loss = find_loss(older)
+    assert loss is not None
+    assert loss.counts["agent_steps"] == 3 * STEPS
+    assert loss.counts["assignments_finished"] == 3
+
+
+def read_from(run_dir: Path) -> Tables:
+    with JournalReader(run_dir / JOURNAL) as reader:
+        return reader.load()
+
+
+def test_a_flipped_bit_anywhere_in_a_killed_runs_wal_loses_nothing_silently(
+    run: SmallRun, tmp_path: Path
+) -> None:
+    for _ in range(10):
+        run.train(P0)
+    # A copy of an open journal is what a kill leaves. Without a status: the last second may not be
+    # in it.
+    killed = shutil.copytree(
+        run.run_dir, tmp_path / "killed", ignore=shutil.ignore_patterns("*-shm", "killed")
+    )
+    assert find_loss(killed) is None
+    complete = read_from(killed)
+    wal = (killed / f"{JOURNAL}-wal").read_bytes()
+    rng, num_lost = random.Random(1), 0
+    for place in (5, 17, *(rng.randrange(32, len(wal)) for _ in range(20))):
+        damaged = bytearray(wal)
+        damaged[place] ^= 1 << rng.randrange(8)
+        (killed / f"{JOURNAL}-shm").unlink(missing_ok=True)
+        (killed / f"{JOURNAL}-wal").write_bytes(damaged)
+        before = tree(killed)
+        loss = find_loss(killed)
+        assert (loss is None) == (read_from(killed) == complete), place
+        num_lost += loss is not None
+        assert tree(killed) == before
+    assert num_lost > 10
+
+
+def test_a_recorded_checkpoint_without_a_directory_is_lost_until_that_is_recorded(
+    run: SmallRun,
+) -> None:
+    *_, parent, newest = run.checkpoints_of(P0)
+    shutil.rmtree(run.run_dir / newest.key)
+    loss = find_loss(run.run_dir)
+    assert loss is not None
+    assert loss.checkpoints == (newest.key,)
+    assert dict(loss.counts) == {"agent_steps": STEPS}
+    assert f"{newest.key}: recorded, and missing" in str(loss)
+    # An older one, too, is a fallback that was acknowledged.
+    oldest = run.checkpoints_of(P1)[0]
+    shutil.rmtree(run.run_dir / oldest.key)
+    loss = find_loss(run.run_dir)
+    assert loss is not None
+    assert set(loss.checkpoints) == {newest.key, oldest.key}
+    run.put(*recover(run.run_dir, run.tables, utc="now"))
+    assert run.tables.policies[P0].checkpoint == parent.key
+    assert run.tables.checkpoints[oldest.key].state == "corrupt"
+    assert find_loss(run.run_dir) is None
+
+
+def test_a_checkpoint_that_is_set_aside_or_was_to_be_removed_is_no_loss(run: SmallRun) -> None:
+    aside, doomed, _ = run.checkpoints_of(P0)
+    # As a kill leaves it: the rename was before the row.
+    set_aside(run.run_dir, aside.key)
+    run.put(replace(doomed, state="doomed"))
+    shutil.rmtree(run.run_dir / doomed.key)
+    assert find_loss(run.run_dir) is None
+
+
+def test_a_ghost_is_lost_with_its_checkpoint_alone(run: SmallRun) -> None:
+    source = run.checkpoints_of(P0)[0]
+    ghost = run.snapshot(source)
+    shutil.rmtree(run.run_dir / ghost.key)
+    assert find_loss(run.run_dir) is None
+    run.put(replace(source, state="deleted"))
+    shutil.rmtree(run.run_dir / source.key)
+    loss = find_loss(run.run_dir)
+    assert loss is not None
+    assert loss.checkpoints == (ghost.key,)
+    run.put(*recover(run.run_dir, run.tables, utc="now"))
+    assert run.tables.ghosts[ghost.player].corrupt
+    assert find_loss(run.run_dir) is None
+
+
+def test_an_unrecorded_checkpoint_was_recorded_if_another_one_was_trained_from_it(
+    run: SmallRun,
+) -> None:
+    current = run.checkpoints_of(P0)[-1]
+    # What a kill leaves, several attempts at it and other policies' included.
+    first = publish_after(run, P0, agent_steps=400, parent=current.digest)
+    publish_after(run, P0, agent_steps=401, parent=current.digest)
+    publish_after(run, P1, agent_steps=400, parent=current.digest)
+    assert find_loss(run.run_dir) is None
+    publish_after(run, P0, agent_steps=500, parent=first)
+    loss = find_loss(run.run_dir)
+    assert loss is not None
+    assert loss.checkpoints == (checkpoint_key(P0, agent_steps=400, digest=Digest(first)),)
+    assert dict(loss.counts) == {"agent_steps": 400 - 3 * STEPS}
+
+
+def test_a_journal_that_is_gone_is_left_to_whoever_opens_it(tmp_path: Path) -> None:
+    assert find_loss(tmp_path) is None
