@@ -40,6 +40,14 @@ AssignmentId = NewType("AssignmentId", int)
 Hyperparameters = Mapping[str, float]
 """Hyperparameters by the names of ``interface.md``; integral ones hold an ``int``."""
 
+MAX_AGENT_STEPS = 10**15
+"""Agent steps that nobody reaches: a billion a second for eleven days."""
+
+MAX_UPDATES = 2**53
+"""Optimizer steps of a policy; every reader of JSON holds whole numbers up to this one exactly."""
+
+MAX_GENERATION = 2**31 - 1
+
 BOT_PREFIX = "bot:"
 RANDOM_BOT = PlayerId("bot:random")
 

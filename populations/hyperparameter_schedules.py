@@ -21,6 +21,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from arena.errors import ConfigError
+from arena.types import MAX_AGENT_STEPS
 from populations.core import SearchSpace
 from populations.search_space import Choices, Range, parse_search_space
 
@@ -29,7 +30,6 @@ FORMS = (
     "{linear: [a, b], over_agent_steps: N}, {cosine: [a, b], over_agent_steps: N} or "
     "{steps: {0: a, N: b}}"
 )
-MAX_AGENT_STEPS = 10**15
 
 Factors = Mapping[str, float]
 """Factors that PBT moves, by the names of scheduled hyperparameters."""

@@ -51,7 +51,7 @@ def verify(
         print_json(document | _document(repaired))
     else:
         if repaired is not None:
-            _print_repair(repaired)
+            _print_repair(repaired, is_sound=not report.faults)
         _print_findings(run, faults=report.faults, notes=report.notes)
     # After printing: programs get the document with any exit code.
     if report.faults:
@@ -74,7 +74,7 @@ def _document(repaired: Repair | None) -> dict[str, Json]:
     }
 
 
-def _print_repair(repaired: Repair) -> None:
+def _print_repair(repaired: Repair, *, is_sound: bool) -> None:
     if repaired.loss is not None:
         _print_line(f"{repaired.loss}; a resume goes on without it")
     for event in repaired.events:
@@ -85,6 +85,8 @@ def _print_repair(repaired: Repair) -> None:
             f"the last backup was restored; at least {repaired.lost_assignments} assignments are "
             "lost: their matches, metrics and decisions"
         )
+    if not is_sound:
+        _print_line("the faults that follow are left: no repair can mend them")
     elif not repaired.events:
         _print_line("there was nothing to repair")
 

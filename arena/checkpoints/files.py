@@ -40,7 +40,6 @@ from arena.types import Digest
 MAX_KEY_LENGTH = 512
 MAX_MANIFEST_BYTES = 1 << 20
 MAX_STORE_ID_BYTES = 64
-MAX_FILE_BYTES = 1 << 36
 PIECE_BYTES = 1 << 20
 CORRUPT_PREFIX = "corrupt-"
 STORE_ID = "store.id"
@@ -178,10 +177,6 @@ def decode_manifest(data: bytes, *, source: Path) -> Manifest:
         raise CheckpointCorrupt(f"{source}: not a manifest of this release: {first}") from error
     if WEIGHTS not in manifest.files or not manifest.files.keys() <= {WEIGHTS, OPTIMIZER}:
         raise CheckpointCorrupt(f"{source}: unexpected files {sorted(manifest.files)}")
-    for name, record in manifest.files.items():
-        # A forged size must not make a reader ask for all memory.
-        if record.size_bytes > MAX_FILE_BYTES:
-            raise CheckpointCorrupt(f"{source}: {name} has {record.size_bytes} bytes")
     return manifest
 
 

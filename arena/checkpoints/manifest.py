@@ -15,9 +15,16 @@ from pydantic import Field
 
 from arena.config import Model, NetworkConfig, PopulationSetup
 from arena.errors import CheckpointCorrupt
-from arena.types import Digest, canonical_digest
+from arena.types import (
+    MAX_AGENT_STEPS,
+    MAX_GENERATION,
+    MAX_UPDATES,
+    Digest,
+    canonical_digest,
+)
 
 FORMAT_VERSION = 1
+MAX_FILE_BYTES = 1 << 36
 MANIFEST = "manifest.json"
 WEIGHTS = "weights.safetensors"
 OPTIMIZER = "optimizer.safetensors"
@@ -27,7 +34,8 @@ class FileRecord(Model):
     """Size and sha256 of one file of a checkpoint."""
 
     sha256: Digest
-    size_bytes: int = Field(ge=0)
+    # A forged size must not make a reader ask for all memory.
+    size_bytes: int = Field(ge=0, le=MAX_FILE_BYTES)
 
 
 class PolicyRecord(Model):
@@ -50,9 +58,9 @@ class PolicyRecord(Model):
 
     format_version: int = Field(FORMAT_VERSION, ge=1)
     policy: str
-    generation: int = Field(ge=0)
-    agent_steps: int = Field(ge=0)
-    learner_updates: int = Field(ge=0)
+    generation: int = Field(ge=0, le=MAX_GENERATION)
+    agent_steps: int = Field(ge=0, le=MAX_AGENT_STEPS)
+    learner_updates: int = Field(ge=0, le=MAX_UPDATES)
     hyperparameters: dict[str, float]
     parent: Digest | None
     donor: str | None

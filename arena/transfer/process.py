@@ -1,9 +1,12 @@
 """``python -m arena.transfer.process``: a run's store, served to learners that do not see it.
 
 It runs beside the controller, never in its loop, reads and writes the same directory, and dies with
-it. Each line on standard input has the keys that are let in from then on
-(`arena.wire.keys.encode_admitted`); it is answered on standard output with the address that this
-process listens on. The first one is read before it listens.
+it. Each line on standard input has the terms from then on (`arena.transfer.terms`): the keys that
+are let in, and what each learner may publish. It is answered on standard output with the address
+that this process listens on. The first one is read before it listens.
+
+An assignment may reach its learner before this process is told of it, so what nobody may publish so
+far is refused only once two more lines have come: the second was written after the request.
 
 Tests: `tests/arena/transfer/test_process.py`.
 """
@@ -14,6 +17,7 @@ import argparse
 import logging
 import select
 import sys
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -26,12 +30,19 @@ from arena.machine_memory import machine_bytes
 from arena.processes.child import end_with_guard
 from arena.processes.log import begin_log
 from arena.transfer.service import StoreService
-from arena.wire.keys import decode_admitted, holder_of, make_keys
-from arena.wire.store_sockets import StoreListener
+from arena.transfer.terms import NotGranted, Terms
+from arena.wire.keys import holder_of, make_keys
+from arena.wire.store_sockets import Asked, StoreListener
 
 logger = logging.getLogger(__name__)
 
 WAIT_S = 1.0
+LINES = 2
+"""Lines after which what nobody may publish is refused."""
+
+MAX_WAITING = 64
+"""Most requests that wait for them; each has a manifest at most."""
+
 MEMORY_SHARE = 8
 """Uploads under way take at most this part of the machine's memory: one eighth."""
 
@@ -48,37 +59,54 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The controller has made its own; none is made here.
         keys = make_keys(options.keys, names=())
         # Before it listens: a learner that was refused once does not come again.
-        keys = replace(keys, learners=decode_admitted(told.readline()))
+        terms = Terms.model_validate_json(told.readline())
+        keys = replace(keys, learners=terms.keys)
         listener = StoreListener(options.bind, run=setup.run, keys=keys)
     except (ArenaError, OSError, ValueError) as error:
         logger.error("the store cannot be served: %s", error)
         return 2
     _answer(listener)
     max_bytes = machine_bytes() // MEMORY_SHARE
-    serve(listener, StoreService(Path(setup.root), setup, max_bytes=max_bytes), told=told)
+    service = StoreService(Path(setup.root), setup, max_bytes=max_bytes)
+    service.grants = terms.grants
+    serve(listener, service, told=told)
     return 0
 
 
 def serve(listener: StoreListener, service: StoreService, *, told: IO[bytes]) -> None:
-    """Answer requests until nobody tells whose keys are let in.
+    """Answer requests until nobody tells the terms.
 
     Raises:
         AuthenticatorDead: If nobody can be admitted any more.
     """
+    waiting: deque[tuple[Asked, int]] = deque()
+
+    def answer(asked: Asked, *, lines_left: int) -> None:
+        holder = holder_of(asked.learner)
+        try:
+            answered = service.answer_if_granted(asked.request, asked.data, holder=holder)
+        except NotGranted as error:
+            if lines_left and len(waiting) < MAX_WAITING:
+                waiting.append((asked, lines_left))
+                return
+            answered = service.refuse(asked.request, error, holder=holder)
+        # A learner that does not read gets no answer: it asks again.
+        listener.answer(asked, *answered)
+
     while True:
         # In this thread, so that an answer shows that requests are answered, too.
         if select.select([told], [], [], 0.0)[0]:
             line = told.readline()
             if not line:
                 return
-            listener.admit_only(decode_admitted(line))
+            terms = Terms.model_validate_json(line)
+            listener.admit_only(terms.keys)
+            service.grants = terms.grants
             _answer(listener)
+            for asked, lines_left in [waiting.popleft() for _ in range(len(waiting))]:
+                answer(asked, lines_left=lines_left - 1)
         for asked in listener.receive(WAIT_S, beside=told):
-            answer, data = service.answer(
-                asked.request, asked.data, holder=holder_of(asked.learner)
-            )
-            # A learner that does not read gets no answer: it asks again.
-            listener.answer(asked, answer, data)
+            answer(asked, lines_left=LINES)
 
 
 def _answer(listener: StoreListener) -> None:

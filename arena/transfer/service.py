@@ -1,9 +1,9 @@
 """Answers to learners that fetch checkpoints from a store, and give it new ones. Torch-free.
 
 What a learner sends is untrusted: keys and names are in the forms of the wire, a new checkpoint's
-manifest must be of this run, its key the one that the manifest says, its size within a bound, and
-it appears in the store as a whole once all bytes match their digests. Nothing that is there is
-changed.
+manifest must be of this run and one that an open assignment of this learner may publish, its key
+the one that the manifest says, its size within a bound, and it appears in the store as a whole once
+all bytes match their digests. Nothing that is there is changed.
 
 Tests: `tests/arena/transfer/test_service.py`.
 """
@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -32,6 +32,7 @@ from arena.config import LearnerSetup
 from arena.errors import CheckpointCorrupt, CheckpointError, CheckpointMissing, DiskRefused
 from arena.failpoints import failpoint
 from arena.files import without_directories
+from arena.transfer.terms import Grant, NotGranted, check_granted
 from arena.types import population_of
 from arena.wire.store_messages import (
     MAX_MANIFEST_BYTES,
@@ -81,6 +82,9 @@ class StoreService:
         setup: Setup of the run's learners.
         max_bytes: Most bytes of all uploads under way; they are in memory.
         clock: Monotonic time in seconds.
+
+    Attributes:
+        grants: What each holder of a key may publish now.
     """
 
     def __init__(
@@ -95,6 +99,7 @@ class StoreService:
         self._setup = setup
         self._max_bytes = max_bytes
         self._clock = clock
+        self.grants: Mapping[str, tuple[Grant, ...]] = {}
         self._uploads: OrderedDict[tuple[str, str], _Upload] = OrderedDict()
 
     def answer(
@@ -111,13 +116,34 @@ class StoreService:
             The answer and the bytes behind it.
         """
         try:
+            return self.answer_if_granted(request, data, holder=holder)
+        except NotGranted as error:
+            return self.refuse(request, error, holder=holder)
+
+    def answer_if_granted(
+        self, request: StoreRequest, data: bytes, *, holder: str
+    ) -> tuple[StoreAnswer, bytes]:
+        """Answer a request as `answer` does, unless the holder may not publish that now.
+
+        Raises:
+            NotGranted: Then.
+        """
+        try:
             if isinstance(request, Fetch):
                 return self._fetch(request)
             return self._give(request, data, holder=holder), b""
+        except NotGranted:
+            raise
         except CheckpointError as error:
-            denied = Denied(
-                kind=_kind_of(error, request), reason=without_directories(str(error))[:1000]
-            )
+            return self.refuse(request, error, holder=holder)
+
+    def refuse(
+        self, request: StoreRequest, error: CheckpointError, *, holder: str
+    ) -> tuple[StoreAnswer, bytes]:
+        """Return the answer that says why a request is not granted."""
+        denied = Denied(
+            kind=_kind_of(error, request), reason=without_directories(str(error))[:1000]
+        )
         logger.warning("%s of %s by %s: %s", type(request).__name__, request.key, holder, denied)
         return denied, b""
 
@@ -153,12 +179,14 @@ class StoreService:
             return upload.held
         # Whatever comes of it, its bytes are used up.
         del self._uploads[holder, request.key]
+        # It may have ended meanwhile.
+        check_granted(upload.manifest, self.grants.get(holder, ()))
         return self._publish(request.key, upload)
 
     def _begin(self, key: str, data: bytes, *, holder: str) -> StoreAnswer:
         """Look at a manifest, and open an upload unless all is there."""
         manifest = decode_manifest(data, source=Path(key))
-        self._check(key, manifest)
+        self._check(key, manifest, holder=holder)
         if self._is_published(key, manifest):
             return Held(held={}, is_published=True)
         known = self._uploads.get((holder, key))
@@ -176,8 +204,8 @@ class StoreService:
         self._uploads[holder, key] = upload
         return upload.held
 
-    def _check(self, key: str, manifest: Manifest) -> None:
-        """Refuse what no learner of this run would publish.
+    def _check(self, key: str, manifest: Manifest, *, holder: str) -> None:
+        """Refuse what no learner of this run would publish, and what this one may not.
 
         Raises:
             CheckpointError: Saying why.
@@ -193,6 +221,8 @@ class StoreService:
         if manifest.files.keys() != {WEIGHTS, OPTIMIZER}:
             raise CheckpointError(f"{key} must have weights and optimizer")
         check_manifest(manifest, environment_digest=self._setup.spec.digest, setup=setup)
+        # Last: who waits for it asks for nothing else that is wrong.
+        check_granted(manifest, self.grants.get(holder, ()))
 
     def _is_published(self, key: str, manifest: Manifest) -> bool:
         try:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -152,21 +151,6 @@ def new_learner_key(name: str, *, controller: bytes) -> tuple[bytes, str]:
         name=name, public_key=public, secret_key=secret, controller_key=controller.decode()
     )
     return z85.decode(public), pair.model_dump_json()
-
-
-def encode_admitted(learners: Mapping[bytes, str]) -> bytes:
-    """Return the line that tells another process whose keys are let in; it has no secret.
-
-    Args:
-        learners: Names by public key (32 bytes).
-    """
-    names = {public.hex(): name for public, name in learners.items()}
-    return f"{json.dumps(names)}\n".encode()
-
-
-def decode_admitted(line: bytes) -> dict[bytes, str]:
-    """Return names by public key (32 bytes), of a line by `encode_admitted`."""
-    return {bytes.fromhex(public): name for public, name in json.loads(line).items()}
 
 
 def write_secret(path: Path, text: str) -> None:

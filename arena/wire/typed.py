@@ -26,6 +26,9 @@ from arena.decoding import (
 )
 from arena.errors import DecodeError
 from arena.types import (
+    MAX_AGENT_STEPS,
+    MAX_GENERATION,
+    MAX_UPDATES,
     CheckpointRef,
     Digest,
     Entrant,
@@ -73,6 +76,11 @@ _FIELD_PATTERNS: Mapping[tuple[type, str], tuple[str, str]] = {
     ),
     (Header, "run"): ("a run", _NAME),
 }
+_BOUNDS: Mapping[str, int] = {
+    "generation": MAX_GENERATION,
+    "agent_steps": MAX_AGENT_STEPS,
+    "learner_updates": MAX_UPDATES,
+}
 
 
 def plain(value: object) -> Plain:
@@ -111,6 +119,15 @@ def _integer(value: Plain) -> Plain:
     if type(value) is not int or not 0 <= value <= MAX_INTEGER:
         raise DecodeError("must be an integer in [0, 2**63)")
     return value
+
+
+def _count(most: int) -> Decode:
+    def decode(value: Plain) -> Plain:
+        if _integer(value) > most:
+            raise DecodeError(f"must be at most {most}")
+        return value
+
+    return decode
 
 
 def _number(value: Plain) -> Plain:
@@ -160,6 +177,8 @@ def _field(kind: type, name: str, annotation: Annotation) -> Decode | None:
     if (kind, name) in _FIELD_PATTERNS:
         inner = _text(*_FIELD_PATTERNS[kind, name])
         return decoding.optional(inner) if type(None) in get_args(annotation) else inner
+    if annotation is int and name in _BOUNDS:
+        return _count(_BOUNDS[name])
     return _duration if annotation is float and name.endswith("_s") else None
 
 

@@ -4,6 +4,10 @@ Checkpoints published after the backup are recorded again from their manifests, 
 continues from its newest one; so are ghosts. Everything that only the lost journal held stays lost:
 matches, metrics, causes of generations, and all other decisions since the backup.
 
+Whoever may publish may have published anything, so nothing is adopted that does not fit the run:
+its environment and network, the names and shapes of its tensors, which are loaded, counters that
+rise from one to the next, and no more agent steps than can have been trained since.
+
 Tests: `tests/faults/test_repair.py`.
 """
 
@@ -12,13 +16,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Literal
 
-from arena.checkpoints.files import DIRECTORY_NAME, list_directories, resolve_key, verify_directory
-from arena.checkpoints.manifest import OPTIMIZER, Manifest, checkpoint_key, ghost_key
-from arena.errors import CheckpointCorrupt, CheckpointMissing
-from arena.types import AssignmentId, Digest, PolicyId, ghost_id, trainee_entrant
+from arena.checkpoints.manifest import (
+    Manifest,
+    checkpoint_key,
+)
+from arena.types import (
+    MAX_AGENT_STEPS,
+    AssignmentId,
+    Digest,
+    PolicyId,
+    ghost_id,
+    trainee_entrant,
+)
+from populations.audit.survey import Survey
 from populations.records.rows import CheckpointRow, GenerationRow, GhostRow, Json, PolicyRow, Row
 from populations.records.tables import Tables
 from populations.storage.store import named_by
@@ -31,59 +43,17 @@ Note = tuple[str, str, dict[str, Json]]
 """Kind, subject and numbers of an event."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Survey:
-    """Content of a store.
+MAX_SPEED_UP = 10.0
+"""Factor by which a policy may have trained faster since the backup than any did before."""
 
-    Attributes:
-        checkpoints: Manifests of checkpoints whose every byte verifies, by key.
-        ghosts: Manifests of ghosts whose every byte verifies, by key.
-        damaged: Reason why any other one does not verify, by key.
-    """
+MAX_PER_S = 1e9
+"""Agent steps in a second where no speed is known: more than any learner does."""
 
-    checkpoints: Mapping[str, Manifest]
-    ghosts: Mapping[str, Manifest]
-    damaged: Mapping[str, str]
+SLACK_S = 600.0
+"""Seconds by which clocks may differ."""
 
-
-def survey(root: Path) -> Survey:
-    """Read every checkpoint and ghost.
-
-    Raises:
-        CheckpointError: If the disk refuses.
-    """
-    damaged: dict[str, str] = {}
-    return Survey(
-        checkpoints=_verified(root, "checkpoints", damaged),
-        ghosts=_verified(root, "ghosts", damaged),
-        damaged=damaged,
-    )
-
-
-def _verified(
-    root: Path, kind: Literal["checkpoints", "ghosts"], damaged: dict[str, str]
-) -> dict[str, Manifest]:
-    # A ghost plays but is never trained, so it has no optimizer's state.
-    without = frozenset({OPTIMIZER} if kind == "ghosts" else ())
-    name_of = ghost_key if kind == "ghosts" else checkpoint_key
-    found = {}
-    for key in list_directories(root, kind):
-        # Temporary and set-aside directories stand beside the published ones.
-        if not DIRECTORY_NAME.fullmatch(key.rsplit("/", 1)[1]):
-            continue
-        try:
-            manifest = verify_directory(resolve_key(root, key), without=without)
-        except (CheckpointCorrupt, CheckpointMissing) as error:
-            damaged[key] = str(error)
-            continue
-        steps, digest = manifest.agent_steps, manifest.digest
-        named = name_of(manifest.policy, agent_steps=steps, digest=digest)
-        # `_record` makes keys from manifests: under this name no row would find the directory.
-        if key == named:
-            found[key] = manifest
-        else:
-            damaged[key] = f"its manifest is that of {named}"
-    return found
+MAX_NEW_GENERATIONS = 1000
+"""Most generations of a policy since a backup. Each has a row, and is over in seconds at best."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +63,7 @@ class Adoption:
     Attributes:
         rows: Rows to commit, without `RunRow` and events.
         notes: Notes for events.
+        refused: Reason why a checkpoint was not adopted though it fits the run, by key.
         agent_steps: Agent steps of the policies since the backup.
         num_finished: Least number of assignments that finished after the backup: each makes at most
             one checkpoint per population.
@@ -100,11 +71,12 @@ class Adoption:
 
     rows: list[Row]
     notes: list[Note]
+    refused: Mapping[str, str]
     agent_steps: int
     num_finished: int
 
 
-def adopt(tables: Tables, found: Survey) -> Adoption:
+def adopt(tables: Tables, found: Survey, *, since_s: float) -> Adoption:
     """Decide about the rows of a restored journal. Pure.
 
     A policy takes counters, generation and hyperparameters from its newest manifest. Its other
@@ -114,8 +86,13 @@ def adopt(tables: Tables, found: Survey) -> Adoption:
     Args:
         tables: Rows of the backup; not changed.
         found: Content of the store.
+        since_s: Seconds since the backup.
     """
-    draft = _Draft(tables, found)
+    # What a policy may have trained since: no more than ten times as fast as any did before.
+    speed = max((row.speed for row in tables.policies.values()), default=0.0)
+    per_s = MAX_SPEED_UP * speed if speed > 0.0 else MAX_PER_S
+    most = int(min(per_s * (max(since_s, 0.0) + SLACK_S), MAX_AGENT_STEPS))
+    draft = _Draft(tables, found, most)
     for policy in tables.policies.values():
         # Policies first: a ghost may be of a checkpoint that is adopted here.
         draft.take(policy)
@@ -138,6 +115,7 @@ def adopt(tables: Tables, found: Survey) -> Adoption:
             *draft.others,
         ],
         notes=draft.notes,
+        refused=draft.refused,
         agent_steps=sum(
             row.agent_steps - tables.policies[row.policy].agent_steps
             for row in draft.policies.values()
@@ -152,6 +130,8 @@ class _Draft:
 
     tables: Tables
     found: Survey
+    most_agent_steps: int
+    refused: dict[str, str] = field(default_factory=dict)
     checkpoints: dict[str, CheckpointRow] = field(default_factory=dict)
     policies: dict[PolicyId, PolicyRow] = field(default_factory=dict)
     ghosts: dict[str, GhostRow] = field(default_factory=dict)
@@ -161,7 +141,7 @@ class _Draft:
 
     def take(self, policy: PolicyRow) -> None:
         """Let a policy continue from its newest checkpoint, and record its ghosts."""
-        new = sorted(self._newer(policy), key=lambda item: _age(item[1]))
+        new = self._believable(policy)
         for _, manifest in new:
             # Oldest first, so that a parent has its row before its child asks for it.
             self._record(policy, manifest, state="present")
@@ -172,6 +152,31 @@ class _Draft:
                 after = replace(after, ghost_at=max(after.ghost_at, manifest.agent_steps))
         if after != policy:
             self.policies[policy.policy] = after
+
+    def _believable(self, policy: PolicyRow) -> list[tuple[str, Manifest]]:
+        """Return what the policy has published since the backup, oldest first."""
+        before = (policy.agent_steps, policy.learner_updates)
+        found = []
+        for key, manifest in sorted(self._newer(policy), key=lambda item: _age(item[1])):
+            counters = (manifest.agent_steps, manifest.learner_updates)
+            gained = manifest.agent_steps - policy.agent_steps
+            if gained > self.most_agent_steps:
+                self.refused[key] = (
+                    f"{gained:,} agent steps since the backup, {self.most_agent_steps:,} at most "
+                    "can have been trained"
+                )
+            elif manifest.generation - policy.generation > MAX_NEW_GENERATIONS:
+                self.refused[key] = (
+                    f"generation {manifest.generation}, that of the backup is {policy.generation}; "
+                    f"at most {MAX_NEW_GENERATIONS} can have come since"
+                )
+            # Counters never fall, whatever replaced the weights.
+            elif any(new < old for new, old in zip(counters, before, strict=True)):
+                self.refused[key] = "its counters are below those of an older one"
+            else:
+                before = counters
+                found.append((key, manifest))
+        return found
 
     def _newer(self, policy: PolicyRow) -> Iterator[tuple[str, Manifest]]:
         """Yield the checkpoints that the policy has published since the backup."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from arena.errors import WireError
-from arena.types import PolicyId
+from arena.types import MAX_AGENT_STEPS, PolicyId
 from arena.wire.messages import Train
 from populations.config.message_sizes import check_sendable
 from populations.records.rows import (
@@ -25,9 +25,6 @@ from populations.records.rows import (
 )
 from populations.records.tables import Tables
 from populations.storage.store import newest_last
-
-MAX_AGENT_STEPS = 10**15
-"""Agent steps that no policy reaches: a billion a second for eleven days."""
 
 Verifies = Callable[[CheckpointRow | GhostRow], bool]
 """Function that checks every byte of a checkpoint or ghost."""

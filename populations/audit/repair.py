@@ -11,24 +11,27 @@ Tests: `tests/faults/test_repair.py`.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import re
 import shutil
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from arena.checkpoints.publish import set_aside
 from arena.failpoints import failpoint
-from populations.audit.adoption import RESTORED, Note, Survey, adopt, survey
+from populations.audit.adoption import RESTORED, Note, adopt
 from populations.audit.mending import mend
-from populations.config.run_file import RUN_FILE, RunFile
+from populations.audit.row_mending import mend_rows
+from populations.audit.survey import survey
+from populations.config.run_file import RUN_FILE, RunFile, content_digest, learner_setup
 from populations.errors import JournalCorrupt, JournalForeign, StorageError
 from populations.records.rows import BEGINNING, ArchiveRow, EventRow, Json, Row
 from populations.records.tables import Tables
-from populations.storage.backup import roll_back
+from populations.storage.backup import backup_problem, copy_durably, roll_back
 from populations.storage.database import (
     BACKUP,
     JOURNAL,
@@ -91,23 +94,27 @@ def repair_run(run_dir: Path, *, utc: str | None = None) -> Repair:
     with RunLock(run_dir):
         run_file = RunFile.load(run_dir / RUN_FILE)
         now = utc or datetime.now(UTC).isoformat(timespec="milliseconds")
-        # First: all that follows writes.
+        path = run_dir / JOURNAL
+        # First: all that follows writes; single rows that are mended lose nothing.
         loss = _loss(run_dir)
-        damage = _damage(run_dir / JOURNAL)
+        damage, num_mended = _damage_left(path, other=run_dir / BACKUP, run_file=run_file, utc=now)
         if damage is not None:
             repaired = _restore(run_dir, run_file, damage=damage, utc=now)
             renew_status(run_dir)
             return repaired
-        with Journal.open(run_dir / JOURNAL) as journal:
+        # Readable only now, if rows had to be mended.
+        loss = loss or _loss(run_dir)
+        with Journal.open(path) as journal:
             # The journal is sound, but checkpoints may be damaged: their events follow this one.
             tables = journal.load()
             if loss is not None:
                 journal.commit(_event_rows([("work_lost", "", loss.data)], tables, utc=now))
-            _recover(run_dir, journal, path=run_dir / JOURNAL, utc=now)
+            _recover(run_dir, journal, path=path, utc=now)
+            _renew_backup(run_dir, journal, utc=now)
         # The next resume is to find nothing more: the loss was told.
         renew_status(run_dir)
         return Repair(
-            events=_events(run_dir, after=tables.num_events),
+            events=_events(run_dir, after=tables.num_events - num_mended),
             restored=False,
             lost_assignments=0,
             loss=loss,
@@ -119,6 +126,34 @@ def _loss(run_dir: Path) -> Loss | None:
     with contextlib.suppress(StorageError):
         return find_loss(run_dir)
     return None
+
+
+def _renew_backup(run_dir: Path, journal: Journal, *, utc: str) -> None:
+    """Make a damaged backup of a sound journal anew."""
+    problem = backup_problem(run_dir / BACKUP)
+    if problem is not None:
+        notes: list[Note] = [("backup_renewed", "", {"damage": problem})]
+        journal.commit(_event_rows(notes, journal.load(), utc=utc))
+        copy_durably(run_dir / JOURNAL, run_dir / BACKUP)
+
+
+def _damage_left(path: Path, *, other: Path, run_file: RunFile, utc: str) -> tuple[str | None, int]:
+    """Mend a journal's damaged rows; return why it still cannot be used, and the events of it.
+
+    Args:
+        path: Path of the journal, or of a copy.
+        other: Backup or journal that may have the same rows.
+        run_file: Content of run.yaml.
+        utc: Time of the events.
+    """
+    damage = _damage(path)
+    if damage is None or not path.exists():
+        return damage, 0
+    # Its structure may be damaged, too.
+    with contextlib.suppress(JournalCorrupt):
+        if mend_rows(path, backup=other, run_file=run_file, utc=utc):
+            return _damage(path), 1
+    return damage, 0
 
 
 def _damage(path: Path) -> str | None:
@@ -162,7 +197,7 @@ def _restore(run_dir: Path, run_file: RunFile, *, damage: str, utc: str) -> Repa
     try:
         with storage_errors(path):
             _remove(temporary)
-            before = _copy_of_backup(run_dir, temporary, run_file, damage=damage)
+            before = _copy_of_backup(run_dir, temporary, run_file, damage=damage, utc=utc)
             # Before the damaged journal is renamed: it may know more than the backup.
             counters = _counters(run_dir)
             aside = f"{JOURNAL}-corrupt-{re.sub('[^0-9TZ]', '', utc.replace('+00:00', 'Z'))}"
@@ -170,7 +205,13 @@ def _restore(run_dir: Path, run_file: RunFile, *, damage: str, utc: str) -> Repa
                 failpoint("repair.copied")
                 # Committed before `_recover`, whose sweep removes unrecorded checkpoints.
                 rows, lost = _restored_rows(
-                    run_dir, journal.load(), counters, damage=damage, aside=aside, utc=utc
+                    run_dir,
+                    run_file,
+                    journal.load(),
+                    counters,
+                    damage=damage,
+                    aside=aside,
+                    utc=utc,
                 )
                 journal.commit(rows)
                 failpoint("repair.adopted")
@@ -198,7 +239,9 @@ def _remove(path: Path) -> None:
             left.unlink()
 
 
-def _copy_of_backup(run_dir: Path, target: Path, run_file: RunFile, *, damage: str) -> Tables:
+def _copy_of_backup(
+    run_dir: Path, target: Path, run_file: RunFile, *, damage: str, utc: str
+) -> Tables:
     """Copy the backup, and check that all of it can be read.
 
     Raises:
@@ -212,7 +255,9 @@ def _copy_of_backup(run_dir: Path, target: Path, run_file: RunFile, *, damage: s
         with storage_errors(backup):
             # At rest a backup is one file without a WAL.
             shutil.copyfile(backup, target)
-        Journal.open(target).close()
+        left, _ = _damage_left(target, other=run_dir / JOURNAL, run_file=run_file, utc=utc)
+        if left is not None:
+            raise JournalCorrupt(left)
         tables = _read_all(target)
         if tables.run.run != run_file.run:
             raise JournalCorrupt(f"{backup} is of the run {tables.run.run}")
@@ -225,12 +270,19 @@ def _copy_of_backup(run_dir: Path, target: Path, run_file: RunFile, *, damage: s
 
 
 def _restored_rows(
-    run_dir: Path, tables: Tables, counters: _Counters, *, damage: str, aside: str, utc: str
+    run_dir: Path,
+    run_file: RunFile,
+    tables: Tables,
+    counters: _Counters,
+    *,
+    damage: str,
+    aside: str,
+    utc: str,
 ) -> tuple[list[Row], int]:
     """Return the rows that a restored journal needs, and the least number of lost assignments."""
-    found = survey(run_dir)
-    adoption = adopt(tables, found)
-    strangers = _set_strangers_aside(run_dir, tables, found)
+    found = survey(run_dir, tables, learner_setup(run_file, root=run_dir))
+    adoption = adopt(tables, found, since_s=_since_s(run_dir, utc=utc))
+    strangers = _set_strangers_aside(run_dir, tables, {**found.damaged, **adoption.refused})
     run = tables.run
     # Lower bounds: only some of the lost work has left something on the disk.
     lost = max(counters.assignments_finished - run.assignments_finished, adoption.num_finished, 0)
@@ -238,6 +290,8 @@ def _restored_rows(
         run,
         state="stopped",
         reason=RESTORED,
+        # It may have changed since the backup.
+        configuration=content_digest(run_dir / RUN_FILE),
         # Above every epoch that learners of the lost time may still hold.
         epoch=max(run.epoch, counters.epoch),
         # After the highest known number, so that a late result of the lost time fits nothing.
@@ -255,11 +309,22 @@ def _restored_rows(
     return [after, *adoption.rows, *_event_rows(notes, tables, utc=utc)], lost
 
 
-def _set_strangers_aside(run_dir: Path, tables: Tables, found: Survey) -> list[Note]:
-    """Set damaged directories that the backup does not know aside."""
+def _since_s(run_dir: Path, *, utc: str) -> float:
+    """Return the seconds from the last time that the backup tells to a repair at ``utc``."""
+    with JournalReader(run_dir / REPAIRING) as reader:
+        last = reader.events(limit=1, newest=True)
+    with contextlib.suppress(ValueError, TypeError, IndexError):
+        # TypeError: one of them says no time zone.
+        return (datetime.fromisoformat(utc) - datetime.fromisoformat(last[0].time)).total_seconds()
+    # Nobody knows, so nothing is refused for its time.
+    return math.inf
+
+
+def _set_strangers_aside(run_dir: Path, tables: Tables, refused: Mapping[str, str]) -> list[Note]:
+    """Set directories aside that the backup does not know and that are not adopted."""
     known = tables.checkpoints.keys() | {ghost.key for ghost in tables.ghosts.values()}
     notes: list[Note] = []
-    for key, reason in found.damaged.items():
+    for key, reason in refused.items():
         if key not in known:
             # The sweep removes unrecorded checkpoints, and people may want to look at this one.
             set_aside(run_dir, key)

@@ -6,6 +6,7 @@ next resume repairs.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections import Counter
 from collections.abc import Iterator
@@ -32,13 +33,14 @@ from populations.audit.detail_sums import (
 )
 from populations.audit.evolution_checks import begins_anew, check_evolution
 from populations.audit.tally_checks import check_tallies
-from populations.config.run_file import RUN_FILE, RunFile
+from populations.config.run_file import RUN_FILE, RunFile, require_recorded
 from populations.errors import StorageError
 from populations.league.merging import merges
 from populations.records.rows import ArchiveRow, CheckpointRow, GhostRow, PolicyRow
 from populations.records.tables import ARCHIVED, Tables
 from populations.storage.archive import check_archive
-from populations.storage.database import JOURNAL
+from populations.storage.backup import backup_problem
+from populations.storage.database import BACKUP, JOURNAL
 from populations.storage.journal import JournalReader
 from populations.storage.lock import is_released, lock_holder
 from populations.storage.loss import find_loss
@@ -110,6 +112,7 @@ def _verify_once(run_dir: Path) -> Report:
     except StorageError as error:
         return Report(faults=[*faults, str(error)], notes=[])
     tables = records.tables
+    faults += _check_files(run_dir, tables)
     if loss is not None:
         faults.append(str(loss))
     faults += _check_rows(records)
@@ -146,6 +149,17 @@ def _read(reader: JournalReader, run_file: RunFile | None) -> _Records:
         ),
         archives=reader.archives(),
     )
+
+
+def _check_files(run_dir: Path, tables: Tables) -> Iterator[str]:
+    # One that is no YAML has been told.
+    with contextlib.suppress(ConfigError):
+        try:
+            require_recorded(run_dir, tables.run.configuration)
+        except StorageError as error:
+            yield str(error)
+    if problem := backup_problem(run_dir / BACKUP):
+        yield problem
 
 
 def _check_rows(records: _Records) -> Iterator[str]:

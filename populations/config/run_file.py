@@ -22,7 +22,7 @@ from arena.matches.seating import make_seats
 from arena.matches.teammates import seats_per_agent
 from arena.resolve import NO_CODE
 from arena.rules import broken_rules, shown
-from arena.types import is_bot
+from arena.types import Digest, canonical_digest, is_bot
 from populations.config.message_sizes import check_messages
 from populations.config.overrides.aliases import Notify, overridden
 from populations.config.resolve import resolve_config
@@ -44,6 +44,8 @@ FORMAT_VERSION = 3
 # empty: older ones read as that.
 READABLE_VERSIONS = (1, 2, 3)
 RUN_FILE = "run.yaml"
+NEXT = f"{RUN_FILE}.next"
+"""Changed file, until it takes the old one's place."""
 _SPEC = TypeAdapter(EnvironmentSpec)
 
 
@@ -183,6 +185,42 @@ class RunFile:
             raise ConfigError(f"{path}: {'; '.join(broken_rules(error, of='spec'))}") from error
         except (ConfigError, ValueError) as error:
             raise ConfigError(f"{path}: {error}") from error
+
+
+def require_recorded(run_dir: Path, recorded: str) -> None:
+    """Refuse a run.yaml that does not say what the journal has recorded of it.
+
+    Args:
+        run_dir: Run directory.
+        recorded: Digest in the journal; empty: an earlier release recorded none.
+
+    Raises:
+        ConfigError: If it is no YAML.
+        StorageError: If it says something else.
+    """
+    # A resume that changes it commits the digest before the new file takes the old one's place.
+    paths = [path for path in (run_dir / RUN_FILE, run_dir / NEXT) if path.exists()]
+    if recorded and all(content_digest(path) != recorded for path in paths):
+        raise StorageError(
+            f"{run_dir / RUN_FILE} says something else than the journal has recorded of it: it is "
+            "damaged, or was edited (`arena launch --resume KEY=VALUE` changes what may change)"
+        )
+
+
+def content_digest(path: Path) -> Digest:
+    """Return the digest of all that a run.yaml says but the launch directory, which may move.
+
+    Raises:
+        ConfigError: If it is no YAML.
+        StorageError: If it cannot be read.
+    """
+    try:
+        content = read_document(path.read_bytes(), name=str(path))
+    except OSError as error:
+        raise StorageError(f"cannot read {path}: {error.strerror}") from error
+    if isinstance(content, dict):
+        content = {key: value for key, value in content.items() if key != "launch_directory"}
+    return canonical_digest(content)
 
 
 def new_run_file(

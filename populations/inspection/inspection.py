@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from populations.config.run_file import RUN_FILE, RunFile, learner_setup
+from populations.config.run_file import RUN_FILE, RunFile, learner_setup, require_recorded
 from populations.core import SearchSpace
 from populations.inspection.ratings import RATING, CheckpointFit
 from populations.league.league import League
@@ -47,6 +47,7 @@ class Inspection:
         reader = JournalReader(run_dir / JOURNAL)
         # Pairs are by far the most rows, and only two views need them: these read them themselves.
         tables = reader.load(pairs=())
+        require_recorded(run_dir, tables.run.configuration)
         return cls(run_dir, run_file, reader, tables, folded(tables, run_file, run_dir))
 
     def close(self) -> None:

@@ -174,6 +174,8 @@ STORAGE: Mapping[str, Wording] = {
         "The journal was brought up to date",
         then=("; the older one is kept as {copy}",),
     ),
+    "backup_renewed": said("A repair made the damaged backup of the journal anew"),
+    "rows_mended": said("A repair made damaged rows of the journal again"),
     "journal_restored": said(
         "A repair replaced the damaged journal by its backup",
         then=(

@@ -34,12 +34,12 @@ class Connections:
     Attributes:
         transport: Messages.
         launcher: Processes.
-        store_endpoint: Address at which checkpoints are served; None: all learners see them.
+        store: Process that serves checkpoints; None: all learners see them.
     """
 
     transport: ControllerTransport
     launcher: Launcher
-    store_endpoint: str | None
+    store: StoreKeeper | None
 
 
 @contextmanager
@@ -64,7 +64,7 @@ def _inline(run: OpenRun, stack: ExitStack, notify: Callable[[str], None]) -> Co
     hub = InMemoryHub(run=run.run_file.run, epoch=_next_epoch(run))
     stack.callback(hub.controller.close, linger_s=LINGER_S)
     launcher = InlineLauncher(setup=run.setup, hub=hub)
-    return Connections(transport=hub.controller, launcher=launcher, store_endpoint=None)
+    return Connections(transport=hub.controller, launcher=launcher, store=None)
 
 
 def _local(run: OpenRun, stack: ExitStack, notify: Callable[[str], None]) -> Connections:
@@ -85,8 +85,7 @@ def _local(run: OpenRun, stack: ExitStack, notify: Callable[[str], None]) -> Con
         devices=config.devices,
         keys=None if endpoint is None else run.run_dir / KEYS,
     )
-    store_endpoint = None if store is None else store.endpoint
-    return Connections(transport=transport, launcher=launcher, store_endpoint=store_endpoint)
+    return Connections(transport=transport, launcher=launcher, store=store)
 
 
 def _on_ray(run: OpenRun, stack: ExitStack, notify: Callable[[str], None]) -> Connections:
@@ -121,7 +120,7 @@ def _on_ray(run: OpenRun, stack: ExitStack, notify: Callable[[str], None]) -> Co
         admit=admit,
         forget=forget,
     )
-    return Connections(transport=transport, launcher=launcher, store_endpoint=store.endpoint)
+    return Connections(transport=transport, launcher=launcher, store=store)
 
 
 def _store(run: OpenRun, transport: ZmqControllerTransport, stack: ExitStack) -> StoreKeeper:

@@ -17,7 +17,7 @@ from typing import Self
 
 from arena.errors import AddressInUse
 from arena.processes.parent import ChildProcess, spawn
-from arena.wire.keys import encode_admitted
+from arena.transfer.terms import Grant, Terms
 
 logger = logging.getLogger(__name__)
 
@@ -25,6 +25,9 @@ MODULE = "arena.transfer.process"
 START_S = 60.0
 ASK_S = 1.0
 """Longest time between two questions whether the process is there."""
+
+PAUSE_S = 0.02
+"""Least time between two lines."""
 
 STUCK_S = 60.0
 """Time after which a process that does not answer is killed: it may wait for a slow disk, but
@@ -35,8 +38,8 @@ AGAIN_S = 1.0
 
 
 class StoreKeeper:
-    """Thread that starts the process, tells it whose keys are let in, and starts it again at its
-    address when it has ended or does not answer.
+    """Thread that starts the process, tells it the terms on which it serves, and starts it again
+    at its address when it has ended or does not answer.
 
     A thread of its own: the controller's loop has nothing to wait for.
 
@@ -67,7 +70,7 @@ class StoreKeeper:
         self._log_path = log_path
         self.endpoint = bind
         # All of them each time, so that a process that is started again knows no less.
-        self._line = encode_admitted(admitted)
+        self._terms = Terms.of(admitted)
         self._changed = threading.Event()
         self._started = threading.Event()
         self._closing = threading.Event()
@@ -109,7 +112,16 @@ class StoreKeeper:
         Args:
             learners: Names by public key (32 bytes).
         """
-        self._line = encode_admitted(learners)
+        self._terms = self._terms.admitting(learners)
+        self._changed.set()
+
+    def grant(self, grants: Mapping[str, tuple[Grant, ...]]) -> None:
+        """Have the store take these checkpoints and no others, within a moment.
+
+        Args:
+            grants: What each learner may publish, by the name of its key.
+        """
+        self._terms = self._terms.granting(grants)
         self._changed.set()
 
     def _keep(self) -> None:
@@ -133,7 +145,7 @@ class StoreKeeper:
                 logger.warning("the process that serves the store has ended; it is started again")
 
     def _talk(self, process: ChildProcess) -> None:
-        """Tell a process the keys whenever they change, until it answers no more."""
+        """Tell a process the terms whenever they change, until it answers no more."""
         limit_s = START_S
         told, output = process.pipes
         # Closing a pipe writes what is left in it.
@@ -144,7 +156,7 @@ class StoreKeeper:
                 watch.daemon = True
                 watch.start()
                 try:
-                    told.write(self._line)
+                    told.write(self._terms.line)
                     told.flush()
                     said = output.readline().decode().strip()
                 finally:
@@ -155,6 +167,8 @@ class StoreKeeper:
                 self.endpoint = said
                 self._started.set()
                 limit_s = STUCK_S
+                # Not at once: many learners' assignments begin and end in one line.
+                self._closing.wait(PAUSE_S)
                 self._changed.wait(ASK_S)
                 self._changed.clear()
 

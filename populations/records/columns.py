@@ -128,7 +128,8 @@ def _native_column(name: str, kind: type, *, is_optional: bool) -> Column:
         if kind is str:
             return str(value)
         if kind is float:
-            return require_finite(float(value), name=name)
+            # Plus 0.0: SQLite has no -0.0.
+            return require_finite(float(value) + 0.0, name=name)
         if abs(int(value)) > _MAX_INTEGER:
             raise ValueError(f"{name} must fit 64 bits, got {value!r}")
         # bool is stored as 0 or 1.

@@ -92,6 +92,8 @@ STORAGE_EVENTS: Mapping[str, str] = {
     "outsider_corrupt": "The copied weights of a player from outside are damaged.",
     "fell_back": "A policy goes on from an older checkpoint, because a newer one is damaged.",
     "journal_migrated": "This release brought the journal of an older one up to date.",
+    "backup_renewed": "A repair made the journal's backup anew, because it was damaged.",
+    "rows_mended": "A repair made damaged rows of the journal again.",
     "journal_restored": "A repair replaced a damaged journal by its last backup.",
     "checkpoint_adopted": "A repair recorded a checkpoint that the journal did not know.",
     "ghost_adopted": "A repair recorded a ghost that the journal did not know.",

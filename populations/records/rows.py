@@ -57,7 +57,7 @@ class RunRow:
         evaluation_assignments: Committed evaluation assignments.
         exploits: Committed exploits.
         lesson: Index of the lesson of ``environment.curriculum`` that is trained in.
-        configuration: Digest of the run.yaml that a resume changed last; empty: none did.
+        configuration: Digest of what run.yaml says; empty in runs of earlier releases.
         proof: Digest that the proofs of all learners of a deterministic run have; empty: none has
             proved anything.
         devices: Kinds of devices (``cpu``, ``cuda``) that learners have computed on.

@@ -3,6 +3,9 @@
 A field of a row is a column: numbers and text natively, a tuple of floats as packed float64 (a fit
 has many), everything else as JSON text. Rows are returned in the order in which their keys were
 first written, the order of the controller's dictionaries.
+
+Each stored row has a seal, a checksum of its values: a flipped bit in a number or a name would be
+as believable as the true one. A row is read only if its seal fits.
 """
 
 from __future__ import annotations
@@ -10,10 +13,13 @@ from __future__ import annotations
 import dataclasses
 import sqlite3
 import typing
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, TypeVar
+
+import msgpack
 
 from arena.types import AssignmentId, Entrant, PlayerId, PolicyId
 from populations.records.aggregates import PairKey, PairRow, RecordKey, RecordRow
@@ -79,10 +85,23 @@ def put_after(rows: dict[KeyT, RowT], count: int) -> list[RowT]:
     return newest[::-1]
 
 
+SEAL = "seal"
+"""Column of a row's seal, the last one of every table."""
+
+
+def seal_of(values: Sequence[Value]) -> int:
+    """Return the checksum of a row's values, in 32 bits with the sign: SQLite's shortest."""
+    # msgpack: 1, 1.0, "1" and NULL have different bytes, as in SQLite.
+    return zlib.crc32(msgpack.packb(values)) - 2**31
+
+
 def _listed(names: Sequence[str]) -> str:
     """Return column names as SQL lists them."""
     # Quoted: ``index`` and ``key`` are words of SQL.
     return ", ".join(f'"{name}"' for name in names)
+
+
+_SEAL_COLUMN = Column(name=SEAL, declaration="INTEGER", encode=int, default="NULL")
 
 
 class Table(typing.Generic[RowT]):
@@ -139,8 +158,9 @@ class Table(typing.Generic[RowT]):
         changes = ", ".join(
             f'"{name}" = excluded."{name}"' for name in self.names if name not in keys
         )
-        listed = ", ".join(f'"{name}"' for name in self.names)
-        places = ", ".join("?" * len(self.names))
+        changes += f", {SEAL} = excluded.{SEAL}"
+        listed = ", ".join((*(f'"{name}"' for name in self.names), SEAL))
+        places = ", ".join("?" * (len(self.names) + 1))
         # STRICT: SQLite refuses values of other types, so native columns are not checked again.
         self.create = f"CREATE TABLE {name} ({self._declarations(keys)}) STRICT"
         if not keys:
@@ -160,31 +180,43 @@ class Table(typing.Generic[RowT]):
         return self._is_later and not self._present_columns(connection)
 
     def select_from(self, connection: sqlite3.Connection) -> str:
-        """Return the SELECT of all columns, without a condition.
+        """Return the SELECT of all columns and the seal, without a condition.
 
         A column of a later release has its default in a journal that lacks it.
         """
         absent = {column.name: column.default for column in self._later_columns(connection)}
+        # The seals of a journal that lacks a column are of fewer values.
+        seal = "NULL" if absent else SEAL
         listed = ", ".join(
             f'{absent[name]} AS "{name}"' if name in absent else f'"{name}"' for name in self.names
         )
-        return f"SELECT {listed} FROM {self.name}"
+        return f"SELECT {listed}, {seal} FROM {self.name}"
 
     def added_columns(self, connection: sqlite3.Connection) -> list[str]:
         """Return the statements that add the columns which a journal lacks, or the table."""
         if self.is_absent(connection):
             return [self.create]
-        return [
+        later = self._later_columns(connection)
+        statements = [
             f'ALTER TABLE {self.name} ADD COLUMN "{column.name}" {column.declaration} '
             f"DEFAULT {column.default}"
-            for column in self._later_columns(connection)
+            for column in later
+            if column is not _SEAL_COLUMN
         ]
+        if _SEAL_COLUMN in later:
+            statements.append(
+                f"ALTER TABLE {self.name} ADD COLUMN {SEAL} {_SEAL_COLUMN.declaration}"
+            )
+        elif later:
+            # A seal is of all columns; rows get theirs again when they are written.
+            statements.append(f"UPDATE {self.name} SET {SEAL} = NULL")
+        return statements
 
     def _later_columns(self, connection: sqlite3.Connection) -> list[Column]:
         present = self._present_columns(connection)
         return [
             column
-            for column in self._columns
+            for column in (*self._columns, _SEAL_COLUMN)
             if column.default is not None and column.name not in present
         ]
 
@@ -196,7 +228,7 @@ class Table(typing.Generic[RowT]):
         declared = [
             f'"{column.name}" {column.declaration}'
             + (" PRIMARY KEY" if column.name == only else "")
-            for column in self._columns
+            for column in (*self._columns, _SEAL_COLUMN)
         ]
         if not keys:
             declared.append("singleton INTEGER PRIMARY KEY CHECK (singleton = 1)")
@@ -205,19 +237,35 @@ class Table(typing.Generic[RowT]):
         return ", ".join(declared)
 
     def encode(self, row: RowT) -> tuple[Value, ...]:
-        """Return the row's values in the order of ``upsert``.
+        """Return the row's values and its seal, in the order of ``upsert``.
 
         Raises:
             ValueError: If a number is not finite or does not fit 64 bits.
         """
-        return tuple(column.encode(getattr(row, column.name)) for column in self._columns)
+        values = [column.encode(getattr(row, column.name)) for column in self._columns]
+        return (*values, seal_of(values))
+
+    def unsealed(self, stored: Sequence[Value]) -> Sequence[Value]:
+        """Return a row's values without its seal, which must fit them.
+
+        Args:
+            stored: Values in the order of ``select_from``.
+
+        Raises:
+            ValueError: If the seal is that of other values.
+        """
+        values, seal = stored[:-1], stored[-1]
+        # Rows that an older release wrote have none.
+        if seal is not None and seal != seal_of(values):
+            raise ValueError("its seal is that of other values")
+        return values
 
     def encode_key(self, row: RowT) -> tuple[Value, ...]:
         """Return the values of a row's key in the order of ``delete``."""
         return tuple(column.encode(getattr(row, column.name)) for column in self._key_columns)
 
     def values_of(self, stored: Mapping[str, Value]) -> tuple[Value, ...]:
-        """Return a row's values in the order of ``select_from``; later columns have defaults.
+        """Return a row's values in the order of ``names``; later columns have defaults.
 
         Raises:
             ValueError: If a column is missing that every release has.
@@ -229,7 +277,7 @@ class Table(typing.Generic[RowT]):
         return tuple(values[name] for name in self.names)
 
     def decode(self, values: Sequence[Value]) -> RowT:
-        """Return the row of values in the order of ``select_from``.
+        """Return the row of values in the order of ``select_from``, without the seal.
 
         Raises:
             ValueError: If a value is damaged.
@@ -292,6 +340,10 @@ SCHEMA = (
     # A resume looks for the few open ones among all assignments of the run.
     "CREATE INDEX assignments_status ON assignments (status)",
 )
+
+
+WITHOUT_SEALS = tuple(f"UPDATE {table.name} SET {SEAL} = NULL" for table in TABLES)
+"""Statements after a change of columns: seals are of the columns that a row was written with."""
 
 
 def added_columns(connection: sqlite3.Connection) -> list[str]:

@@ -33,7 +33,7 @@ from populations.records.columns import Value
 from populations.records.rows import ArchiveRow, EventRow
 from populations.records.tables import ARCHIVED, EVENTS, RowT, Table
 from populations.storage.database import connect_reader, rename_durably, storage_errors
-from populations.storage.loading import last_archive, load_archives, read_rows
+from populations.storage.loading import last_archive, load_archives, read_rows, row_errors
 
 logger = logging.getLogger(__name__)
 
@@ -81,7 +81,7 @@ def write_archive(journal: Path, row: ArchiveRow, *, recall: Recall) -> ArchiveR
         target = directory / f"{row.number:06d}.jsonl.zst"
         temporary = directory / f".tmp-{uuid.uuid4().hex}"
         try:
-            _write(connection, temporary, before, row)
+            _write(connection, journal, temporary, before, row)
             failpoint("archive.written")
             digest = sha256_file(temporary)
             rename_durably(temporary, target)
@@ -110,7 +110,13 @@ def _make_directory(directory: Path) -> None:
         os.close(descriptor)
 
 
-def _write(connection: sqlite3.Connection, path: Path, before: ArchiveRow, row: ArchiveRow) -> None:
+def _write(
+    connection: sqlite3.Connection,
+    journal: Path,
+    path: Path,
+    before: ArchiveRow,
+    row: ArchiveRow,
+) -> None:
     # The checksum tells a damaged file from one that can be read.
     compressor = zstandard.ZstdCompressor(level=LEVEL, write_checksum=True)
     with path.open("xb") as file, compressor.stream_writer(file, closefd=False) as stream:
@@ -120,7 +126,9 @@ def _write(connection: sqlite3.Connection, path: Path, before: ArchiveRow, row: 
                 f"ORDER BY {table.key}",
                 (getattr(before, table.name), getattr(row, table.name)),
             )
-            for values in cursor:
+            for stored in cursor:
+                with row_errors(journal, table):
+                    values = table.unsealed(stored)
                 stream.write(_line(table.name, dict(zip(table.names, values, strict=True))))
         # A file without it was cut off.
         stream.write(_line(_END, {}))

@@ -12,17 +12,28 @@ from __future__ import annotations
 import contextlib
 import logging
 import sqlite3
+import uuid
 from pathlib import Path
 
 from arena.failpoints import failpoint
-from populations.errors import JournalCorrupt
+from populations.errors import JournalCorrupt, StorageError
+from populations.records.columns import Value
+from populations.records.tables import SEAL, TABLES
 from populations.storage.database import (
+    SCHEMA_VERSION,
+    SIDE_FILES,
     connect,
-    copy_durably,
+    connect_reader,
     database_uri,
+    rename_durably,
+    repair_hint,
+    require_readable,
+    require_schema,
     require_sound,
+    schema_version,
     storage_errors,
 )
+from populations.storage.loading import require_sealed
 
 logger = logging.getLogger(__name__)
 
@@ -56,6 +67,58 @@ def back_up(journal: Path, backup: Path) -> int:
     return backup.stat().st_size
 
 
+def copy_durably(source: Path, target: Path) -> None:
+    """Copy the committed state of a journal: complete or not at all, and never a damaged one.
+
+    Raises:
+        StorageError: If the disk refuses.
+        JournalCorrupt: If the journal is damaged; ``target`` stays unchanged.
+    """
+    # `TEMPORARY_FILE` matches the name, so the next start removes what a kill leaves.
+    temporary = target.with_name(f".tmp-{uuid.uuid4().hex}")
+    try:
+        with (
+            storage_errors(target),
+            contextlib.closing(connect(source, mode="ro")) as original,
+            contextlib.closing(connect(temporary, mode="rwc")) as copy,
+        ):
+            failpoint("backup.begin")
+            original.backup(copy)
+            failpoint("backup.copied")
+            # A damaged copy must not replace the last good one.
+            require_sound(copy, source, check="quick_check")
+            # Rows of an older schema are read once it is migrated.
+            if schema_version(copy) == SCHEMA_VERSION:
+                require_sealed(copy, source)
+            # The copy's header says WAL; a copy should be a single file.
+            copy.execute("PRAGMA journal_mode = DELETE")
+        # Both connections are closed by now, so the copy is one file without a WAL.
+        with storage_errors(target):
+            # Those of a damaged target: SQLite would bring its pages into the copy.
+            for suffix in SIDE_FILES:
+                target.with_name(target.name + suffix).unlink(missing_ok=True)
+            rename_durably(temporary, target)
+    finally:
+        for suffix in ("", *SIDE_FILES):
+            temporary.with_name(temporary.name + suffix).unlink(missing_ok=True)
+
+
+def backup_problem(backup: Path) -> str | None:
+    """Return why a backup could not be restored; None if it can, or there is none to be checked."""
+    # One that is being made, or was cut off by a kill, is as it was once it is rolled back.
+    if not backup.exists() or backup.with_name(f"{backup.name}-journal").exists():
+        return None
+    try:
+        require_readable(backup)
+        with storage_errors(backup), contextlib.closing(connect_reader(backup)) as connection:
+            require_schema(connection, backup)
+            require_sound(connection, backup, check="integrity_check")
+            require_sealed(connection, backup)
+    except StorageError as error:
+        return str(error).removesuffix(repair_hint(backup))
+    return None
+
+
 def roll_back(backup: Path) -> None:
     """Undo a transaction that a kill has cut off; then the backup is one file again.
 
@@ -86,7 +149,10 @@ def _follow(journal: Path, backup: Path) -> int | None:
         tables = connection.execute(
             "SELECT name FROM journal.sqlite_schema WHERE type = 'table'"
         ).fetchall()
-        num_filled = sum(_copy_changes(connection, table) for (table,) in tables)
+        damaged: set[str] = set()
+        num_filled = sum(_copy_changes(connection, table, damaged) for (table,) in tables)
+        if damaged:
+            raise JournalCorrupt(f"{journal}: rows of {', '.join(sorted(damaged))} are damaged")
         # Of both: rows of a damaged journal must not replace good ones.
         require_sound(connection, journal, check="quick_check")
         # What a changed page was is written there first; a new or an empty page is written once.
@@ -114,8 +180,13 @@ def _layout(connection: sqlite3.Connection, schema: str) -> tuple[object, ...]:
     return (*statements.fetchall(), *versions)
 
 
-def _copy_changes(connection: sqlite3.Connection, table: str) -> int:
+def _copy_changes(connection: sqlite3.Connection, table: str, damaged: set[str]) -> int:
     """Make one table equal, rowids included: they are the order in which rows are loaded.
+
+    Args:
+        connection: Connection to the backup, with the journal attached.
+        table: Name of the table.
+        damaged: Set that takes the name if a changed row does not fit its seal.
 
     Returns:
         Number of empty pages that were filled.
@@ -125,7 +196,10 @@ def _copy_changes(connection: sqlite3.Connection, table: str) -> int:
     keys = [kind for _, _, kind, _, _, place in described if place]
     # A primary key that is one whole number is the rowid itself.
     names = columns if keys == ["INTEGER"] else ["rowid", *columns]
-    into, listed = ", ".join(names), ", ".join(f"j.{name}" for name in names)
+    # The seal comes through a function that compares it with its row.
+    sealed = {f'"{SEAL}"': f"{_checked(connection, table, damaged)} AS {SEAL}"}
+    into = ", ".join(names)
+    listed = ", ".join(sealed.get(name, f"j.{name}") for name in names)
     new, old = (", ".join(f"{one}.{name}" for name in columns) for one in ("j", "b"))
     connection.execute(
         f"DELETE FROM main.{table} WHERE rowid NOT IN (SELECT rowid FROM journal.{table})"
@@ -146,3 +220,21 @@ def _copy_changes(connection: sqlite3.Connection, table: str) -> int:
         (-1 if last is None else last,),
     )
     return max(num_free - _count(connection, "freelist_count"), 0)
+
+
+def _checked(connection: sqlite3.Connection, table: str, damaged: set[str]) -> str:
+    """Return the SQL of a row's seal that notes a damaged row, after making its function."""
+    kind = next((one for one in TABLES if one.name == table), None)
+    if kind is None:
+        return f"j.{SEAL}"
+
+    def check(*stored: Value) -> Value:
+        try:
+            kind.unsealed(stored)
+        except ValueError:
+            damaged.add(table)
+        return stored[-1]
+
+    connection.create_function(f"checked_{table}", -1, check)
+    columns = ", ".join(f'j."{name}"' for name in (*kind.names, SEAL))
+    return f"checked_{table}({columns})"

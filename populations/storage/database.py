@@ -10,7 +10,6 @@ import errno
 import os
 import re
 import sqlite3
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -33,7 +32,17 @@ TEMPORARY_FILE = re.compile(r"\.tmp-[0-9a-f]{32}.*")
 
 _MAGIC = b"SQLite format 3\0"
 SIDE_FILES = ("-wal", "-shm", "-journal")
-_CORRUPT = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+# SQLITE_ERROR: the statements are ours, so what SQLite does not understand is the damaged schema.
+# SQLITE_TOOBIG: a damaged length.
+_CORRUPT = frozenset(
+    {
+        sqlite3.SQLITE_CORRUPT,
+        sqlite3.SQLITE_NOTADB,
+        sqlite3.SQLITE_ERROR,
+        sqlite3.SQLITE_TOOBIG,
+    }
+)
+_NO_UTF8 = "Could not decode to UTF-8"
 
 # Errors that may pass and leave nothing behind: also that all descriptors are in use. A failed
 # fsync is not among them: the kernel may have dropped the pages that it could not write, and a
@@ -170,39 +179,6 @@ def repair_hint(path: Path) -> str:
     return f"; `arena verify {path.parent} --repair` restores the last backup"
 
 
-def copy_durably(source: Path, target: Path) -> None:
-    """Copy the committed state of a journal: complete or not at all, and never a damaged one.
-
-    Raises:
-        StorageError: If the disk refuses.
-        JournalCorrupt: If the journal is damaged; ``target`` stays unchanged.
-    """
-    # `TEMPORARY_FILE` matches the name, so the next start removes what a kill leaves.
-    temporary = target.with_name(f".tmp-{uuid.uuid4().hex}")
-    try:
-        with (
-            storage_errors(target),
-            contextlib.closing(connect(source, mode="ro")) as original,
-            contextlib.closing(connect(temporary, mode="rwc")) as copy,
-        ):
-            failpoint("backup.begin")
-            original.backup(copy)
-            failpoint("backup.copied")
-            # A damaged copy must not replace the last good one.
-            require_sound(copy, source, check="quick_check")
-            # The copy's header says WAL; a copy should be a single file.
-            copy.execute("PRAGMA journal_mode = DELETE")
-        # Both connections are closed by now, so the copy is one file without a WAL.
-        with storage_errors(target):
-            # Those of a damaged target: SQLite would bring its pages into the copy.
-            for suffix in SIDE_FILES:
-                target.with_name(target.name + suffix).unlink(missing_ok=True)
-            rename_durably(temporary, target)
-    finally:
-        for suffix in ("", *SIDE_FILES):
-            temporary.with_name(temporary.name + suffix).unlink(missing_ok=True)
-
-
 @contextlib.contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
     """Run all of the block's statements, or none."""
@@ -230,10 +206,13 @@ def storage_errors(path: Path) -> Iterator[None]:
         # Errors that Python's module raises itself have no code.
         code = getattr(error, "sqlite_errorcode", 0)
         # The low byte is SQLite's primary code, the rest refines it.
-        if code & 0xFF in _CORRUPT:
+        if code & 0xFF in _CORRUPT or _NO_UTF8 in str(error):
             raise JournalCorrupt(_damaged(path, str(error))) from error
         kind = StorageUnavailable if code in _PASSING_CODES else StorageError
         raise kind(f"{path}: {error}") from error
+    except UnicodeDecodeError as error:
+        # SQLite's own message has quoted the damaged bytes.
+        raise JournalCorrupt(_damaged(path, "a name or text that is no UTF-8")) from error
     except OSError as error:
         kind = StorageUnavailable if error.errno in _PASSING else StorageError
         raise kind(f"{error.filename or path}: {words_of(error)}") from error

@@ -20,9 +20,9 @@ import os
 import re
 import sqlite3
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from arena.failpoints import failpoint
 from populations.errors import StorageError
@@ -35,6 +35,7 @@ from populations.records.tables import (
     ARCHIVED,
     PAIRS,
     SCHEMA,
+    Table,
     Tables,
     added_columns,
     encode_row,
@@ -176,6 +177,25 @@ class Journal:
             for _, values in statements
             for value in values
         )
+
+    def mend(self, rowids: Mapping[Table[Any], Sequence[int]], rows: Sequence[Row]) -> None:
+        """Remove damaged rows and write others: all of it or, on error, nothing.
+
+        Args:
+            rowids: Rows to remove, by table.
+            rows: Rows to write afterwards.
+
+        Raises:
+            StorageError: If the disk refuses.
+        """
+        statements = [encode_row(row) for row in rows]
+        with storage_errors(self._path), transaction(self._connection):
+            for table, removed in rowids.items():
+                self._connection.executemany(
+                    f"DELETE FROM {table.name} WHERE rowid = ?", [(rowid,) for rowid in removed]
+                )
+            for sql, values in statements:
+                self._connection.execute(sql, values)
 
     def require_place(self) -> None:
         """Check that the journal was not moved or deleted with its directory.

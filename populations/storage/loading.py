@@ -5,9 +5,11 @@ Tests: `tests/populations/records/test_tables.py` and `tests/populations/storage
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from populations.errors import JournalCorrupt
 from populations.gc_pause import collector_paused
@@ -24,6 +26,7 @@ from populations.records.tables import (
     RATINGS,
     RECORDS,
     RUN,
+    TABLES,
     RowT,
     Table,
     Tables,
@@ -99,13 +102,53 @@ def read_rows(
     if table.is_absent(connection):
         return []
     cursor = connection.execute(f"{table.select_from(connection)} {suffix}", parameters)
+    with row_errors(path, table):
+        return [table.decode(table.unsealed(stored)) for stored in cursor]
+
+
+@contextlib.contextmanager
+def row_errors(path: Path, table: Table[Any]) -> Iterator[None]:
+    """Translate errors of a row's content."""
     try:
-        return [table.decode(values) for values in cursor]
+        yield
     except (ValueError, TypeError, RecursionError) as error:
         # RecursionError: damaged JSON may be nested without end.
         raise JournalCorrupt(
             f"{path}: a row of {table.name} is damaged: {error}{repair_hint(path)}"
         ) from error
+
+
+def split_rows(
+    connection: sqlite3.Connection, table: Table[RowT]
+) -> tuple[dict[int, RowT], list[int]]:
+    """Return a table's rows by rowid, and the rowids of those that cannot be read, in order."""
+    sound: dict[int, RowT] = {}
+    damaged: list[int] = []
+    if table.is_absent(connection):
+        return sound, damaged
+    select = table.select_from(connection)
+    # Their rowids first: each row is asked for on its own, so that one that SQLite cannot
+    # decode does not hide the others.
+    for (rowid,) in connection.execute(f"SELECT rowid FROM {table.name} ORDER BY rowid").fetchall():
+        try:
+            stored = connection.execute(f"{select} WHERE rowid = ?", [rowid]).fetchone()
+            sound[rowid] = table.decode(table.unsealed(stored))
+        except (ValueError, TypeError, RecursionError, sqlite3.OperationalError):
+            damaged.append(rowid)
+    return sound, damaged
+
+
+def require_sealed(connection: sqlite3.Connection, path: Path) -> None:
+    """Read every row of a journal.
+
+    Raises:
+        JournalCorrupt: If one is damaged.
+    """
+    for table in TABLES:
+        if not table.is_absent(connection):
+            with row_errors(path, table):
+                for stored in connection.execute(table.select_from(connection)):
+                    table.unsealed(stored)
 
 
 def last_archive(connection: sqlite3.Connection, path: Path) -> ArchiveRow:

@@ -17,11 +17,11 @@ from arena.export.directory import clean_up, replace_directory
 from arena.types import PolicyId, trainee_entrant
 from populations.audit.verify import verify_run
 from populations.config.run_config import validate_config
-from populations.config.run_file import RUN_FILE, RunFile, check_resume, with_config
+from populations.config.run_file import NEXT, RUN_FILE, RunFile, check_resume, with_config
 from populations.controller import generation_rows, result_merging
 from populations.controller.evolution import curriculum
 from populations.controller.evolution.generations import first_generations
-from populations.controller.server.reconfiguration import NEXT, settle
+from populations.controller.server.reconfiguration import settle
 from populations.controller.server.run_directory import (
     OpenRun,
     clear_run,

@@ -55,7 +55,7 @@ def test_an_older_journal_is_brought_up_to_date_and_a_copy_stays(
             (event,) = reader.events(kinds=["journal_migrated"])
             assert (event.data["from"], event.data["to"]) == (OLD, SCHEMA_VERSION)
         copy = copy_path(run_dir / JOURNAL, version=OLD)
-        assert copy.name == event.data["copy"] == "journal.db.v1.bak"
+        assert copy.name == event.data["copy"] == f"journal.db.v{OLD}.bak"
         assert version_of(copy) == OLD
         assert opened(run_dir) == before, "there is nothing to do the second time"
 
@@ -74,7 +74,9 @@ def test_the_columns_are_those_of_a_new_journal(older: Path, tmp_path: Path) -> 
 
 def test_whoever_only_reads_changes_nothing(older: Path) -> None:
     before = (older / JOURNAL).read_bytes()
-    with pytest.raises(JournalForeign, match=r"schema version 1; this release reads 2.*resume"):
+    with pytest.raises(
+        JournalForeign, match=rf"schema version {OLD}; this release reads {SCHEMA_VERSION}.*resume"
+    ):
         JournalReader(older / JOURNAL)
     assert (older / JOURNAL).read_bytes() == before
     assert not list(older.glob("journal.db*-*"))
@@ -98,7 +100,9 @@ def test_without_a_migration_an_older_one_is_refused(
     monkeypatch.setattr(migrations, "MIGRATIONS", ())
     with copied(older, tmp_path) as run_dir:
         before = contents(run_dir)
-        with pytest.raises(JournalForeign, match="schema version 1; this release reads 2"):
+        with pytest.raises(
+            JournalForeign, match=f"schema version {OLD}; this release reads {SCHEMA_VERSION}"
+        ):
             opened(run_dir)
         assert contents(run_dir) == before
 

@@ -3,24 +3,38 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import shutil
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import safetensors.numpy
 
-from arena.checkpoints.manifest import WEIGHTS
-from arena.types import PolicyId
+from arena.checkpoints.files import (
+    decode_manifest,
+    encode_manifest,
+    file_records,
+    read_manifest,
+)
+from arena.checkpoints.manifest import OPTIMIZER, WEIGHTS
+from arena.checkpoints.publish import publish
+from arena.config import NetworkConfig
+from arena.errors import CheckpointCorrupt
+from arena.types import Digest, PolicyId
 from populations.audit.adoption import ADOPTED
 from populations.audit.repair import Repair, repair_run
 from populations.audit.verify import verify_run
 from populations.controller.server.run_directory import has_run
 from populations.errors import JournalCorrupt, RunInUse, StorageError
+from populations.records.rows import EventRow
 from populations.records.tables import Tables
 from populations.storage.database import BACKUP, JOURNAL
 from populations.storage.journal import Journal, JournalReader
@@ -320,3 +334,116 @@ def test_the_command_says_what_was_done(run: SmallRun, capsys: pytest.CaptureFix
         main(["verify", str(run.run_dir), "--repair"])
     assert not caught.value.code
     assert re.search("nothing to repair", capsys.readouterr().out)
+
+
+def planted(
+    run: SmallRun,
+    *,
+    policy: PolicyId = P0,
+    files: Mapping[str, bytes] | None = None,
+    **changes: object,
+) -> str:
+    """Publish what a learner's key could: a checkpoint of a policy, as of its newest one."""
+    newest = run.checkpoints_of(policy)[-1]
+    source = run.run_dir / newest.key
+    manifest = read_manifest(source)
+    content = {name: (source / name).read_bytes() for name in manifest.files} | dict(files or {})
+    changed = {"learner_updates": manifest.learner_updates + 1, "files": file_records(content)}
+    other = manifest.model_copy(update={**changed, **changes})
+    return publish(run.run_dir, manifest=other, files=content).key
+
+
+def tensors(**named: list[float]) -> bytes:
+    return bytes(
+        safetensors.numpy.save({name: np.array(one, np.float32) for name, one in named.items()})
+    )
+
+
+PLANTED: dict[str, tuple[dict[str, object], str]] = {
+    "agent steps": ({"agent_steps": 10**13}, "can have been trained"),
+    "a generation": ({"generation": 2**31 - 1, "agent_steps": 10**4}, "can have come since"),
+    "an environment": (
+        {"agent_steps": 500, "environment_digest": Digest("a" * 64)},
+        "environment_digest",
+    ),
+    "agents": ({"agent_steps": 500, "population_agents": ("other",)}, "population_agents"),
+    "a network": (
+        {"agent_steps": 500, "network": NetworkConfig(hidden_sizes=(3,))},
+        "its network is",
+    ),
+    "no tensors": ({"agent_steps": 500, "files": {WEIGHTS: b"junk"}}, "not a file of tensors"),
+    "NaN": (
+        {"agent_steps": 500, "files": {WEIGHTS: tensors(weights=[1.0, math.nan])}},
+        "is not finite float32",
+    ),
+    "shapes": (
+        {"agent_steps": 500, "files": {WEIGHTS: tensors(weights=[1.0, 2.0, 3.0])}},
+        "the tensors of its weights are not those of player",
+    ),
+    "names": (
+        {"agent_steps": 500, "files": {WEIGHTS: tensors(other=[1.0, 2.0])}},
+        "the tensors of its weights are not those of player",
+    ),
+    "an optimizer": (
+        {"agent_steps": 500, "files": {OPTIMIZER: b"junk"}},
+        "not a file of tensors",
+    ),
+}
+
+
+@pytest.mark.parametrize(("changes", "reason"), PLANTED.values(), ids=PLANTED)
+def test_what_does_not_fit_the_run_is_not_adopted(
+    run: SmallRun, changes: dict[str, object], reason: str
+) -> None:
+    key = planted(run, policy=P1, **changes)  # type: ignore[arg-type]
+    run.note("noted", "")
+    with_speed(run)
+    lost = damaged(run)
+    repair = repair_run(run.run_dir)
+    after = tables_of(run.run_dir)
+    assert after.policies[P1] == lost.policies[P1]
+    assert key not in after.checkpoints
+    refused = [note for note in notes(repair, "checkpoint_corrupt") if note["key"] == key]
+    assert reason in str(refused[0]["reason"])
+    directory = run.run_dir / key
+    assert list(directory.parent.glob(f"corrupt-{directory.name}-*"))
+    assert is_clean(run.run_dir)
+    assert repair_run(run.run_dir).events == []
+
+
+def with_speed(run: SmallRun) -> None:
+    """Let the backup know how fast policies train, and when it was made."""
+    row = replace(run.tables.policies[P1], speed=1000.0)
+    number = run.tables.num_events + 1
+    now = datetime.now(UTC).isoformat()
+    run.put(row, EventRow(sequence=number, time=now, kind="noted", subject="", data={}))
+    run.journal.backup(run.run_dir / BACKUP)
+
+
+def test_counters_that_no_manifest_can_have_are_none(run: SmallRun) -> None:
+    manifest = read_manifest(run.run_dir / run.checkpoints_of(P1)[-1].key)
+    for name, value in (
+        ("agent_steps", 2**70),
+        ("generation", 2**40),
+        ("learner_updates", 2**60),
+        ("agent_steps", -1),
+    ):
+        forged = encode_manifest(manifest.model_copy(update={name: value}))
+        with pytest.raises(CheckpointCorrupt, match=name):
+            decode_manifest(forged, source=Path("x"))
+
+
+def test_a_repair_that_leaves_faults_says_so(
+    run: SmallRun, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written = run.archive()
+    run.journal.close()
+    path = run.run_dir / "archive" / written.file
+    path.write_bytes(path.read_bytes()[:-9])
+    for _ in range(2):
+        with pytest.raises(SystemExit) as caught:
+            main(["verify", str(run.run_dir), "--repair"])
+        assert caught.value.code == 5
+        printed = " ".join(capsys.readouterr().out.split())
+        assert "no repair can mend them" in printed
+        assert "nothing to repair" not in printed

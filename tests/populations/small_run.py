@@ -6,15 +6,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
+import safetensors.numpy
+
 from arena.checkpoints.files import file_records
 from arena.checkpoints.manifest import OPTIMIZER, WEIGHTS, Manifest, ghost_key
 from arena.checkpoints.publish import link_ghost, publish
-from arena.config import NetworkConfig
 from arena.environment_spec import AgentSpec, EnvironmentSpec
 from arena.types import (
     AssignmentId,
     CheckpointRef,
-    Digest,
     Entrant,
     PairScore,
     Player,
@@ -147,7 +148,12 @@ class SmallRun:
         tables = self.tables
         row = tables.policies[policy]
         agent_steps = row.agent_steps + STEPS
-        files = {WEIGHTS: f"w {policy} {agent_steps}".encode(), OPTIMIZER: b"o"}
+        # Other weights for each policy and step.
+        numbers = np.array([row.index, agent_steps], dtype=np.float32)
+        files = {
+            WEIGHTS: safetensors.numpy.save({"weights": numbers}),
+            OPTIMIZER: safetensors.numpy.save({"steps": numbers[1:]}),
+        }
         manifest = Manifest(
             policy=policy,
             generation=row.generation,
@@ -156,9 +162,9 @@ class SmallRun:
             hyperparameters=dict(row.hyperparameters),
             parent=None,
             donor=None,
-            environment_digest=Digest("0" * 64),
+            environment_digest=self.run_file.spec.digest,
             population_agents=("player_0", "player_1"),
-            network=NetworkConfig(),
+            network=self.run_file.config.populations["player"].network,
             files=file_records(files),
             arena_version="0",
             created="2026-01-01T00:00:00+00:00",

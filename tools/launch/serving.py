@@ -177,7 +177,7 @@ def control(run: OpenRun) -> None:
             journal=run.journal,
             transport=connections.transport,
             launcher=connections.launcher,
-            store_endpoint=connections.store_endpoint,
+            store=connections.store,
             sinks=run.sinks,
             hooks=make_hook_processes(
                 run.run_file.config,

@@ -6,15 +6,14 @@ digest, and decides; then it takes the old one's place. What a kill leaves is pu
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
-from arena.checkpoints.files import sha256_file
+from arena.errors import ConfigError
 from arena.types import Digest
-from populations.config.run_file import RUN_FILE, RunFile
+from populations.config.run_file import NEXT, RUN_FILE, RunFile, content_digest
 from populations.storage.database import JOURNAL, rename_durably, storage_errors
 from populations.storage.journal import JournalReader
-
-NEXT = f"{RUN_FILE}.next"
 
 
 def prepare(run_dir: Path, run_file: RunFile) -> Digest:
@@ -24,8 +23,7 @@ def prepare(run_dir: Path, run_file: RunFile) -> Digest:
         StorageError: If the disk refuses.
     """
     run_file.save(run_dir / NEXT)
-    with storage_errors(run_dir / NEXT):
-        return sha256_file(run_dir / NEXT)
+    return content_digest(run_dir / NEXT)
 
 
 def finish(run_dir: Path) -> None:
@@ -46,11 +44,12 @@ def current_file(run_dir: Path) -> Path:
     Raises:
         StorageError: If the disk refuses or the journal cannot be read.
     """
-    path = run_dir / NEXT
+    path, digest = run_dir / NEXT, None
     if not path.exists():
         return run_dir / RUN_FILE
-    with storage_errors(path):
-        digest = sha256_file(path)
+    # One that cannot be read was cut off, or is damaged: the old file stays.
+    with contextlib.suppress(ConfigError):
+        digest = content_digest(path)
     with JournalReader(run_dir / JOURNAL, is_alone=True) as reader:
         committed = reader.load(pairs=()).run.configuration
     return path if digest == committed else run_dir / RUN_FILE

@@ -19,7 +19,7 @@ from arena.types import PlayerId, WeightsRef, is_bot
 from populations.choices import with_names
 from populations.config.resume.differences import Change
 from populations.config.run_config import RunConfig
-from populations.config.run_file import RUN_FILE, RunFile, learner_setup
+from populations.config.run_file import RUN_FILE, RunFile, learner_setup, require_recorded
 from populations.config.trust import record_launch, recorded_launch
 from populations.controller.evolution.generations import first_generations
 from populations.controller.evolution.immigration import immigrant_key
@@ -100,7 +100,7 @@ def create_run(
     """
     with storage_errors(run_dir):
         _create_files(run_dir, initial_weights=initial_weights, immigrants=immigrants or {})
-    rows: list[Row] = [RunRow(run=run_file.run)]
+    rows: list[Row] = [RunRow(run=run_file.run, configuration=prepare(run_dir, run_file))]
     policies = initial_policies(run_file.config, factors=factors)
     rows += policies
     rows += first_generations(policies)
@@ -128,7 +128,7 @@ def create_run(
         # Before run.yaml, with which there is a run that goes on.
         why_not = record_launch(run_file)
         # Last: without run.yaml nothing goes on, and ``--force`` makes the run anew.
-        run_file.save(run_dir / RUN_FILE)
+        finish(run_dir)
         failpoint("create.done")
     return why_not
 
@@ -270,6 +270,7 @@ class OpenRun:
 
     def _recovered(self) -> Tables:
         tables = self.journal.load()
+        require_recorded(self.run_dir, tables.run.configuration)
         rows = recover(self.run_dir, tables)
         if not rows:
             return tables

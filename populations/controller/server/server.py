@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Protocol
 
 from arena.failpoints import failpoint
+from arena.transfer.terms import Grant
 from arena.types import LearnerId
 from arena.wire.messages import (
     Acknowledge,
@@ -23,6 +25,7 @@ from arena.wire.messages import (
     Train,
 )
 from arena.wire.transport import ControllerTransport
+from populations.controller.assignments.grants import Leases, open_grants, open_leases
 from populations.controller.evolution.exploration import answer
 from populations.controller.indexes.raised_alerts import document
 from populations.controller.machine import handle
@@ -93,6 +96,17 @@ def utc_now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
+class Store(Protocol):
+    """Process that serves checkpoints to learners that do not see the run's directory."""
+
+    @property
+    def endpoint(self) -> str:
+        """Address that it listens on."""
+
+    def grant(self, grants: Mapping[str, tuple[Grant, ...]]) -> None:
+        """Have it take these checkpoints and no others; by the name of each learner's key."""
+
+
 class Server:
     """Loop of a controller until its run ends; all but three worker threads is in ``run``'s thread.
 
@@ -108,7 +122,7 @@ class Server:
         journal: Journal,
         transport: ControllerTransport,
         launcher: Launcher,
-        store_endpoint: str | None = None,
+        store: Store | None = None,
         sinks: Sinks | None = None,
         hooks: Sequence[HookProcess] = (),
         on_commit: Callable[[Sequence[Row]], None] = lambda rows: None,
@@ -123,7 +137,8 @@ class Server:
         self._journal = journal
         self._transport = transport
         self._launcher = launcher
-        self._store_endpoint = store_endpoint
+        self._store = store
+        self._leases: Leases = ()
         self._sinks = sinks or Sinks({})
         self._hooks = hooks
         self._on_commit = on_commit
@@ -258,7 +273,7 @@ class Server:
             self._state,
             now_s=self._status_at_s,
             endpoint=self._transport.endpoint,
-            store_endpoint=self._store_endpoint,
+            store_endpoint=None if self._store is None else self._store.endpoint,
         )
         document["bad_messages"] = dict(self._transport.num_bad)
         self._status = document
@@ -376,9 +391,19 @@ class Server:
             failpoint("controller.committed")
             self._on_commit(rows)
         self._live.record(self._state, now_s=self._clock())
+        # Before the messages: a learner may publish soon after it has its assignment.
+        self._grant()
         for command in commands:
             self._carry_out(command)
             failpoint("controller.carried_out")
+
+    def _grant(self) -> None:
+        if self._store is None:
+            return
+        leases = open_leases(self._state)
+        if leases != self._leases:
+            self._leases = leases
+            self._store.grant(open_grants(self._state))
 
     def _carry_out(self, command: Command) -> None:
         match command:

@@ -14,7 +14,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from arena.checkpoints.files import (
-    MAX_FILE_BYTES,
     STORE_ID,
     _check_bytes,
     decode_manifest,
@@ -29,7 +28,7 @@ from arena.checkpoints.files import (
     store_digest,
     verify_directory,
 )
-from arena.checkpoints.manifest import MANIFEST, OPTIMIZER, WEIGHTS, FileRecord
+from arena.checkpoints.manifest import MANIFEST, MAX_FILE_BYTES, OPTIMIZER, WEIGHTS, FileRecord
 from arena.checkpoints.publish import publish
 from arena.errors import CheckpointCorrupt, CheckpointError, CheckpointMissing, DiskRefused
 from arena.types import Digest
@@ -246,8 +245,8 @@ def test_a_file_of_any_size_is_checked_in_little_memory(tmp_path: Path) -> None:
     try:
         _check_bytes(path, FileRecord(sha256=Digest(digest), size_bytes=size))
         peak = tracemalloc.get_traced_memory()[1]
-        with pytest.raises(CheckpointCorrupt, match=f"{size} bytes instead of {2**62}"):
-            _check_bytes(path, FileRecord(sha256=Digest(digest), size_bytes=2**62))
+        with pytest.raises(CheckpointCorrupt, match=f"{size} bytes instead of {MAX_FILE_BYTES}"):
+            _check_bytes(path, FileRecord(sha256=Digest(digest), size_bytes=MAX_FILE_BYTES))
     finally:
         tracemalloc.stop()
     assert peak < 4 * 2**20

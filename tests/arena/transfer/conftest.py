@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +15,7 @@ from arena.checkpoints.manifest import OPTIMIZER, WEIGHTS, Manifest, checkpoint_
 from arena.checkpoints.publish import link_ghost, publish
 from arena.config import LearnerSetup, NetworkConfig, PopulationSetup
 from arena.transfer.service import StoreService
+from arena.transfer.terms import Grant
 from arena.types import CheckpointRef, Digest, WeightsRef
 from arena.wire.store_messages import PIECE_BYTES, StoreAnswer, StoreRequest
 from tests.arena.learners import stub
@@ -76,6 +78,29 @@ def setup_of(root: Path) -> LearnerSetup:
     )
 
 
+GRANT = Grant(
+    policy="player/p000",
+    generation=1,
+    agent_steps=0,
+    max_agent_steps=10**6,
+    learner_updates=3,
+    hyperparameters={"learning_rate": 3e-4},
+    parent=None,
+    donor=None,
+)
+GRANTS = {HOLDER: (GRANT,), "remote-1": (GRANT,)}
+"""Of learners whose open assignments train the same policy: what `checkpoint` makes of it."""
+
+
+def service_of(
+    root: Path, *, max_bytes: int, clock: Callable[[], float] = time.monotonic
+) -> StoreService:
+    """What serves a store to learners with `GRANTS`."""
+    service = StoreService(root, setup_of(root), max_bytes=max_bytes, clock=clock)
+    service.grants = GRANTS
+    return service
+
+
 @dataclass
 class Run:
     """A store with what serves it."""
@@ -95,7 +120,7 @@ def run(tmp_path: Path) -> Run:
     manifest = known.manifest
     key = ghost_key(manifest.policy, agent_steps=manifest.agent_steps, digest=manifest.digest)
     link_ghost(root, checkpoint_key=known.key, ghost_key=key)
-    service = StoreService(root, setup_of(root), max_bytes=64 << 20)
+    service = service_of(root, max_bytes=64 << 20)
     ghost = WeightsRef(digest=manifest.weights_digest, key=key)
     return Run(root=root, service=service, known=known, ghost=ghost)
 

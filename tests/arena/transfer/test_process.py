@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,10 +15,12 @@ import psutil
 import pytest
 import zmq
 
+from arena.checkpoints.files import encode_manifest
 from arena.checkpoints.publish import publish
 from arena.errors import AddressInUse, StoreUnreachable
 from arena.transfer.cache import Cache, take_directory
 from arena.transfer.remote_store import RemoteStore
+from arena.transfer.terms import Grant
 from arena.types import LearnerId
 from arena.wire.codec import encode
 from arena.wire.keys import (
@@ -30,11 +32,11 @@ from arena.wire.keys import (
 )
 from arena.wire.messages import Goodbye, Header
 from arena.wire.sockets import new_dealer
-from arena.wire.store_messages import Fetch, Piece
+from arena.wire.store_messages import Denied, Fetch, Give, Held, Piece, StoreAnswer
 from arena.wire.store_sockets import StoreConnection, StoreListener
 from populations.launchers import store_keeper
 from populations.launchers.store_keeper import StoreKeeper
-from tests.arena.transfer.conftest import Run, checkpoint, files_in, setup_of
+from tests.arena.transfer.conftest import GRANTS, Run, checkpoint, files_in, setup_of
 from tests.arena.wire.examples import RUN
 from tests.support import wait_until
 
@@ -57,9 +59,11 @@ class Place:
         setup.write_text(setup_of(self.run.root).model_dump_json())
         log = self.run.root / "logs" / "store.log"
         admitted = make_keys(self.keys, names=()).learners
-        return StoreKeeper(
+        keeper = StoreKeeper(
             setup_path=setup, bind=bind, keys=self.keys, admitted=admitted, log_path=log
         )
+        keeper.grant(GRANTS)
+        return keeper
 
     @contextmanager
     def connection(
@@ -157,6 +161,27 @@ def test_keys_come_and_go_while_it_runs_and_its_successor_knows_them(
             wait_until(lambda: not is_answered(connection), timeout_s=TIMEOUT_S)
             assert not is_answered(connection)
         wait_until(lambda: is_answered(other), timeout_s=TIMEOUT_S)
+
+
+def test_an_assignment_that_is_told_late_may_publish(place: Place) -> None:
+    """The learner may be faster than the line about its assignment; without one it is refused."""
+    new = checkpoint(3000)
+    request = Give(key=new.key, file="manifest.json", offset=0)
+    with place.keeper() as keeper, place.connection(keeper.endpoint) as connection:
+        keeper.grant({})
+        wait_until(lambda: is_answered(connection), timeout_s=TIMEOUT_S)
+
+        def answer(grants: Mapping[str, tuple[Grant, ...]]) -> StoreAnswer:
+            number = connection.ask(request, encode_manifest(new.manifest))
+            assert number is not None
+            keeper.grant(grants)
+            while (heard := connection.receive(TIMEOUT_S)) is not None:
+                if heard[0] == number:
+                    return heard[1]
+            raise AssertionError("the store does not answer")
+
+        assert isinstance(answer(GRANTS), Held)
+        wait_until(lambda: isinstance(answer({}), Denied), timeout_s=TIMEOUT_S)
 
 
 @pytest.mark.slow

@@ -13,11 +13,17 @@ from arena.checkpoints.publish import publish, remove_directory
 from arena.errors import CheckpointError, StoreUnreachable
 from arena.transfer.cache import Cache
 from arena.transfer.remote_store import PATIENCE_S, RemoteStore
-from arena.transfer.service import StoreService
 from arena.types import CheckpointRef, Digest, WeightsRef
 from arena.wire.store_messages import PIECE_BYTES, Fetch, Give, StoreRequest
 from populations.controller.state.leases import Patience
-from tests.arena.transfer.conftest import Checkpoint, Run, Wire, checkpoint, files_in, setup_of
+from tests.arena.transfer.conftest import (
+    Checkpoint,
+    Run,
+    Wire,
+    checkpoint,
+    files_in,
+    service_of,
+)
 
 MANY = 1 << 40
 NO_SHRINK = (Phase.explicit, Phase.generate)
@@ -109,7 +115,7 @@ def test_both_ways_go_on_whatever_is_lost_on_the_way(
 
     def is_lost(number: int) -> bool:
         if number in forgets:
-            wire.service = StoreService(run.root, setup_of(run.root), max_bytes=64 << 20)
+            wire.service = service_of(run.root, max_bytes=64 << 20)
         return number in lost
 
     wire.is_lost = is_lost
@@ -212,7 +218,7 @@ def test_a_checkpoint_that_the_store_refuses_is_said(run: Run, tmp_path: Path) -
     store = store_at(tmp_path, Wire(run.service))
     with pytest.raises(CheckpointError, match=r"the store refuses .* environment_digest"):
         store.give([foreign.key])
-    full = Wire(StoreService(run.root, setup_of(run.root), max_bytes=PIECE_BYTES))
+    full = Wire(service_of(run.root, max_bytes=PIECE_BYTES))
     other = checkpoint(3000)
     published_here(tmp_path, other)
     with pytest.raises(CheckpointError, match=f"at most {PIECE_BYTES:,} at once"):

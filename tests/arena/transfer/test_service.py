@@ -20,7 +20,14 @@ from arena.wire.store_messages import (
     Piece,
     StoreAnswer,
 )
-from tests.arena.transfer.conftest import HOLDER, Checkpoint, Run, checkpoint, files_in, setup_of
+from tests.arena.transfer.conftest import (
+    HOLDER,
+    Checkpoint,
+    Run,
+    checkpoint,
+    files_in,
+    service_of,
+)
 
 MANIFEST_NAME: FileName = "manifest.json"
 WEIGHTS_NAME: FileName = "weights.safetensors"
@@ -170,7 +177,7 @@ def test_more_bytes_than_declared_are_refused(run: Run) -> None:
 def test_the_bytes_under_way_are_bounded(run: Run) -> None:
     now_s = 0.0
     size = sum(len(data) for data in NEW.files.values())
-    service = StoreService(run.root, setup_of(run.root), max_bytes=2 * size, clock=lambda: now_s)
+    service = service_of(run.root, max_bytes=2 * size, clock=lambda: now_s)
     denied(begin(service, checkpoint(9000, size=3 * len(NEW.files[WEIGHTS]))), "refused", "at most")
     others = [checkpoint(steps) for steps in (3000, 4000, 5000)]
     for other in others:

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from arena.checkpoints.manifest import WEIGHTS, checkpoint_key
-from arena.types import PolicyId
+from arena.types import MAX_AGENT_STEPS, PolicyId
 from arena.wire.messages import Train
-from populations.audit.mending import MAX_AGENT_STEPS, mend
+from populations.audit.mending import mend
 from populations.audit.repair import repair_run
 from populations.audit.verify import verify_run
 from populations.config.message_sizes import check_sendable

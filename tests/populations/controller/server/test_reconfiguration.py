@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from arena.types import Digest
-from populations.config.run_file import RUN_FILE, RunFile
-from populations.controller.server.reconfiguration import NEXT, finish, prepare, settle
+from populations.config.run_file import NEXT, RUN_FILE, RunFile
+from populations.controller.server.reconfiguration import finish, prepare, settle
 from populations.controller.server.run_directory import create_run, make_run_directory
 from populations.errors import StorageError
 from populations.storage.database import JOURNAL
