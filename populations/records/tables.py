@@ -207,9 +207,6 @@ class Table(typing.Generic[RowT]):
             statements.append(
                 f"ALTER TABLE {self.name} ADD COLUMN {SEAL} {_SEAL_COLUMN.declaration}"
             )
-        elif later:
-            # A seal is of all columns; rows get theirs again when they are written.
-            statements.append(f"UPDATE {self.name} SET {SEAL} = NULL")
         return statements
 
     def _later_columns(self, connection: sqlite3.Connection) -> list[Column]:
@@ -342,8 +339,15 @@ SCHEMA = (
 )
 
 
-WITHOUT_SEALS = tuple(f"UPDATE {table.name} SET {SEAL} = NULL" for table in TABLES)
-"""Statements after a change of columns: seals are of the columns that a row was written with."""
+def seal_rows(connection: sqlite3.Connection) -> None:
+    """Give all rows the seals of their values, in the caller's transaction.
+
+    After a change of columns: seals are of the columns that a row was written with.
+    """
+    connection.create_function("seal_of", -1, lambda *values: seal_of(values))
+    for table in TABLES:
+        listed = ", ".join(f'"{name}"' for name in table.names)
+        connection.execute(f"UPDATE {table.name} SET {SEAL} = seal_of({listed})")
 
 
 def added_columns(connection: sqlite3.Connection) -> list[str]:

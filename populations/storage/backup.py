@@ -16,7 +16,7 @@ import uuid
 from pathlib import Path
 
 from arena.failpoints import failpoint
-from populations.errors import JournalCorrupt, StorageError
+from populations.errors import JournalCorrupt, JournalForeign, StorageError
 from populations.records.columns import Value
 from populations.records.tables import SEAL, TABLES
 from populations.storage.database import (
@@ -114,6 +114,9 @@ def backup_problem(backup: Path) -> str | None:
             require_schema(connection, backup)
             require_sound(connection, backup, check="integrity_check")
             require_sealed(connection, backup)
+    except JournalForeign:
+        # Of an older release: a repair brings it up to date.
+        return None
     except StorageError as error:
         return str(error).removesuffix(repair_hint(backup))
     return None

@@ -39,6 +39,7 @@ from populations.records.tables import (
     Tables,
     added_columns,
     encode_row,
+    seal_rows,
 )
 from populations.storage.backup import back_up
 from populations.storage.database import (
@@ -152,6 +153,7 @@ class Journal:
                 with transaction(connection):
                     for sql in statements:
                         connection.execute(sql)
+                    seal_rows(connection)
             stack.pop_all()
             return cls(path, connection)
 

@@ -101,8 +101,9 @@ def read_rows(
     """
     if table.is_absent(connection):
         return []
-    cursor = connection.execute(f"{table.select_from(connection)} {suffix}", parameters)
-    with row_errors(path, table):
+    selected = connection.execute(f"{table.select_from(connection)} {suffix}", parameters)
+    # Closed at a damaged row, too: a writer with an open one could not be closed.
+    with row_errors(path, table), contextlib.closing(selected) as cursor:
         return [table.decode(table.unsealed(stored)) for stored in cursor]
 
 
@@ -146,8 +147,9 @@ def require_sealed(connection: sqlite3.Connection, path: Path) -> None:
     """
     for table in TABLES:
         if not table.is_absent(connection):
-            with row_errors(path, table):
-                for stored in connection.execute(table.select_from(connection)):
+            selected = connection.execute(table.select_from(connection))
+            with row_errors(path, table), contextlib.closing(selected) as cursor:
+                for stored in cursor:
                     table.unsealed(stored)
 
 

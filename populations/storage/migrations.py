@@ -21,7 +21,7 @@ from pathlib import Path
 from arena.failpoints import failpoint
 from populations.errors import JournalForeign
 from populations.records.rows import EventRow
-from populations.records.tables import WITHOUT_SEALS, added_columns, encode_row
+from populations.records.tables import added_columns, encode_row, seal_rows
 from populations.storage.backup import copy_durably
 from populations.storage.database import (
     SCHEMA_VERSION,
@@ -137,8 +137,9 @@ def _carry_out(connection: sqlite3.Connection, ways: Sequence[Migration], path: 
                     connection.execute(step)
                 else:
                     step(connection)
-        for sql in (*added_columns(connection), *WITHOUT_SEALS):
+        for sql in added_columns(connection):
             connection.execute(sql)
+        seal_rows(connection)
         # The header is part of the transaction: the new version appears with the new layout.
         connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
         # Reading all rows inside the transaction: what this release cannot read is rolled back.

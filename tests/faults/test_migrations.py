@@ -72,6 +72,16 @@ def test_the_columns_are_those_of_a_new_journal(older: Path, tmp_path: Path) -> 
         assert columns(run_dir / JOURNAL) == columns(tmp_path / "new.db")
 
 
+def test_rows_of_an_older_journal_get_their_seals(older: Path, tmp_path: Path) -> None:
+    with copied(older, tmp_path) as run_dir:
+        opened(run_dir)
+        with closing(sqlite3.connect(run_dir / JOURNAL)) as connection:
+            connection.execute("UPDATE policies SET speed = 7.0 WHERE rowid = 1")
+            connection.commit()
+        with pytest.raises(JournalCorrupt, match="a row of policies is damaged"):
+            opened(run_dir)
+
+
 def test_whoever_only_reads_changes_nothing(older: Path) -> None:
     before = (older / JOURNAL).read_bytes()
     with pytest.raises(
