@@ -84,9 +84,10 @@ def fail_row(
         state, tx, learner, row, kind=failed.kind, reason=failed.reason, named=failed.policy
     )
     if damage is not None:
-        # Weights of another run have nothing to fall back on, so this may be without end.
-        state.ledger.add(replace(outcome, is_charge=False))
-        pauses.follow(state, tx)
+        # Weights of another run have nothing to fall back on.
+        for trainee in row.message.trainees if isinstance(row.message, Train) else ():
+            if trainee.initial_weights is not None and trainee.initial_weights.key == failed.key:
+                quarantine.quarantine(state, tx, trainee.policy, reason=damage)
         return False
     return _take(state, tx, learner, row, outcome)
 
@@ -195,7 +196,7 @@ def _take(
         if not (is_first and outcome.kind in TRIED_AGAIN):
             close(tx, row, outcome.reason)
         needs_process = _blame(state, tx, learner, outcome)
-        _alert(state, tx, outcome.reason)
+    _alert(state, tx, outcome.reason)
     pauses.follow(state, tx)
     return needs_process
 

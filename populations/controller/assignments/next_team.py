@@ -86,7 +86,9 @@ def _waiting(state: ControllerState) -> Set[PolicyId]:
     return {
         mate.policy
         for row in state.tables.policies.values()
-        if state.ledger.waits(trainee_entrant(row.policy, generation=row.generation))
+        if state.ledger.waits(
+            trainee_entrant(row.policy, generation=row.generation), is_evaluation=False
+        )
         for mate in team_of(state, row)
     }
 

@@ -14,7 +14,16 @@ import numpy as np
 import numpy.typing as npt
 
 from arena.matches.seating import pair_seatings, team_seating
-from arena.types import RANDOM_BOT, Digest, Entrant, Player, PlayerId, PolicyId, Seating
+from arena.types import (
+    RANDOM_BOT,
+    Digest,
+    Entrant,
+    Player,
+    PlayerId,
+    PolicyId,
+    Seating,
+    trainee_entrant,
+)
 from arena.wire.messages import Evaluate, Pairing
 from populations.controller.evaluation.contenders import EvaluationPool, evaluation_pool
 from populations.controller.evaluation.share import at_most
@@ -274,17 +283,32 @@ def _anchors(state: ControllerState) -> list[Seating]:
 
 
 def newcomers(state: ControllerState) -> list[PolicyRow]:
-    """Return active leaders whose generation has no checkpoint that has played itself."""
+    """Return active leaders whose generation has no checkpoint that has played itself.
+
+    One that has failed lets other evaluations go first, if there are any: they show if it is to
+    blame.
+    """
     validating = set(validated_by(state, open_evaluations(state)))
-    return [
+    found = [
         row
         for row in state.tables.policies.values()
         if row.validated_generation != row.generation
         # In cooperation the policy of the first population stands for its team.
         and row.population in state.ranked_populations
-        and row.policy not in validating
         and is_whole(state, row)
     ]
+    if state.ledger.outcomes:
+        ready = [row for row in found if not _waits(state, row)]
+        others = any(
+            row.validated_generation == row.generation for row in state.tables.policies.values()
+        )
+        found = ready if ready or others else found
+    return [row for row in found if row.policy not in validating]
+
+
+def _waits(state: ControllerState, row: PolicyRow) -> bool:
+    entrant = trainee_entrant(row.policy, generation=row.generation)
+    return state.ledger.waits(entrant, is_evaluation=True)
 
 
 def validation_pairings(state: ControllerState, *, num_matches: int) -> tuple[Pairing, ...]:

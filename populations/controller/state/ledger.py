@@ -46,10 +46,10 @@ STALLED_FAILURES = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a kind of failure comes from.
+    """Place that a kind of failure comes from.
 
     Attributes:
-        what: What is wrong, as a sentence without its end.
+        what: Trouble, as a sentence without its end.
         may_follow: Whether a policy's numbers can cause it.
     """
 
@@ -137,12 +137,14 @@ class Ledger:
         if outcome.is_failure:
             self.outcomes.append(outcome)
             if not outcome.is_charge:
-                self.recent.append(True)
                 self._clear_charges(outcome)
+            # A process that was lost does not work again.
+            if not outcome.is_charge or outcome.kind == LOST:
+                self.recent.append(True)
         else:
             # What a learner failed before it works again is no lasting trouble of its own.
             charges = self.charges_of(outcome.learner) if self.outcomes else []
-            self.recent.extend([*(True for _ in charges), False])
+            self.recent.extend([*(True for one in charges if one.kind != LOST), False])
             if not outcome.is_evaluation:
                 for name in outcome.suspects:
                     self.finished[policy_of_trainee(name)[0]] = self.num_outcomes
@@ -252,15 +254,17 @@ class Ledger:
             if name not in one.suspects and one.is_evaluation == is_evaluation and not one.is_charge
         ]
 
-    def waits(self, name: Entrant) -> bool:
-        """Return whether a policy lets others train first: as often as it has failed in a row."""
-        row = self.in_a_row(name, is_evaluation=False) if self.outcomes else []
+    def waits(self, name: Entrant, *, is_evaluation: bool) -> bool:
+        """Return whether a policy lets others go first: as often as it has failed in a row."""
+        row = self.in_a_row(name, is_evaluation=is_evaluation) if self.outcomes else []
         if not row:
             return False
         others = [
             one
             for one in self._after(row[-1])
-            if not one.is_failure and not one.is_evaluation and name not in one.suspects
+            if not one.is_failure
+            and one.is_evaluation == is_evaluation
+            and name not in one.suspects
         ]
         return len(others) < len(row)
 

@@ -199,9 +199,9 @@ def test_trouble_for_a_while_changes_no_policy_and_the_run_goes_on(
         world.learner.train_s = 600.0
         world.play(3 * 3600.0 - 600.0, tick_s=5.0)
         world.learner.train_s = 1.0
-        done = world.state.tables.run.assignments_finished
-        while world.state.tables.run.assignments_finished < done + 2 * learners:
-            world.play(1.0)
+        done = world.state.tables.run.training_assignments
+        while world.state.tables.run.training_assignments < done + 2 * learners:
+            world.play(5.0, tick_s=5.0)
         world.fault = between(trouble, world.now_s + FROM_S, world.now_s + UNTIL_S)
     world.play(FROM_S + 1.0)
     if name == "raises in a hook":

@@ -138,7 +138,9 @@ def test_who_breaks_alone_is_quarantined_and_the_run_goes_on(culprit: str) -> No
     """One policy's weights cannot play: every evaluation with them fails."""
     world = make_world({**ALONE, "pbt": {"exploit": "none"}})
     learner = world.join()
-    for _ in range(60):
+    for _ in range(600):
+        if len(world.events("quarantined")) == 2:
+            break
         queue = world.given[learner]
         message = queue[0] if queue else None
         players = (

@@ -266,9 +266,11 @@ def test_a_quarantined_policy_is_active_again_once_its_donors_weights_are_there(
         key=lambda row: row.index,
     )
     quarantine(world.state, transaction(world), victim.policy, reason="its loss was not finite")
+    # Until its donor has finished an assignment since.
+    while not world.state.tables.policies[victim.policy].pending:
+        step_without_answers(world)
     waiting = world.state.tables.policies[victim.policy]
     assert (waiting.state, waiting.pending["kind"]) == ("quarantined", "exploit")
-    step_without_answers(world)
     world.explore()
     after = world.state.tables.policies[victim.policy]
     assert after.state == "active"

@@ -125,10 +125,10 @@ def test_three_failures_of_any_kind_in_a_row_are_a_stall() -> None:
 def test_a_failed_policy_lets_others_train_as_often_as_it_failed() -> None:
     ledger = ledger_of(outcome(1, "error", BAD), outcome(2, "error", BAD))
     for number in (3, 4):
-        assert ledger.waits(BAD)
-        assert not ledger.waits(GOOD)
+        assert ledger.waits(BAD, is_evaluation=False)
+        assert not ledger.waits(GOOD, is_evaluation=False)
         ledger.add(outcome(number, FINISHED, GOOD))
-    assert not ledger.waits(BAD)
+    assert not ledger.waits(BAD, is_evaluation=False)
 
 
 def test_evaluations_that_fail_become_rarer() -> None:
@@ -199,7 +199,9 @@ def test_what_is_forgotten_changes_no_answer(outcomes: list[Outcome]) -> None:
             assert ledger.follows(name, is_evaluation=evaluation) == whole.follows(
                 name, is_evaluation=evaluation
             )
-        assert ledger.waits(name) == whole.waits(name)
+            assert ledger.waits(name, is_evaluation=evaluation) == whole.waits(
+                name, is_evaluation=evaluation
+            )
     for place in ("slot 0", "slot 1"):
         learner = LearnerId(f"learner at {place}")
         assert ledger.charges_of(learner) == whole.charges_of(learner)

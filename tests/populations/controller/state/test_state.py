@@ -481,10 +481,11 @@ def test_evaluations_that_take_their_learners_with_them_end_the_run() -> None:
         else:
             world.step()
     assert world.state.failed
-    assert crashes <= 30
-    assert "all are quarantined" in world.state.reason
-    reasons = [str(event.data["reason"]) for event in world.events("quarantined")]
-    assert all("signal 11" in reason for reason in reasons)
+    # It trains to its end, with ever fewer evaluations; in the finals nothing else is left.
+    assert crashes <= 40
+    assert world.state.reason.startswith("learners crash or hang: nothing has finished since")
+    assert world.state.reason.endswith("killed by signal 11")
+    assert not world.events("quarantined")
 
 
 def test_a_corrupt_checkpoint_is_set_aside_and_its_policy_goes_on_from_an_older_one() -> None:
