@@ -316,4 +316,6 @@ class Ledger:
         return reversed(self.outcomes)
 
     def _after(self, since: Outcome) -> list[Outcome]:
-        return self.outcomes[self.outcomes.index(since) + 1 :]
+        # By identity, for two outcomes may be equal.
+        at = next(at for at, one in enumerate(self.outcomes) if one is since)
+        return self.outcomes[at + 1 :]

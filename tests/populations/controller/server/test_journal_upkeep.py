@@ -148,11 +148,11 @@ def test_a_backup_that_fails_is_tried_again(tmp_path: Path, clock: Clock) -> Non
 
 
 def test_committed_bytes_are_those_of_rows(tmp_path: Path) -> None:
-    """Texts of 3 + 5 + 1 + 2 ("{}") bytes, and a number of 8."""
+    """Texts of 3 + 5 + 1 + 2 ("{}") bytes, and two numbers of 8: the sequence and the seal."""
     with Journal.create(tmp_path / "journal.db", [RunRow(run="r")]) as journal:
         assert journal.committed_bytes == 0
         journal.commit([EventRow(sequence=1, time="now", kind="found", subject="s", data={})])
-        assert journal.committed_bytes == 3 + 5 + 1 + 2 + 8
+        assert journal.committed_bytes == 3 + 5 + 1 + 2 + 8 + 8
 
 
 HOUR_S = 3600.0
