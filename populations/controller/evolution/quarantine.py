@@ -76,10 +76,10 @@ def rescue_waiting(state: ControllerState, tx: Transaction) -> None:
             rescue(state, tx, row)
 
 
-def _has_weights(state: ControllerState, row: PolicyRow) -> bool:
-    """Return whether a policy has not lost all of its checkpoints, which no copy makes good."""
-    checkpoint = state.tables.checkpoints.get(row.checkpoint or "")
-    return checkpoint is None or checkpoint.state == "present"
+def _has_weights(state: ControllerState, leader: PolicyRow) -> bool:
+    """Return whether nobody in a team has lost all checkpoints, which no copy makes good."""
+    kept = (state.tables.checkpoints.get(mate.checkpoint or "") for mate in team_of(state, leader))
+    return all(checkpoint is None or checkpoint.state == "present" for checkpoint in kept)
 
 
 def _halve(state: ControllerState, tx: Transaction, team: Sequence[PolicyRow]) -> None:
