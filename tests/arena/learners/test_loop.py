@@ -113,7 +113,7 @@ def test_hello_says_who_it_is(controller: Controller, learner: InlineLearner) ->
     assert hello.environment_digest == setup().spec.digest
     assert hello.config_digest == setup().digest
     assert (hello.learner, hello.populations) == (controller.learner, ("player",))
-    assert (hello.device, hello.slots, hello.protocol) == ("cpu", 1, 2)
+    assert (hello.device, hello.slots, hello.protocol) == ("cpu", 1, 3)
 
 
 @pytest.mark.slow

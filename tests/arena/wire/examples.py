@@ -11,6 +11,9 @@ from typing import Any, Union, get_args, get_origin
 from hypothesis import strategies as st
 
 from arena.types import (
+    MAX_AGENT_STEPS,
+    MAX_GENERATION,
+    MAX_UPDATES,
     AssignmentId,
     CheckpointRef,
     Digest,
@@ -190,6 +193,9 @@ _BY_TYPE: dict[object, st.SearchStrategy[Any]] = {
     bool: st.booleans(),
 }
 _BY_NAME: dict[str, st.SearchStrategy[Any]] = {
+    "generation": st.integers(0, MAX_GENERATION),
+    "agent_steps": st.integers(0, MAX_AGENT_STEPS),
+    "learner_updates": st.integers(0, MAX_UPDATES),
     "key": _KEYS,
     "kind": st.sampled_from(
         ["stopped", "making", "environment", "code", "message", "non_finite", "error"]

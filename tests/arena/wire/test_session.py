@@ -118,7 +118,7 @@ def test_another_version_is_told_both_numbers(controller: ControllerSession) -> 
     frames[1] = bytes([9, frames[1][1]])
     opened = controller.open(IDENTITY, frames, now_s=0.0)
     assert refusal(opened.answer) == (
-        "the learner speaks protocol version 9, the controller 2: upgrade arena-league where the "
+        "the learner speaks protocol version 9, the controller 3: upgrade arena-league where the "
         "controller runs"
     )
     assert opened.message is None

@@ -91,7 +91,7 @@ def reasons(controller: ZmqControllerTransport) -> list[str]:
         ([os.urandom(100)], "a message has 4 frames, not 1"),
         ([b""] * 5000, "a message has 4 frames, not 5"),
         ([b"\x80"] * 4, "begins with b'ARENA', not 80"),
-        ([b"ARENA", b"\x07\x01", b"", b""], "protocol version 7, the controller 2"),
+        ([b"ARENA", b"\x07\x01", b"", b""], "protocol version 7, the controller 3"),
         ([*encode(HEADER, HELLO)[:3], b"\x91" * 1000 + b"\xc0"], "Hello: must be a map"),
         (encode(HEADER, HELLO), "a learner must speak for itself"),
     ],

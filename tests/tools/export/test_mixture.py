@@ -20,6 +20,7 @@ import pytest
 from arena.export.card import MixtureCard, read_any_card
 from arena.export.champion import Champion, play_record
 from populations.inspection.views import Inspection
+from populations.records.tables import seal_rows
 from tools.export.mixture import find_mixtures
 from tools.notices import cyclic_warnings
 
@@ -261,6 +262,7 @@ def test_a_launch_ends_with_the_same_warning(
     shutil.copytree(cyclic_run, run)
     with contextlib.closing(sqlite3.connect(run / "journal.db")) as journal, journal:
         journal.execute("UPDATE run SET state = 'finished', reason = 'enough'")
+        seal_rows(journal)
     (script,) = importlib.metadata.entry_points(group="console_scripts", name="arena")
     arguments = ["launch", "--resume", "--run-dir", str(run), "--json"]
     with pytest.raises(SystemExit) as ended:

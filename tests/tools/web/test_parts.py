@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from populations.records.tables import seal_of
 from tests.tools.web.conftest import Client
 from tools.web.content import part
 from tools.web.export import write_export
@@ -25,7 +26,8 @@ def damaged_run(board_run: Path, tmp_path: Path) -> Path:
     shutil.copytree(board_run, run)
     with closing(sqlite3.connect(run / "journal.db")) as connection:
         event = (1, "2026-01-31T12:00:00.000+00:00", "champion", "player/p000", "{")
-        connection.execute("INSERT INTO events VALUES (?, ?, ?, ?, ?)", event)
+        row = (*event, seal_of(event))
+        connection.execute("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?)", row)
         connection.commit()
     (run / "metrics.jsonl").write_bytes(b'\xff\n{"policy": "run", "agent_steps": 1, "a/b": 0.5}\n')
     return run

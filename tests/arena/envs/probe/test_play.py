@@ -206,7 +206,7 @@ def test_playing_an_environment_needs_no_torch(assets: str) -> None:
         "import sys; from arena.envs.inspect import _facts, _pace; "
         "from arena.environment_spec import EnvironmentRequest; "
         "asked = EnvironmentRequest('classic/tictactoe-v3', launch_directory=''); "
-        "print(_pace(_facts(asked), asked, play='counted')['pace']['is_batched'], "
+        "print(_pace(_facts(asked, {}).spec, asked, play='counted')['pace']['is_batched'], "
         "'torch' in sys.modules)"
     )
     done = subprocess.run(
