@@ -11,6 +11,7 @@
         │   ├── WorkLost             acknowledged work is gone
         │   └── JournalCorrupt
         │       └── JournalForeign   not damaged, but not this release's
+        │           └── JournalOlder     a resume brings it up to date
         └── ResumeRefused     the configuration differs from the run's (exit 2)
 
 Tests: `tests/tools/terminal/test_exit_codes.py`.
@@ -55,7 +56,11 @@ class JournalCorrupt(StorageError):
 
 
 class JournalForeign(JournalCorrupt):
-    """The journal is of a newer release, of one too old, or of another application."""
+    """The journal is of another release or of another application."""
+
+
+class JournalOlder(JournalForeign):
+    """The journal is of an older release: a resume brings it up to date."""
 
 
 class ResumeRefused(PopulationError):

@@ -15,7 +15,13 @@ from pathlib import Path
 
 from arena.failpoints import failpoint
 from arena.files import NO_DESCRIPTORS, open_regular, require_regular, words_of
-from populations.errors import JournalCorrupt, JournalForeign, StorageError, StorageUnavailable
+from populations.errors import (
+    JournalCorrupt,
+    JournalForeign,
+    JournalOlder,
+    StorageError,
+    StorageUnavailable,
+)
 
 JOURNAL = "journal.db"
 BACKUP = "journal.backup.db"
@@ -150,15 +156,13 @@ def schema_version(connection: sqlite3.Connection) -> int:
 
 def require_version(version: int, path: Path) -> None:
     """Refuse any schema version but this release's."""
+    told = f"{path}: schema version {version}; this release reads {SCHEMA_VERSION}"
     if version > SCHEMA_VERSION:
-        advice = ": upgrade arena-league"
-    elif version < SCHEMA_VERSION:
-        advice = "; going on with the run (arena launch --resume) brings it up to date"
-    else:
-        return
-    raise JournalForeign(
-        f"{path}: schema version {version}; this release reads {SCHEMA_VERSION}{advice}"
-    )
+        raise JournalForeign(f"{told}: upgrade arena-league")
+    if version < SCHEMA_VERSION:
+        raise JournalOlder(
+            f"{told}; going on with the run (arena launch --resume) brings it up to date"
+        )
 
 
 def require_sound(connection: sqlite3.Connection, path: Path, *, check: str) -> None:

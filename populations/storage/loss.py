@@ -17,7 +17,7 @@ from pathlib import Path
 from arena.checkpoints.files import read_manifest, resolve_key
 from arena.checkpoints.manifest import Manifest
 from arena.errors import CheckpointError
-from populations.errors import JournalForeign, WorkLost
+from populations.errors import JournalOlder, WorkLost
 from populations.records.rows import CheckpointRow, GhostRow, Json
 from populations.records.tables import Tables
 from populations.storage.database import JOURNAL
@@ -104,8 +104,8 @@ def find_loss(run_dir: Path) -> Loss | None:
         with JournalReader(run_dir / JOURNAL, is_alone=True) as reader:
             tables = reader.load(pairs=())
             unreadable = reader.unreadable_commits()
-    # An older release's journal, which is brought up to date first, or no journal of a run.
-    except JournalForeign:
+    # It is brought up to date first. Nothing does that for a newer one: its error ends a resume.
+    except JournalOlder:
         return None
     missing = missing_directories(run_dir, tables)
     forgotten = _forgotten(run_dir, tables)
