@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from arena.processes import settings as process_settings
+
 # A shared machine may be slow at any moment; how fast code is, benchmarks say.
 settings.register_profile("arena", deadline=None)
 settings.load_profile("arena")
@@ -48,6 +50,14 @@ def _signals_are_heard() -> None:
         if signal.getsignal(number) is signal.SIG_IGN:
             is_interrupt = number == signal.SIGINT
             signal.signal(number, signal.default_int_handler if is_interrupt else signal.SIG_DFL)
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_are_left() -> Iterator[None]:
+    """Forget after each test what users' code in it has set: here it is one process for all."""
+    yield
+    process_settings.SETTINGS.__init__()  # type: ignore[misc]
+    process_settings._keeps_directory = False
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -46,7 +46,7 @@ class Group:
             return torch.zeros_like(self.agent_index)
         # [B, S] + (K,) -> [B, S, K]
         shape = (*self.agent_index.shape, *self.action_shape)
-        return torch.zeros(shape, device=self.agent_index.device)
+        return torch.zeros(shape, dtype=torch.float32, device=self.agent_index.device)
 
 
 @dataclass(slots=True)

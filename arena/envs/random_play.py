@@ -109,7 +109,7 @@ def _choices(
     device = generator.device
     if legal is None:
         return torch.randint(number, (num_rows,), generator=generator, device=device)
-    draws = torch.rand(legal.shape, generator=generator, device=device)
+    draws = torch.rand(legal.shape, generator=generator, dtype=torch.float32, device=device)
     # The largest of independent uniform draws is a uniform choice among the legal ones. Draws are
     # at least 0, so -1 never wins against a legal one.
     return draws.masked_fill_(~legal, -1.0).argmax(dim=1)
@@ -119,7 +119,7 @@ def _numbers(layout: ActionLayout, *, num_rows: int, generator: torch.Generator)
     """Draw numbers before they are brought within bounds. float32 [N, C]."""
     shape, device = (num_rows, layout.num_continuous), generator.device
     if not layout.num_continuous:
-        return torch.zeros(shape, device=device)
+        return torch.zeros(shape, dtype=torch.float32, device=device)
     share = torch.rand(shape, generator=generator, device=device, dtype=torch.float64)
     normal = torch.randn(shape, generator=generator, device=device, dtype=torch.float64)
     low, high = (

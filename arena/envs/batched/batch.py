@@ -95,7 +95,10 @@ class GameBatch:
         self._resumed: torch.Tensor | None = None
         # Shared constants: no turn allocates them again, and none may write into them.
         self._never = torch.zeros(num_envs, num_agents, dtype=torch.bool, device=device)
-        self._no_score = torch.full((num_envs, num_sides), torch.nan, device=device)
+        # By name: users' code of this process may have changed the default dtype.
+        self._no_score = torch.full(
+            (num_envs, num_sides), torch.nan, dtype=torch.float32, device=device
+        )
         self._asked: Sequence[Group] = ()
 
     @property
@@ -355,7 +358,8 @@ class GameBatch:
     def _check_sanity(self, result: StepResult) -> None:
         """Check for finite numbers, and for a legal action at each decision."""
         # NaN and infinities survive a norm, and a number that is too large shows in it.
-        total = result.reward.norm()
+        # Whole numbers have no norm.
+        total = result.reward.float().norm()
         empty = self._never[0, 0]
         for group in self._asked:
             total = total + group.observation.norm()

@@ -78,8 +78,11 @@ class ConnectFour:
         self._bits = torch.zeros(
             num_games, NUM_ROWS * NUM_COLUMNS, 2, dtype=torch.int64, device=device
         )
-        self._observation = torch.zeros(num_games, 1, 2 * NUM_ROWS * NUM_COLUMNS, device=device)
-        self._sign = torch.tensor([[1.0, -1.0], [-1.0, 1.0]], device=device)
+        # float32 by name here and below: users' code of this process may have changed the default.
+        self._observation = torch.zeros(
+            num_games, 1, 2 * NUM_ROWS * NUM_COLUMNS, dtype=torch.float32, device=device
+        )
+        self._sign = torch.tensor([[1.0, -1.0], [-1.0, 1.0]], dtype=torch.float32, device=device)
 
     def reset(self, games: torch.Tensor, *, key: torch.Tensor) -> None:
         """Empty some boards. There is no chance in this game."""

@@ -51,7 +51,8 @@ class RockPaperScissors:
             ),
         )
         self._num_actions = num_actions
-        self._one_hot = torch.eye(num_actions + 1, device=device)
+        # By name: users' code of this process may have changed the default.
+        self._one_hot = torch.eye(num_actions + 1, dtype=torch.float32, device=device)
         self._reward = _rewards(num_actions).to(device)
         self._slots = torch.arange(2, device=device).expand(num_games, 2)
         self._nobody = torch.zeros(num_games, 2, dtype=torch.bool, device=device)
@@ -98,7 +99,7 @@ def _rewards(num_actions: int) -> torch.Tensor:
     first_wins = torch.where(higher_wins, first > second, first < second)
     reward = torch.where(first == second, 0.0, torch.where(first_wins, 1.0, -1.0))
     # Zero-sum. [n, n, 2] -> [n * n, 2]
-    return torch.stack((reward, -reward), dim=2).flatten(0, 1)
+    return torch.stack((reward, -reward), dim=2).flatten(0, 1).float()
 
 
 def _checked(kwargs: Mapping[str, object]) -> tuple[int, int]:

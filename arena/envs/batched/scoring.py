@@ -41,7 +41,9 @@ def make_batched_score(
     # First, as it checks sides and outcome; only a user's function is called below.
     score = make_outcome(outcome, sides=sides, agents=agents, launch_directory=launch_directory)
     if len(sides) == 1 and outcome == "return":
-        return lambda returns: torch.full((len(returns), 1), torch.nan, device=device)
+        return lambda returns: torch.full(
+            (len(returns), 1), torch.nan, dtype=torch.float32, device=device
+        )
     # u = returns @ M with M_as = 1 / |side s| for its agents: [N, A] -> [N, sides]
     mean_of_agents = torch.zeros(len(agents), len(sides), dtype=torch.float64)
     for column, members in enumerate(sides.values()):
@@ -56,7 +58,10 @@ def make_batched_score(
     if isinstance(outcome, ThresholdOutcome):
         column = list(sides).index(outcome.side)
         threshold = outcome.threshold
-        wins_there = torch.tensor([float(side == outcome.side) for side in sides], device=device)
+        # By name: users' code of this process may have changed the default.
+        wins_there = torch.tensor(
+            [float(side == outcome.side) for side in sides], dtype=torch.float32, device=device
+        )
 
         def by_threshold(returns: torch.Tensor) -> torch.Tensor:
             # [N, 1] against [sides]: one winner of two sides
@@ -73,7 +78,8 @@ def make_batched_score(
     def by_function(returns: torch.Tensor) -> torch.Tensor:
         # One by one: a user's function scores a single episode.
         rows = [score(dict(zip(agents, row, strict=True)), {}) for row in returns.tolist()]
-        return torch.tensor(rows, device=device).reshape(len(returns), len(sides))
+        scores = torch.tensor(rows, dtype=torch.float32, device=device)
+        return scores.reshape(len(returns), len(sides))
 
     return by_function
 

@@ -70,7 +70,8 @@ class TicTacToe:
         nothing = torch.zeros_like(marked)
         self._own = torch.stack((marked, nothing), dim=2).flatten(1).float()
         self._others = torch.stack((nothing, marked), dim=2).flatten(1).float()
-        self._sign = torch.tensor([[1.0, -1.0], [-1.0, 1.0]], device=device)
+        # By name: users' code of this process may have changed the default.
+        self._sign = torch.tensor([[1.0, -1.0], [-1.0, 1.0]], dtype=torch.float32, device=device)
         # Marks of the agent on turn and of the other; the agent on turn. [B]
         self._mine = torch.zeros(num_games, dtype=torch.int64, device=device)
         self._theirs = torch.zeros_like(self._mine)

@@ -277,7 +277,8 @@ def are_bounded(values: npt.NDArray[Any]) -> bool:
     if values.size == 0 or (values.dtype.kind != "f" and values.dtype.itemsize < 8):
         return True
     # NaN is the greatest and the least of all, and no comparison with it holds.
-    return bool(values.max() <= LARGEST_SEEN and values.min() >= -LARGEST_SEEN)
+    # As Python's numbers: float16 cannot hold the bound.
+    return bool(values.max().item() <= LARGEST_SEEN and values.min().item() >= -LARGEST_SEEN)
 
 
 def fits(values: npt.NDArray[Any], dtype: np.dtype[Any]) -> bool:

@@ -4,16 +4,20 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
+import torch
 
 from arena.config import EnvironmentConfig, InfoOutcome, Outcome
 from arena.environment_spec import EnvironmentRequest
 from arena.envs.base import BatchedEnv
+from arena.envs.batched import kuhn_poker, leduc_poker
 from arena.envs.batched.batch import GameBatch
 from arena.envs.describe import environment_facts
 from arena.envs.inspect import inspect_environment
 from arena.envs.make import BatchRequest, make_batched_env
 from arena.envs.pettingzoo.batch import PettingZooBatch
+from arena.envs.twins import TWINS
 from arena.errors import ConfigError
+from arena.processes.settings import SETTINGS
 
 ASSETS = str(Path(__file__).parents[3] / "assets")
 TICTACTOE = "classic/tictactoe-v3"
@@ -47,6 +51,27 @@ def test_a_twin_is_used_unless_it_is_told_not_to() -> None:
     assert isinstance(made(TICTACTOE, "auto"), GameBatch)
     assert isinstance(made(TICTACTOE, "batched"), GameBatch)
     assert isinstance(made(TICTACTOE, "pettingzoo"), PettingZooBatch)
+
+
+@pytest.mark.parametrize("environment", TWINS)
+def test_a_twin_is_float32_whatever_users_code_has_set(environment: str) -> None:
+    for module in (kuhn_poker, leduc_poker):
+        module._tables.cache_clear()
+    before = torch.get_default_dtype()
+    try:
+        # Users' code of the process has done this for its own side.
+        SETTINGS.run(torch.set_default_dtype, torch.float64)
+        env = made(environment, "batched")
+        SETTINGS.run(torch.set_default_dtype, before)
+    finally:
+        torch.set_default_dtype(before)
+    turn = env.reset([1, 2])
+    for _ in range(20):
+        (group,) = turn.groups.values()
+        assert {group.observation.dtype, turn.reward.dtype, turn.score.dtype} == {torch.float32}
+        mask = group.action_mask
+        legal = torch.zeros_like(group.agent_index) if mask is None else mask.int().argmax(dim=2)
+        turn = env.step({"all": legal})
 
 
 def test_auto_steps_one_by_one_where_the_twin_cannot() -> None:
