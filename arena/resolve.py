@@ -8,7 +8,6 @@ from __future__ import annotations
 import importlib
 import sys
 
-from arena.envs.twins import TWINS
 from arena.errors import ConfigError, NotTrusted
 from arena.processes.settings import SETTINGS
 from arena.users_code import pass_interrupt, raised
@@ -20,7 +19,16 @@ It is no directory on any machine, and goes wherever a launch directory goes: in
 too. Readers of files give it; only the user's word replaces it (`populations.config.trust`).
 """
 
-OWN = frozenset({*TWINS.values(), "arena.bots.connect_four:Tactical"})
+OWN = frozenset(
+    {
+        "arena.envs.batched.connect_four:ConnectFour",
+        "arena.envs.batched.rock_paper_scissors:RockPaperScissors",
+        "arena.envs.batched.tictactoe:TicTacToe",
+        "arena.envs.batched.kuhn_poker:KuhnPoker",
+        "arena.envs.batched.leduc_poker:LeducPoker",
+        "arena.bots.connect_four:Tactical",
+    }
+)
 """References to Arena's own games and bots, a closed list: they are no code of anybody else's."""
 
 
@@ -50,7 +58,7 @@ def resolve(reference: str, *, launch_directory: str | None) -> object:
         put_first_on_path(launch_directory)
     try:
         # A second call finds the module in sys.modules, whatever the path is by then.
-        found: object = SETTINGS.run(importlib.import_module, module_name)
+        found: object = SETTINGS.run(lambda: importlib.import_module(module_name))
     except ModuleNotFoundError as error:
         # error.name: the missing module may be one that the user's own imports.
         raise ConfigError(f"{reference}: there is no module {error.name!r}") from error

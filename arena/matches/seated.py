@@ -16,8 +16,7 @@ import torch
 
 from arena.core import Actor, ActorInput, Games
 from arena.envs.base import Group
-from arena.matches.recurrent_state import RecurrentState
-from arena.matches.rows import Rows
+from arena.matches.recurrent_state import RecurrentState, Rows
 from arena.networks.frozen import FrozenPolicy
 from arena.networks.stack import PolicyStack, stack_key
 from arena.types import Seat

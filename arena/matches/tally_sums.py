@@ -160,7 +160,7 @@ class _ResultTable:
     Args:
         rows: Rows of the table.
         num_rows: R.
-        compared: What is compared.
+        compared: Things that are compared.
         seats: Seats of the environment.
 
     Attributes:

@@ -17,8 +17,7 @@ import torch
 from arena.core import Actor, ActorInput, Algorithm, AlgorithmOutput
 from arena.envs.base import Group, Turn
 from arena.experience import Rollout
-from arena.matches.recurrent_state import RecurrentState
-from arena.matches.rows import Rows
+from arena.matches.recurrent_state import RecurrentState, Rows
 from arena.matches.seated import SeatedPlayers
 from arena.rollout.buffer import RolloutBuffer
 from arena.rollout.critic_rows import CriticRows

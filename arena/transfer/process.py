@@ -24,11 +24,11 @@ from pathlib import Path
 from typing import IO
 
 from arena.config import LearnerSetup
-from arena.descriptors import raise_limit
 from arena.errors import ArenaError
-from arena.machine_memory import machine_bytes
 from arena.processes.child import end_with_guard
+from arena.processes.descriptors import raise_limit
 from arena.processes.log import begin_log
+from arena.processes.machine_memory import machine_bytes
 from arena.transfer.service import StoreService
 from arena.transfer.terms import NotGranted, Terms
 from arena.wire.keys import holder_of, make_keys

@@ -84,7 +84,7 @@ class StoreService:
         clock: Monotonic time in seconds.
 
     Attributes:
-        grants: What each holder of a key may publish now.
+        grants: Checkpoints that each holder of a key may publish now.
     """
 
     def __init__(

@@ -48,11 +48,11 @@ class Grant(Model):
 
 
 class Terms(Model):
-    """What the store's process is told.
+    """Terms that the store's process is told.
 
     Attributes:
         admitted: Names of learners whose keys are let in, by public key in hexadecimal digits.
-        grants: What each learner may publish, by the name of its key.
+        grants: Checkpoints that each learner may publish, by the name of its key.
     """
 
     admitted: dict[str, str]

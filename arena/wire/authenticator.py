@@ -19,7 +19,7 @@ from collections.abc import Mapping
 import zmq
 
 from arena.failpoints import failpoint
-from arena.paced_log import OneASecond
+from arena.processes.paced_log import OneASecond
 from arena.wire.keys import fingerprint
 from arena.wire.unproven import UnprovenConnections
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from arena.errors import DecodeError, VersionMismatch, WireError
-from arena.paced_log import OneASecond
+from arena.processes.paced_log import OneASecond
 from arena.types import LearnerId
 from arena.wire.codec import decode, encode, prefix
 from arena.wire.keys import holder_of

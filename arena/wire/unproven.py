@@ -20,7 +20,7 @@ from threading import Lock
 import zmq
 from zmq.utils.monitor import parse_monitor_message
 
-from arena.paced_log import OneASecond
+from arena.processes.paced_log import OneASecond
 
 logger = logging.getLogger(__name__)
 logger.addFilter(OneASecond())

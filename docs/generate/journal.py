@@ -10,7 +10,9 @@ from typing import Any
 
 from docs.generate.markdown import code, from_docstring, table
 from docs.generate.repository import attribute_docs
-from populations.records.tables import TABLES, Table
+from populations.records.tables import SEAL, TABLES, Table
+
+SEAL_MEANING = "Checksum of the row's values: a row that does not fit it is damaged."
 
 
 def page() -> str:
@@ -22,7 +24,7 @@ def columns(of: Table[Any]) -> list[tuple[str, str, str]]:
     """Return name, SQL type and meaning of each column."""
     file = inspect.getsourcefile(of.row_type)
     assert file is not None, "rows are classes of a module"
-    meanings = attribute_docs(Path(file), of.row_type.__name__)
+    meanings = {SEAL: SEAL_MEANING, **attribute_docs(Path(file), of.row_type.__name__)}
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.execute(of.create)
         # Place, name, type, whether it is NOT NULL, default, place in the key.

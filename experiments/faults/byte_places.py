@@ -1,4 +1,4 @@
-"""What a byte of a run's file belongs to: a table's column, a page's header, a field, a tensor.
+"""Owner of a byte of a run's file: a table's column, a page's header, a field, a tensor.
 
 The layout of a journal is read from the undamaged file (https://sqlite.org/fileformat2.html).
 """

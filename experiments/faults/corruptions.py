@@ -54,7 +54,7 @@ class Change:
         run: The run.
         file: Relative path.
         kind: Kind of the file.
-        place: What its first byte belonged to.
+        place: Owner of its first byte.
         how: Kind of the change.
         offset: First byte.
     """
@@ -69,14 +69,14 @@ class Change:
 
 @dataclass(slots=True, kw_only=True)
 class Trial:
-    """What came of one change.
+    """Outcome of one change.
 
     Attributes:
         change: The change.
         outcome: ``found`` by verify; ``harmless``; ``silent``: other numbers, and verify said
             nothing; ``traceback``; ``hang``; ``unrepaired``: a repair ended well, and left faults.
         repaired: ``mended``, ``refused`` (it says what it cannot mend), or empty.
-        said: What explains a bad outcome.
+        said: Explanation of a bad outcome.
     """
 
     change: Change

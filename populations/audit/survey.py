@@ -1,4 +1,4 @@
-"""What a store holds: checkpoints and ghosts whose bytes verify and, of those that the journal does
+"""Survey of a store: checkpoints and ghosts whose bytes verify and, of those that the journal does
 not know, that fit the run.
 
 Tests: `tests/faults/test_repair.py`.

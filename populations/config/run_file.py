@@ -17,9 +17,9 @@ from arena.envs.probe.pace import Pace
 from arena.errors import ConfigError
 from arena.files import read_regular
 from arena.learners.versions import RECORDED_PACKAGES, installed
-from arena.machine_memory import machine_bytes
 from arena.matches.seating import make_seats
 from arena.matches.teammates import seats_per_agent
+from arena.processes.machine_memory import machine_bytes
 from arena.resolve import NO_CODE
 from arena.rules import broken_rules, shown
 from arena.types import Digest, canonical_digest, is_bot

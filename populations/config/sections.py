@@ -368,6 +368,7 @@ AlertKind = Literal[
     "entropy_collapsed",
     "loss_high",
     "kl_high",
+    "assignments_failing",
     "void_episodes",
     "learner_failing",
     "learners_idle",

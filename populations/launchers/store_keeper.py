@@ -119,7 +119,7 @@ class StoreKeeper:
         """Have the store take these checkpoints and no others, within a moment.
 
         Args:
-            grants: What each learner may publish, by the name of its key.
+            grants: Checkpoints that each learner may publish, by the name of its key.
         """
         self._terms = self._terms.granting(grants)
         self._changed.set()

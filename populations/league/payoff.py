@@ -105,7 +105,7 @@ class Payoff:
 
         Args:
             half_life_matches: Further matches of a pair after which a result counts half.
-            rows: What makes the rows of a tally. None: each pair of seats is one match.
+            rows: Function that makes the rows of a tally. None: each pair of seats is one match.
 
         Raises:
             ValueError: If ``half_life_matches`` is not above 0.

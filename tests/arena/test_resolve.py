@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from arena.envs.twins import TWINS
 from arena.errors import ConfigError, NotTrusted
-from arena.resolve import NO_CODE, put_first_on_path, resolve
+from arena.resolve import NO_CODE, OWN, put_first_on_path, resolve
 
 
 @pytest.fixture
@@ -63,3 +64,7 @@ def test_without_the_users_word_nothing_is_imported(directory: str) -> None:
     # Arena's own games are no code of anybody else's, and no directory is looked in.
     resolve("arena.envs.batched.connect_four:ConnectFour", launch_directory=NO_CODE)
     assert sys.path == before
+
+
+def test_arenas_own_code_is_the_twins_and_its_bot() -> None:
+    assert {*TWINS.values(), "arena.bots.connect_four:Tactical"} == OWN

@@ -15,7 +15,7 @@ from populations.config.validation import known_paths
 from populations.controller.indexes.alert_kinds import KINDS
 from populations.inspection.sentences import SENTENCES
 from populations.records.event_kinds import EVENT_KINDS
-from populations.records.tables import TABLES
+from populations.records.tables import SEAL, TABLES
 
 PREFIX = "populations.NAME."
 
@@ -114,14 +114,14 @@ def test_every_metric_of_the_code_is_listed_and_no_other() -> None:
 def test_every_alert_of_the_code_is_listed() -> None:
     assert set(get_args(AlertKind)) == KINDS.keys()
     listed = re.findall(r"^\| `(\w+)` \| .+ \| .+ \| .+ \|$", alerts.page(), re.MULTILINE)
-    assert listed == [*KINDS, "storage_full"]
+    assert listed == [*KINDS, "storage_full", "stalled"]
 
 
 def test_every_column_of_the_journal_is_listed() -> None:
     text = journal.page()
     for table in TABLES:
         found = journal.columns(table)
-        assert [name for name, _, _ in found] == list(table.names)
+        assert [name for name, _, _ in found] == [*table.names, SEAL]
         assert [name for name, _, meaning in found if not meaning] == []
         assert f"## `{table.name}`" in text
     policies = {name: (type_, text) for name, type_, text in journal.columns(TABLES[1])}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.faults.outcomes import Outcome, differences, outcome
+from experiments.faults.killed_run import Outcome, differences, outcome
 from populations.audit.verify import verify_run
 from populations.controller.state.leases import Patience
 from populations.records.rows import Row

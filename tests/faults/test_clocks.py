@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from experiments.faults.killed_run import differences, outcome
 from experiments.faults.killing import counters, processes_of
-from experiments.faults.outcomes import differences, outcome
 from populations.audit.verify import verify_run
 from populations.storage.database import JOURNAL
 from populations.storage.journal import JournalReader

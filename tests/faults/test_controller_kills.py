@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from arena.wire.address import default_endpoint, remove_socket
-from experiments.faults.killed_run import VICTIMS, measure
+from experiments.faults.killed_run import VICTIMS, Outcome, differences, measure, outcome
 from experiments.faults.killing import TINY, killed_run, processes_of
-from experiments.faults.outcomes import Outcome, differences, outcome
 from populations.config.run_file import RUN_FILE, RunFile
 from populations.controller.server.run_directory import create_run
 

@@ -20,7 +20,7 @@ ASSETS = Path(__file__).parent.parent / "assets"
 @pytest.mark.parametrize(
     ("override", "said"),
     [
-        ("hooks={on_end: [hooked:gone]}", "hooks.on_end: hooked:gone: hooked has no 'gone'"),
+        ("hooks={on_end: [hooked:gone]}", "hooks.on_end[0]: hooked:gone: hooked has no 'gone'"),
         ("hooks={on_end: [[no-such-command]]}", "there is no command 'no-such-command'"),
     ],
 )

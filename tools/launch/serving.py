@@ -145,7 +145,7 @@ def control(run: OpenRun) -> None:
     """Serve with signals, a display and the configured launcher."""
     import logging
 
-    from arena.descriptors import raise_limit
+    from arena.processes.descriptors import raise_limit
     from arena.processes.log import begin_log
     from populations.controller.server.server import Server
     from populations.hooks.make import make_hook_processes

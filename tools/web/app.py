@@ -20,12 +20,11 @@ from arena.files import without_directories
 from ..league.views import VIEWS
 from ..terminal.output import SCHEMA
 from ..terminal.text import one_line
-from .csv_files import csv_text
 from .exposition import OPENMETRICS, TEXT, exposition
 from .pace import KeptPages, Pace
 from .pages.pages import PAGES
 from .render import static_files, static_version
-from .runs import NotYet
+from .runs import NotYet, csv_text
 from .security import Access, Guard
 from .site import Address, Site
 

@@ -118,8 +118,8 @@ def _serve(
 
     import uvicorn
 
-    from arena.descriptors import raise_limit
-    from arena.paced_log import OneASecond
+    from arena.processes.descriptors import raise_limit
+    from arena.processes.paced_log import OneASecond
 
     from .app import make_app
     from .connections import BACKLOG, MAX_HEADER_BYTES, Room

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from urllib.parse import urlencode
 
 from arena.files import without_directories
-from arena.paced_log import OneASecond
+from arena.processes.paced_log import OneASecond
 
 from ..league.renderers.look import text_of
 from ..terminal.text import plain

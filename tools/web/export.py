@@ -11,11 +11,10 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from .csv_files import csv_text
 from .pages.asked import names_of
 from .pages.pages import PAGES
 from .render import static_files
-from .runs import PartFailed, Run
+from .runs import PartFailed, Run, csv_text
 from .site import Address, Site
 
 MAX_GHOST_PAGES = 500

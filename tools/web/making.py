@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from arena.errors import ArenaError
-from arena.paced_log import OneASecond
+from arena.processes.paced_log import OneASecond
 
 if TYPE_CHECKING:
     from populations.inspection.views import Inspection

@@ -9,6 +9,8 @@ Tests: `tests/tools/web/test_runs.py`.
 
 from __future__ import annotations
 
+import csv
+import io
 import itertools
 import os
 import re
@@ -21,6 +23,7 @@ from threading import Lock, Thread
 
 from arena.errors import ArenaError
 
+from ..league.tables import _csv_cell
 from ..league.views import VIEWS
 from ..players.resolve import CHAMPION
 from .making import CARDS, FAILED, FITTED, Made, make_documents
@@ -272,3 +275,14 @@ def named_runs(
             slug = f"{name}-{number}"
         runs[slug] = Run(path, slug, make=make, wait_s=wait_s, pace=pace, beside=runs)
     return runs
+
+
+def csv_text(view: str, document: Document) -> str:
+    """Return a view's rows as CSV without formulas; every key that any of them has is a column."""
+    rows = VIEWS[view].rows(document)
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    file = io.StringIO()
+    writer = csv.writer(file)
+    writer.writerow(columns)
+    writer.writerows([_csv_cell(row.get(column)) for column in columns] for row in rows)
+    return file.getvalue()

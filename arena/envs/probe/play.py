@@ -29,7 +29,7 @@ from arena.envs.random_actions import RandomActing
 from arena.envs.registry import make_environment
 from arena.envs.twins import TWINS
 from arena.errors import EnvironmentFault
-from arena.machine_memory import machine_bytes
+from arena.processes.machine_memory import machine_bytes
 from arena.users_code import pass_interrupt
 
 SEED = 7

@@ -17,7 +17,7 @@ import psutil
 
 from arena.core import Actor
 from arena.envs.base import BatchedEnv
-from arena.machine_memory import machine_bytes
+from arena.processes.machine_memory import machine_bytes
 from arena.rollout.collector import Collector, TrainingBlock
 from arena.rollout.recorder import Learning
 from arena.types import Digest, Entrant, PolicyId, Seat, Seating

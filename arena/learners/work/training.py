@@ -20,10 +20,10 @@ from arena.learners.work.equipment import Equipment
 from arena.learners.work.faults import AssignmentFault, naming_policy
 from arena.learners.work.mean_metrics import MeanMetrics
 from arena.learners.work.players import frozen_entrant
+from arena.learners.work.returns import ReturnSums
 from arena.learners.work.silence import Silence
 from arena.learners.work.warm_up import warm_up
 from arena.learning.hyperparameters import policy_reward_weights
-from arena.matches.returns import ReturnSums
 from arena.matches.seated import equal_blocks
 from arena.matches.seeds import Stream, derived_seed, environment_seeds, seed_everything
 from arena.rollout.collector import Collector, TrainingBlock

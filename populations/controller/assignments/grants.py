@@ -1,4 +1,4 @@
-"""What learners may publish now: the checkpoints of their open assignments.
+"""Grants of what learners may publish now: the checkpoints of their open assignments.
 
 Tests: `tests/populations/controller/assignments/test_grants.py`.
 """

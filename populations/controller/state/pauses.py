@@ -18,6 +18,7 @@ from populations.controller.state.leases import Pause
 from populations.controller.state.ledger import STALLED_FAILURES, Outcome, place_of_kind
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
+from populations.records.rows import Json
 
 
 def refuse(
@@ -37,7 +38,7 @@ def refuse(
     pause = _wait(state, tx, reason=reason, is_storage=True)
     pause.unlinked.update(ghosts)
     pause.num_refusals += 1
-    _tell(state, tx, "storage_full")
+    tx.add_event("storage_full", **_told(pause, tx))
 
 
 def _wait(state: ControllerState, tx: Transaction, *, reason: str, is_storage: bool) -> Pause:
@@ -62,16 +63,15 @@ def _wait(state: ControllerState, tx: Transaction, *, reason: str, is_storage: b
     return pause
 
 
-def _tell(state: ControllerState, tx: Transaction, kind: str) -> None:
-    pause, now_s = state.pause, tx.now.monotonic_s
-    assert pause is not None, "there is a pause to tell of"
-    tx.add_event(
-        kind,
-        reason=pause.reason,
-        refusals=pause.num_refusals,
-        retry_in_s=round(pause.retry_at_s - now_s, 3),
-        paused_s=round(now_s - pause.since_s, 3),
-    )
+def _told(pause: Pause, tx: Transaction) -> dict[str, Json]:
+    """Return the data of an event that tells of a pause."""
+    now_s = tx.now.monotonic_s
+    return {
+        "reason": pause.reason,
+        "refusals": pause.num_refusals,
+        "retry_in_s": round(pause.retry_at_s - now_s, 3),
+        "paused_s": round(now_s - pause.since_s, 3),
+    }
 
 
 def follow(state: ControllerState, tx: Transaction) -> None:
@@ -83,7 +83,7 @@ def follow(state: ControllerState, tx: Transaction) -> None:
     if not failures:
         if pause is not None:
             state.pause = None
-            _tell_end(state, tx, pause, "continued")
+            tx.add_event("continued", **_told_at_end(pause, tx))
         return
     # Whoever has not failed yet may finish what it is at.
     places = {failure.place for failure in failures}
@@ -100,7 +100,7 @@ def follow(state: ControllerState, tx: Transaction) -> None:
         state.fail(tx, reason=reason)
         return
     pause.num_refusals += 1
-    _tell(state, tx, "paused")
+    tx.add_event("paused", **_told(pause, tx))
 
 
 def _reason(state: ControllerState, failures: Sequence[Outcome]) -> str:
@@ -125,16 +125,17 @@ def accept(state: ControllerState, tx: Transaction) -> None:
     if pause is None or not pause.is_storage or not pause.is_trying or pause.unlinked:
         return
     state.pause = None
-    _tell_end(state, tx, pause, "storage_recovered")
+    tx.add_event("storage_recovered", **_told_at_end(pause, tx))
     # Some of these may have been refused too.
     doomed = tuple(row.key for row in state.tables.checkpoints.values() if row.state == "doomed")
     if doomed:
         tx.commands.append(RemoveCheckpoints(keys=doomed))
 
 
-def _tell_end(state: ControllerState, tx: Transaction, pause: Pause, kind: str) -> None:
+def _told_at_end(pause: Pause, tx: Transaction) -> dict[str, Json]:
+    """Return the data of an event that tells of a pause's end."""
     paused_s = round(tx.now.monotonic_s - pause.since_s, 3)
-    tx.add_event(kind, refusals=pause.num_refusals, paused_s=paused_s)
+    return {"refusals": pause.num_refusals, "paused_s": paused_s}
 
 
 def take_links(state: ControllerState, tx: Transaction, event: GhostsLinked) -> None:

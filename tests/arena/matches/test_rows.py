@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from arena.envs.base import Group
-from arena.matches.rows import Rows
+from arena.matches.recurrent_state import Rows
 
 
 @pytest.mark.parametrize("some", [False, True])

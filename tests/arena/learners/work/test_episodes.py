@@ -456,7 +456,7 @@ def test_a_container_bounds_what_learners_may_hold(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limit = tmp_path / "memory.max"
-    monkeypatch.setattr("arena.machine_memory.CGROUP_LIMIT", limit)
+    monkeypatch.setattr("arena.processes.machine_memory.CGROUP_LIMIT", limit)
     limit.write_text("max\n")
     unbounded = default_max_bytes()
     limit.write_text(f"{2**20}\n")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from arena.paced_log import OneASecond
+from arena.processes.paced_log import OneASecond
 
 
 class Clock:
