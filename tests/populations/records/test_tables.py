@@ -124,7 +124,11 @@ TALLY = build(
     ),
 )
 ROWS: st.SearchStrategy[Row] = st.one_of(
-    build(RunRow, state=st.sampled_from(["running", "stopped", "finished", "failed"])),
+    build(
+        RunRow,
+        state=st.sampled_from(["running", "stopped", "finished", "failed"]),
+        devices=st.lists(st.sampled_from(["cpu", "cuda"])).map(tuple),
+    ),
     build(
         PolicyRow,
         state=st.sampled_from(["active", "quarantined"]),
