@@ -140,7 +140,7 @@ def test_code_that_a_foreign_card_names_is_not_imported(
     (directory / "card.json").write_text(json.dumps(card))
     error = command("evaluate", directory, "bot:random", code=2)["error"]
     assert reference in error
-    assert "--environment" in error
+    assert "add --trust" in error
 
 
 @pytest.mark.slow
