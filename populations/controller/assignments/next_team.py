@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass
 
-from arena.types import LearnerId, PolicyId, trainee_entrant
+from arena.types import LearnerId, PolicyId, policy_of_trainee
 from arena.wire.messages import Train
 from populations.controller.assignments import carried_episodes
 from populations.controller.assignments.budgets import budget, usual_budget
@@ -81,16 +81,14 @@ def next_team(state: ControllerState, tx: Transaction, learner_id: LearnerId) ->
 
 def _waiting(state: ControllerState) -> Set[PolicyId]:
     """Return policies that let others train first, because they failed."""
-    if not state.ledger.outcomes:
-        return frozenset()
-    return {
-        mate.policy
-        for row in state.tables.policies.values()
-        if state.ledger.waits(
-            trainee_entrant(row.policy, generation=row.generation), is_evaluation=False
-        )
-        for mate in team_of(state, row)
-    }
+    waiting = set()
+    # Few have failed, also where there are thousands of policies.
+    for name in state.ledger.suspects():
+        policy, generation = policy_of_trainee(name)
+        row = state.tables.policies[policy]
+        if row.generation == generation and state.ledger.waits(name, is_evaluation=False):
+            waiting |= {mate.policy for mate in team_of(state, row)}
+    return waiting
 
 
 def _others_train(state: ControllerState, waiting: Set[PolicyId]) -> bool:

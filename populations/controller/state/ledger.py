@@ -254,6 +254,10 @@ class Ledger:
             if name not in one.suspects and one.is_evaluation == is_evaluation and not one.is_charge
         ]
 
+    def suspects(self) -> set[Entrant]:
+        """Return the policies that failures may be the fault of, with their generations."""
+        return {name for one in self.outcomes if one.is_failure for name in one.suspects}
+
     def waits(self, name: Entrant, *, is_evaluation: bool) -> bool:
         """Return whether a policy lets others go first: as often as it has failed in a row."""
         row = self.in_a_row(name, is_evaluation=is_evaluation) if self.outcomes else []
