@@ -174,19 +174,23 @@ def test_other_packages_than_recorded_are_warned_of(
     arena_json: Callable[..., dict[str, Any]],
     finished_run: Path,
     tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     run = tmp_path / "run"
     shutil.copytree(finished_run, run)
-    text = (run / "run.yaml").read_text()
-    (run / "run.yaml").write_text(re.sub(r"( numpy: ).*", r"\g<1>1.0.0", text))
+    recorded = importlib.metadata.version("numpy")
+    # What is installed is read from the first directory of packages that says it.
+    installed = tmp_path / "packages" / "numpy-1.0.0.dist-info"
+    installed.mkdir(parents=True)
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: numpy\nVersion: 1.0.0\n")
+    monkeypatch.setenv("PYTHONPATH", str(installed.parent))
     done = arena("launch", "--resume", "--run-dir", run)
     (warning,) = [line for line in done.stderr.splitlines() if line.startswith("warning")]
-    here = importlib.metadata.version("numpy")
-    assert f"run.yaml records numpy 1.0.0 (here {here})" in warning
-    assert "pip install numpy==1.0.0" in warning
+    assert f"run.yaml records numpy {recorded} (here 1.0.0)" in warning
+    assert f"pip install numpy=={recorded}" in warning
     events = arena_json("league", run, "events")["events"]
     (event,) = [event for event in events if event["kind"] == "versions_differ"]
-    assert event["numpy"] == ["1.0.0", here]
+    assert event["numpy"] == [recorded, "1.0.0"]
 
 
 def _damage_a_current_checkpoint(arena_json: Callable[..., dict[str, Any]], run: Path) -> str:

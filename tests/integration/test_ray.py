@@ -192,14 +192,15 @@ def test_on_nodes_that_see_nothing_of_the_run_weights_travel_by_the_store(
     cluster: Any,
     tmp_path: Path,
 ) -> None:
-    here, there = tmp_path / "here", tmp_path / "there"
+    hidden = tmp_path / "hidden"
+    here, there = hidden / "here", tmp_path / "there"
     for directory in (here, there):
-        directory.mkdir()
+        directory.mkdir(parents=True)
         (directory / "my_game.py").write_text(GAME)
     run = here / "run"
     own = ("environment.id=my_game:make", "environment.num_envs=4", "ray.custom={simulator: 1}")
     with (
-        node_without(here, address=cluster.address, cwd=there) as host,
+        node_without(hidden, address=cluster.address, cwd=there) as host,
         contextlib.ExitStack() as stack,
     ):
         process = subprocess.Popen(

@@ -45,6 +45,9 @@ from populations.records.rows import (
 )
 from populations.storage.journal import Journal
 
+CODE = Path(__file__).parents[2]
+"""Directory of the code that a configuration may name: this repository's."""
+
 NETWORK = {"encoder": "mlp", "hidden_sizes": [16]}
 
 
@@ -59,11 +62,11 @@ class RunBuilder:
             EnvironmentRequest(
                 environment["id"],
                 kwargs=environment.get("kwargs", {}),
-                launch_directory=str(run_dir),
+                launch_directory=str(CODE),
             )
         )
         self.run_file: RunFile = new_run_file(
-            validate_config(config), spec, name="test", launch_directory=str(run_dir)
+            validate_config(config), spec, name="test", launch_directory=str(CODE)
         )
         self.run_file.save(run_dir / "run.yaml")
         record_launch(self.run_file)

@@ -84,9 +84,10 @@ def fail_row(
         state, tx, learner, row, kind=failed.kind, reason=failed.reason, named=failed.policy
     )
     if damage is not None:
-        # Weights of another run have nothing to fall back on.
+        # Weights of another run have nothing to fall back on, but for an exploiter that was reset.
         for trainee in row.message.trainees if isinstance(row.message, Train) else ():
-            if trainee.initial_weights is not None and trainee.initial_weights.key == failed.key:
+            policy = state.tables.policies[trainee.policy]
+            if policy.checkpoint is None and policy.initial_weights == failed.key:
                 quarantine.quarantine(state, tx, trainee.policy, reason=damage)
         return False
     return _take(state, tx, learner, row, outcome)

@@ -121,6 +121,8 @@ def _is_left_to_faster(
     fastest = max(
         (other for other in state.learners.values() if _may_train(state, other, population)),
         key=lambda other: other.speeds.get(population, 0.0),
+        # Any learner makes initial weights, also where none that trains them has joined yet.
+        default=learner,
     )
     speed = learner.speeds.get(population, 0.0)
     # In deterministic mode measured times must decide nothing.

@@ -45,7 +45,9 @@ class CountingProgress:
         self.agent_steps += agent_steps
 
 
-def make_setup(root: Path, *, network: NetworkConfig = NETWORK) -> LearnerSetup:
+def make_setup(
+    root: Path, *, network: NetworkConfig = NETWORK, bots: tuple[PlayerId, ...] = ()
+) -> LearnerSetup:
     agents = ("a", "b")
     agent_spec = AgentSpec(
         observation=describe(gymnasium.spaces.Box(-1e6, 1e6, (4,), np.float32)),
@@ -70,6 +72,7 @@ def make_setup(root: Path, *, network: NetworkConfig = NETWORK) -> LearnerSetup:
         populations={"player": PopulationSetup(agents=agents, network=network)},
         device="cpu",
         precision="float32",
+        bots=bots,
     )
 
 

@@ -323,8 +323,8 @@ class Counting:
 
 @pytest.mark.slow
 def test_a_bots_game_goes_on_though_others_play_with_it_in_between(long: Bench) -> None:
-    worker = long.worker()
     bot = Player(player=PlayerId(f"bot:{__name__}:Counting"))
+    worker = long.worker(bots=(bot.player,))
     Counting.made.clear()
     seating = {policy: Seating(players=(long.me(policy), bot)) for policy in (POLICY, OTHER)}
     answers = {}

@@ -19,6 +19,7 @@ from tests.populations.controller.rivals import RIVALS, policy, rivals_world, tr
 from tests.populations.controller.simulated import (
     DUEL,
     DUET,
+    TAG,
     World,
     duet_spec,
     make_world,
@@ -271,3 +272,14 @@ def test_a_team_is_not_left_to_a_learner_that_may_not_train_all_of_it() -> None:
     assert _is_left_to_faster(world.state, transaction(world), known[slow], team)
     known[fast].hello = replace(known[fast].hello, populations=("speaker",))
     assert not _is_left_to_faster(world.state, transaction(world), known[slow], team)
+
+
+def test_who_joins_first_makes_the_weights_of_all_populations() -> None:
+    world = make_world(TAG, tag_spec())
+    learner = world.join(slot=1, populations=("prey",))
+    made: set[PolicyId] = set()
+    while made != set(world.state.tables.policies):
+        for message in world.given[learner]:
+            if isinstance(message, Train) and message.agent_steps == 0:
+                made |= {trainee.policy for trainee in message.trainees}
+        world.step()
