@@ -8,10 +8,17 @@ from __future__ import annotations
 import errno
 import json
 import os
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
 from arena.metrics.rotation import WHOLE, Rotation
+
+SEAL = "crc32"
+"""Last key of a line: CRC-32 of its bytes before the comma, as eight hexadecimal digits.
+
+A changed digit would otherwise be another number.
+"""
 
 # A line is far shorter, so that the first block usually has a newline.
 _TAIL_BYTES = 65536
@@ -20,7 +27,8 @@ _TAIL_BYTES = 65536
 class JsonlSink:
     """Sink that appends to one file per run. Every line is complete or was never there.
 
-    A line is ``{"policy": "player/p003", "agent_steps": 120000, "loss/policy": -0.01, ...}``.
+    A line is ``{"policy": "player/p003", "agent_steps": 120000, "loss/policy": -0.01, ...,
+    "crc32": "0f3c21aa"}``.
 
     Args:
         path: File that it appends to.
@@ -44,7 +52,8 @@ class JsonlSink:
             OSError: If the disk refuses; nothing of the line is there then.
         """
         line = {"policy": policy, "agent_steps": agent_steps} | dict(metrics)
-        data = json.dumps(line, allow_nan=False).encode() + b"\n"
+        body = json.dumps(line, allow_nan=False).encode().removesuffix(b"}")
+        data = body + _seal(body)
         if self._rotation.is_due(os.fstat(self._file.fileno()).st_size):
             self._rotate()
         # A full disk may take a part of the line without an error.
@@ -73,9 +82,20 @@ class JsonlSink:
         self._file.close()
 
 
+def is_sealed(text: bytes) -> bool:
+    """Return whether a line is as it was written; so is one without a seal."""
+    body, _, _ = text.rpartition(b", ")
+    return f'"{SEAL}"'.encode() not in text or body + _seal(body) == text
+
+
 def files_of(path: Path) -> list[Path]:
     """Return a file of metrics after those that were set aside, in the order of time."""
     return [*_set_aside(path).values(), path]
+
+
+def _seal(body: bytes) -> bytes:
+    """Return the end of a line after these bytes."""
+    return f', "{SEAL}": "{zlib.crc32(body):08x}"}}\n'.encode()
 
 
 def _set_aside(path: Path) -> dict[int, Path]:

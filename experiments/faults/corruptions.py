@@ -208,7 +208,10 @@ def judge(base: Baseline, copy: Path, change: Change, views: Sequence[str]) -> T
                 for view, (view_code, said) in shown.items()
                 if view_code == 0 and said != base.documents[view]
             ]
-            if other:
+            # The view itself says how many lines it has left out.
+            if other == ["metrics"] and '"left_out"' in shown["metrics"][1]:
+                trial.outcome = "found"
+            elif other:
                 trial.outcome, trial.said = "silent", f"{other}: {shown[other[0]][1][:500]}"
             elif any(view_code for view_code, _ in shown.values()):
                 trial.outcome, trial.said = "silent", f"verify is content, but {shown}"[:800]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import cast
 
 from arena.files import json_object, read_lines
-from arena.metrics.jsonl import files_of
+from arena.metrics.jsonl import SEAL, files_of, is_sealed
 from arena.metrics.sink import METRICS_FILE
 from populations.inspection.inspection import Document, Inspection
 from populations.records.rows import Json
@@ -72,10 +72,13 @@ def _read_lines(path: Path) -> Iterator[dict[str, Json] | None]:
 
 
 def _line_of(text: bytes) -> dict[str, Json] | None:
+    if not is_sealed(text):
+        return None
     try:
         line = json_object(text)
     except ValueError:
         return None
+    line.pop(SEAL, None)
     steps = line.get("agent_steps")
     numbers = (value for key, value in line.items() if key not in KEYS)
     is_whole = isinstance(line.get("policy"), str) and type(steps) is int and steps >= 0

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import resource
@@ -17,7 +18,7 @@ from tensorboardX.record_writer import masked_crc32c
 
 from arena.errors import ConfigError
 from arena.metrics.event_records import scalars_record, version_record
-from arena.metrics.jsonl import JsonlSink
+from arena.metrics.jsonl import JsonlSink, is_sealed
 from arena.metrics.rotation import Rotation
 from arena.metrics.sink import find_sinks
 from arena.metrics.tensorboard import TensorboardSink
@@ -49,10 +50,32 @@ def test_jsonl_appends_lines_that_are_on_disk_at_once(tmp_path: Path) -> None:
     sink.write("player/p001", 128, {"losses/policy": -0.5})
     sink.write("player/p002", 256, {"losses/policy": 0.25, "rollout/length": 3})
     assert lines(path) == [
-        {"policy": "player/p001", "agent_steps": 128, "losses/policy": -0.5},
-        {"policy": "player/p002", "agent_steps": 256, "losses/policy": 0.25, "rollout/length": 3},
+        {"policy": "player/p001", "agent_steps": 128, "losses/policy": -0.5, "crc32": "90377264"},
+        {
+            "policy": "player/p002",
+            "agent_steps": 256,
+            "losses/policy": 0.25,
+            "rollout/length": 3,
+            "crc32": "7b39a446",
+        },
     ]
     sink.close()
+
+
+@given(bit=st.integers(min_value=0), data=st.data())
+def test_no_flipped_bit_of_a_line_is_another_number(
+    tmp_path_factory: pytest.TempPathFactory, bit: int, data: st.DataObject
+) -> None:
+    path = tmp_path_factory.mktemp("run") / "metrics.jsonl"
+    with contextlib.closing(JsonlSink(path)) as sink:
+        sink.write("player/p001", 128, {"losses/policy": data.draw(st.floats(-1e9, 1e9))})
+    (line,) = path.read_bytes().splitlines(keepends=True)
+    assert is_sealed(line)
+    # The key of the seal aside, without which a line is as any other program's.
+    flipped = bytearray(line)
+    at = bit % (8 * (line.index(b', "crc32"')))
+    flipped[at // 8] ^= 1 << at % 8
+    assert not is_sealed(bytes(flipped))
 
 
 def test_jsonl_refuses_a_number_that_is_not_finite(tmp_path: Path) -> None:
@@ -96,19 +119,19 @@ def steps_in(path: Path) -> list[object]:
 def test_jsonl_begins_a_new_file_at_its_size_and_loses_no_line(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     (tmp_path / "metrics.kept.jsonl").write_text("of the user\n")
-    # A line has 34 bytes with its newline: 70 are reached by the third one.
-    sink = JsonlSink(path, rotation=Rotation(file_bytes=70))
+    # A line has 55 bytes with its newline: 112 are reached by the third one.
+    sink = JsonlSink(path, rotation=Rotation(file_bytes=112))
     for step in range(1, 6):
         sink.write("p", step, {})
     sink.close()
-    assert len('{"policy": "p", "agent_steps": 1}\n') == 34
+    assert len('{"policy": "p", "agent_steps": 1, "crc32": "01234567"}\n') == 55
     assert [steps_in(tmp_path / name) for name in ("metrics.0001.jsonl", "metrics.jsonl")] == [
         [1, 2, 3],
         [4, 5],
     ]
     # A run that is resumed goes on with the size and with the numbers, gaps too.
     (tmp_path / "metrics.0001.jsonl").rename(tmp_path / "metrics.0007.jsonl")
-    again = JsonlSink(path, rotation=Rotation(file_bytes=70))
+    again = JsonlSink(path, rotation=Rotation(file_bytes=112))
     for step in range(6, 8):
         again.write("p", step, {})
     again.close()
@@ -178,12 +201,12 @@ def test_tensorboard_loses_nothing_when_files_are_closed_and_opened_again(tmp_pa
 
 
 def test_jsonl_keeps_the_newest_of_the_files_that_were_set_aside(tmp_path: Path) -> None:
-    """Each file has one line of 34 bytes; 70 are those of two."""
+    """Each file has one line of 55 bytes; 112 are those of two."""
     path = tmp_path / "metrics.jsonl"
     (tmp_path / "metrics.kept.jsonl").write_text(
         "of the user, and longer than all that is kept\n" * 2
     )
-    sink = JsonlSink(path, rotation=Rotation(file_bytes=1, keep_bytes=70))
+    sink = JsonlSink(path, rotation=Rotation(file_bytes=1, keep_bytes=112))
     for step in range(1, 8):
         sink.write("p", step, {})
     sink.close()
@@ -193,7 +216,7 @@ def test_jsonl_keeps_the_newest_of_the_files_that_were_set_aside(tmp_path: Path)
     assert [steps_in(tmp_path / f"metrics.000{n}.jsonl") for n in (5, 6)] == [[5], [6]]
     assert steps_in(path) == [7]
     # A resume with a smaller bound.
-    JsonlSink(path, rotation=Rotation(file_bytes=10**6, keep_bytes=40)).close()
+    JsonlSink(path, rotation=Rotation(file_bytes=10**6, keep_bytes=60)).close()
     assert not (tmp_path / "metrics.0005.jsonl").exists()
     assert steps_in(tmp_path / "metrics.0006.jsonl") == [6]
 

@@ -57,6 +57,15 @@ def test_lines_of_all_files_come_in_order_without_a_torn_one(run: Inspection) ->
     }
 
 
+def test_a_line_with_another_digit_is_left_out_and_counted(run: Inspection) -> None:
+    path = run.run_dir / "metrics.0001.jsonl"
+    path.write_text(path.read_text().replace("1.5", "1.6"))
+    view = metrics_view(run, None)
+    assert view["left_out"] == 1
+    lines = cast("list[dict[str, object]]", view["metrics"])
+    assert [line["agent_steps"] for line in lines] == [100, 200]
+
+
 def test_names_and_a_population_restrict_lines(run: Inspection) -> None:
     assert metrics_view(run, "player", names=["policy/entropy", "none/such"]) == {
         "run": "x",
