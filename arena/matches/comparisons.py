@@ -11,6 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import combinations, combinations_with_replacement, product
 
 from arena.matches.pair_scores import num_scored
@@ -97,13 +98,15 @@ def rival_populations(seats: Sequence[Seat]) -> frozenset[frozenset[str]]:
     )
 
 
-def is_by_seats(seats: Sequence[Seat]) -> bool:
+@lru_cache(maxsize=64)
+def is_by_seats(seats: tuple[Seat, ...]) -> bool:
     """Return whether each pair of seats on different sides has a sum of its own."""
+    # Asked of each tally, while a run has two tuples of seats.
     # Cooperation compares the two seats of each population, which is linear.
     return len({seat.side for seat in seats}) == 1 or _num_rivals(seats) <= MAX_SEAT_PAIRS
 
 
-def comparisons(seats: Sequence[Seat], *, entrants: Sequence[Entrant]) -> tuple[Comparison, ...]:
+def comparisons(seats: tuple[Seat, ...], *, entrants: Sequence[Entrant]) -> tuple[Comparison, ...]:
     """Return what the tally of a seating sums, in order.
 
     Args:
@@ -111,7 +114,7 @@ def comparisons(seats: Sequence[Seat], *, entrants: Sequence[Entrant]) -> tuple[
         entrants: Entrant of each seat.
     """
     if is_by_seats(seats):
-        return tuple(Comparison(first=(i,), second=(j,)) for i, j in rival_seats(seats))
+        return _seat_comparisons(seats)
     players: dict[tuple[str, Entrant], list[int]] = {}
     together = _seats_together(seats)
     for own, counting in zip(together, counting_seats(entrants, together), strict=True):
@@ -128,7 +131,7 @@ def comparisons(seats: Sequence[Seat], *, entrants: Sequence[Entrant]) -> tuple[
     return tuple(one for one in compared if one.number)
 
 
-def is_tally_by_seats(tally: Tally, seats: Sequence[Seat]) -> bool:
+def is_tally_by_seats(tally: Tally, seats: tuple[Seat, ...]) -> bool:
     """Return whether a tally has the results of each pair of seats.
 
     Earlier ones of many seats have them, too.
@@ -187,6 +190,11 @@ def numbers_of(tally: Tally) -> dict[tuple[int, int], int]:
     return {
         (pair.first, pair.second): int(num_scored(pair)) // tally.matches for pair in tally.pairs
     }
+
+
+@lru_cache(maxsize=64)
+def _seat_comparisons(seats: tuple[Seat, ...]) -> tuple[Comparison, ...]:
+    return tuple(Comparison(first=(i,), second=(j,)) for i, j in rival_seats(seats))
 
 
 def _seats_together(seats: Sequence[Seat]) -> list[list[int]]:

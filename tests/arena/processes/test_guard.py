@@ -175,7 +175,7 @@ def test_nothing_is_left_of_a_contained_command(victim: int, token: str, tmp_pat
         assert command.stdout is not None
         pids = [int(pid) for pid in command.stdout.readline().split()]
         assert pids[0] == command.pid
-        assert len(simulators(token)) == SORTS
+        wait_until(lambda: len(simulators(token)) == SORTS, timeout_s=TIMEOUT_S)
         family = [psutil.Process(pid) for pid in pids]
         family[victim].kill()
         assert command.wait(TIMEOUT_S) == -signal.SIGKILL
