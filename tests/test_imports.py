@@ -3,6 +3,7 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ SOURCES = sorted(
 )
 
 
+@cache
 def tree(path: Path) -> ast.Module:
     return ast.parse((ROOT / path).read_text(encoding="utf8"))
 
@@ -138,6 +140,7 @@ def test_no_folder_has_more_modules_than_one_reads() -> None:
     assert {name for name, number in modules.items() if number > MAX_MODULES} == set()
 
 
+@cache
 def graphs() -> dict[tuple[str, ...], dict[str, set[str]]]:
     return children({path: tree(path) for path in SOURCES})
 

@@ -14,6 +14,7 @@ from arena import files
 from arena.checkpoints import files as checkpoint_files
 from arena.wire import codec, unproven
 from populations import yaml_documents
+from tests.test_imports import tree
 from tools.web import connections
 
 ROOT = Path(__file__).parent.parent
@@ -134,18 +135,23 @@ IMPORTS_BY_NAME = {
 }
 
 
+def last_name(node: ast.AST) -> str:
+    """The name of a name or attribute; empty for anything else."""
+    return node.id if isinstance(node, ast.Name) else getattr(node, "attr", "")
+
+
 def test_one_place_imports_what_is_read() -> None:
     found: dict[str, set[str]] = {}
     for path in SOURCES:
-        nodes = list(ast.walk(ast.parse((ROOT / path).read_text(encoding="utf8"))))
+        nodes = list(ast.walk(tree(path)))
         functions = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
         for node in nodes:
             # Handed to another function, it would be called with what is not seen here.
-            if isinstance(node, ast.Name | ast.Attribute) and id(node) not in functions:
-                assert ast.unparse(node).rpartition(".")[2] != "import_module", path
+            if id(node) not in functions:
+                assert last_name(node) != "import_module", path
             if not isinstance(node, ast.Call) or not node.args:
                 continue
-            called = ast.unparse(node.func).rpartition(".")[2]
+            called = last_name(node.func)
             # Paths, too: `runpy` and loaders of files have no place here.
             assert called not in ("run_path", "run_module", "spec_from_file_location"), path
             if called == "import_module" and not isinstance(node.args[0], ast.Constant):
