@@ -11,6 +11,7 @@ from dataclasses import replace
 from arena.types import Entrant, PolicyId, trainee_entrant
 from arena.wire.messages import Evaluate, Failed, Train
 from populations.controller.assignments.learner_faults import is_charged
+from populations.controller.assignments.scheduler import initial_weights
 from populations.controller.evaluation.pairings import validated_by
 from populations.controller.evolution import quarantine
 from populations.controller.evolution.resets import without_weights
@@ -80,16 +81,15 @@ def fail_row(
     if damage is not None and failed.key is not None:
         close(tx, row, damage)
         set_aside(state, tx, failed.key, reason=damage)
+        # Weights of another run have nothing to fall back on, but for an exploiter that was reset.
+        for trainee in row.message.trainees if isinstance(row.message, Train) else ():
+            start = initial_weights(state, state.tables.policies[trainee.policy])
+            if start is not None and start.key == failed.key:
+                quarantine.quarantine(state, tx, trainee.policy, reason=damage)
+        return False
     outcome = _outcome(
         state, tx, learner, row, kind=failed.kind, reason=failed.reason, named=failed.policy
     )
-    if damage is not None:
-        # Weights of another run have nothing to fall back on, but for an exploiter that was reset.
-        for trainee in row.message.trainees if isinstance(row.message, Train) else ():
-            policy = state.tables.policies[trainee.policy]
-            if policy.checkpoint is None and policy.initial_weights == failed.key:
-                quarantine.quarantine(state, tx, trainee.policy, reason=damage)
-        return False
     return _take(state, tx, learner, row, outcome)
 
 

@@ -272,12 +272,12 @@ def _trainee(state: ControllerState, policy: PolicyRow) -> Trainee:
             if checkpoint is not None and checkpoint.policy != policy.policy
             else None
         ),
-        initial_weights=_initial_weights(state, policy),
+        initial_weights=initial_weights(state, policy),
         hyperparameters=dict(policy.hyperparameters),
     )
 
 
-def _initial_weights(state: ControllerState, policy: PolicyRow) -> WeightsRef | None:
+def initial_weights(state: ControllerState, policy: PolicyRow) -> WeightsRef | None:
     """Return the weights of a policy without a checkpoint; None: fresh random ones."""
     # Empty after an immigration without a source, None for the start of the whole population.
     if policy.checkpoint is not None or policy.initial_weights == "":

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from arena.types import AssignmentId, PolicyId
-from populations.controller.assignments.failures import (
-    fall_back,
-    set_aside,
-)
+import pytest
+
+from arena.types import AssignmentId, Digest, PolicyId, WeightsRef
+from arena.wire.messages import Failed, Train
+from populations.controller.assignments.failures import fall_back, set_aside
+from populations.controller.state.events import AssignmentFailed
 from tests.populations.controller.eager import transaction
-from tests.populations.controller.simulated import World, make_world
+from tests.populations.controller.simulated import (
+    DUEL,
+    TAG,
+    World,
+    duel_spec,
+    make_world,
+    tag_spec,
+)
 
 POLICY = PolicyId("player/p000")
 
@@ -83,3 +91,35 @@ def test_without_a_checkpoint_that_verifies_a_policy_is_quarantined() -> None:
             tx.put(replace(row, state="corrupt"))
     fall_back(world.state, tx, world.state.tables.policies[POLICY])
     assert world.state.tables.policies[POLICY].state == "quarantined"
+
+
+@pytest.mark.parametrize("document", [DUEL, TAG], ids=["everybody", "one population"])
+def test_from_damaged_weights_to_start_from_nobody_starts_again_and_again(
+    document: dict[str, object],
+) -> None:
+    world = make_world(document, tag_spec() if document is TAG else duel_spec())
+    name = next(iter(world.state.config.populations))
+    key = f"imports/{name}"
+    world.state.initial_weights = {name: WeightsRef(digest=Digest("0" * 64), key=key)}
+    world.join()
+    num_failed = 0
+    for _ in range(40):
+        for learner, queue in list(world.given.items()):
+            while queue and isinstance(queue[0], Train) and queue[0].trainees[0].initial_weights:
+                message = queue.pop(0)
+                num_failed += 1
+                assert num_failed < 40, "the next start is damaged alike"
+                failed = Failed(
+                    assignment_id=message.assignment_id,
+                    attempt=message.attempt,
+                    kind="checkpoint",
+                    reason="sha256 differs",
+                    key=key,
+                )
+                world.handle(AssignmentFailed(learner=learner, failed=failed, damage="a byte"))
+        world.step()
+    mine = [row for row in world.state.tables.policies.values() if row.population == name]
+    assert {row.state for row in mine} == {"quarantined"}
+    assert num_failed == len(mine), "each was tried once"
+    assert world.state.failed
+    assert "no active policy" in world.state.reason
