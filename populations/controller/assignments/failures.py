@@ -27,6 +27,7 @@ from populations.controller.state.ledger import (
     NON_FINITE,
     STORAGE,
     Outcome,
+    num_assignments,
     place_of_kind,
 )
 from populations.controller.state.state import ControllerState
@@ -130,7 +131,7 @@ def finish_row(
     """Note that an assignment ended as it should, before anything is decided by it."""
     state.reset_failures(learner.hello.learner)
     outcome = _outcome(state, tx, learner, row, kind=FINISHED)
-    charges = state.ledger.charges_of(outcome.learner) if state.ledger.outcomes else []
+    charges = state.ledger.charges_of(outcome.learner)
     last = charges[-1].reason if charges else ""
     # Initial weights are made without the environment, and show nothing of it.
     if not (isinstance(row.message, Train) and row.message.agent_steps == 0):
@@ -207,17 +208,18 @@ def _blame(state: ControllerState, tx: Transaction, learner: Learner, outcome: O
     ledger, is_evaluation = state.ledger, outcome.is_evaluation
     needs_process = False
     for name in outcome.suspects if place_of_kind(outcome.kind).may_follow else ():
-        row = ledger.in_a_row(name, is_evaluation=is_evaluation)
+        row = ledger.held_against(name, is_evaluation=is_evaluation)
+        follows = ledger.follows(name, is_evaluation=is_evaluation)
         policy_id = PolicyId(name.rpartition("#")[0])
         if outcome.kind == NON_FINITE:
             quarantine.quarantine(state, tx, policy_id, reason=outcome.reason)
         # Another process of the only learner is to show the same; from elsewhere none can be had.
         elif learner.slot is not None and len({one.learner for one in row}) == 1:
             needs_process |= len(row) >= 2 and ledger.is_alone(name, is_evaluation=is_evaluation)
-        elif ledger.follows(name, is_evaluation=is_evaluation):
+        elif follows:
             text = (
-                f"{len(row)} {'evaluations' if is_evaluation else 'assignments'} in a row failed "
-                f"with it, while others finished; the last: {outcome.reason}"
+                f"{num_assignments(row)} {'evaluations' if is_evaluation else 'assignments'} in a "
+                f"row failed with it, while others finished; the last: {outcome.reason}"
             )
             quarantine.quarantine(state, tx, policy_id, reason=text)
     return needs_process

@@ -11,15 +11,12 @@ from collections.abc import Collection, Iterator
 from arena.types import LearnerId, population_of
 from arena.wire.messages import Hello, Train
 from populations.controller.state.leases import Learner
-from populations.controller.state.ledger import OWN_PLACE, STORAGE
+from populations.controller.state.ledger import OWN_PLACE, STORAGE, place_of_kind
 from populations.controller.state.state import ControllerState
 from populations.records.rows import AssignmentRow
 
 MAX_CHARGES = 2
 """Charges in a row after which a learner is at fault, if others do their work."""
-
-NEVER_BLAMED = frozenset({"stopped", OWN_PLACE})
-"""Kinds of failure that nothing but the learner can be blamed for."""
 
 
 def place_of(learner_id: LearnerId, hello: Hello, *, slot: int | None) -> str:
@@ -46,7 +43,7 @@ def is_charged(state: ControllerState, learner: Learner, row: AssignmentRow, *, 
         row: Assignment that failed.
         kind: Kind of the failure (`Outcome.kind`).
     """
-    if kind in NEVER_BLAMED:
+    if place_of_kind(kind).is_learners:
         return True
     if state.ledger.places_of(row.assignment_id) - {learner.place}:
         return False
@@ -79,7 +76,7 @@ def is_at_fault(state: ControllerState, learner: Learner) -> bool:
 
 def is_left_to_others(state: ControllerState, learner: Learner, row: AssignmentRow) -> bool:
     """Return whether an assignment failed on a learner and another one has not tried it yet."""
-    failed_at = state.ledger.places_of(row.assignment_id) if state.ledger.outcomes else set()
+    failed_at = state.ledger.places_of(row.assignment_id)
     return learner.place in failed_at and any(
         place not in failed_at for place in _able_places(state, row, without=learner.place)
     )

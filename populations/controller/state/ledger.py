@@ -5,9 +5,10 @@ has their consequences as a table.
 
 1. A failure is first its learner's: it is a *charge*, and another place tries the same assignment.
    Once that fails there, too, or where there is no other place, it is no learner's.
-2. It is a policy's only if it *follows* the policy: over several assignments, and over two places
-   or two processes of the only one, it fails so often in a row as it would by chance in less than
-   one of ten thousand cases, if it failed as often as all others do meanwhile.
+2. It is a policy's only if it *follows* the policy: so many assignments in a row fail with it as
+   would fail by chance in less than one of ten thousand cases, if they failed as often as those of
+   all others do meanwhile. Each has then failed on two places; on the only one it takes two
+   processes (`controller.assignments.failures`), but of a learner from elsewhere one must do.
 3. What several suffer alike is nobody's. As long as anybody finishes, it is counted and given out
    again; once nobody has finished since it began, the run is *stalled* (`pauses`).
 
@@ -17,7 +18,7 @@ Not durable: after a resume each failure is first a learner's again.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import dropwhile
 
@@ -51,21 +52,23 @@ class Place:
     Attributes:
         what: Trouble, as a sentence without its end.
         may_follow: Whether a policy's numbers can cause it.
+        is_learners: Whether nothing but the learner can be blamed for it.
     """
 
     what: str
     may_follow: bool = True
+    is_learners: bool = False
 
 
 PLACES: Mapping[str, Place] = {
     "making": Place(what="the environment cannot be made", may_follow=False),
     "environment": Place(what="the environment breaks"),
     "code": Place(what="code of your own raises"),
-    "checkpoint": Place(what="a checkpoint cannot be read"),
+    "checkpoint": Place(what="a checkpoint cannot be read", may_follow=False),
     "message": Place(what="results are too large to send", may_follow=False),
     STORAGE: Place(what="the disk refuses", may_follow=False),
-    OWN_PLACE: Place(what="the learners' machine fails", may_follow=False),
-    "stopped": Place(what="learners stop by themselves", may_follow=False),
+    OWN_PLACE: Place(what="the learners' machine fails", may_follow=False, is_learners=True),
+    "stopped": Place(what="learners stop by themselves", may_follow=False, is_learners=True),
     LOST: Place(what="learners crash or hang"),
     NON_FINITE: Place(what="a policy's numbers are not finite"),
     "error": Place(what="assignments fail"),
@@ -112,6 +115,11 @@ class Outcome:
         return self.kind != FINISHED
 
 
+def num_assignments(outcomes: Iterable[Outcome]) -> int:
+    """Count the assignments of some attempts: its seed lets one fail alike wherever it is tried."""
+    return len({one.assignment_id for one in outcomes})
+
+
 @dataclass(slots=True)
 class Ledger:
     """Outcomes since the oldest failure that still counts. Owned by the controller's thread.
@@ -143,7 +151,7 @@ class Ledger:
                 self.recent.append(True)
         else:
             # What a learner failed before it works again is no lasting trouble of its own.
-            charges = self.charges_of(outcome.learner) if self.outcomes else []
+            charges = self.charges_of(outcome.learner)
             self.recent.extend([*(True for one in charges if one.kind != LOST), False])
             if not outcome.is_evaluation:
                 for name in outcome.suspects:
@@ -170,6 +178,7 @@ class Ledger:
         self.outcomes = [
             replace(kept, is_charge=False)
             if kept.is_charge
+            and not place_of_kind(kept.kind).is_learners
             and kept.place != failure.place
             and (kept.assignment_id == failure.assignment_id or (is_disk and kept.kind == STORAGE))
             else kept
@@ -224,34 +233,43 @@ class Ledger:
         last = max((at for at, one in enumerate(own) if not one.is_failure), default=-1)
         return own[last + 1 :]
 
+    def held_against(self, name: Entrant, *, is_evaluation: bool) -> list[Outcome]:
+        """Return those failures in a row that a policy's numbers may have caused."""
+        row = self.in_a_row(name, is_evaluation=is_evaluation)
+        return [one for one in row if place_of_kind(one.kind).may_follow]
+
     def follows(self, name: Entrant, *, is_evaluation: bool) -> bool:
         """Return whether failures follow a policy: by chance they are too improbable.
 
-        The chance is that of as many failures in a row at the rate r of all others since the first
-        one, r = (k + 1) / (n + 2) for k failures of n (Laplace's rule of succession).
+        The chance is that of as many failed assignments in a row at the rate r of all others since
+        the first one, r = (k + 1) / (n + 2) for k that failed of n (Laplace's rule of succession).
         """
-        row = self.in_a_row(name, is_evaluation=is_evaluation)
-        if len({one.assignment_id for one in row}) < 2:
-            return False
-        others = self._others(row[0], name, is_evaluation=is_evaluation)
-        failed = sum(one.is_failure for one in others)
+        row = self.held_against(name, is_evaluation=is_evaluation)
+        others = self._others(row, name, is_evaluation=is_evaluation)
         # Nobody else has shown that it can be done.
-        if failed == len(others):
+        if all(one.is_failure for one in others):
             return False
-        rate = (failed + 1) / (len(others) + 2)
-        return bool(rate ** len(row) < IMPROBABLE)
+        failed = num_assignments(one for one in others if one.is_failure)
+        rate = (failed + 1) / (num_assignments(others) + 2)
+        return bool(rate ** num_assignments(row) < IMPROBABLE)
 
     def is_alone(self, name: Entrant, *, is_evaluation: bool) -> bool:
         """Return whether of all that was tried since a policy began to fail only it fails."""
-        row = self.in_a_row(name, is_evaluation=is_evaluation)
-        others = self._others(row[0], name, is_evaluation=is_evaluation)
+        row = self.held_against(name, is_evaluation=is_evaluation)
+        others = self._others(row, name, is_evaluation=is_evaluation)
         return bool(others) and not any(one.is_failure for one in others)
 
-    def _others(self, since: Outcome, name: Entrant, *, is_evaluation: bool) -> list[Outcome]:
+    def _others(
+        self, row: Sequence[Outcome], name: Entrant, *, is_evaluation: bool
+    ) -> list[Outcome]:
+        """Return what others did since a row of failures began, of the kinds that it is made of."""
         return [
             one
-            for one in self._after(since)
-            if name not in one.suspects and one.is_evaluation == is_evaluation and not one.is_charge
+            for one in (self._after(row[0]) if row else ())
+            if name not in one.suspects
+            and one.is_evaluation == is_evaluation
+            and not one.is_charge
+            and place_of_kind(one.kind).may_follow
         ]
 
     def suspects(self) -> set[Entrant]:
@@ -260,7 +278,7 @@ class Ledger:
 
     def waits(self, name: Entrant, *, is_evaluation: bool) -> bool:
         """Return whether a policy lets others go first: as often as it has failed in a row."""
-        row = self.in_a_row(name, is_evaluation=is_evaluation) if self.outcomes else []
+        row = self.in_a_row(name, is_evaluation=is_evaluation)
         if not row:
             return False
         others = [
@@ -286,7 +304,7 @@ class Ledger:
     @property
     def evaluation_waits(self) -> bool:
         """Return whether training goes first: 1, 2, 4... assignments after evaluations failed."""
-        failed = self.failed_evaluations if self.outcomes else 0
+        failed = self.failed_evaluations
         if not failed:
             return False
         ends = dropwhile(lambda one: not (one.is_evaluation and one.is_failure), self._newest())

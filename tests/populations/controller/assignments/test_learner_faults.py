@@ -232,7 +232,7 @@ def fail_everywhere(world: World, learners: list[LearnerId], *, kind: str, polic
     raise AssertionError("nobody was blamed")
 
 
-@pytest.mark.parametrize("kind", ["error", "non_finite", "checkpoint"])
+@pytest.mark.parametrize("kind", ["error", "non_finite", "code"])
 def test_a_policy_that_fails_on_two_learners_is_blamed(kind: str) -> None:
     world = make_world(LONG)
     learners = [world.join(), world.join()]

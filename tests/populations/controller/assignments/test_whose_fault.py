@@ -289,8 +289,13 @@ def test_a_simulator_that_dies_now_and_then_changes_no_policy(
     kind: str, size: int, learners: int
 ) -> None:
     watched = Watched(league(size=size, learners=learners, evaluates=False))
-    world, rng = watched.world, np.random.default_rng(7)
-    world.fault = lambda slot, message, now_s: kind if rng.random() < 0.05 else None
+    world = watched.world
+
+    def fault(slot: int, message: Train | Evaluate, now_s: float) -> str | None:
+        # By its seed, so that an assignment that fails does so on every learner.
+        return kind if np.random.default_rng([7, message.seed]).random() < 0.05 else None
+
+    world.fault = fault
     while world.state.tables.run.assignments_finished < 300 and not world.over:
         world.play(20.0)
     assert world.state.phase == "training", world.state.reason

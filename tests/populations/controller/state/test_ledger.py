@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -69,12 +70,61 @@ def test_nothing_follows_a_policy_while_nobody_else_finishes() -> None:
 
 
 def test_one_assignment_alone_does_not_show_that_a_policy_is_to_blame() -> None:
-    finished = [outcome(number, FINISHED, GOOD) for number in range(1, 30)]
+    # (1/101)^2 = 9.8e-5
+    finished = [outcome(number, FINISHED, GOOD) for number in range(1, 100)]
     again = [outcome(0, "error", BAD) for _ in range(10)]
     ledger = ledger_of(outcome(0, "error", BAD), *finished, *again)
     assert not ledger.follows(BAD, is_evaluation=False)
-    ledger.add(outcome(50, "error", BAD))
+    ledger.add(outcome(150, "error", BAD))
     assert ledger.follows(BAD, is_evaluation=False)
+
+
+def test_an_assignment_that_failed_on_two_learners_counts_once() -> None:
+    def tried(*assignments: int, who: Entrant) -> list[Outcome]:
+        return [
+            outcome(number, "error", who, place=place, charge=place == "slot 0")
+            for number in assignments
+            for place in ("slot 0", "slot 1")
+        ]
+
+    finished = [outcome(100 + number, FINISHED, GOOD) for number in range(9)]
+    # (1/11)^3 = 7.5e-4, (1/11)^4 = 6.8e-5; by attempts it were ^6 already.
+    ledger = ledger_of(*tried(0, who=BAD), *finished, *tried(1, 2, who=BAD))
+    assert not ledger.follows(BAD, is_evaluation=False)
+    more = ledger_of(*ledger.outcomes, *tried(3, who=BAD))
+    assert more.follows(BAD, is_evaluation=False)
+    # (2/12)^4 = 7.7e-4, (2/12)^5 = 1.3e-4, (2/12)^6 = 2.1e-5: of others it is one, too.
+    for number in (4, 5):
+        ledger = ledger_of(*tried(0, who=BAD), *finished, *tried(200, who=GOOD))
+        ledger = ledger_of(*ledger.outcomes, *tried(*range(1, number + 1), who=BAD))
+        assert ledger.follows(BAD, is_evaluation=False) == (number == 5)
+
+
+@pytest.mark.parametrize("kind", ["making", "checkpoint", "message"])
+def test_what_no_numbers_can_cause_is_held_against_no_policy_but_lets_others_go_first(
+    kind: str,
+) -> None:
+    row = [outcome(number, kind, BAD) for number in range(6)]
+    finished = [outcome(100 + number, FINISHED, GOOD) for number in range(20)]
+    ledger = ledger_of(row[0], *finished, *row[1:])
+    assert not ledger.follows(BAD, is_evaluation=False)
+    assert ledger.waits(BAD, is_evaluation=False)
+    # Nor are others' failures of such a kind taken for what happens by chance.
+    ledger = ledger_of(outcome(0, "code", BAD), *finished)
+    for number in range(1, 4):
+        ledger.add(outcome(200 + number, kind, GOOD))
+        ledger.add(outcome(number, "code", BAD))
+    assert ledger.is_alone(BAD, is_evaluation=False)
+    # (1/22)^4 = 4.3e-6; with k = 3 of 23 it were (4/25)^4 = 6.6e-4
+    assert ledger.follows(BAD, is_evaluation=False)
+
+
+@pytest.mark.parametrize("kind", ["place", "stopped"])
+def test_what_only_a_learner_can_be_blamed_for_stays_its_charge(kind: str) -> None:
+    first = outcome(1, kind, BAD, charge=True)
+    ledger = ledger_of(first, outcome(1, "error", BAD, place="slot 1"))
+    assert ledger.charges_of(first.learner) == [first]
+    assert len(ledger.in_a_row(BAD, is_evaluation=False)) == 1
 
 
 def test_a_new_generation_and_a_finished_assignment_begin_anew() -> None:
