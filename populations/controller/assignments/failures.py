@@ -215,7 +215,9 @@ def _blame(state: ControllerState, tx: Transaction, learner: Learner, outcome: O
             quarantine.quarantine(state, tx, policy_id, reason=outcome.reason)
         # Another process of the only learner is to show the same; from elsewhere none can be had.
         elif learner.slot is not None and len({one.learner for one in row}) == 1:
-            needs_process |= len(row) >= 2 and ledger.is_alone(name, is_evaluation=is_evaluation)
+            needs_process |= follows or (
+                len(row) >= 2 and ledger.is_alone(name, is_evaluation=is_evaluation)
+            )
         elif follows:
             text = (
                 f"{num_assignments(row)} {'evaluations' if is_evaluation else 'assignments'} in a "

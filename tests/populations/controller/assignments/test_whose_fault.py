@@ -282,6 +282,28 @@ def test_what_follows_one_policy_is_held_against_it_alone_within_six_assignments
     assert world.state.phase == "training"
 
 
+def test_one_failure_of_another_does_not_hide_whose_fault_it_is_from_the_only_learner() -> None:
+    watched = Watched(league(size=2, learners=1, evaluates=False))
+    world, guilty = watched.world, PolicyId("player/p001")
+    failed: list[PolicyId] = []
+
+    def fault(slot: int, message: Train | Evaluate, now_s: float) -> str | None:
+        if not isinstance(message, Train) or now_s < FROM_S:
+            return None
+        name, is_first = message.trainees[0].policy, message.trainees[0].generation == 0
+        # Once it has begun, the other one fails once, too.
+        if is_first and (name == guilty or (guilty in failed and set(failed) == {guilty})):
+            failed.append(name)
+            return "code"
+        return None
+
+    world.fault = fault
+    world.play(FROM_S + 90.0)
+    assert len(set(failed)) == 2
+    assert [event.subject for event in watched.of("quarantined")] == [guilty]
+    assert world.state.phase == "training"
+
+
 @pytest.mark.parametrize("learners", [1, 3])
 @pytest.mark.parametrize("size", [1, 2, 4])
 @pytest.mark.parametrize("kind", ["lost", "environment"])
