@@ -145,7 +145,7 @@ class PolicyRow:
     generation_at: int = 0
     # Not 0: the weights of generation 0 have to play themselves, too.
     validated_generation: int = -1
-    # Bounded: a further quarantine is for good (`quarantine.rescue`).
+    # Bounded by `quarantine.MAX_RESCUES`; a decision of PBT sets it back.
     rescues: int = 0
     speed: float = 0.0
     episode_length: float = 0.0

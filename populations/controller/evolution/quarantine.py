@@ -29,9 +29,7 @@ def quarantine(
 ) -> None:
     """Take a policy and its mates out of training, ranking, copying and snapshots.
 
-    Their open assignments end. With PBT they then exploit the best rated policy, once that has
-    finished an assignment since their failures began; without a donor they go on once with half
-    their learning rate, and stay out the next time.
+    Their open assignments end. How they come back is said by `rescue`.
     """
     leader = leader_of(state, policy_id)
     state.ledger.note_quarantine(trainee_entrant(leader.policy, generation=leader.generation))
@@ -50,29 +48,38 @@ def quarantine(
 
 
 def rescue(state: ControllerState, tx: Transaction, leader: PolicyRow) -> None:
-    """Try to bring a quarantined team back: by a copy, else once by half the learning rate."""
-    team = team_of(state, leader)
-    donor = _best_donor(state, leader)
-    if donor is None:
-        if all(row.rescues == 0 and row.checkpoint is not None for row in team):
-            _halve(state, tx, team)
+    """Try to bring a quarantined team back: by a copy, else once by half the learning rate.
+
+    It copies the best rated policy of those that have finished an assignment since its failures
+    began, and waits for one where there is none. Only where nobody can be a donor the rate is
+    halved. In the final matches nobody changes.
+    """
+    if state.phase != "training":
         return
-    # A donor that has not finished since may suffer from the same, and then a copy would not help.
-    if leader.rescues < MAX_RESCUES and state.ledger.has_recovered(donor, since=leader.policy):
+    team = team_of(state, leader)
+    donors = _donors(state, leader)
+    # One that has not finished since may suffer from the same, and then a copy would not help.
+    # Equal ratings are told apart by name, so a resumed run finds the same.
+    _, donor = max(
+        (one for one in donors if state.ledger.has_recovered(one[1], since=leader.policy)),
+        default=(0.0, None),
+    )
+    if not donors and all(row.rescues == 0 and row.checkpoint is not None for row in team):
+        _halve(state, tx, team)
+    elif donor is not None and leader.rescues < MAX_RESCUES:
         for row in team:
             tx.put(replace(row, rescues=row.rescues + 1))
-        reason = "it was quarantined; the donor is the best rated policy"
+        reason = "it was quarantined; the donor is the best rated policy that has trained since"
         explore = not is_reference(state, leader)
         exploit(state, tx, team_of(state, leader), donor, explore=explore, data={"reason": reason})
 
 
 def rescue_waiting(state: ControllerState, tx: Transaction) -> None:
-    """Bring back the quarantined teams whose donor has finished an assignment meanwhile."""
+    """Bring back the quarantined teams for which there is a way by now."""
     # Sorted, for a set has no order.
     for name in sorted(state.quarantined):
         row = state.tables.policies[name]
-        is_lead = leader_of(state, name) is row
-        if is_lead and not row.pending and _best_donor(state, row) and _has_weights(state, row):
+        if leader_of(state, name) is row and not row.pending and _has_weights(state, row):
             rescue(state, tx, row)
 
 
@@ -97,15 +104,15 @@ def _halve(state: ControllerState, tx: Transaction, team: Sequence[PolicyRow]) -
         tx.add_event("learning_rate_halved", policy.policy, old=dict(old), new=dict(new))
 
 
-def _best_donor(state: ControllerState, policy: PolicyRow) -> PolicyId | None:
-    """Return the best rated active policy of the same role that does not fail itself.
+def _donors(state: ControllerState, policy: PolicyRow) -> list[tuple[float, PolicyId]]:
+    """Return the rated active policies of the same role that do not fail themselves, with ratings.
 
-    None where there is none, or PBT does not copy at all.
+    None where PBT does not copy at all.
     """
     if state.pbt(policy.population).exploit == "none":
-        return None
+        return []
     ratings = state.ratings(policy.population)
-    rated = [
+    return [
         (interval[0], name)
         for name, digest in standing_weights(state, policy.population).items()
         if name != policy.policy
@@ -113,8 +120,6 @@ def _best_donor(state: ControllerState, policy: PolicyRow) -> PolicyId | None:
         and not is_failing(state, name)
         and (interval := ratings.interval(digest)) is not None
     ]
-    # Equal ratings are told apart by name, so a resumed run finds the same.
-    return max(rated)[1] if rated else None
 
 
 def is_failing(state: ControllerState, name: PolicyId) -> bool:

@@ -11,7 +11,12 @@ from arena.types import PolicyId
 from arena.wire.messages import Train
 from populations.controller.assignments.failures import set_aside
 from populations.controller.evolution.immigration import try_immigrate
-from populations.controller.evolution.quarantine import MAX_RESCUES, quarantine
+from populations.controller.evolution.quarantine import (
+    MAX_RESCUES,
+    _donors,
+    quarantine,
+    rescue_waiting,
+)
 from populations.controller.state.teams import team_of
 from populations.records.rows import PolicyRow
 from tests.populations.controller.eager import (
@@ -118,6 +123,28 @@ def test_a_quarantined_policy_waits_until_its_donor_has_finished_since_and_is_ac
     after = world.state.tables.policies[row.policy]
     assert (after.state, after.pending, after.parent) == ("active", {}, donor.policy)
     assert (after.generation, after.rescues) == (before.generation + 1, 1)
+
+
+def test_a_better_donor_that_trains_no_more_is_not_waited_for() -> None:
+    world, before = quarantined_world()
+    state, tx = world.state, transaction(world)
+    *_, (_, second), _ = sorted(_donors(state, before))
+    state.ledger.finished[second] = state.ledger.num_outcomes + 1
+    rescue_waiting(state, tx)
+    assert state.tables.policies[before.policy].pending["donor"] == second
+
+
+def test_in_the_final_matches_nobody_comes_back() -> None:
+    world, before = quarantined_world()
+    state, tx = world.state, transaction(world)
+    state.ledger.finished[max(_donors(state, before))[1]] = state.ledger.num_outcomes + 1
+    state.phase = "evaluating"
+    rescue_waiting(state, tx)
+    assert stage(world, before.policy) == "quarantined"
+    assert not tx.rows
+    state.phase = "training"
+    rescue_waiting(state, tx)
+    assert stage(world, before.policy) == "pending"
 
 
 def test_rescues_have_a_bound_that_a_decision_of_pbt_sets_back() -> None:
