@@ -94,8 +94,9 @@ def final_pairings(state: ControllerState, tx: Transaction) -> tuple[Pairing, ..
     """Draw the next evaluation after training; empty if all is played, or being played."""
     if seconds_left(state) <= 0.0:
         return ()
+    num_matches = at_most(state, full_size(state))
     # First: weights that break a match would break it for all others in the evaluation.
-    newcomers = validation_pairings(state, num_matches=at_most(state, full_size(state)))
+    newcomers = validation_pairings(state, num_matches=num_matches)
     if newcomers:
         return newcomers
     # The last matches may have settled what seems open.
@@ -105,11 +106,8 @@ def final_pairings(state: ControllerState, tx: Transaction) -> tuple[Pairing, ..
     unsettled = _unsettled(state, known)
     if unsettled.any():
         return pairings_about(
-            state,
-            known,
-            weights=unsettled.astype(np.float64),
-            num_matches=at_most(state, full_size(state)),
-        )
+            state, known, weights=unsettled.astype(np.float64), num_matches=num_matches
+        ) or validation_pairings(state, num_matches=num_matches, waiting=True)
     missing = _missing(state, known)
     # Open ones may be about these very pairs, and are not in the results yet.
     if not missing or any(open_evaluations(state)):

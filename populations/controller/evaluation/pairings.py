@@ -76,7 +76,9 @@ def draw_pairings(
     weights = importance(known.field, fraction=state.config.pbt.fraction)
     missing = missing_matches(state, known)
     weights[list(missing)] += AWAITED_IMPORTANCE
-    return pairings_about(state, known, weights=weights, missing=missing, num_matches=num_matches)
+    return pairings_about(
+        state, known, weights=weights, missing=missing, num_matches=num_matches
+    ) or validation_pairings(state, num_matches=num_matches, waiting=True)
 
 
 def missing_matches(state: ControllerState, known: EvaluationPool) -> dict[int, int]:
@@ -282,11 +284,13 @@ def _anchors(state: ControllerState) -> list[Seating]:
     return [Seating(players=tuple(Player(player=RANDOM_BOT) for _ in state.setup.seats))]
 
 
-def newcomers(state: ControllerState) -> list[PolicyRow]:
+def newcomers(state: ControllerState, *, waiting: bool = False) -> list[PolicyRow]:
     """Return active leaders whose generation has no checkpoint that has played itself.
 
-    One that has failed lets other evaluations go first, if there are any: they show if it is to
-    blame.
+    Args:
+        state: The controller.
+        waiting: Whether those count that have failed and let other evaluations go first, which
+            show if they are to blame.
     """
     validating = set(validated_by(state, open_evaluations(state)))
     found = [
@@ -297,13 +301,9 @@ def newcomers(state: ControllerState) -> list[PolicyRow]:
         and row.population in state.ranked_populations
         and is_whole(state, row)
     ]
-    if state.ledger.outcomes:
-        ready = [row for row in found if not _waits(state, row)]
-        others = any(
-            row.validated_generation == row.generation for row in state.tables.policies.values()
-        )
-        found = ready if ready or others else found
-    return [row for row in found if row.policy not in validating]
+    return [
+        row for row in found if row.policy not in validating and (waiting or not _waits(state, row))
+    ]
 
 
 def _waits(state: ControllerState, row: PolicyRow) -> bool:
@@ -311,19 +311,22 @@ def _waits(state: ControllerState, row: PolicyRow) -> bool:
     return state.ledger.waits(entrant, is_evaluation=True)
 
 
-def validation_pairings(state: ControllerState, *, num_matches: int) -> tuple[Pairing, ...]:
+def validation_pairings(
+    state: ControllerState, *, num_matches: int, waiting: bool = False
+) -> tuple[Pairing, ...]:
     """Return newcomers against themselves: what breaks here is their own fault.
 
     Args:
         state: The controller.
         num_matches: About as many as are played; one newcomer plays in any case.
+        waiting: As of `newcomers`; for where there is nothing else to play.
     """
     # After a failed evaluation one at a time, so that it is known whose fault it is.
     limit = 1 if state.ledger.failed_evaluations else MAX_NEWCOMERS
     limit = min(limit, -(-num_matches // VALIDATION_MATCHES))
     return tuple(
         Pairing(seating=_alone(state, row), num_matches=VALIDATION_MATCHES)
-        for row in newcomers(state)[:limit]
+        for row in newcomers(state, waiting=waiting)[:limit]
     )
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from arena.environment_spec import AgentSpec, EnvironmentSpec
-from arena.types import RANDOM_BOT, Entrant
+from arena.types import RANDOM_BOT, AssignmentId, Entrant, trainee_entrant
 from arena.wire.messages import Evaluate
 from populations.controller.evaluation.contenders import evaluation_pool
 from populations.controller.evaluation.finals import (
@@ -16,12 +18,15 @@ from populations.controller.evaluation.finals import (
     FINAL_MATCHES,
     MAX_CONTENDERS,
     TOURNAMENT_MATCHES,
+    final_pairings,
     is_decided,
     seconds_left,
 )
-from populations.controller.evaluation.pairings import MATCHES_PER_SEATING
+from populations.controller.evaluation.pairings import MATCHES_PER_SEATING, draw_pairings
 from populations.controller.evaluation.share import MAX_EVALUATION_S, MIN_MATCHES
 from populations.controller.evaluation.share import match_s as match_time
+from populations.controller.state.events import Now
+from populations.controller.state.ledger import Outcome
 from populations.controller.state.state import make_state
 from populations.league.standings import champion, standings
 from populations.ratings.model import probability_positive
@@ -100,6 +105,36 @@ def test_where_matches_take_long_evaluations_are_short_and_finals_end() -> None:
     assert match_time(state) == pytest.approx(match_s)
     resumed = make_state(state.config, state.setup, state.tables)
     assert (match_time(resumed) or 0.0) >= match_s
+
+
+def test_a_newcomer_that_failed_plays_where_there_is_nothing_else_to_be_played() -> None:
+    """The other policy is quarantined, and no ghost is left."""
+    world = make_world({**DUEL, "populations": {"player": {"size": 2}}, "learners": 1})
+    world.join()
+    for _ in range(6):
+        world.step()
+    state, tx = world.state, world.state.begin(Now(monotonic_s=world.now_s, utc=""))
+    newcomer, other = state.tables.policies.values()
+    for row in list(state.tables.assignments.values()):
+        tx.put_assignment(replace(row, status="failed"))
+    for ghost in list(state.tables.ghosts.values()):
+        tx.put(replace(ghost, corrupt=True))
+    tx.put(replace(other, state="quarantined", validated_generation=other.generation))
+    tx.put(replace(newcomer, validated_generation=-1))
+    state.ledger.add(
+        Outcome(
+            assignment_id=AssignmentId(1000),
+            kind="code",
+            is_evaluation=True,
+            suspects=(trainee_entrant(newcomer.policy, generation=newcomer.generation),),
+            place="slot 0",
+            learner=next(iter(state.learners)),
+        )
+    )
+    state.phase = "evaluating"
+    for pairings in (final_pairings(state, tx), draw_pairings(state, tx, num_matches=4)):
+        (pairing,) = pairings
+        assert {player.player for player in pairing.seating.players} == {newcomer.policy}
 
 
 @pytest.mark.slow
