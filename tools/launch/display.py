@@ -33,6 +33,9 @@ NAME_CHARS = 20
 MAX_CHARS = 400
 """Most characters of one detail of an event; the events have all of it."""
 
+PAUSES = {"storage_full": "storage", "stalled": "paused"}
+"""Words for a pause, by the name of its alert."""
+
 TOLD = frozenset(
     {
         "exploited", "explored", "quarantined", "learner_lost", "learner_start_failed",
@@ -249,9 +252,11 @@ def alert_event(row: EventRow) -> str:
 
 
 def alert(status: Mapping[str, Json]) -> str:
-    """Return a line about a disk that refuses writes; empty: none does."""
+    """Return a line about a pause, for the disk or because nothing finishes; empty: none is."""
     return "  ".join(
-        f"storage: {one['what']}" for one in alerts_of(status) if one["name"] == "storage_full"
+        f"{PAUSES[name]}: {one['what']}"
+        for one in alerts_of(status)
+        if (name := str(one["name"])) in PAUSES
     )
 
 

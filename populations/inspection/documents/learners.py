@@ -25,6 +25,9 @@ LIVE = (
 )
 """Live figures of a learner: null where it does not work any more."""
 
+PAUSES = {"storage_full": "the disk", "stalled": "the end of a pause"}
+"""Causes of a pause in which nothing is given out, by the name of its alert."""
+
 
 @dataclass(slots=True)
 class _Learner:
@@ -182,8 +185,8 @@ def _waits_for(status: Mapping[str, Json]) -> str:
     """Return what an idle learner waits for, in words."""
     alerts = status.get("alerts")
     for alert in alerts if isinstance(alerts, list) else ():
-        if isinstance(alert, Mapping) and alert.get("name") == "storage_full":
-            return f"the disk: {alert.get('what')}"
+        if isinstance(alert, Mapping) and (pause := PAUSES.get(str(alert.get("name")))):
+            return f"{pause}: {alert.get('what')}"
     if status.get("phase") != "training":
         return f"the end of the run, which is {status.get('phase')}"
     return "work: all policies are trained by other learners, or wait for a decision"

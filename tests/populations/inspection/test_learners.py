@@ -79,6 +79,7 @@ def test_a_live_learner_says_what_it_does_and_since_when() -> None:
         ({}, "work: all policies"),
         ({"phase": "evaluating"}, "the end of the run, which is evaluating"),
         ({"alerts": [{"name": "storage_full", "what": "no room"}]}, "the disk: no room"),
+        ({"alerts": [{"name": "stalled", "what": "it raises"}]}, "the end of a pause: it raises"),
     ],
 )
 def test_an_idle_learner_says_what_it_waits_for(status: dict[str, Any], waits_for: str) -> None:

@@ -45,7 +45,7 @@ def test_an_alert_is_told_with_what_to_do_and_that_it_is_over() -> None:
     ]
 
 
-def test_alerts_stand_beside_the_figures_and_the_disk_in_their_place() -> None:
+def test_alerts_stand_beside_the_figures_and_a_pause_in_their_place() -> None:
     status: dict[str, Json] = {"alerts": [ALERT, ALERT]}
     assert display.alert(status) == "", "figures go on"
     assert display.alert_names(status) == "  alerts: kl_high"
@@ -54,5 +54,7 @@ def test_alerts_stand_beside_the_figures_and_the_disk_in_their_place() -> None:
         "Lower learning_rate."
     )
     assert display.alert({"alerts": [ALERT, STORAGE]}) == "storage: no room"
+    stalled = {**STORAGE, "name": "stalled", "what": "code of your own raises"}
+    assert display.alert({"alerts": [stalled, ALERT]}) == "paused: code of your own raises"
     assert display.alert_names({}) == display.alert_names({"alerts": []}) == ""
     assert notices.alert_lines({}) == notices.alert_lines({"alerts": []}) == []
