@@ -60,7 +60,7 @@ class RunRow:
         configuration: Digest of what run.yaml says; empty in runs of earlier releases.
         proof: Digest that the proofs of all learners of a deterministic run have; empty: none has
             proved anything.
-        devices: Kinds of devices (``cpu``, ``cuda``) that learners have computed on.
+        devices: Kinds of devices that learners have computed on, of `admission.DEVICES`.
     """
 
     # A default is also the value in journals of releases before the field (`with_default`).

@@ -13,6 +13,9 @@ from arena.wire.messages import Hello
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
 
+DEVICES = frozenset({"cpu", "cuda", "mps"})
+"""Kinds of devices that are told apart; all others are ``other``."""
+
 
 def other_versions(state: ControllerState, hello: Hello) -> Differences:
     """Return the packages that a learner has in other versions than the run records."""
@@ -55,6 +58,8 @@ def record_device(
     """Keep the kind of a learner's device; a kind that is new at a resume is an event."""
     # Of several GPUs, which one it is decides nothing.
     kind, run = hello.device.partition(":")[0], state.tables.run
+    # A learner's words: others than these would let it write as many kinds as it likes.
+    kind = kind if kind in DEVICES else "other"
     if kind in run.devices:
         return
     tx.put(replace(run, devices=(*run.devices, kind)))

@@ -132,3 +132,10 @@ def test_a_kind_of_device_that_is_new_at_a_resume_is_an_event() -> None:
         say_hello(world, name, device=device)
     (event,) = world.events("device_differs")
     assert (event.subject, event.data) == ("e", {"device": "cpu", "before": ["cuda"]})
+
+
+def test_learners_that_make_devices_up_are_of_one_kind() -> None:
+    world = world_of()
+    for number in range(5):
+        say_hello(world, f"one-{number}", device=f"made-up-{number}:0")
+    assert world.state.tables.run.devices == ("other",)
