@@ -12,7 +12,7 @@ from arena.types import Entrant, PolicyId, trainee_entrant
 from arena.wire.messages import Evaluate, Failed, Train
 from populations.controller.assignments.learner_faults import is_charged
 from populations.controller.assignments.scheduler import initial_weights
-from populations.controller.evaluation.pairings import validated_by
+from populations.controller.evaluation.pairings import validated_generation_of
 from populations.controller.evolution import quarantine
 from populations.controller.evolution.resets import without_weights
 from populations.controller.indexes.raised_alerts import Finding
@@ -173,10 +173,12 @@ def _suspects(
         trainees = [trainee for trainee in row.message.trainees if trainee.policy == named]
         leaders = leaders_of(state, trainees or row.message.trainees)
     else:
-        # A newcomer that fails against itself is alone in it; else anybody may be to blame.
-        alone = list(validated_by(state, iter([row.message])))
-        is_known = len(alone) == 1 or kind == FINISHED
-        leaders = tuple(state.tables.policies[name] for name in alone if is_known)
+        # A newcomer that fails against itself is alone in it; else anybody may be to blame. What
+        # was seated before a copy says nothing about what replaced it.
+        pairings = row.message.pairings
+        is_known = len(pairings) == 1 or kind == FINISHED
+        found = (validated_generation_of(state, pairing) for pairing in pairings if is_known)
+        leaders = tuple(leader for leader in found if leader is not None)
     return tuple(trainee_entrant(one.policy, generation=one.generation) for one in leaders)
 
 

@@ -18,7 +18,7 @@ from populations.controller.assignments.validation import (
     trained_steps,
 )
 from populations.controller.evaluation import share
-from populations.controller.evaluation.pairings import validated_policy
+from populations.controller.evaluation.pairings import validated_generation_of
 from populations.controller.evolution import pbt, quarantine
 from populations.controller.evolution.exports import mark_export
 from populations.controller.evolution.snapshots import snapshot
@@ -148,17 +148,8 @@ def _commit(
 def _validate(state: ControllerState, tx: Transaction, message: Evaluate) -> None:
     """Mark the generations whose weights have played themselves."""
     for pairing in message.pairings:
-        policy_id = validated_policy(state, pairing)
-        if policy_id is None:
-            continue
-        policy = state.tables.policies[policy_id]
-        played = {p.weights.digest for p in pairing.seating.players if p.weights is not None}
-        team = team_of(state, policy)
-        # Any weights of the present generation count: with as many learners as policies, each has
-        # trained on since they were seated.
-        if len(played) == len(team) and all(
-            any(_is_of_generation(state, mate, digest) for digest in played) for mate in team
-        ):
+        policy = validated_generation_of(state, pairing)
+        if policy is not None:
             tx.put(replace(policy, validated_generation=policy.generation))
 
 
@@ -172,19 +163,6 @@ def _learn_lengths(state: ControllerState, tx: Transaction, tallies: Sequence[Ta
                 # mean length = calls / episodes; a match of cooperation is two episodes
                 length = tally.length_sum / num_episodes(tally, seats=state.setup.seats)
                 tx.put(replace(policy, episode_length=length))
-
-
-def _is_of_generation(state: ControllerState, policy: PolicyRow, digest: Digest) -> bool:
-    """Return whether weights are a policy's current ones, or of its present generation."""
-    # After an exploit these are the donor's, which the league knows by the donor's generation.
-    current = state.tables.checkpoints.get(policy.checkpoint or "")
-    if current is not None and current.weights_digest == digest:
-        return True
-    made = state.league.checkpoints.get(digest)
-    return made is not None and (made.policy, made.generation) == (
-        policy.policy,
-        policy.generation,
-    )
 
 
 def _take_tallies(

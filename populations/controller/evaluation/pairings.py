@@ -366,3 +366,31 @@ def validated_policy(state: ControllerState, pairing: Pairing) -> PolicyId | Non
         for seat, player in zip(state.setup.seats, players, strict=True)
     )
     return team_of(state, row)[0].policy if is_alone else None
+
+
+def validated_generation_of(state: ControllerState, pairing: Pairing) -> PolicyRow | None:
+    """Return the policy whose present generation a pairing validates, of a team the leader."""
+    policy_id = validated_policy(state, pairing)
+    if policy_id is None:
+        return None
+    played = {player.weights.digest for player in pairing.seating.players if player.weights}
+    team = team_of(state, state.tables.policies[policy_id])
+    # Any weights of the present generation count: with as many learners as policies, each has
+    # trained on since they were seated.
+    is_present = len(played) == len(team) and all(
+        any(_is_of_generation(state, mate, digest) for digest in played) for mate in team
+    )
+    return team[0] if is_present else None
+
+
+def _is_of_generation(state: ControllerState, policy: PolicyRow, digest: Digest) -> bool:
+    """Return whether weights are a policy's current ones, or of its present generation."""
+    # After an exploit these are the donor's, which the league knows by the donor's generation.
+    current = state.tables.checkpoints.get(policy.checkpoint or "")
+    if current is not None and current.weights_digest == digest:
+        return True
+    made = state.league.checkpoints.get(digest)
+    return made is not None and (made.policy, made.generation) == (
+        policy.policy,
+        policy.generation,
+    )

@@ -7,9 +7,16 @@ from dataclasses import replace
 import pytest
 
 from arena.types import AssignmentId, Digest, PolicyId, WeightsRef
-from arena.wire.messages import Failed, Train
-from populations.controller.assignments.failures import fall_back, set_aside
+from arena.wire.messages import Evaluate, Failed, Train
+from populations.controller.assignments.failures import (
+    close,
+    fall_back,
+    lose_row,
+    set_aside,
+)
+from populations.controller.evaluation.pairings import validation_pairings
 from populations.controller.state.events import AssignmentFailed
+from populations.records.rows import AssignmentRow
 from tests.populations.controller.eager import transaction
 from tests.populations.controller.simulated import (
     DUEL,
@@ -91,6 +98,35 @@ def test_without_a_checkpoint_that_verifies_a_policy_is_quarantined() -> None:
             tx.put(replace(row, state="corrupt"))
     fall_back(world.state, tx, world.state.tables.policies[POLICY])
     assert world.state.tables.policies[POLICY].state == "quarantined"
+
+
+def test_what_was_seated_before_a_copy_is_not_held_against_what_replaced_it() -> None:
+    world = played()
+    tx, policies = transaction(world), world.state.tables.policies
+    own, donor = POLICY, PolicyId("player/p001")
+    tx.put(replace(policies[own], validated_generation=-1))
+    (pairing,) = validation_pairings(world.state, num_matches=1)
+    message = Evaluate(assignment_id=AssignmentId(1000), attempt=1, pairings=(pairing,), seed=1)
+    row = AssignmentRow(
+        assignment_id=message.assignment_id, kind="evaluate", message=message, metrics={}
+    )
+
+    def held_against() -> list[str]:
+        tx.put_assignment(row)
+        learner = world.state.learners[next(iter(world.state.learners))]
+        lose_row(world.state, tx, learner, row, reason="it crashed")
+        close(tx, row, "it crashed")
+        return list(world.state.ledger.outcomes.pop().suspects)
+
+    generation = policies[own].generation
+    assert held_against() == [f"{own}#{generation}"]
+    trained = policies[donor].checkpoint
+    tx.put(replace(policies[own], generation=generation + 1, checkpoint=trained, parent=donor))
+    assert held_against() == []
+    # Now of the copied weights, which the league knows as the donor's.
+    pairings = validation_pairings(world.state, num_matches=1)
+    row = replace(row, message=replace(message, pairings=pairings))
+    assert held_against() == [f"{own}#{generation + 1}"]
 
 
 @pytest.mark.parametrize("document", [DUEL, TAG], ids=["everybody", "one population"])
