@@ -134,7 +134,7 @@ def test_a_newcomer_that_failed_plays_where_there_is_nothing_else_to_be_played()
     state.phase = "evaluating"
     for pairings in (final_pairings(state, tx), draw_pairings(state, tx, num_matches=4)):
         (pairing,) = pairings
-        assert {player.player for player in pairing.seating.players} == {newcomer.policy}
+        assert {str(player.player) for player in pairing.seating.players} == {newcomer.policy}
 
 
 @pytest.mark.slow
