@@ -113,7 +113,7 @@ class Figures:
         exploits: Exploits in the journal.
         exploits_half_done: Policies whose generation contradicts the journal; 0 if sound.
         faults: Faults by `arena verify`, after each controller's kill and at the end.
-        quarantined: Policies that were blamed for kills: three in a row on one checkpoint.
+        quarantined: Policies that were blamed for kills; 0 if sound.
         processes_left: 0; learners, and what environments started.
         simulators: Simulators that ran just before the kills, all kills together.
         gone_after_s: The longest that learners outlived their controller.

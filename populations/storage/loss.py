@@ -62,7 +62,7 @@ class Loss:
 
     @property
     def data(self) -> dict[str, Json]:
-        """Numbers for an event."""
+        """Return its numbers for an event."""
         return {
             **self.counts,
             "checkpoints": list(self.checkpoints[:MAX_NAMED]),

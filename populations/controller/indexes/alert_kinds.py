@@ -76,7 +76,8 @@ KINDS: Mapping[str, Kind] = {
         "target_kl (0.02, for example).",
     ),
     "assignments_failing": Kind(
-        begins="3 of the last 100 assignments failed on several learners, or on the only one.",
+        begins="3 of the last 100 attempts at assignments failed; one that is held against its "
+        "learner counts once that works again.",
         ends="None of the last 100 has.",
         advice="Nothing is held against a policy as long as others fail alike, and the run goes on "
         "as long as anything finishes. The events assignment_failed and learner_lost have the "

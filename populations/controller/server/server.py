@@ -101,7 +101,7 @@ class Store(Protocol):
 
     @property
     def endpoint(self) -> str:
-        """Address that it listens on."""
+        """Return the address that it listens on."""
 
     def grant(self, grants: Mapping[str, tuple[Grant, ...]]) -> None:
         """Have it take these checkpoints and no others; by the name of each learner's key."""
