@@ -31,7 +31,7 @@ from populations.controller.state.ledger import (
     place_of_kind,
 )
 from populations.controller.state.state import ControllerState
-from populations.controller.state.teams import leaders_of, team_of
+from populations.controller.state.teams import leaders_of
 from populations.controller.state.transaction import Transaction
 from populations.records.rows import AssignmentRow, PolicyRow
 from populations.storage.store import newest_last
@@ -276,10 +276,7 @@ def fall_back(state: ControllerState, tx: Transaction, policy: PolicyRow) -> Non
     ]
     if not candidates:
         reason = f"no checkpoint of {policy.policy} is left that verifies"
-        # A team is quarantined as one: its members are evaluated only together.
-        for mate in team_of(state, policy):
-            tx.put(replace(mate, state="quarantined"))
-            tx.add_event("quarantined", mate.policy, reason=reason)
+        quarantine.quarantine(state, tx, policy.policy, reason=reason)
         return
     # By steps alone an immigrant's checkpoint is as old as the one that it replaced.
     newest = max(candidates, key=newest_last)

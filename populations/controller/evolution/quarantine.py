@@ -54,7 +54,7 @@ def rescue(state: ControllerState, tx: Transaction, leader: PolicyRow) -> None:
     began, and waits for one where there is none. Only where nobody can be a donor the rate is
     halved. In the final matches nobody changes.
     """
-    if state.phase != "training":
+    if state.phase != "training" or not _has_weights(state, leader):
         return
     team = team_of(state, leader)
     donors = _donors(state, leader)
@@ -79,7 +79,7 @@ def rescue_waiting(state: ControllerState, tx: Transaction) -> None:
     # Sorted, for a set has no order.
     for name in sorted(state.quarantined):
         row = state.tables.policies[name]
-        if leader_of(state, name) is row and not row.pending and _has_weights(state, row):
+        if leader_of(state, name) is row and not row.pending:
             rescue(state, tx, row)
 
 

@@ -15,6 +15,7 @@ from populations.controller.assignments.failures import (
     set_aside,
 )
 from populations.controller.evaluation.pairings import validation_pairings
+from populations.controller.evolution import quarantine
 from populations.controller.state.events import AssignmentFailed
 from populations.records.rows import AssignmentRow
 from tests.populations.controller.eager import transaction
@@ -98,6 +99,13 @@ def test_without_a_checkpoint_that_verifies_a_policy_is_quarantined() -> None:
             tx.put(replace(row, state="corrupt"))
     fall_back(world.state, tx, world.state.tables.policies[POLICY])
     assert world.state.tables.policies[POLICY].state == "quarantined"
+    assert not any(
+        trainee.policy == POLICY
+        for row in world.state.tables.assignments.values()
+        for trainee in (row.message.trainees if isinstance(row.message, Train) else ())
+    ), "its open assignments end"
+    quarantine.rescue_waiting(world.state, tx)
+    assert world.state.tables.policies[POLICY].state == "quarantined", "no copy makes it good"
 
 
 def test_what_was_seated_before_a_copy_is_not_held_against_what_replaced_it() -> None:
