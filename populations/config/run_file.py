@@ -192,7 +192,8 @@ def require_recorded(run_dir: Path, recorded: str) -> None:
 
     Args:
         run_dir: Run directory.
-        recorded: Digest in the journal; empty: an earlier release recorded none.
+        recorded: Digest in the journal; empty: it has none, as it was an earlier release's and no
+            resume has changed run.yaml since.
 
     Raises:
         ConfigError: If it is no YAML.
