@@ -41,7 +41,12 @@ DATA = frozenset(
         *("hyperparameters", "search_space", "reward_weights", "schedule"),
     }
 )
-"""Keys below which texts are data: they are never imported, whatever they look like."""
+"""Keys below which texts are data: they are never imported, whatever they look like.
+
+Populations are named by the user, so theirs are not among them.
+"""
+
+POPULATIONS = "populations"
 
 MAX_PATH_BYTES = 4096
 
@@ -79,7 +84,7 @@ def names_in(document: object, *, key: str = "") -> Iterator[Named]:
                 path = f"{key}.{name}" if key else str(name)
                 # A bot is a key where it has a share.
                 yield from names_in(str(name), key=key)
-                if name not in DATA:
+                if name not in DATA or key == POPULATIONS:
                     yield from names_in(value, key=path)
         case str() if is_code(document):
             yield Named(key=key, code=document)
@@ -204,7 +209,9 @@ def with_own(run_file: RunFile, overrides: Sequence[str]) -> RunFile:
         overrides: ``KEY=VALUE`` of the command line.
     """
     given = [parse_override(override) for override in overrides]
-    names_some = any(path[0] == "hooks" or any(names_in(value)) for path, value in given)
+    names_some = any(
+        path[0] == "hooks" or any(names_in(value, key=".".join(path))) for path, value in given
+    )
     # A run that names no code has no directory of code, wherever it is from.
     if run_file.launch_directory == NO_CODE and names_some:
         return replace(run_file, launch_directory=str(Path.cwd()))
