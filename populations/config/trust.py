@@ -282,9 +282,11 @@ def record_launch(run_file: RunFile) -> str | None:
         The reason for which it cannot be noted; None: it was, or the run names no code, of which
             nothing need be known.
     """
+    if not named_by(run_file):
+        return None
     home = state_directory()
     if home is None:
-        return "there is no home directory" if named_by(run_file) else None
+        return "there is no home directory"
     path = home / "launched" / _digest(run_file)
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -295,7 +297,7 @@ def record_launch(run_file: RunFile) -> str | None:
             file.write(os.fsencode(run_file.launch_directory))
         new.replace(path)
     except OSError as error:
-        return f"{path.parent}: {error.strerror}" if named_by(run_file) else None
+        return f"{path.parent}: {error.strerror}"
     return None
 
 

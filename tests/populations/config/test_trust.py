@@ -190,6 +190,11 @@ def test_an_edited_file_needs_the_word_anew(
         assert recorded_launch(one) == "/code"
 
 
+def test_of_a_run_that_names_no_code_nothing_is_kept(state: Path) -> None:
+    assert record_launch(replace(board(), launch_directory="/code")) is None
+    assert not state.exists()
+
+
 def test_other_changes_need_no_word(run_file: RunFile) -> None:
     record_launch(replace(run_file, launch_directory="/code"))
     assert recorded_launch(changed(run_file, "pbt.fraction", 0.1)) == "/code"
