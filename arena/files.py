@@ -81,8 +81,7 @@ def own_file(path: str | Path, flags: int) -> int:
         descriptor = os.open(path, flags | more, 0o666)
     except OSError as error:
         if error.errno == errno.ELOOP:
-            words = "a symbolic link, and a run writes through none"
-            raise NotRegular(errno.ELOOP, words, str(path)) from error
+            _require_regular(stat.S_IFLNK, Path(path))
         raise
     try:
         _require_regular(os.fstat(descriptor).st_mode, Path(path))
@@ -111,15 +110,19 @@ def write_own(path: Path, text: str) -> None:
         file.write(text)
 
 
-def require_regular(path: Path) -> None:
+def require_regular(path: Path, *, follows_links: bool = True) -> None:
     """Refuse a file that something else opens by its path, unless it is regular or not there.
+
+    Args:
+        path: Path of the file.
+        follows_links: Whether a link to a file is one.
 
     Raises:
         NotRegular: If it is no regular file.
         OSError: If the path leads nowhere else than to nothing.
     """
     try:
-        mode = path.stat().st_mode
+        mode = path.stat(follow_symlinks=follows_links).st_mode
     except FileNotFoundError:
         return
     _require_regular(mode, path)
@@ -128,6 +131,9 @@ def require_regular(path: Path) -> None:
 def _require_regular(mode: int, path: Path) -> None:
     if stat.S_ISDIR(mode):
         raise NotRegular(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if stat.S_ISLNK(mode):
+        words = "a symbolic link, and a run writes through none"
+        raise NotRegular(errno.ELOOP, words, str(path))
     if not stat.S_ISREG(mode):
         raise NotRegular(errno.EINVAL, "not a regular file", str(path))
 
