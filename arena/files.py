@@ -1,8 +1,8 @@
-"""Reading of files that others may have written or replaced. Torch-free.
+"""Reading and writing of files that others may have written or replaced. Torch-free.
 
 Only regular files are read, and no more of them than their kind can have: a pipe would be waited
-for, a device never ends, and a file of a hole takes no disk and all memory. All faults are OSError,
-as those of the disk are.
+for, a device never ends, and a file of a hole takes no disk and all memory. Nothing is written
+through a link: it may lead out of the run. All faults are OSError, as those of the disk are.
 
 Tests: `tests/arena/test_files.py`.
 """
@@ -16,7 +16,7 @@ import re
 import resource
 import stat
 from collections.abc import Iterator
-from io import BufferedReader
+from io import BufferedReader, FileIO
 from pathlib import Path
 
 from pydantic_core import from_json
@@ -38,7 +38,7 @@ _DIRECTORIES = re.compile(r"(?<![\w./:])/(?:[^\s/:;,'\"]+/)*(?=[^\s/])")
 
 
 class NotRegular(OSError):
-    """A directory, a pipe, a socket or a device is in the place of a file."""
+    """A directory, a pipe, a socket, a device or a link is in the place of a file."""
 
 
 def open_regular(path: Path, *, follows_links: bool = True) -> BufferedReader:
@@ -64,15 +64,65 @@ def open_regular(path: Path, *, follows_links: bool = True) -> BufferedReader:
         raise
 
 
-def require_regular(path: Path) -> None:
+def own_file(path: str | Path, flags: int) -> int:
+    """Open a file of a run to write to it: the ``opener`` of `open`.
+
+    Args:
+        path: Path of the file; the last part may be no link.
+        flags: Flags of `os.open`.
+
+    Raises:
+        NotRegular: If a link, or anything else that is no file, is in its place.
+        OSError: If it cannot be opened.
+    """
+    # O_NONBLOCK: opening a pipe would wait for its reader.
+    more = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        descriptor = os.open(path, flags | more, 0o666)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            _require_regular(stat.S_IFLNK, Path(path))
+        raise
+    try:
+        _require_regular(os.fstat(descriptor).st_mode, Path(path))
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def append_own(path: Path) -> FileIO:
+    """Open a file of a run to append to it: each write is handed to the system at once.
+
+    Raises:
+        OSError: As `own_file` does.
+    """
+    return open(path, "ab", buffering=0, opener=own_file)
+
+
+def write_own(path: Path, text: str) -> None:
+    """Write the text of a file of a run.
+
+    Raises:
+        OSError: As `own_file` does, or if the disk refuses.
+    """
+    with open(path, "w", encoding="utf-8", opener=own_file) as file:
+        file.write(text)
+
+
+def require_regular(path: Path, *, follows_links: bool = True) -> None:
     """Refuse a file that something else opens by its path, unless it is regular or not there.
+
+    Args:
+        path: Path of the file.
+        follows_links: Whether a link to a file is one.
 
     Raises:
         NotRegular: If it is no regular file.
         OSError: If the path leads nowhere else than to nothing.
     """
     try:
-        mode = path.stat().st_mode
+        mode = path.stat(follow_symlinks=follows_links).st_mode
     except FileNotFoundError:
         return
     _require_regular(mode, path)
@@ -81,6 +131,9 @@ def require_regular(path: Path) -> None:
 def _require_regular(mode: int, path: Path) -> None:
     if stat.S_ISDIR(mode):
         raise NotRegular(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if stat.S_ISLNK(mode):
+        words = "a symbolic link, and a run writes through none"
+        raise NotRegular(errno.ELOOP, words, str(path))
     if not stat.S_ISREG(mode):
         raise NotRegular(errno.EINVAL, "not a regular file", str(path))
 

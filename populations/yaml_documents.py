@@ -16,6 +16,7 @@ from pathlib import Path
 import yaml
 
 from arena.errors import ConfigError
+from arena.files import own_file
 
 MAX_BYTES = 1_000_000
 # Far below Python's limit of recursion.
@@ -173,7 +174,7 @@ def write_document(value: object, path: Path) -> None:
     # id, so that two writers do not share it.
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with unfinished.open("w", encoding="utf8") as file:
+        with open(unfinished, "w", encoding="utf8", opener=own_file) as file:
             file.write(text)
             file.flush()
             # Before the rename: after a power loss the new name must not lead to an empty file.

@@ -33,7 +33,7 @@ from arena.checkpoints.manifest import (
     Manifest,
 )
 from arena.errors import CheckpointCorrupt, CheckpointError, CheckpointMissing, DiskRefused
-from arena.files import NotRegular, open_regular, words_of
+from arena.files import NotRegular, open_regular, own_file, words_of
 from arena.rules import broken_rules
 from arena.types import Digest
 
@@ -114,7 +114,7 @@ def make_store_id(root: Path) -> None:
     # An empty one is of before a power failure.
     if not target.exists() or target.stat().st_size == 0:
         temporary = root / f"{STORE_ID}.tmp"
-        with temporary.open("w") as file:
+        with open(temporary, "w", opener=own_file) as file:
             file.write(secrets.token_hex(16))
             file.flush()
             os.fsync(file.fileno())

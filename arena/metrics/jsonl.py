@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
+from arena.files import append_own, own_file
 from arena.metrics.rotation import WHOLE, Rotation
 
 SEAL = "crc32"
@@ -42,7 +43,7 @@ class JsonlSink:
         self._path, self._rotation = path, rotation
         rotation.remove_oldest(_set_aside(path).values())
         # After the cut. Unbuffered: every line is handed to the system at once, or not at all.
-        self._file = path.open("ab", buffering=0)
+        self._file = append_own(path)
 
     def write(self, policy: str, agent_steps: int, metrics: Mapping[str, float]) -> None:
         """Append one line.
@@ -69,7 +70,7 @@ class JsonlSink:
         # has the new name already where an earlier attempt could not open the next one.
         if path.exists():
             path.rename(_next_name(path))
-        file = path.open("ab", buffering=0)
+        file = append_own(path)
         self._file.close()
         self._file = file
         self._rotation.remove_oldest(_set_aside(path).values())
@@ -116,7 +117,7 @@ def _cut_torn_line(path: Path) -> None:
     # The next line would else be glued to it.
     if not path.exists():
         return
-    with path.open("r+b") as file:
+    with open(path, "r+b", opener=own_file) as file:
         end = file.seek(0, 2)
         while end > 0:
             start = max(0, end - _TAIL_BYTES)

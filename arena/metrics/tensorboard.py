@@ -17,6 +17,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from pathlib import Path
 
+from arena.files import append_own
 from arena.metrics.event_records import scalars_record, version_record
 from arena.metrics.rotation import WHOLE, Rotation
 
@@ -125,7 +126,7 @@ class _EventFile:
     """Event file to append to; a partly written record is an error."""
 
     def __init__(self, path: Path) -> None:
-        self._file = path.open("ab", buffering=0)
+        self._file = append_own(path)
         try:
             # A file that is opened again has its version already.
             if self._file.tell() == 0:

@@ -362,13 +362,20 @@ def _counters(run_dir: Path) -> _Counters:
     """Return the progress by ``status.json`` and the readable part of the damaged journal."""
     found = [_Counters(), _counters_of_status(run_dir)]
     # It is damaged or gone, or there would be no repair: any answer is a gain.
-    with contextlib.suppress(sqlite3.Error, OSError):
-        with contextlib.closing(connect_reader(run_dir / JOURNAL)) as connection:
-            query = "SELECT assignments_finished, next_assignment, epoch FROM run"
-            finished, following, epoch = map(believable, connection.execute(query).fetchone())
-        found.append(
-            _Counters(assignments_finished=finished, next_assignment=following, epoch=epoch)
-        )
+    with (
+        contextlib.suppress(sqlite3.Error, OSError),
+        contextlib.closing(connect_reader(run_dir / JOURNAL)) as connection,
+    ):
+        query = "SELECT assignments_finished, next_assignment, epoch FROM run"
+        # No row, if that is what is lost.
+        found += [
+            _Counters(
+                assignments_finished=believable(finished),
+                next_assignment=believable(following),
+                epoch=believable(epoch),
+            )
+            for finished, following, epoch in connection.execute(query)
+        ]
     return _Counters(
         assignments_finished=max(one.assignments_finished for one in found),
         next_assignment=max(one.next_assignment for one in found),

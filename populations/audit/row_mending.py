@@ -10,7 +10,7 @@ Tests: `tests/populations/audit/test_row_mending.py`.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ from populations.records.tables import (
     Table,
 )
 from populations.storage.database import connect_reader, storage_errors
-from populations.storage.journal import Journal, JournalReader
+from populations.storage.journal import Journal
 from populations.storage.loading import last_archive, split_rows
 
 SUMS: tuple[Table[Any], ...] = (RECORDS, PAIRS)
@@ -40,15 +40,26 @@ Rowids = Mapping[Table[Any], Sequence[int]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Damage:
-    """Damaged rows by table, and the backup's details that stand for some of them."""
+class _Removed:
+    """Rows that others replace.
+
+    Attributes:
+        rowids: Rows to remove, by table: damaged ones, and all sums if one of them is.
+        details: The backup's details that stand for some of them.
+        data: Damaged rows by table.
+    """
 
     rowids: Rowids
     details: Sequence[Row]
+    data: Mapping[str, Json]
+
+
+class _Lost(Exception):
+    """Tallies that nobody has any more, so that nothing can be added up."""
 
 
 def mend_rows(path: Path, *, backup: Path, run_file: RunFile, utc: str) -> bool:
-    """Mend damaged rows, under the run's lock; a repetition after a kill goes on.
+    """Mend damaged rows, under the run's lock: all of them or none.
 
     Args:
         path: Journal with a sound structure.
@@ -57,34 +68,46 @@ def mend_rows(path: Path, *, backup: Path, run_file: RunFile, utc: str) -> bool:
         utc: Time of the event.
 
     Returns:
-        Whether every damaged row was mended.
+        Whether every damaged row was mended; if not, the journal is unchanged.
 
     Raises:
         StorageError: If the disk refuses.
     """
-    damage = _find(path, backup)
-    if damage is None or not damage.rowids:
+    removed = _find(path, backup)
+    if removed is None or not removed.rowids:
         return False
-    data: dict[str, Json] = {table.name: len(found) for table, found in damage.rowids.items()}
     with Journal.open(path) as journal:
-        journal.mend(damage.rowids, damage.details)
-        if any(table in damage.rowids for table in SUMS) and not _add_up(journal, path, run_file):
+        try:
+            journal.mend(removed.rowids, _made_again(journal, removed, run_file, utc=utc))
+        except _Lost:
             return False
-        # A kill in between leaves no ratings, which the next epoch of the run fits.
-        fitted = _fit(journal, run_file) if RATINGS in damage.rowids else []
-        number = journal.load().num_events + 1
-        event = EventRow(sequence=number, time=utc, kind=MENDED, subject="", data=data)
-        journal.commit([*fitted, event])
     return True
 
 
-def _find(path: Path, backup: Path) -> _Damage | None:
+def _made_again(
+    journal: Journal, removed: _Removed, run_file: RunFile, *, utc: str
+) -> Iterator[Row]:
+    """Yield rows in the place of removed ones; later ones follow from those before."""
+    yield from removed.details
+    if PAIRS in removed.rowids:
+        yield from _sums(journal, run_file)
+    if RATINGS in removed.rowids:
+        yield from _fit(journal, run_file)
+    yield EventRow(
+        sequence=journal.load().num_events + 1, time=utc, kind=MENDED, subject="", data=removed.data
+    )
+
+
+def _find(path: Path, backup: Path) -> _Removed | None:
     """Return the damaged rows; None: some of them cannot be mended."""
     rowids: dict[Table[Any], Sequence[int]] = {}
+    sums: dict[Table[Any], Sequence[int]] = {}
     details: list[Row] = []
     with storage_errors(path), contextlib.closing(connect_reader(path)) as connection:
         for table in TABLES:
             sound, damaged = split_rows(connection, table)
+            if table in SUMS:
+                sums[table] = [*sound, *damaged]
             if not damaged:
                 continue
             rowids[table] = damaged
@@ -100,7 +123,11 @@ def _find(path: Path, backup: Path) -> _Damage | None:
                 details += kept
             elif table not in (*SUMS, RATINGS):
                 return None
-    return _Damage(rowids=rowids, details=details)
+    data: dict[str, Json] = {table.name: len(found) for table, found in rowids.items()}
+    # They are added up together, in the order of their first tallies.
+    if not rowids.keys().isdisjoint(sums):
+        rowids |= sums
+    return _Removed(rowids=rowids, details=details, data=data)
 
 
 def _of_backup(backup: Path, table: Table[Any]) -> Mapping[int, Any]:
@@ -116,24 +143,26 @@ def _is_final(row: object) -> bool:
     return not isinstance(row, AssignmentRow) or row.status != "queued"
 
 
-def _add_up(journal: Journal, path: Path, run_file: RunFile) -> bool:
-    """Make the sums over tallies again, in their order; False if some tallies are gone."""
+def _sums(journal: Journal, run_file: RunFile) -> Iterator[Row]:
+    """Make the sums over tallies again, in their order.
+
+    Raises:
+        _Lost: If some tallies are gone.
+    """
     setup = learner_setup(run_file, root=Path())
+    details = journal.details()
     try:
-        with JournalReader(path) as reader:
-            folded = refold(
-                reader.all_tallies(),
-                seats=setup.seats,
-                half_life_matches=run_file.config.payoffs.half_life_matches,
-                mixes_teammates=bool(setup.agent_seats),
-                merges=merges(reader.all_events()),
-            )
-    except (StorageError, ValueError):
-        return False
-    with storage_errors(path), contextlib.closing(connect_reader(path)) as connection:
-        before = {table: list(split_rows(connection, table)[0]) for table in SUMS}
-    journal.mend(before, [*folded.records.values(), *folded.pairs.values()])
-    return True
+        folded = refold(
+            details.all_tallies(),
+            seats=setup.seats,
+            half_life_matches=run_file.config.payoffs.half_life_matches,
+            mixes_teammates=bool(setup.agent_seats),
+            merges=merges(details.all_events()),
+        )
+    except (StorageError, ValueError) as error:
+        raise _Lost from error
+    yield from folded.records.values()
+    yield from folded.pairs.values()
 
 
 def _fit(journal: Journal, run_file: RunFile) -> list[Row]:

@@ -15,7 +15,7 @@ from arena.config import LearnerSetup, Model, PopulationSetup
 from arena.environment_spec import EnvironmentSpec
 from arena.envs.probe.pace import Pace
 from arena.errors import ConfigError
-from arena.files import read_regular
+from arena.files import NotRegular, open_regular, read_regular
 from arena.learners.versions import RECORDED_PACKAGES, installed
 from arena.matches.seating import make_seats
 from arena.matches.teammates import seats_per_agent
@@ -192,7 +192,8 @@ def require_recorded(run_dir: Path, recorded: str) -> None:
 
     Args:
         run_dir: Run directory.
-        recorded: Digest in the journal; empty: an earlier release recorded none.
+        recorded: Digest in the journal; empty: it has none, as it was an earlier release's and no
+            resume has changed run.yaml since.
 
     Raises:
         ConfigError: If it is no YAML.
@@ -211,11 +212,15 @@ def content_digest(path: Path) -> Digest:
     """Return the digest of all that a run.yaml says but the launch directory, which may move.
 
     Raises:
-        ConfigError: If it is no YAML.
+        ConfigError: If it is no YAML, or no file at all.
         StorageError: If it cannot be read.
     """
     try:
-        content = read_document(path.read_bytes(), name=str(path))
+        with open_regular(path) as file:
+            # One byte more than there may be, of which the reader says so.
+            content = read_document(file.read(MAX_BYTES + 1), name=str(path))
+    except NotRegular as error:
+        raise ConfigError(f"{path}: {error.strerror}") from error
     except OSError as error:
         raise StorageError(f"cannot read {path}: {error.strerror}") from error
     if isinstance(content, dict):

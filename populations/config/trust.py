@@ -41,7 +41,12 @@ DATA = frozenset(
         *("hyperparameters", "search_space", "reward_weights", "schedule"),
     }
 )
-"""Keys below which texts are data: they are never imported, whatever they look like."""
+"""Keys below which texts are data: they are never imported, whatever they look like.
+
+Populations are named by the user, so theirs are not among them.
+"""
+
+POPULATIONS = "populations"
 
 MAX_PATH_BYTES = 4096
 
@@ -79,7 +84,7 @@ def names_in(document: object, *, key: str = "") -> Iterator[Named]:
                 path = f"{key}.{name}" if key else str(name)
                 # A bot is a key where it has a share.
                 yield from names_in(str(name), key=key)
-                if name not in DATA:
+                if name not in DATA or key == POPULATIONS:
                     yield from names_in(value, key=path)
         case str() if is_code(document):
             yield Named(key=key, code=document)
@@ -204,7 +209,9 @@ def with_own(run_file: RunFile, overrides: Sequence[str]) -> RunFile:
         overrides: ``KEY=VALUE`` of the command line.
     """
     given = [parse_override(override) for override in overrides]
-    names_some = any(path[0] == "hooks" or any(names_in(value)) for path, value in given)
+    names_some = any(
+        path[0] == "hooks" or any(names_in(value, key=".".join(path))) for path, value in given
+    )
     # A run that names no code has no directory of code, wherever it is from.
     if run_file.launch_directory == NO_CODE and names_some:
         return replace(run_file, launch_directory=str(Path.cwd()))
@@ -275,9 +282,11 @@ def record_launch(run_file: RunFile) -> str | None:
         The reason for which it cannot be noted; None: it was, or the run names no code, of which
             nothing need be known.
     """
+    if not named_by(run_file):
+        return None
     home = state_directory()
     if home is None:
-        return "there is no home directory" if named_by(run_file) else None
+        return "there is no home directory"
     path = home / "launched" / _digest(run_file)
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -288,7 +297,7 @@ def record_launch(run_file: RunFile) -> str | None:
             file.write(os.fsencode(run_file.launch_directory))
         new.replace(path)
     except OSError as error:
-        return f"{path.parent}: {error.strerror}" if named_by(run_file) else None
+        return f"{path.parent}: {error.strerror}"
     return None
 
 

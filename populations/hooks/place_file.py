@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from arena.files import read_json_object
+from arena.files import read_json_object, write_own
 from populations.hooks.calls import Place
 
 
@@ -32,6 +32,6 @@ def write_place(path: Path, place: Place) -> None:
     """
     temporary = path.with_name(f".{path.name}.tmp")
     document = {"after": place.after, "done": list(place.done), "dropped": place.dropped}
-    temporary.write_text(json.dumps(document), encoding="utf-8")
+    write_own(temporary, json.dumps(document))
     # No fsync: after a power failure some calls are made once more.
     os.replace(temporary, path)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from arena.types import Seat
+from populations.league.pairs import seat_advantage, seats_of
 from populations.ratings.elo import expected_score
 from populations.ratings.results import Counts, Rated
 from populations.records.aggregates import PairRow
@@ -80,9 +81,8 @@ def calibrations(
             continue
         ahead = known[first]
         # In cooperation teams play one after the other, so no seat is ahead.
-        if advantages and not is_cooperation:
-            # advantages: [S * S], row by row
-            ahead += advantages[row.first_seat * len(seats) + row.second_seat]
+        if not is_cooperation:
+            ahead += seat_advantage(advantages, seats_of(row))
         promised = expected_score(ahead, known[second])
         counts = Counts.from_results(row)
         # With seats swapped a pair is the same one, seen from its other player.

@@ -381,10 +381,20 @@ class League:
                 return_sum += row.second_return_sum
         return Met(points=won, matches=matches, return_sum=return_sum)
 
+    def results_of(self, first: Rated, second: Rated) -> Iterator[Counts]:
+        """Yield the results of two players in evaluation, the first in the lower seat.
+
+        Of many seats they are filed under one or the other player's, so ask for both orders.
+        """
+        # Only seats that some row has: all pairs of them would be many.
+        for seats in [(0, 0)] if self.is_cooperation else sorted(self._filed):
+            counts = self.results.get((first, second, seats))
+            if counts is not None:
+                yield counts
+
     def num_met(self, first: Rated, second: Rated) -> float:
         """Return the evaluation matches of two players, the first in the lower seat."""
-        found = (self.results.get((first, second, seats)) for seats in self._filed)
-        return sum(counts.matches for counts in found if counts is not None)
+        return sum(counts.matches for counts in self.results_of(first, second))
 
     def sums(self, population: str) -> Iterator[Entrant]:
         """Yield the generations that have sums of weights which are gone."""

@@ -17,7 +17,6 @@ Tests: `tests/populations/league/test_merging.py`.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -34,7 +33,7 @@ from populations.league.elimination import (
 )
 from populations.league.league import League
 from populations.league.meetings import meetings
-from populations.league.pairs import added, link_row
+from populations.league.pairs import added, link_row, seat_advantage
 from populations.ratings.bradley_terry import ELO_PER_UNIT
 from populations.ratings.results import Rated
 from populations.records.aggregates import PairKey, PairRow, RecordKey, RecordRow
@@ -74,10 +73,7 @@ class Merge:
 
     def advantage(self, seats: tuple[int, int]) -> float:
         """Return what the first of two seats is worth against the second, in natural units."""
-        size = math.isqrt(len(self.advantages))
-        first, second = seats
-        is_known = max(seats) < size
-        return self.advantages[first * size + second] / ELO_PER_UNIT if is_known else 0.0
+        return seat_advantage(self.advantages, seats) / ELO_PER_UNIT
 
     @property
     def gone(self) -> dict[Entrant, Entrant]:

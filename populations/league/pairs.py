@@ -9,7 +9,7 @@ Tests: `tests/populations/league/test_payoff.py`.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -234,6 +234,18 @@ def as_link(row: PairRow) -> PairRow:
     # Next to nothing: as little as is passed on at least.
     known = Link(MIN_WEIGHT, point) if link is None else link
     return link_row(known, row.first, row.second, seat=row.first_seat)
+
+
+def seat_advantage(table: Sequence[float], seats: Seats) -> float:
+    """Return Elo that the first of two seats is worth against the second; 0 where none is known.
+
+    Args:
+        table: Advantages of a fit, row by row; empty: none.
+        seats: The seats that a row is filed under.
+    """
+    # Of many seats it has those alone that results are filed under.
+    size, (first, second) = math.isqrt(len(table)), seats
+    return table[first * size + second] if max(seats) < size else 0.0
 
 
 def seats_of(row: PairRow) -> Seats:

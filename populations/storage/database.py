@@ -66,8 +66,10 @@ def database_uri(path: Path, *, mode: str) -> str:
 def connect(path: Path, *, mode: str) -> sqlite3.Connection:
     """Open a file in SQLite's ``mode``; transactions are explicit."""
     # SQLite would wait for the writer of a pipe in the place of one of them.
-    for suffix in ("", *SIDE_FILES):
-        require_regular(path.with_name(path.name + suffix))
+    require_regular(path, follows_links=mode.startswith("ro"))
+    for suffix in SIDE_FILES:
+        # SQLite writes to them for a reader, too: what a link leads to would be lost.
+        require_regular(path.with_name(path.name + suffix), follows_links=False)
     # isolation_level=None: Python opens no transaction of its own (see `transaction`).
     connection = sqlite3.connect(
         database_uri(path, mode=mode), uri=True, isolation_level=None, timeout=5.0

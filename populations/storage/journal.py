@@ -20,7 +20,7 @@ import os
 import re
 import sqlite3
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -180,24 +180,28 @@ class Journal:
             for value in values
         )
 
-    def mend(self, rowids: Mapping[Table[Any], Sequence[int]], rows: Sequence[Row]) -> None:
+    def mend(self, rowids: Mapping[Table[Any], Sequence[int]], rows: Iterable[Row]) -> None:
         """Remove damaged rows and write others: all of it or, on error, nothing.
 
         Args:
             rowids: Rows to remove, by table.
-            rows: Rows to write afterwards.
+            rows: Rows to write afterwards, one by one. What this writer reads while they are made
+                has those before, and an error of theirs is one of the whole.
 
         Raises:
             StorageError: If the disk refuses.
         """
-        statements = [encode_row(row) for row in rows]
         with storage_errors(self._path), transaction(self._connection):
             for table, removed in rowids.items():
                 self._connection.executemany(
                     f"DELETE FROM {table.name} WHERE rowid = ?", [(rowid,) for rowid in removed]
                 )
-            for sql, values in statements:
-                self._connection.execute(sql, values)
+            for row in rows:
+                self._connection.execute(*encode_row(row))
+
+    def details(self) -> DetailReader:
+        """Return a reader of details that sees what this writer has not committed yet, too."""
+        return DetailReader(self._path, self._connection)
 
     def require_place(self) -> None:
         """Check that the journal was not moved or deleted with its directory.

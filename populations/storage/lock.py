@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 from typing import Self
 
+from arena.files import open_regular, own_file
 from arena.processes.guard import command_pid
 from populations.errors import RunInUse, StorageError
 
@@ -84,7 +85,8 @@ def lock_holder(run_dir: Path) -> int | None:
 def is_released(run_dir: Path) -> bool:
     """Return whether the last holder released the lock, and neither has it still nor was killed."""
     try:
-        return not (run_dir / LOCK).read_bytes()
+        with open_regular(run_dir / LOCK) as file:
+            return not file.read(1)
     except FileNotFoundError:
         return True
     except OSError as error:
@@ -96,9 +98,8 @@ def _acquire(run_dir: Path) -> int:
     deadline_s = time.monotonic() + _PATIENCE_S
     while True:
         try:
-            # O_CLOEXEC: a child that inherits the descriptor would hold the lock after this
-            # process.
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            # No child inherits the descriptor, or it would hold the lock after this process.
+            descriptor = own_file(path, os.O_RDWR | os.O_CREAT)
         except OSError as error:
             raise StorageError(f"{path}: {error.strerror}") from error
         try:

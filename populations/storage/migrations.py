@@ -55,6 +55,13 @@ class Migration:
     steps: tuple[str | Callable[[sqlite3.Connection], None], ...]
 
 
+def _forget_run_file(connection: sqlite3.Connection) -> None:
+    """Forget the digest of run.yaml's bytes: since then it is one of what the file says."""
+    # Not every journal of that version has the column, which has a default.
+    if any(row[1] == "configuration" for row in connection.execute("PRAGMA table_info(run)")):
+        connection.execute("UPDATE run SET configuration = ''")
+
+
 MIGRATIONS: tuple[Migration, ...] = (
     Migration(
         from_version=2,
@@ -62,6 +69,7 @@ MIGRATIONS: tuple[Migration, ...] = (
         steps=(
             "ALTER TABLE policies DROP COLUMN failures",
             "ALTER TABLE policies RENAME COLUMN halvings TO rescues",
+            _forget_run_file,
         ),
     ),
 )

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import cast
 
 from arena.failpoints import failpoint
-from arena.files import read_json_object
+from arena.files import read_json_object, write_own
 from populations.records.rows import Json
 from populations.records.tables import Tables
 from populations.storage.database import storage_errors
@@ -51,7 +51,7 @@ def write_status(run_dir: Path, document: Mapping[str, Json]) -> None:
     temporary = run_dir / f".{STATUS}.tmp"
     with storage_errors(run_dir / STATUS):
         failpoint("status.begin")
-        temporary.write_text(text, encoding="utf-8")
+        write_own(temporary, text)
         failpoint("status.written")
         # No fsync: after a crash the file is outdated anyway.
         os.replace(temporary, run_dir / STATUS)

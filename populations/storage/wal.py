@@ -23,6 +23,9 @@ _FRAME = struct.Struct(">6I")
 _INDEX_FRAMES = struct.Struct("=16xI")
 """Beginning of the -shm file: the number of valid frames is its fifth number, in native order."""
 
+# A laptop's sleep is none of `time.monotonic` on Linux; other systems count it there.
+_SINCE_BOOT = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
 _BIG_ENDIAN = 1
 """Bit of the magic number: checksums are of big-endian numbers."""
 
@@ -59,7 +62,7 @@ def unreadable_commits(journal: Path, *, page_bytes: int) -> int:
     num_commits = sum(1 for frame in frames if frame[1] and frame[2:4] == salts)
     # As long as the machine runs, a commit's mark is never there without what it commits. A power
     # failure may leave the mark of the last one alone, which nobody was told of then.
-    began = time.time() - time.monotonic()
+    began = time.time() - time.clock_gettime(_SINCE_BOOT)
     is_torn = wal.stat().st_mtime < began
     return max(num_commits - is_torn, 0)
 

@@ -16,6 +16,7 @@ from arena.files import (
     MAX_LINE_BYTES,
     MAX_SKIPPED_BYTES,
     NotRegular,
+    append_own,
     json_object,
     open_regular,
     read_json_object,
@@ -23,6 +24,7 @@ from arena.files import (
     read_regular,
     require_regular,
     words_of,
+    write_own,
 )
 
 
@@ -59,6 +61,39 @@ def test_a_file_behind_a_link_is_one_unless_links_are_refused(tmp_path: Path) ->
     assert read_regular(link, limit_bytes=4) == b"text"
     with pytest.raises(OSError, match="Too many levels"):
         read_regular(link, limit_bytes=4, follows_links=False)
+
+
+def linked(path: Path) -> None:
+    """A link to a file of the user."""
+    path.with_name("notes").write_text("of the user")
+    path.symlink_to("notes")
+
+
+def dangling(path: Path) -> None:
+    path.symlink_to("nowhere")
+
+
+@pytest.mark.parametrize("make", [pipe, Path.mkdir, zeros, loop, linked, dangling])
+def test_nothing_is_written_but_to_a_regular_file(
+    make: Callable[[Path], None], tmp_path: Path
+) -> None:
+    make(path := tmp_path / "file")
+    for write in (lambda path: write_own(path, "text"), append_own):
+        with pytest.raises(OSError, match=r"a symbolic link|No such device|Is a directory"):
+            write(path)
+    assert not (tmp_path / "nowhere").exists()
+    if make is linked:
+        assert (tmp_path / "notes").read_text() == "of the user"
+
+
+def test_a_file_of_a_run_is_written_anew_or_appended_to(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    for text in ("a longer one", "text"):
+        write_own(path, text)
+        assert path.read_text() == text
+    with append_own(path) as file:
+        file.write(b" and more")
+        assert path.read_text() == "text and more"
 
 
 def test_a_file_that_is_not_there_is_told_apart(tmp_path: Path) -> None:

@@ -84,7 +84,7 @@ def look_at_world(run_file: RunFile, config: RunConfig, *, run_dir: Path) -> Wor
         code=inspected.code,
         warnings=tuple(warnings),
         other_versions={name: list(pair) for name, pair in versions.items()},
-        other_code={name: [then[:8], (now or "")[:8]] for name, (then, now) in code.items()},
+        other_code={name: [then[:8], now[:8]] for name, (then, now) in code.items()},
     )
 
 
@@ -94,16 +94,13 @@ def _inspected(config: RunConfig, *, launch_directory: str) -> Inspected:
     Raises:
         ConfigError: If it cannot be made, or the code not be imported.
     """
-    from dataclasses import replace
-
-    from arena.envs.inspect import inspect_and_play, inspect_lessons
     from arena.errors import ConfigError, EnvironmentFault
-    from populations.config.resume.named_code import named_code
 
-    request = config.inspection(launch_directory=launch_directory)
+    from .sizing import inspect_for
+
     try:
-        found = inspect_and_play(request, play=None, code=named_code(config))
-        spec = inspect_lessons(found.spec, config.lessons, request=request)
+        # A resolved configuration has its sizes, so nothing is played for them.
+        _, found = inspect_for(config, launch_directory=launch_directory)
     except (ConfigError, EnvironmentFault) as error:
         raise ConfigError(f"this run cannot go on as it is: {error}") from error
-    return replace(found, spec=spec)
+    return found

@@ -33,7 +33,7 @@ def other_versions(recorded: Mapping[str, str]) -> Differences:
     return differences(recorded, installed(recorded))
 
 
-def other_code(recorded: Mapping[str, str], code: Mapping[str, str]) -> Differences:
+def other_code(recorded: Mapping[str, str], code: Mapping[str, str]) -> dict[str, tuple[str, str]]:
     """Return modules and packages of users whose source differs from that of the run.
 
     What only one of both has follows from the configuration, or from what is not imported always.

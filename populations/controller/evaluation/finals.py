@@ -211,17 +211,5 @@ def _contenders(ratings: Ratings, players: Sequence[PlayerStrength]) -> list[Pla
 def _num_met(state: ControllerState, first: PlayerStrength, second: PlayerStrength) -> int:
     """Count evaluation matches between two players, in all seats, parts of matches too."""
     one, two = (first.population, first.entrant), (second.population, second.entrant)
-    seats = range(len(state.setup.seats))
     # Not whole with more than two sides: each pair of seats counts 1/(n - 1) of a match.
-    return round(
-        sum(
-            counts.matches
-            for key in (
-                (home, away, (a, b))
-                for home, away in ((one, two), (two, one))
-                for a in seats
-                for b in seats
-            )
-            if (counts := state.league.results.get(key)) is not None
-        )
-    )
+    return round(state.league.num_met(one, two) + state.league.num_met(two, one))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import permutations
+from itertools import product
 
 import numpy as np
 
@@ -245,18 +245,11 @@ def _outcomes(
     state: ControllerState, ghosts: list[GhostRow], mains: list[tuple[str, Digest]]
 ) -> Iterator[Outcome]:
     """Return evaluation matches of ghosts (rows) against main agents (columns), in all seats."""
-    results, seats = state.league.results, state.setup.seats
-    for (own, own_seat), (other, other_seat) in permutations(enumerate(seats), 2):
-        if own_seat.side == other_seat.side:
-            continue
-        for i, ghost in enumerate(ghosts):
-            for j, (population, digest) in enumerate(mains):
-                if (ghost.population, population) != (own_seat.population, other_seat.population):
-                    continue
-                first = (ghost.population, Entrant(ghost.weights_digest))
-                second = (population, Entrant(digest))
-                # Results have the lower seat first.
-                if own < other and (seen := results.get((first, second, (own, other)))):
-                    yield i, j, seen.points, seen.matches
-                elif own > other and (seen := results.get((second, first, (other, own)))):
-                    yield i, j, seen.lost_points, seen.matches
+    for (i, ghost), (j, (population, digest)) in product(enumerate(ghosts), enumerate(mains)):
+        own = (ghost.population, Entrant(ghost.weights_digest))
+        main = (population, Entrant(digest))
+        # Results have the lower seat first.
+        for seen in state.league.results_of(own, main):
+            yield i, j, seen.points, seen.matches
+        for seen in state.league.results_of(main, own):
+            yield i, j, seen.lost_points, seen.matches

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
+from itertools import permutations
 
 import numpy as np
 
@@ -181,26 +182,11 @@ class OpponentStatistics:
 
     def _outcomes(self, candidates: Candidates) -> Iterator[Outcome]:
         """Return evaluation matches among candidates, in any seats."""
-        results = self._state.league.results
         rated = [(self._population, Entrant(entrant)) for entrant in candidates.entrants]
-        for seats in self._own_seats():
-            for i, first in enumerate(rated):
-                for j, second in enumerate(rated):
-                    # Both orders of a pair are looked up, since either may have had the lower seat.
-                    counts = results.get((first, second, seats)) if i != j else None
-                    if counts is not None:
-                        yield i, j, counts.points, counts.matches
-
-    def _own_seats(self) -> list[tuple[int, int]]:
-        """Return pairs of seats of the population on different sides, the lower seat first."""
-        seats = self._state.setup.seats
-        return [
-            (first, second)
-            for second in range(len(seats))
-            for first in range(second)
-            if seats[first].side != seats[second].side
-            and seats[first].population == seats[second].population == self._population
-        ]
+        # Both orders of a pair are looked up, since either may have had the lower seat.
+        for (i, first), (j, second) in permutations(enumerate(rated), 2):
+            for counts in self._state.league.results_of(first, second):
+                yield i, j, counts.points, counts.matches
 
 
 def _entrant(policy: PolicyRow) -> Entrant:

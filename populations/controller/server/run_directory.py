@@ -13,6 +13,7 @@ from arena.checkpoints.files import make_store_id, sha256_file, store_digest
 from arena.checkpoints.manifest import WEIGHTS
 from arena.config import LearnerSetup
 from arena.failpoints import failpoint
+from arena.files import write_own
 from arena.metrics.sink import find_sinks
 from arena.resolve import NO_CODE
 from arena.types import PlayerId, WeightsRef, is_bot
@@ -231,7 +232,7 @@ class OpenRun:
                 # A copy of a run may have come without it.
                 (run_dir / "logs").mkdir(exist_ok=True)
                 # Written at each opening: the directory may have been moved, and its path is in it.
-                (run_dir / SETUP).write_text(self.setup.model_dump_json(indent=1))
+                write_own(run_dir / SETUP, self.setup.model_dump_json(indent=1))
             self.state = make_state(
                 self.run_file.config,
                 self.setup,

@@ -151,7 +151,7 @@ def test_jsonl_goes_on_in_the_old_file_where_no_new_one_can_be_opened(
         def refuse(*_: object, **__: object) -> object:
             raise OSError("Too many open files")
 
-        patched.setattr(Path, "open", refuse)
+        patched.setattr("arena.metrics.jsonl.append_own", refuse)
         for step in (2, 3):
             with pytest.raises(OSError, match="Too many open files"):
                 sink.write("p", step, {})
@@ -159,6 +159,20 @@ def test_jsonl_goes_on_in_the_old_file_where_no_new_one_can_be_opened(
     sink.close()
     assert steps_in(tmp_path / "metrics.0001.jsonl") == [1]
     assert steps_in(path) == [4]
+
+
+def test_jsonl_writes_through_no_link_and_waits_for_no_pipe(tmp_path: Path) -> None:
+    path, notes = tmp_path / "metrics.jsonl", tmp_path / "notes"
+    # Without a newline, so all of it would be cut as a torn line.
+    notes.write_text("of the user")
+    path.symlink_to(notes)
+    with pytest.raises(OSError, match="a symbolic link"):
+        JsonlSink(path)
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(OSError):
+        JsonlSink(path)
+    assert notes.read_text() == "of the user"
 
 
 def test_jsonl_is_one_file_unless_it_is_told_a_size(tmp_path: Path) -> None:

@@ -123,6 +123,7 @@ def newest(run: SmallRun) -> list[CheckpointRow]:
         "UPDATE run SET matches = matches + 1",
         "UPDATE checkpoints SET learner_updates = 9 WHERE rowid = 1",
         "UPDATE ghosts SET quality = 0.5",
+        "DELETE FROM run",
     ],
 )
 def test_a_row_without_a_second_place_restores_the_backup(run: SmallRun, sql: str) -> None:
@@ -140,6 +141,46 @@ def test_a_detail_since_the_backup_is_lost_with_what_came_after(run: SmallRun) -
         run.note("noted", "", what="after the backup")
     change(run.run_dir / JOURNAL, "UPDATE events SET time = 'then' WHERE sequence = 2")
     assert repair_run(run.run_dir).restored
+
+
+def contents(path: Path) -> list[str]:
+    with closing(sqlite3.connect(path)) as connection:
+        return list(connection.iterdump())
+
+
+def test_sums_that_nothing_can_be_added_up_to_stay_as_they_are(run: SmallRun) -> None:
+    """A damaged row of sums, the archive of what they sum is lost, and there is no backup."""
+    run.journal = Journal.open(run.run_dir / JOURNAL)
+    with run.journal:
+        run.archive()
+    for file in (run.run_dir / "archive").iterdir():
+        file.unlink()
+    (run.run_dir / BACKUP).unlink()
+    change(run.run_dir / JOURNAL, MENDABLE["pairs"])
+    before = contents(run.run_dir / JOURNAL)
+    with pytest.raises(StorageError, match="Nothing was changed"):
+        repair_run(run.run_dir)
+    assert contents(run.run_dir / JOURNAL) == before
+
+
+def test_a_kill_while_rows_are_mended_changes_none(
+    run: SmallRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sums are not committed without what they sum, whatever ends the repair."""
+    change(run.run_dir / JOURNAL, MENDABLE["tallies"])
+    change(run.run_dir / JOURNAL, MENDABLE["pairs"])
+    before = contents(run.run_dir / JOURNAL)
+
+    def killed(*arguments: object, **options: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("populations.audit.row_mending.refold", killed)
+        with pytest.raises(KeyboardInterrupt):
+            repair_run(run.run_dir)
+    assert contents(run.run_dir / JOURNAL) == before
+    repair_run(run.run_dir)
+    assert verify_run(run.run_dir).faults == []
 
 
 def test_a_damaged_row_does_not_reach_the_backup(run: SmallRun) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from populations.config.run_config import RunConfig, load_config, validate_confi
 from populations.config.run_file import (
     RunFile,
     check_resume,
+    content_digest,
     learner_setup,
     new_run_file,
     with_config,
@@ -115,6 +117,16 @@ def test_a_file_of_the_first_format_goes_on_unchanged(tmp_path: Path, run_file: 
     # What is left to Arena today is what the run was made with.
     auto = load_config("connect_four", ["learners=2", "environment.num_envs=auto"])
     assert check_resume(loaded, config=auto) == (run_file.config, ())
+
+
+def test_what_is_no_file_or_too_long_has_no_content(tmp_path: Path) -> None:
+    os.mkfifo(pipe := tmp_path / "pipe")
+    (hole := tmp_path / "hole").touch()
+    os.truncate(hole, 6 << 30)
+    for path in (pipe, hole, tmp_path):
+        # Neither waited for nor read whole.
+        with pytest.raises(ConfigError, match=r"not a regular file|must have at most|directory"):
+            content_digest(path)
 
 
 def test_how_the_environment_played_is_kept(tmp_path: Path) -> None:

@@ -100,6 +100,31 @@ def test_code_in_any_key_is_found() -> None:
     assert found >= KNOWN
 
 
+def renamed(run_file: RunFile, population: str, **keys: object) -> RunFile:
+    """The run with another name of its population, and with other keys of it."""
+    document = run_file.config.model_dump(mode="json")
+    own = {**document["populations"]["player"], **keys}
+    return with_config(run_file, validate_config({**document, "populations": {population: own}}))
+
+
+@pytest.mark.parametrize("name", sorted(DATA))
+def test_what_a_population_names_is_code_whatever_it_is_called(name: str, tmp_path: Path) -> None:
+    mine = renamed(duel_run_file(), name, algorithm="mine:Algorithm")
+    assert f"populations.{name}.algorithm" in {one.key for one in named_by(mine)}
+    # The word for one's own code is none for other code in its place.
+    record_launch(replace(mine, launch_directory="/code"))
+    assert recorded_launch(mine) == "/code"
+    edited = renamed(duel_run_file(), name, algorithm="evil:Algorithm")
+    assert recorded_launch(replace(edited, run=mine.run)) is None
+    # Nor is one's word for an override the word for what the file names.
+    foreign = read(renamed(board(), name, algorithm="evil:Algorithm"), tmp_path)
+    with pytest.raises(NotTrusted, match="evil:Algorithm"):
+        trusted(foreign, tmp_path, trust=False)
+    plain = trusted(read(renamed(board(), name), tmp_path), tmp_path, trust=False)
+    own = [f"populations={{{name}: {{algorithm: 'mine:Algorithm'}}}}"]
+    assert with_own(plain, own).launch_directory == str(Path.cwd())
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -163,6 +188,11 @@ def test_an_edited_file_needs_the_word_anew(
     record_launch(replace(edited, launch_directory="/code"))
     for one in (run_file, edited):
         assert recorded_launch(one) == "/code"
+
+
+def test_of_a_run_that_names_no_code_nothing_is_kept(state: Path) -> None:
+    assert record_launch(replace(board(), launch_directory="/code")) is None
+    assert not state.exists()
 
 
 def test_other_changes_need_no_word(run_file: RunFile) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from arena.checkpoints.manifest import Manifest
 from arena.environment_spec import AgentSpec, EnvironmentSpec
-from arena.types import AssignmentId, LearnerId
+from arena.types import AssignmentId, Entrant, LearnerId, PairScore, Tally
 from arena.wire.messages import (
     Acknowledge,
     Evaluate,
@@ -48,7 +48,7 @@ from populations.controller.state.leases import Learner
 from populations.controller.state.match_times import MatchTimes
 from populations.controller.state.state import make_state
 from populations.controller.state.transaction import Transaction
-from populations.records.rows import EventRow, Row
+from populations.records.rows import EventRow, Row, TallyRow
 from populations.simulation.learner import SimulatedLearner
 from populations.simulation.planted import PlantedModel, Weights
 from populations.simulation.world import World as SimulatedWorld
@@ -71,6 +71,19 @@ def duel_spec() -> EnvironmentSpec:
         api="aec",
         agents=("player_0", "player_1"),
         agent_specs={"player_0": agent, "player_1": agent},
+    )
+
+
+def crowd_spec() -> EnvironmentSpec:
+    """Twelve agents in turn with equal spaces: more sides than have results by pairs of seats."""
+    agent = AgentSpec(observation=BOX, action=DISCRETE, mask=None)
+    names = tuple(f"player_{index}" for index in range(12))
+    return EnvironmentSpec(
+        id="tests.crowd:env",
+        kwargs={},
+        api="aec",
+        agents=names,
+        agent_specs=dict.fromkeys(names, agent),
     )
 
 
@@ -116,6 +129,8 @@ DUEL: dict[str, object] = {
     "stop": {"agent_steps_per_policy": 6000},
 }
 
+CROWD: dict[str, object] = {**DUEL, "environment": {"id": "tests.crowd:env", "num_envs": 8}}
+
 TAG: dict[str, object] = {
     **DUEL,
     "environment": {
@@ -157,6 +172,26 @@ class SimpleTruth(PlantedModel):
     def copied(self, donor: Weights, rng: np.random.Generator) -> Weights:
         del rng
         return donor
+
+
+def crowd_tally(
+    first: Entrant, second: Entrant, *, wins: int, losses: int, sequence: int = 1
+) -> TallyRow:
+    """Evaluation of one player in the first six seats of a crowd against another in the others.
+
+    A match is 36 comparisons, so multiples of that are whole matches.
+    """
+    tally = Tally(
+        entrants=(first,) * 6 + (second,) * 6,
+        matches=(wins + losses) // 36,
+        pairs=(PairScore(first=0, second=6, wins=wins, draws=0, losses=losses),),
+        return_sum=(0.0,) * 12,
+        return_sum_of_squares=(0.0,) * 12,
+        length_sum=10,
+    )
+    return TallyRow(
+        sequence=sequence, assignment_id=AssignmentId(sequence), kind="evaluate", tally=tally
+    )
 
 
 @dataclass(slots=True, kw_only=True)

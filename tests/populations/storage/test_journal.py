@@ -474,3 +474,18 @@ def test_somebody_who_may_only_read_can_look(state: str, environment: dict[str, 
                 assert int(seen.stdout) >= 20
             finally:
                 process.kill()
+
+
+@pytest.mark.parametrize("end", ["", "-wal", "-shm", "-journal"])
+def test_a_journal_is_written_through_no_link(tmp_path: Path, end: str) -> None:
+    path, theirs = tmp_path / "journal.db", tmp_path / "theirs"
+    Journal.create(path, [RunRow(run="r")]).close()
+    if end:
+        theirs.write_text("of the user" * 1000)
+    else:
+        path.rename(theirs)
+    Path(f"{path}{end}").symlink_to(theirs)
+    before = theirs.read_bytes()
+    with pytest.raises(StorageError, match="a symbolic link"), Journal.open(path) as journal:
+        journal.commit([RunRow(run="r", matches=1)])
+    assert theirs.read_bytes() == before

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from populations.errors import RunInUse, StorageError
-from populations.storage.lock import LOCK, UNKNOWN_PID, RunLock, lock_holder
+from populations.storage.lock import LOCK, UNKNOWN_PID, RunLock, is_released, lock_holder
 
 HOLD = """
 import sys
@@ -75,3 +75,17 @@ def test_a_lock_file_that_was_replaced_does_not_admit_two(tmp_path: Path) -> Non
         (tmp_path / LOCK).rename(tmp_path / "moved")
         with RunLock(tmp_path), pytest.raises(RunInUse):
             RunLock(tmp_path)
+
+
+def test_a_pipe_or_a_link_in_its_place_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / LOCK)
+    # Without waiting for somebody who writes to it.
+    for look in (is_released, RunLock):
+        with pytest.raises(StorageError, match="not a regular file"):
+            look(tmp_path)
+    (tmp_path / LOCK).unlink()
+    (tmp_path / "notes").write_text("of the user")
+    (tmp_path / LOCK).symlink_to("notes")
+    with pytest.raises(StorageError, match="a symbolic link"):
+        RunLock(tmp_path)
+    assert (tmp_path / "notes").read_text() == "of the user"

@@ -28,3 +28,15 @@ def test_bad_numbers_and_bad_disks_are_told_apart(tmp_path: Path) -> None:
     with pytest.raises(StorageError):
         write_status(tmp_path / "gone", {})
     assert read_status(tmp_path) is None
+
+
+def test_it_is_written_through_no_link(tmp_path: Path) -> None:
+    (tmp_path / "notes").write_text("of the user")
+    # One in its place is replaced; one in that of the new file is refused.
+    (tmp_path / STATUS).symlink_to("notes")
+    write_status(tmp_path, {"speed": 1.0})
+    (tmp_path / f".{STATUS}.tmp").symlink_to("notes")
+    with pytest.raises(StorageError, match="a symbolic link"):
+        write_status(tmp_path, {"speed": 2.0})
+    assert read_status(tmp_path) == {"speed": 1.0}
+    assert (tmp_path / "notes").read_text() == "of the user"

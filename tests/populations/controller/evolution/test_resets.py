@@ -40,9 +40,12 @@ from populations.records.rows import (
 )
 from tests.populations.controller.eager import transaction
 from tests.populations.controller.simulated import (
+    CROWD,
     DUEL,
     TAG,
     World,
+    crowd_spec,
+    crowd_tally,
     make_world,
     stranger,
     tag_spec,
@@ -459,6 +462,26 @@ def test_win_rates_against_main_agents_by_hand() -> None:
     second = (1.0 + 8.0 * predicted(-300.0)) / 16.0
     third = 1.0 / 8.0
     assert win_rate == pytest.approx((first + second + third) / 3.0)
+
+
+def test_of_many_sides_win_rates_are_those_of_the_results() -> None:
+    world = make_world({**LEAGUE, **CROWD, "populations": LEAGUE["populations"]}, crowd_spec())
+    world.join()
+    for _ in range(8):
+        world.step()
+    state = world.state
+    ghost = ghosts_of(world, MAIN_EXPLOITER)[0]
+    main = next(row for row in state.tables.policies.values() if row.checkpoint is not None)
+    assert main.role == "main"
+    state.league.results = type(state.league.results)()
+    state.league.records.clear()
+    state.league._standing.clear()
+    state.tables.ratings.clear()
+    weights = Entrant(state.tables.checkpoints[main.checkpoint or ""].weights_digest)
+    state.league.add_tally(
+        crowd_tally(Entrant(ghost.weights_digest), weights, wins=6 * 36, losses=2 * 36)
+    )
+    assert win_rates_against_mains(state, [ghost]) == {ghost.player: pytest.approx(0.75)}
 
 
 @pytest.mark.slow

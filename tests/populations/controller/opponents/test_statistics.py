@@ -26,7 +26,15 @@ from tests.populations.controller.opponents.test_seatings import (
     training_tally,
     transaction,
 )
-from tests.populations.controller.simulated import DUEL, TAG, World, make_world
+from tests.populations.controller.simulated import (
+    CROWD,
+    DUEL,
+    TAG,
+    World,
+    crowd_spec,
+    crowd_tally,
+    make_world,
+)
 
 
 @given(st.lists(st.integers(0, 5), max_size=6), st.integers(0, 6))
@@ -147,6 +155,34 @@ def test_results_begin_anew_with_other_weights(cause: Cause) -> None:
     assert records_of(world, policy).sum() == 0.0
     policy = explored_on(state, transaction(world), policy, cause="explore")
     assert records_of(world, policy).sum() == 0.0
+
+
+def test_of_many_sides_scores_are_those_of_the_results() -> None:
+    world = make_world(CROWD, crowd_spec())
+    world.join()
+    for _ in range(8):
+        world.step()
+    state = world.state
+    request = make_request(state, any_policy(state.tables), "player")
+    one, other = request.ghosts.entrants[:2]
+    assert request.scores(request.ghosts)[0, 1] == 0.5
+    # Both orders: which one a row has is by name.
+    for sequence, (first, second, wins, points) in enumerate(
+        ((one, other, 6, 6.0), (other, one, 1, 13.0)), start=1
+    ):
+        state.league.add_tally(
+            crowd_tally(
+                Entrant(first),
+                Entrant(second),
+                wins=wins * 36,
+                losses=(8 - wins) * 36,
+                sequence=sequence,
+            )
+        )
+        request = make_request(state, any_policy(state.tables), "player")
+        score = (points + 0.5 * PRIOR_MATCHES) / (8.0 * sequence + PRIOR_MATCHES)
+        assert request.scores(request.ghosts)[0, 1] == pytest.approx(score)
+        assert request.scores(request.ghosts)[1, 0] == pytest.approx(1.0 - score)
 
 
 def put_tally(world: World, tally: Tally) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from arena.checkpoints.files import STORE_ID
 from arena.failpoints import armed
 from arena.types import Digest, PlayerId, WeightsRef
 from populations.config.run_config import RunConfig, validate_config
@@ -291,3 +292,17 @@ def test_external_players_are_bots_and_what_has_weights_for_a_population(run_dir
     assert found == {
         "player": (ExternalPlayer(player=PlayerId("bot:random"), share=0.25), champion)
     }
+
+
+@pytest.mark.parametrize("name", ["learner.json", f"{STORE_ID}.tmp"])
+def test_a_run_writes_through_no_link(run_dir: Path, name: str) -> None:
+    """Of a directory from elsewhere it could lead to any file of the user."""
+    create(run_dir)
+    (run_dir / STORE_ID).unlink(missing_ok=True)
+    notes = run_dir.parent / "notes"
+    notes.write_text("of the user")
+    (run_dir / name).unlink(missing_ok=True)
+    (run_dir / name).symlink_to(notes)
+    with pytest.raises(StorageError, match=f"{name}: a symbolic link"):
+        OpenRun(run_dir)
+    assert notes.read_text() == "of the user"
