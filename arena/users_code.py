@@ -77,16 +77,25 @@ def is_exhaustion(error: BaseException) -> bool:
     torch = sys.modules.get("torch")
     kinds = (MemoryError, MachineExhausted, *(() if torch is None else (torch.OutOfMemoryError,)))
     has_disk = False
-    cause: BaseException | None = error
-    while cause is not None:
-        has_disk = has_disk or isinstance(cause, DiskRefused)
+    for one in chain_of(error):
+        has_disk = has_disk or isinstance(one, DiskRefused)
         codes = DESCRIPTORS if has_disk else DESCRIPTORS | SPACE
-        if isinstance(cause, kinds) or (isinstance(cause, OSError) and cause.errno in codes):
+        if isinstance(one, kinds) or (isinstance(one, OSError) and one.errno in codes):
             return True
-        if isinstance(cause, RuntimeError) and CPU_ALLOCATOR in _text(cause):
+        if isinstance(one, RuntimeError) and CPU_ALLOCATOR in _text(one):
             return True
-        cause = cause.__cause__
     return False
+
+
+def chain_of(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error and those that led to it, as a traceback shows them, each once."""
+    # ``raise error from error`` makes a circle.
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        shows_context = error.__cause__ is None and not error.__suppress_context__
+        error = error.__context__ if shows_context else error.__cause__
 
 
 def is_of_users(error: BaseException) -> bool:

@@ -132,6 +132,9 @@ class GameBatch:
             # All games: none is halted at this point.
             self._begin(~self._halted, torch.arange(self._num_envs, device=self._device))
             self._asked = self._game.decisions()
+        # It has its place already: a user's outcome is no fault of the game.
+        except ArenaError:
+            raise
         except BaseException as error:
             pass_interrupt(error)
             raise self._blame(error, doing="reset") from error
@@ -174,6 +177,8 @@ class GameBatch:
             still = self._halted if self._any_halted else None
             self._begin_resumed()
             self._asked = self._game.decisions()
+        except ArenaError:
+            raise
         except BaseException as error:
             pass_interrupt(error)
             raise self._blame(error, doing="step") from error
@@ -380,9 +385,7 @@ class GameBatch:
             if mask is not None and not bool(mask[asked].any(dim=1).all()):
                 raise EnvironmentFault(f"environment {self._id}: an action mask is empty")
 
-    def _blame(self, error: BaseException, *, doing: str) -> ArenaError:
-        if isinstance(error, ArenaError):
-            return error
+    def _blame(self, error: BaseException, *, doing: str) -> EnvironmentFault:
         return EnvironmentFault(
             f"environment {self._id} raised {type(error).__name__} in {doing}: {error}"
             f"{own_lines(error)}"
