@@ -113,6 +113,18 @@ def raised(what: str, error: BaseException) -> str:
     return f"{what} raised {named(error)}{own_lines(error)}"
 
 
+def message_of(error: BaseException, *, what: str = "") -> str:
+    """Return the message of an error: Arena's own have one, others are named as `raised` does.
+
+    Args:
+        error: Error.
+        what: Name of the code and its task. Empty: the message begins with the error's class.
+    """
+    if isinstance(error, ArenaError):
+        return _text(error)
+    return raised(what, error) if what else f"{named(error)}{own_lines(error)}"
+
+
 def named(error: BaseException) -> str:
     """Return the class of an exception and its text, on one line."""
     # On one line, as the lines after it are those of the traceback (`split_lines`).

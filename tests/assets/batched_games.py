@@ -24,6 +24,13 @@ HARE = AgentSpec(
 )
 
 
+class Untold(Exception):
+    """Error without a text."""
+
+    def __str__(self) -> str:
+        raise LookupError
+
+
 class Hunt:
     """Two hunters and a hare decide at once on unequal spaces; chance sets each game's length.
 
@@ -73,6 +80,8 @@ class Hunt:
     def step(self, actions: Sequence[torch.Tensor]) -> StepResult:
         if self.fault == "raise":
             raise RuntimeError("the hare ran away")
+        if self.fault == "untold":
+            raise Untold
         hunters, hare = actions[0].float(), actions[1][:, 0]
         first = self.clock == 0
         self.clock = self.clock + 1

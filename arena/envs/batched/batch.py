@@ -24,7 +24,7 @@ from arena.envs.spaces.observations import (
     num_actions,
 )
 from arena.errors import ArenaError, ConfigError, EnvironmentFault
-from arena.users_code import own_lines, pass_interrupt
+from arena.users_code import pass_interrupt, raised
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +137,8 @@ class GameBatch:
             raise
         except BaseException as error:
             pass_interrupt(error)
-            raise self._blame(error, doing="reset") from error
+            what = f"environment {self._id} in reset"
+            raise EnvironmentFault(raised(what, error)) from error
         self._check_shapes()
         nothing = StepResult(reward=self._never.float(), terminated=self._never)
         self._check_sanity(nothing)
@@ -181,7 +182,8 @@ class GameBatch:
             raise
         except BaseException as error:
             pass_interrupt(error)
-            raise self._blame(error, doing="step") from error
+            what = f"environment {self._id} in step"
+            raise EnvironmentFault(raised(what, error)) from error
         self._check_sanity(result)
         turn = self._turn(result, over=ended, score=score, still=still)
         turn.episode = episode
@@ -384,12 +386,6 @@ class GameBatch:
                 )
             if mask is not None and not bool(mask[asked].any(dim=1).all()):
                 raise EnvironmentFault(f"environment {self._id}: an action mask is empty")
-
-    def _blame(self, error: BaseException, *, doing: str) -> EnvironmentFault:
-        return EnvironmentFault(
-            f"environment {self._id} raised {type(error).__name__} in {doing}: {error}"
-            f"{own_lines(error)}"
-        )
 
 
 def _view(game: BatchedGame, *, name: str, agents: tuple[str, ...], device: torch.device) -> _View:

@@ -33,8 +33,8 @@ from arena.envs.workers.messages import (
 )
 from arena.envs.workers.shared_arrays import SharedArrays
 from arena.envs.workers.shares import SharedRows, read_request, shared_rows
-from arena.errors import ArenaError, ConfigError, EnvironmentFault, EnvironmentNotMade
-from arena.users_code import is_exhaustion, named, own_lines, pass_interrupt
+from arena.errors import ConfigError, EnvironmentFault, EnvironmentNotMade
+from arena.users_code import is_exhaustion, message_of, pass_interrupt
 
 MAX_TRACEBACK = 16_384
 """Characters of a traceback that are sent, the last ones."""
@@ -190,18 +190,14 @@ def _tell(phases: Sequence[Phase | None], share: Share) -> None:
 
 def _error(error: BaseException) -> Error:
     if is_exhaustion(error):
-        return Error(kind="exhaustion", text=_text(error), traceback=_traceback(error))
+        return Error(kind="exhaustion", text=message_of(error), traceback=_traceback(error))
     if isinstance(error, EnvironmentNotMade):
         return Error(kind="making", text=str(error), traceback=_traceback(error))
     if isinstance(error, EnvironmentFault):
         return Error(kind="environment", text=str(error), traceback=_traceback(error))
     if isinstance(error, ConfigError):
         return Error(kind="config", text=str(error), traceback=_traceback(error))
-    return Error(kind="other", text=_text(error), traceback=_traceback(error))
-
-
-def _text(error: BaseException) -> str:
-    return str(error) if isinstance(error, ArenaError) else f"{named(error)}{own_lines(error)}"
+    return Error(kind="other", text=message_of(error), traceback=_traceback(error))
 
 
 def _traceback(error: BaseException) -> str:

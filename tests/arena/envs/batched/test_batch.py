@@ -244,7 +244,8 @@ def test_an_illegal_action_is_refused_with_agent_and_environment() -> None:
         ("reward", "a reward must be finite and at most 1e12 in size"),
         ("observation", "an observation must be finite and at most 1e9 in size"),
         ("mask", "an action mask is empty"),
-        ("raise", "raised RuntimeError in step: the hare ran away"),
+        ("raise", "in step raised RuntimeError: the hare ran away"),
+        ("untold", r"in step raised Untold: \(its text cannot be read\)"),
         ("shape", r"observation must be \[B, S, F\]"),
     ],
 )
