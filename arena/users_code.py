@@ -191,6 +191,11 @@ def users_code(what: str, *, raises: type[ArenaError] = ConfigError) -> Iterator
         raise raises(raised(what, error)) from error
 
 
+def encodable(text: str) -> str:
+    """Return a text with its lone surrogates replaced, which UTF-8 has not, and msgpack refuses."""
+    return text.encode("utf8", errors="replace").decode()
+
+
 def split_lines(message: str) -> tuple[str, str]:
     """Split a message into its first line and the lines of a traceback after it, if any."""
     first, marker, lines = message.partition(BEFORE_LINES)

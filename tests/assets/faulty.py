@@ -77,6 +77,8 @@ class Rounds(ParallelEnv):  # type: ignore[misc]
         self._round += 1
         if self._is_due("step_raises"):
             raise RuntimeError("the board is on fire")
+        if self._is_due("surrogates"):
+            raise RuntimeError("\ud800")
         if self._is_due("untold"):
             raise Untold
         self._do_worse()

@@ -21,10 +21,14 @@ from arena.errors import (
     WireError,
 )
 from arena.types import PolicyId
-from arena.users_code import is_exhaustion, is_of_users, message_of, own_lines
+from arena.users_code import encodable, is_exhaustion, is_of_users, message_of, own_lines
 
 TRACEBACK_ENTRIES = 12
 """Entries of a traceback that stand for an error of Arena's own."""
+
+
+MAX_REASON = 4000
+"""Length at which a reason is cut off: it must fit its message, whatever users' code wrote."""
 
 
 class AssignmentFault(Exception):
@@ -35,7 +39,7 @@ class AssignmentFault(Exception):
     ) -> None:
         super().__init__(reason)
         self.kind = kind
-        self.reason = reason
+        self.reason = encodable(reason[:MAX_REASON])
         self.policy = policy
         self.key = key
 

@@ -73,6 +73,12 @@ def test_an_exception_that_has_no_text_is_a_fault_of_the_environment(make: Make)
         play_batched(made, seeds=[1, 2, 3], num_steps=4)
 
 
+def test_an_exception_that_is_no_utf8_is_a_fault_of_the_environment(make: Make) -> None:
+    made = make("faulty:Rounds", kwargs={"fault": "surrogates"})
+    with pytest.raises(EnvironmentFault, match=r"in step, .* raised RuntimeError: ."):
+        play_batched(made, seeds=[1, 2, 3], num_steps=4)
+
+
 def test_dead_after_reset(make: Make) -> None:
     made = make("environments:FaultyTurns", kwargs={"fault": "reset_into_death"})
     with pytest.raises(EnvironmentFault, match="in reset: after reset an agent must be alive"):

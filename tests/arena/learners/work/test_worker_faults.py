@@ -12,6 +12,8 @@ from arena.config import EnvironmentConfig, NetworkConfig, PopulationSetup
 from arena.environment_spec import EnvironmentRequest
 from arena.envs.describe import environment_facts
 from arena.errors import EnvironmentFault
+from arena.learners.loop import carry_out
+from arena.learners.work.faults import MAX_REASON
 from arena.learners.work.worker import Worker
 from arena.matches.seating import make_seats
 from arena.types import CheckpointRef, Player, PlayerId, PolicyId, Seating
@@ -122,6 +124,26 @@ def test_an_environment_that_breaks_is_replaced(bench: Bench) -> None:
     bench.env = make
     bench.finished(worker.carry_out(bench.train(start, bench.mirror())))
     assert bench.num_made == 2
+
+
+def test_a_reason_that_no_message_takes_keeps_its_place(bench: Bench) -> None:
+    worker = bench.worker()
+    start = bench.start(worker)
+    make = bench.env
+
+    def talkative() -> Any:
+        env = make()
+
+        def step(actions: object) -> object:
+            raise EnvironmentFault("\ud800" + 20_000 * "x")
+
+        env.step = step
+        return env
+
+    bench.env = talkative
+    # With the check that the answer can be sent.
+    answer = bench.failed(carry_out(worker, bench.train(start, bench.mirror())))
+    assert (answer.kind, answer.reason) == ("environment", "?" + (MAX_REASON - 1) * "x")
 
 
 def test_an_environment_that_cannot_be_made_is_a_failure_of_its_own(bench: Bench) -> None:
