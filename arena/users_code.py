@@ -216,10 +216,19 @@ def _owner(frame: FrameType) -> str:
     return owner_of(str(frame.f_globals.get("__name__", "")), frame.f_code.co_filename)
 
 
+def is_arenas(made: object) -> bool:
+    """Return whether the class of an object is Arena's own."""
+    return _is_arenas(type(made).__module__)
+
+
+def _is_arenas(module: str) -> bool:
+    return module.partition(".")[0] in ARENA_PACKAGES
+
+
 def owner_of(module: str, path: str) -> str:
     """Return the owner of a module's file: ``user``, an installed ``package``, or ``other``."""
     # <frozen importlib._bootstrap>, <string>: there is no file to show.
-    if module.partition(".")[0] in ARENA_PACKAGES or path.startswith("<"):
+    if _is_arenas(module) or path.startswith("<"):
         return "other"
     # A script that was started by a relative path has it as its file name.
     path = os.path.abspath(path)

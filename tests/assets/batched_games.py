@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
@@ -31,6 +32,11 @@ class Untold(Exception):
         raise LookupError
 
 
+def _change_settings() -> None:
+    torch.set_default_dtype(torch.float64)
+    sys.setrecursionlimit(1234)
+
+
 class Hunt:
     """Two hunters and a hare decide at once on unequal spaces; chance sets each game's length.
 
@@ -53,6 +59,8 @@ class Hunt:
         self.length = torch.zeros(num_games, dtype=torch.int64, device=device)
 
     def reset(self, games: torch.Tensor, *, key: torch.Tensor) -> None:
+        if self.fault == "settings_in_reset":
+            _change_settings()
         self.clock = self.clock.masked_fill(games, 0)
         drawn = 2 + (uniforms(key, draw=0) * 4).long()
         self.length = torch.where(games, drawn, self.length)
@@ -80,6 +88,8 @@ class Hunt:
     def step(self, actions: Sequence[torch.Tensor]) -> StepResult:
         if self.fault == "raise":
             raise RuntimeError("the hare ran away")
+        if self.fault == "settings_in_step":
+            _change_settings()
         if self.fault == "untold":
             raise Untold
         hunters, hare = actions[0].float(), actions[1][:, 0]
