@@ -71,7 +71,7 @@ def is_exhaustion(error: BaseException) -> bool:
     """Return whether this machine ran out of something: memory, a device's too, descriptors, space.
 
     The errors that led to this one count as well. A disk that refuses a checkpoint is no case of
-    it: that is the run's (`DiskRefused`), unless files cannot even be opened.
+    it: that is the run's (`DiskRefused`), unless descriptors or memory have run out.
     """
     # Torch's is no MemoryError, and on the CPU no class of its own.
     torch = sys.modules.get("torch")
