@@ -26,7 +26,6 @@ from arena.users_code import encodable, is_exhaustion, is_of_users, message_of, 
 TRACEBACK_ENTRIES = 12
 """Entries of a traceback that stand for an error of Arena's own."""
 
-
 MAX_REASON = 4000
 """Length at which a reason is cut off: it must fit its message, whatever users' code wrote."""
 
