@@ -1,4 +1,4 @@
-"""What each population sees of the groups of a batched game.
+"""Views that populations have of the groups of a batched game.
 
 Tests: `tests/arena/envs/batched/test_batch.py`.
 """
