@@ -57,8 +57,9 @@ def resolve(reference: str, *, launch_directory: str | None) -> object:
     if launch_directory is not None:
         put_first_on_path(launch_directory)
     try:
-        # A second call finds the module in sys.modules, whatever the path is by then.
-        found: object = SETTINGS.run(lambda: importlib.import_module(module_name))
+        return SETTINGS.run(_find, module_name, name)
+    except _NameMissing as error:
+        raise ConfigError(f"{reference}: {module_name} has no {name!r}") from error.__cause__
     except ModuleNotFoundError as error:
         # error.name: the missing module may be one that the user's own imports.
         raise ConfigError(f"{reference}: there is no module {error.name!r}") from error
@@ -66,12 +67,21 @@ def resolve(reference: str, *, launch_directory: str | None) -> object:
         pass_interrupt(error)
         # A user's module may raise anything, and only the user can fix it.
         raise ConfigError(raised(f"{reference}: importing {module_name}", error)) from error
-    # A dotted name leads into classes, such as Outer.Inner.
+
+
+class _NameMissing(Exception):
+    """Error: a module has no such name."""
+
+
+def _find(module_name: str, name: str) -> object:
+    # A second call finds the module in sys.modules, whatever the path is by then.
+    found: object = importlib.import_module(module_name)
+    # A dotted name leads into classes, such as Outer.Inner. A module's own __getattr__ may import.
     for part in name.split("."):
         try:
             found = getattr(found, part)
         except AttributeError as error:
-            raise ConfigError(f"{reference}: {module_name} has no {name!r}") from error
+            raise _NameMissing from error
     return found
 
 

@@ -71,22 +71,31 @@ def is_exhaustion(error: BaseException) -> bool:
     """Return whether this machine ran out of something: memory, a device's too, descriptors, space.
 
     The errors that led to this one count as well. A disk that refuses a checkpoint is no case of
-    it: that is the run's (`DiskRefused`), unless files cannot even be opened.
+    it: that is the run's (`DiskRefused`), unless descriptors or memory have run out.
     """
     # Torch's is no MemoryError, and on the CPU no class of its own.
     torch = sys.modules.get("torch")
     kinds = (MemoryError, MachineExhausted, *(() if torch is None else (torch.OutOfMemoryError,)))
     has_disk = False
-    cause: BaseException | None = error
-    while cause is not None:
-        has_disk = has_disk or isinstance(cause, DiskRefused)
+    for one in chain_of(error):
+        has_disk = has_disk or isinstance(one, DiskRefused)
         codes = DESCRIPTORS if has_disk else DESCRIPTORS | SPACE
-        if isinstance(cause, kinds) or (isinstance(cause, OSError) and cause.errno in codes):
+        if isinstance(one, kinds) or (isinstance(one, OSError) and one.errno in codes):
             return True
-        if isinstance(cause, RuntimeError) and CPU_ALLOCATOR in _text(cause):
+        if isinstance(one, RuntimeError) and CPU_ALLOCATOR in _text(one):
             return True
-        cause = cause.__cause__
     return False
+
+
+def chain_of(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error and those that led to it, as a traceback shows them, each once."""
+    # ``raise error from error`` makes a circle.
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        shows_context = error.__cause__ is None and not error.__suppress_context__
+        error = error.__context__ if shows_context else error.__cause__
 
 
 def is_of_users(error: BaseException) -> bool:
@@ -102,6 +111,18 @@ def raised(what: str, error: BaseException) -> str:
         error: Error that it raised.
     """
     return f"{what} raised {named(error)}{own_lines(error)}"
+
+
+def message_of(error: BaseException, *, what: str = "") -> str:
+    """Return the message of an error: Arena's own have one, others are named as `raised` does.
+
+    Args:
+        error: Error.
+        what: Name of the code and its task. Empty: the message begins with the error's class.
+    """
+    if isinstance(error, ArenaError):
+        return _text(error)
+    return raised(what, error) if what else f"{named(error)}{own_lines(error)}"
 
 
 def named(error: BaseException) -> str:
@@ -170,6 +191,11 @@ def users_code(what: str, *, raises: type[ArenaError] = ConfigError) -> Iterator
         raise raises(raised(what, error)) from error
 
 
+def encodable(text: str) -> str:
+    """Return a text with its lone surrogates replaced, which UTF-8 has not, and msgpack refuses."""
+    return text.encode("utf8", errors="replace").decode()
+
+
 def split_lines(message: str) -> tuple[str, str]:
     """Split a message into its first line and the lines of a traceback after it, if any."""
     first, marker, lines = message.partition(BEFORE_LINES)
@@ -190,10 +216,19 @@ def _owner(frame: FrameType) -> str:
     return owner_of(str(frame.f_globals.get("__name__", "")), frame.f_code.co_filename)
 
 
+def is_arenas(made: object) -> bool:
+    """Return whether the class of an object is Arena's own."""
+    return _is_arenas(type(made).__module__)
+
+
+def _is_arenas(module: str) -> bool:
+    return module.partition(".")[0] in ARENA_PACKAGES
+
+
 def owner_of(module: str, path: str) -> str:
     """Return the owner of a module's file: ``user``, an installed ``package``, or ``other``."""
     # <frozen importlib._bootstrap>, <string>: there is no file to show.
-    if module.partition(".")[0] in ARENA_PACKAGES or path.startswith("<"):
+    if _is_arenas(module) or path.startswith("<"):
         return "other"
     # A script that was started by a relative path has it as its file name.
     path = os.path.abspath(path)

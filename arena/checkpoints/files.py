@@ -33,7 +33,7 @@ from arena.checkpoints.manifest import (
     Manifest,
 )
 from arena.errors import CheckpointCorrupt, CheckpointError, CheckpointMissing, DiskRefused
-from arena.files import NotRegular, open_regular, own_file, words_of
+from arena.files import NotRegular, open_regular, own_file, read_regular, words_of
 from arena.rules import broken_rules
 from arena.types import Digest
 
@@ -54,7 +54,9 @@ _POLICY = re.compile(r"p[0-9]{3,}")
 
 # File system errors that mean that the bytes are not those that were published. Others, such as
 # running out of descriptors, must not make a controller discard a good checkpoint.
-_DAMAGE = frozenset({errno.EIO, errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.ENOENT})
+_DAMAGE = frozenset(
+    {errno.EIO, errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.ENOENT, errno.EFBIG}
+)
 
 # A manifest begins with the sha256 of its own rest: the checkpoint's digest covers all files but
 # the manifest, so a flipped bit in a counter would go unnoticed. JSON readers see one more key.
@@ -313,9 +315,9 @@ def _refusals(path: Path) -> Iterator[None]:
 
 
 def _read_regular(path: Path, limit_bytes: int) -> bytes:
-    """Read a regular file of at most ``limit_bytes`` (a longer one gives one byte more)."""
-    with _opened(path) as file, _refusals(path):
-        return file.read(limit_bytes + 1)
+    """Read a regular file of at most ``limit_bytes``; links are refused."""
+    with _refusals(path):
+        return read_regular(path, limit_bytes=limit_bytes, follows_links=False)
 
 
 def _opened(path: Path) -> BinaryIO:

@@ -28,8 +28,7 @@ def read_shapes(directory: Path, manifest: Manifest) -> Shapes:
     Those of the optimizer follow from its algorithm, and from how far it has come.
 
     Raises:
-        CheckpointMissing: If there is no such directory.
-        CheckpointCorrupt: If a file is damaged or anything but finite float32 tensors.
+        CheckpointCorrupt: If a file is missing, damaged or anything but finite float32 tensors.
         DiskRefused: If the disk refuses.
     """
     # A ghost has no optimizer.

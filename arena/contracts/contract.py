@@ -15,9 +15,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from arena.errors import ArenaError
 from arena.rules import shown
-from arena.users_code import pass_interrupt, raised
+from arena.users_code import message_of, pass_interrupt
 
 T = TypeVar("T")
 
@@ -79,7 +78,7 @@ class Subject:
         except BaseException as error:
             pass_interrupt(error)
             # Arena's own message names the rule already, and perhaps the user's error.
-            found = str(error) if isinstance(error, ArenaError) else raised("it", error)
+            found = message_of(error, what="it")
             raise ContractBroken(self.name, rule=rule, found=found) from error
 
     @contextlib.contextmanager

@@ -31,7 +31,7 @@ from arena.envs.spaces.observations import describe
 from arena.envs.twins import TWINS
 from arena.envs.value_rules import reset_told
 from arena.errors import ConfigError, EnvironmentFault
-from arena.users_code import own_lines, pass_interrupt, raised
+from arena.users_code import pass_interrupt, raised
 
 MASK_SEED = 0
 """Seed of the resets that look for masks; any one will do."""
@@ -207,10 +207,8 @@ def _first_infos(
     except BaseException as error:
         pass_interrupt(error)
         # A user's environment may raise anything.
-        raise EnvironmentFault(
-            f"environment {request.environment_id} raised {type(error).__name__} in reset: {error}"
-            f"{own_lines(error)}"
-        ) from error
+        what = f"environment {request.environment_id} in reset"
+        raise EnvironmentFault(raised(what, error)) from error
     if api == "parallel":
         try:
             _, infos, broken = reset_told(result)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,7 +28,7 @@ from arena.errors import (
     NotTrusted,
 )
 from arena.processes.child import end_with_guard
-from arena.processes.parent import spawn
+from arena.processes.questions import ask
 from arena.types import Digest
 
 ERRORS: Mapping[str, type[ArenaError]] = {
@@ -199,19 +198,12 @@ def _answer_in(line: str) -> dict[str, Any] | None:
 
 def _ask_child(request: str, *, timeout_s: float) -> tuple[str, str | None]:
     """Return the child's output and how it ended; None: it took too long."""
-    with spawn(
-        [sys.executable, "-P", "-m", "arena.envs.inspect"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    ) as child:
-        try:
-            output, errors = child.communicate(request.encode(), timeout_s=timeout_s)
-        except subprocess.TimeoutExpired:
-            child.kill()
-            # The facts may already be in the output.
-            return _text(child.communicate()[0]), None
-        return _text(output), f"({_ending(child.wait())}): {_last_lines(_text(errors))}"
+    arguments = [sys.executable, "-P", "-m", "arena.envs.inspect"]
+    reply = ask(arguments, request.encode(), timeout_s=timeout_s)
+    if reply.exit_code is None:
+        # The facts may already be in the output.
+        return _text(reply.output), None
+    return _text(reply.output), f"({_ending(reply.exit_code)}): {_last_lines(_text(reply.errors))}"
 
 
 def _text(output: bytes) -> str:

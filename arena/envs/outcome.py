@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from arena.config import InfoOutcome, MarginOutcome, Outcome, ThresholdOutcome
 from arena.errors import ConfigError, EnvironmentFault
+from arena.processes.settings import SETTINGS
 from arena.resolve import resolve
 from arena.users_code import users_code
 
@@ -243,7 +244,7 @@ def _function(function: Callable[..., object], *, name: str, sides: Sides) -> Sc
         # A user's function may raise anything, and the environment is not to blame.
         with users_code(f"environment.outcome {name}"):
             # Copies, as the function may change them.
-            answer = function(dict(returns), dict(infos))
+            answer = SETTINGS.run(function, dict(returns), dict(infos))
         if not isinstance(answer, Mapping) or set(answer) != set(sides):
             raise ConfigError(
                 f"environment.outcome {name} must return a score for each of {list(sides)}, "

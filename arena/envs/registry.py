@@ -19,7 +19,7 @@ from typing import Any, Literal, cast
 
 from arena.errors import ConfigError, EnvironmentUnavailable
 from arena.resolve import put_first_on_path, resolve
-from arena.users_code import named, own_lines, pass_interrupt
+from arena.users_code import chain_of, message_of, pass_interrupt
 
 Api = Literal["aec", "parallel"]
 
@@ -214,7 +214,7 @@ def _call_factory(
         # A factory may raise anything, and its arguments are the user's.
         raise ConfigError(
             f"environment.id {environment_id} with kwargs {dict(kwargs)} cannot be made: "
-            f"{named(error)}{own_lines(error)}"
+            f"{message_of(error)}"
         ) from error
     # Outside the try: an error in it would be ours, not the factory's.
     _drop_picture(env, kwargs=kwargs)
@@ -324,11 +324,10 @@ def _unknown(environment_id: str) -> EnvironmentUnavailable:
 
 
 def _missing_module(error: BaseException | None) -> str | None:
-    """Return the module that an import did not find, somewhere up the chain of causes."""
-    while error is not None:
-        if isinstance(error, ModuleNotFoundError) and error.name:
-            return error.name
-        error = error.__cause__
+    """Return the module that an import did not find, somewhere up the chain of errors."""
+    for one in chain_of(error):
+        if isinstance(one, ModuleNotFoundError) and one.name:
+            return one.name
     return None
 
 

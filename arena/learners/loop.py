@@ -63,9 +63,6 @@ MAX_WAIT_S = 1.0
 ABANDON_S = 5.0
 """How long the worker may go on after the conversation is over, where it can be cut off."""
 
-MAX_REASON = 4000
-"""Length of a failure's reason."""
-
 
 class Work(Protocol):
     """Carries out assignments; `arena.learners.work.worker.Worker` is one. Owned by one thread."""
@@ -345,7 +342,6 @@ def carry_out(work: Work, assignment: Assignment) -> Finished | Failed:
             assignment_id=assignment.assignment_id,
             attempt=assignment.attempt,
             kind=fault.kind,
-            # Lone surrogates, which msgpack refuses, are replaced.
-            reason=fault.reason[:MAX_REASON].encode("utf8", errors="replace").decode(),
+            reason=fault.reason,
         )
     return result

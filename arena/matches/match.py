@@ -177,19 +177,9 @@ def play_matches(
         Stopped: If ``should_stop`` returned True.
         EnvironmentFault: If an environment broke its contract.
     """
-    spare = env.num_envs - sum(block.num_envs for block in blocks)
-    if spare < 0:
-        raise ValueError(f"the blocks need {env.num_envs - spare} environments of {env.num_envs}")
     if not blocks:
         return ()
-    device = generator.device
-    # Spare environments count to the last block and are never active.
-    sizes = [block.num_envs for block in blocks]
-    block_of_env = block_of_envs([*sizes[:-1], sizes[-1] + spare], device=device)
-    # Fixed before the first step: "the first N to finish" would favour short games.
-    matches_of_block = torch.tensor([block.num_matches for block in blocks], device=device)
-    num_matches = matches_of_block[block_of_env]
-    num_matches[env.num_envs - spare :] = 0
+    block_of_env, num_matches = _shared_out(env, blocks, device=generator.device)
     play = _Play(
         env,
         num_matches=num_matches,
@@ -201,11 +191,45 @@ def play_matches(
     )
     if is_cooperation(sides):
         return _compare_returns(play, blocks=blocks, block_of_env=block_of_env, seats=seats)
+    return _compare_scores(
+        play, blocks=blocks, block_of_env=block_of_env, seats=seats, sides=tuple(sides)
+    )
+
+
+def _shared_out(
+    env: BatchedEnv, blocks: Sequence[Block], *, device: torch.device
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the block of each environment, and how many matches it plays. int64 [B], [B].
+
+    Raises:
+        ValueError: If the blocks need more environments than there are.
+    """
+    spare = env.num_envs - sum(block.num_envs for block in blocks)
+    if spare < 0:
+        raise ValueError(f"the blocks need {env.num_envs - spare} environments of {env.num_envs}")
+    # Spare environments count to the last block and are never active.
+    sizes = [block.num_envs for block in blocks]
+    block_of_env = block_of_envs([*sizes[:-1], sizes[-1] + spare], device=device)
+    # Fixed before the first step: "the first N to finish" would favour short games.
+    matches_of_block = torch.tensor([block.num_matches for block in blocks], device=device)
+    num_matches = matches_of_block[block_of_env]
+    num_matches[env.num_envs - spare :] = 0
+    return block_of_env, num_matches
+
+
+def _compare_scores(
+    play: _Play,
+    *,
+    blocks: Sequence[Block],
+    block_of_env: torch.Tensor,
+    seats: tuple[Seat, ...],
+    sides: tuple[str, ...],
+) -> tuple[Tally, ...]:
     book = TallyBook(
         [block.entrants for block in blocks],
         block_of_env=block_of_env,
-        agents=env.agents,
-        sides=tuple(sides),
+        agents=play.agents,
+        sides=sides,
         seats=seats,
         games=play.games,
     )
@@ -213,10 +237,10 @@ def play_matches(
         [block.actors for block in blocks],
         block_of_env=block_of_env,
         seats=seats,
-        agents=env.agents,
+        agents=play.agents,
     )
     phases = [block.phase(seats, range(len(seats))) for block in blocks]
-    tell_environments(env, phases, block_of_env=block_of_env)
+    tell_environments(play.env, phases, block_of_env=block_of_env)
     play.run(seated, record=book.record)
     return book.tallies()
 

@@ -158,31 +158,34 @@ def seatings_for(
     for seat in seats:
         if seat.population != population and not opponents.get(seat.population):
             raise ValueError(f"no player of population {seat.population!r} for seat {seat.name!r}")
-
-    def seating(turn: int, *, rival: Player, trainee_seats: Sequence[int]) -> Seating:
-        players = []
-        for index, seat in enumerate(seats):
-            if seat.population == population:
-                players.append(trainee if index in trainee_seats else rival)
-            else:
-                candidates = opponents[seat.population]
-                # In turn: each of them is met about as often.
-                players.append(candidates[turn % len(candidates)])
-        return Seating(players=tuple(players))
-
     rivals = opponents.get(population, ())
-    # A population with one seat does not meet itself: its opponents have the other seats.
     if len(own) == 1:
-        num_turns = max((len(players) for players in opponents.values()), default=0)
-        return tuple(seating(t, rival=trainee, trainee_seats=own) for t in range(num_turns))
-    mirrors = [seating(t, rival=trainee, trainee_seats=own) for t in range(num_mirrors)]
-    against = [
-        seating(turn, rival=rival, trainee_seats=[index])
+        # A population with one seat does not meet itself: its opponents have the other seats.
+        rivals, num_mirrors = (), max(map(len, opponents.values()), default=0)
+    filled = [(turn, dict.fromkeys(own, trainee)) for turn in range(num_mirrors)]
+    for turn, rival in enumerate(rivals):
+        alone = turns[turn % len(turns)] if turns else own
         # Players of other populations stay the same over the seatings with one rival.
-        for turn, rival in enumerate(rivals)
-        for index in (turns[turn % len(turns)] if turns else own)
-    ]
-    return (*mirrors, *against)
+        filled += [(turn, {**dict.fromkeys(own, rival), index: trainee}) for index in alone]
+    return tuple(
+        _seated(players, seats=seats, opponents=opponents, turn=turn) for turn, players in filled
+    )
+
+
+def _seated(
+    own: Mapping[int, Player],
+    *,
+    seats: tuple[Seat, ...],
+    opponents: Mapping[str, Sequence[Player]],
+    turn: int,
+) -> Seating:
+    """Fill all seats but a population's own with players of the others."""
+    players = []
+    for index, seat in enumerate(seats):
+        candidates = [own[index]] if index in own else opponents[seat.population]
+        # In turn: each of them is met about as often.
+        players.append(candidates[turn % len(candidates)])
+    return Seating(players=tuple(players))
 
 
 def seats_in_turn(

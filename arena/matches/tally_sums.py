@@ -78,7 +78,9 @@ class TallySums:
         # index_add_ adds repeated rows, where indexing with += would keep one of them.
         self._returns.index_add_(0, row, seat_return)
         self._squares.index_add_(0, row, seat_return.square())
-        self._added.append((row, seat_score))
+        # Of many seats no seat has points of its own (`_openings`).
+        if not self._has_players:
+            self._added.append((row, seat_score))
         for table in self._tables:
             table.add(row, seat_score)
 
@@ -128,8 +130,7 @@ class TallySums:
 
     def _openings(self, first: torch.Tensor | None) -> list[tuple[SeatOpenings, ...]]:
         """Count first decisions, row by row; a row without one has none."""
-        # Of many seats no seat has points of its own.
-        if first is None or not self._added or self._has_players:
+        if first is None or not self._added:
             return [()] * len(self._entrants)
         (table,) = self._tables
         row, score = (torch.cat(parts) for parts in zip(*self._added, strict=True))

@@ -15,6 +15,7 @@ from arena.errors import ConfigError
 from arena.metrics.jsonl import JsonlSink
 from arena.metrics.rotation import Rotation
 from arena.metrics.tensorboard import TensorboardSink
+from arena.processes.settings import SETTINGS
 from arena.resolve import resolve
 
 BYTES_PER_MB = 10**6
@@ -96,4 +97,20 @@ def _find_sink(
     if not callable(factory):
         raise ConfigError(f"metrics.sinks: {name} must be a class or function, got {factory!r}")
     make = cast(Callable[[Path], Sink], factory)
-    return lambda: make(run_dir)
+    return lambda: _UsersSink(SETTINGS.run(make, run_dir))
+
+
+class _UsersSink:
+    """A user's sink, called with the settings of users' code."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+
+    def write(self, policy: str, agent_steps: int, metrics: Mapping[str, float]) -> None:
+        SETTINGS.run(self._sink.write, policy, agent_steps, metrics)
+
+    def flush(self) -> None:
+        SETTINGS.run(self._sink.flush)
+
+    def close(self) -> None:
+        SETTINGS.run(self._sink.close)

@@ -11,6 +11,7 @@ from torch import nn
 from arena.envs.spaces.observations import ObservationLayout
 from arena.errors import ConfigError
 from arena.networks.planes import PIXEL_SCALE, is_image
+from arena.processes.settings import SETTINGS
 from arena.resolve import resolve
 from arena.users_code import pass_interrupt, raised
 
@@ -61,7 +62,7 @@ def make_user_encoder(
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         try:
-            module = module_class(observation)
+            module = SETTINGS.run_with_ours(module_class, observation)
         except BaseException as error:
             pass_interrupt(error)
             # A user's class may raise anything, and only the user can fix it.
@@ -89,7 +90,7 @@ def _num_features(reference: str, module: object) -> int:
 @torch.no_grad()
 def _probe(reference: str, encoder: UserEncoder, *, size: int, num_features: int) -> None:
     try:
-        features: object = encoder(torch.zeros(NUM_PROBED, size))
+        features: object = SETTINGS.run_with_ours(encoder, torch.zeros(NUM_PROBED, size))
     except BaseException as error:
         pass_interrupt(error)
         what = f"features of {NUM_PROBED} observations of {size} numbers"

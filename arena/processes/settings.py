@@ -1,10 +1,12 @@
 """Settings of the whole process, which users' code may change, kept apart from Arena's own work.
 
 Torch's default dtype, the mode of gradients, the recursion limit and, in commands, the working
-directory are changed back whenever code of users returns, and given to it again when it is called
-next, so that each side has its own (`SETTINGS`). All others are changed back by
-`KeptSettings.restore`, between the parts of a learner's work. What was changed is named in the log,
-once.
+directory are changed back whenever an import, an environment, a bot, an outcome or a sink of users
+returns, and given to it again when it is called next, so that each side has its own (`SETTINGS`).
+An encoder is part of Arena's own computation: it is made with Arena's settings, which are changed
+back afterwards. What else users' code changes, and what encoders and algorithms change while they
+compute, is changed back by `KeptSettings.restore`, between the parts of a learner's work alone.
+What was changed is named in the log, once.
 
 Not kept: a learner's working directory (its paths are absolute), environment variables, arguments
 of the process, generators of random numbers (Arena's draws have generators of their own), limits
@@ -57,7 +59,8 @@ class UsersSettings(threading.local):
             return call(*args, **kwargs)
         context = self._context
         if context is None:
-            _has_run.append(True)
+            global _has_run
+            _has_run = True
             # numpy's reactions to floating-point errors and decimal's context live in it.
             context = self._context = contextvars.copy_context()
         ours = begun = _read()
@@ -74,6 +77,17 @@ class UsersSettings(threading.local):
             # The usual case, and the cheapest test of it.
             if not ended == begun == ours:
                 self._leave(ours, begun, ended)
+
+    def run_with_ours(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call users' code that computes for Arena with Arena's settings; change them back."""
+        ours = _read()
+        try:
+            return call(*args, **kwargs)
+        finally:
+            for index, (own, now) in enumerate(zip(ours, _read(), strict=False)):
+                if now != own:
+                    _note(NAMES[index])
+                    _write(index, own)
 
     def _leave(self, ours: tuple[Any, ...], begun: tuple[Any, ...], ended: tuple[Any, ...]) -> None:
         # Torch may have been loaded meanwhile: then there are more settings than before.
@@ -143,12 +157,12 @@ def _write(index: int, value: Any) -> None:  # noqa: ANN401
 SETTINGS = UsersSettings()
 """Settings of users' code in this process."""
 
-_has_run: list[bool] = []
+_has_run = False
 
 
 def has_run() -> bool:
     """Return whether users' code, or an environment's, has run: it may have left threads."""
-    return bool(_has_run)
+    return _has_run
 
 
 class _Setting(NamedTuple):
@@ -221,7 +235,7 @@ def _settings() -> Iterator[_Setting]:
         lambda value: locale.setlocale(locale.LC_ALL, value),
     )
     yield _Setting("os.umask", _umask, os.umask)
-    yield _Setting("warnings.simplefilter", _Warnings().read, _Warnings().write)
+    yield _Setting("warnings.simplefilter", _raising_filters, _keep_raising_filters)
     yield _Setting(
         "signal.pthread_sigmask",
         lambda: signal.pthread_sigmask(signal.SIG_BLOCK, ()) & set(SIGNALS),
@@ -287,20 +301,18 @@ def _set_soft_limit(value: int) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-class _Warnings:
-    """Filters that turn warnings into errors; all others are left to users' code."""
+def _raising_filters() -> list[Any]:
+    """Return the filters that turn warnings into errors; all others are left to users' code."""
+    return [one for one in warnings.filters if one[0] == "error"]
 
-    def read(self) -> list[Any]:
-        """Return the filters that raise."""
-        return [one for one in warnings.filters if one[0] == "error"]
 
-    def write(self, value: list[Any]) -> None:
-        """Take out all other filters that raise."""
-        kept = [one for one in warnings.filters if one[0] != "error" or one in value]
-        warnings.filters[:] = kept  # type: ignore[index]
-        # Leaving it tells Python that what it remembers of filters is out of date.
-        with warnings.catch_warnings():
-            pass
+def _keep_raising_filters(value: list[Any]) -> None:
+    """Take out all other filters that raise."""
+    kept = [one for one in warnings.filters if one[0] != "error" or one in value]
+    warnings.filters[:] = kept  # type: ignore[index]
+    # Leaving it tells Python that what it remembers of filters is out of date.
+    with warnings.catch_warnings():
+        pass
 
 
 def _identity(stream: int) -> tuple[int, int] | None:

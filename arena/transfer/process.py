@@ -84,7 +84,7 @@ def serve(listener: StoreListener, service: StoreService, *, told: IO[bytes]) ->
     def answer(asked: Asked, *, lines_left: int) -> None:
         holder = holder_of(asked.learner)
         try:
-            answered = service.answer_if_granted(asked.request, asked.data, holder=holder)
+            answered = service.answer(asked.request, asked.data, holder=holder)
         except NotGranted as error:
             if lines_left and len(waiting) < MAX_WAITING:
                 waiting.append((asked, lines_left))

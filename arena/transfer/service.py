@@ -105,7 +105,7 @@ class StoreService:
     def answer(
         self, request: StoreRequest, data: bytes, *, holder: str
     ) -> tuple[StoreAnswer, bytes]:
-        """Answer a request; never raises because of its content or of the disk.
+        """Answer a request; nothing else in its content, and no disk, raises anything.
 
         Args:
             request: Request of a learner.
@@ -114,19 +114,9 @@ class StoreService:
 
         Returns:
             The answer and the bytes behind it.
-        """
-        try:
-            return self.answer_if_granted(request, data, holder=holder)
-        except NotGranted as error:
-            return self.refuse(request, error, holder=holder)
-
-    def answer_if_granted(
-        self, request: StoreRequest, data: bytes, *, holder: str
-    ) -> tuple[StoreAnswer, bytes]:
-        """Answer a request as `answer` does, unless the holder may not publish that now.
 
         Raises:
-            NotGranted: Then.
+            NotGranted: If the holder may not publish that now.
         """
         try:
             if isinstance(request, Fetch):

@@ -15,7 +15,7 @@ from pydantic import Field
 from arena.checkpoints.manifest import PolicyRecord
 from arena.config import Model
 from arena.errors import CheckpointError
-from arena.types import MAX_AGENT_STEPS, Digest
+from arena.types import MAX_AGENT_STEPS, MAX_GENERATION, MAX_UPDATES, Digest
 from arena.wire.messages import Train
 
 
@@ -38,10 +38,10 @@ class Grant(Model):
     """
 
     policy: str
-    generation: int = Field(ge=0)
-    agent_steps: int = Field(ge=0)
-    max_agent_steps: int = Field(ge=0)
-    learner_updates: int = Field(ge=0)
+    generation: int = Field(ge=0, le=MAX_GENERATION)
+    agent_steps: int = Field(ge=0, le=MAX_AGENT_STEPS)
+    max_agent_steps: int = Field(ge=0, le=MAX_AGENT_STEPS)
+    learner_updates: int = Field(ge=0, le=MAX_UPDATES)
     hyperparameters: dict[str, float]
     parent: Digest | None
     donor: str | None

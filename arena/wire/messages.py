@@ -201,7 +201,7 @@ class Finished:
         metrics: Finite numbers by ``group/name_unit``.
         duration_s: Wall time that it took.
         in_flight: Episodes of the trainees that the learner holds to continue.
-        dropped: Policies whose episodes in flight were dropped for lack of memory.
+        dropped: Policies whose episodes in flight are gone, for lack of memory or otherwise.
     """
 
     assignment_id: AssignmentId

@@ -9,7 +9,6 @@ import contextlib
 import json
 import logging
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -19,6 +18,7 @@ from typing import NamedTuple
 
 from arena.errors import ConfigError
 from arena.processes.parent import ChildProcess, spawn
+from arena.processes.questions import ask
 from populations.config.sections import AlertKind
 from populations.hooks.calls import Place
 from populations.hooks.place_file import read_place, write_place
@@ -323,25 +323,20 @@ def check_hooks(settings: HookSettings) -> None:
     """
     if not settings.hooks:
         return
-    with spawn(
+    reply = ask(
         [sys.executable, "-P", "-m", MODULE, "--check"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        settings.model_dump_json().encode(),
+        timeout_s=CHECK_S,
         directory=_working_directory(settings),
         variables=_variables(),
-    ) as child:
-        try:
-            output, errors = child.communicate(
-                settings.model_dump_json().encode(), timeout_s=CHECK_S
-            )
-        except subprocess.TimeoutExpired as error:
-            raise ConfigError(f"hooks: importing them took longer than {CHECK_S:g} s") from error
+    )
+    if reply.exit_code is None:
+        raise ConfigError(f"hooks: importing them took longer than {CHECK_S:g} s")
     try:
-        faults = json.loads(output)
+        faults = json.loads(reply.output)
     except ValueError as error:
         # A module may end the interpreter.
-        said = errors.decode(errors="replace")[-1000:]
+        said = reply.errors.decode(errors="replace")[-1000:]
         raise ConfigError(f"hooks: importing them failed: {said}") from error
     if faults:
         raise ConfigError("; ".join(faults))

@@ -4,10 +4,25 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from arena.envs.twins import TWINS
 from arena.errors import ConfigError, NotTrusted
 from arena.resolve import NO_CODE, OWN, put_first_on_path, resolve
+
+LAZY = """import torch
+
+
+def __getattr__(name):
+    torch.set_default_dtype(torch.float64)
+    if name == "Thing":
+        return dict
+    if name == "Gone":
+        raise ImportError("libthing.so is not there")
+    if name == "Needy":
+        import package_that_is_not_there
+    raise AttributeError(name)
+"""
 
 
 @pytest.fixture
@@ -18,6 +33,7 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     (package / "__init__.py").write_text("")
     (package / "things.py").write_text("class Outer:\n    class Inner:\n        mark = 41\n")
     (package / "broken.py").write_text("raise ZeroDivisionError('of course')\n")
+    (package / "lazy.py").write_text(LAZY)
     (package / "needy.py").write_text("import package_that_is_not_there\n")
     return str(tmp_path)
 
@@ -43,6 +59,9 @@ def test_the_launch_directory_is_first_and_there_once(directory: str) -> None:
         ("resolved_package.nope:Name", "no module 'resolved_package.nope'"),
         ("resolved_package.needy:Name", "no module 'package_that_is_not_there'"),
         ("resolved_package.broken:Name", "ZeroDivisionError: of course"),
+        ("resolved_package.lazy:Gone", "raised ImportError: libthing.so is not there"),
+        ("resolved_package.lazy:Needy", "no module 'package_that_is_not_there'"),
+        ("resolved_package.lazy:Nope", "resolved_package.lazy has no 'Nope'"),
         ("resolved_package", "must be package.module:Name"),
         (":Name", "must be package.module:Name"),
         ("resolved_package.things:", "must be package.module:Name"),
@@ -54,6 +73,11 @@ def test_says_what_is_missing(directory: str, reference: str, text: str) -> None
         resolve(reference, launch_directory=directory)
     assert text in str(caught.value)
     assert reference in str(caught.value)
+
+
+def test_a_lazy_module_has_the_settings_of_users(directory: str) -> None:
+    assert resolve("resolved_package.lazy:Thing", launch_directory=directory) is dict
+    assert torch.get_default_dtype() is torch.float32
 
 
 def test_without_the_users_word_nothing_is_imported(directory: str) -> None:

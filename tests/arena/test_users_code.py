@@ -19,6 +19,7 @@ from arena.resolve import resolve
 from arena.users_code import (
     MAX_FRAMES,
     Interrupt,
+    chain_of,
     is_exhaustion,
     is_of_users,
     own_lines,
@@ -196,6 +197,26 @@ def led_to(error: BaseException, cause: BaseException) -> BaseException:
     return error
 
 
+def raised_while(error: BaseException, context: BaseException) -> BaseException:
+    error.__context__ = context
+    return error
+
+
+def circle() -> BaseException:
+    error = RuntimeError("boom")
+    return led_to(error, led_to(ValueError("x"), error))
+
+
+def test_a_chain_of_errors_is_that_of_a_traceback_and_ends() -> None:
+    error = circle()
+    assert list(chain_of(error)) == [error, error.__cause__]
+    assert list(chain_of(None)) == []
+    alone = raised_while(RuntimeError("boom"), MemoryError())
+    # As ``from None`` does: the author of that line says that it led to nothing.
+    alone.__suppress_context__ = True
+    assert list(chain_of(alone)) == [alone]
+
+
 FULL = OSError(errno.ENOSPC, "no space")
 
 
@@ -208,6 +229,8 @@ FULL = OSError(errno.ENOSPC, "no space")
         (OSError(errno.EMFILE, "too many open files"), True),
         (FULL, True),
         (led_to(EnvironmentFault("x"), FULL), True),
+        (raised_while(RuntimeError("cannot go on"), MemoryError()), True),
+        (circle(), False),
         # The run's disk is no learner's machine, but descriptors are its own.
         (led_to(DiskRefused("x"), FULL), False),
         (led_to(DiskRefused("x"), OSError(errno.EMFILE, "too many open files")), True),

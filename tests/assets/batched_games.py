@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
@@ -22,6 +23,18 @@ HARE = AgentSpec(
     action={"kind": "Discrete", "n": 2, "start": 0},
     mask="observation",
 )
+
+
+class Untold(Exception):
+    """Error without a text."""
+
+    def __str__(self) -> str:
+        raise LookupError
+
+
+def _change_settings() -> None:
+    torch.set_default_dtype(torch.float64)
+    sys.setrecursionlimit(1234)
 
 
 class Hunt:
@@ -46,6 +59,8 @@ class Hunt:
         self.length = torch.zeros(num_games, dtype=torch.int64, device=device)
 
     def reset(self, games: torch.Tensor, *, key: torch.Tensor) -> None:
+        if self.fault == "settings_in_reset":
+            _change_settings()
         self.clock = self.clock.masked_fill(games, 0)
         drawn = 2 + (uniforms(key, draw=0) * 4).long()
         self.length = torch.where(games, drawn, self.length)
@@ -73,6 +88,10 @@ class Hunt:
     def step(self, actions: Sequence[torch.Tensor]) -> StepResult:
         if self.fault == "raise":
             raise RuntimeError("the hare ran away")
+        if self.fault == "settings_in_step":
+            _change_settings()
+        if self.fault == "untold":
+            raise Untold
         hunters, hare = actions[0].float(), actions[1][:, 0]
         first = self.clock == 0
         self.clock = self.clock + 1

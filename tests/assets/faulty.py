@@ -22,6 +22,13 @@ NUM_ACTIONS = 2
 MEBIBYTE = 2**20
 
 
+class Untold(Exception):
+    """Error without a text."""
+
+    def __str__(self) -> str:
+        raise LookupError
+
+
 class Rounds(ParallelEnv):  # type: ignore[misc]
     """Both choose a number; who chooses 1 alone gains a point.
 
@@ -70,6 +77,10 @@ class Rounds(ParallelEnv):  # type: ignore[misc]
         self._round += 1
         if self._is_due("step_raises"):
             raise RuntimeError("the board is on fire")
+        if self._is_due("surrogates"):
+            raise RuntimeError("\ud800")
+        if self._is_due("untold"):
+            raise Untold
         self._do_worse()
         rewards: dict[str, Any] = {
             agent: float(action - actions[other])

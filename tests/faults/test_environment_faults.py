@@ -299,7 +299,7 @@ def test_an_environment_that_never_works_fails_the_assignment_with_its_traceback
     assert isinstance(failed, Failed)
     assert (failed.kind, failed.policy) == ("environment", None)
     first, _, rest = failed.reason.partition("\n")
-    assert "RuntimeError in step" in first
+    assert "on turn, raised RuntimeError" in first
     assert rest.endswith('raise RuntimeError("the board is on fire")')
     # A place and its code for each frame, of the environment's file alone.
     assert all("faulty.py" in place for place in rest.splitlines()[::2])

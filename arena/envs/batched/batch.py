@@ -6,14 +6,15 @@ a flattened observation, n actions, N episodes that end in one call.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 import torch
 
 from arena.envs.base import Group, Turn
 from arena.envs.batched.game import BatchedGame, StepResult
 from arena.envs.batched.scoring import BatchedScore
+from arena.envs.batched.views import View, view_of
 from arena.envs.chance import check_seeds, episode_seeds
 from arena.envs.pettingzoo.buffers import NO_DECISION
 from arena.envs.spaces.observations import (
@@ -23,26 +24,11 @@ from arena.envs.spaces.observations import (
     LARGEST_SEEN,
     num_actions,
 )
-from arena.errors import ArenaError, ConfigError, EnvironmentFault
-from arena.users_code import own_lines, pass_interrupt
+from arena.errors import ArenaError, EnvironmentFault
+from arena.processes.settings import SETTINGS
+from arena.users_code import is_arenas, pass_interrupt, raised
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _View:
-    """Population's view of the group of agents that it is part of.
-
-    Attributes:
-        name: Population's name.
-        group: Index of its group.
-        columns: Positions of its agents in the group; None if it is the whole group, in its order.
-        members: Whether an agent is in the population; the last entry, for index -1, is False. bool
-            [A + 1].
-    """
-
-    name: str
-    group: int
-    columns: torch.Tensor | None
-    members: torch.Tensor
+T = TypeVar("T")
 
 
 class GameBatch:
@@ -79,7 +65,7 @@ class GameBatch:
         self._num_envs = num_envs
         self._turn_based = game.api == "aec"
         self._views = tuple(
-            _view(game, name=name, agents=agents, device=device)
+            view_of(game, name=name, agents=agents, device=device)
             for name, agents in populations.items()
         )
         # Agents of a group have equal spaces: the first one stands for all.
@@ -100,6 +86,8 @@ class GameBatch:
             (num_envs, num_sides), torch.nan, dtype=torch.float32, device=device
         )
         self._asked: Sequence[Group] = ()
+        # Arena's own games change no settings.
+        self._is_arenas = is_arenas(game)
 
     @property
     def num_envs(self) -> int:
@@ -128,13 +116,7 @@ class GameBatch:
         self._halted.zero_()
         self._any_halted = False
         self._resumed = None
-        try:
-            # All games: none is halted at this point.
-            self._begin(~self._halted, torch.arange(self._num_envs, device=self._device))
-            self._asked = self._game.decisions()
-        except BaseException as error:
-            pass_interrupt(error)
-            raise self._blame(error, doing="reset") from error
+        self._call(self._restart, doing="reset")
         self._check_shapes()
         nothing = StepResult(reward=self._never.float(), terminated=self._never)
         self._check_sanity(nothing)
@@ -154,31 +136,9 @@ class GameBatch:
         # game's.
         chosen = self._chosen(actions)
         episode = self._episodes
-        try:
-            result = self._game.step(chosen)
-            ended = self._end(result)
-            score = self._no_score
-            # The usual step ends no episode, and nonzero has synchronized already.
-            over = ended.nonzero().squeeze(1)
-            if len(over):
-                # A copy: the constant stays as it is.
-                score = score.index_copy(0, over, self._score(self._returns[over]))
-                # A halted game plays on unheard, and its episode begins again with the same seed.
-                # Not in place: the turn has the numbers before.
-                self._episodes = episode + (ended & ~self._halted)
-                self._returns[over] = 0.0
-                self._alive[over] = True
-                # After the number of episodes, which is part of their keys.
-                self._begin(ended, over)
-            # Taken before resumed games begin: their last results are of the halt, too.
-            still = self._halted if self._any_halted else None
-            self._begin_resumed()
-            self._asked = self._game.decisions()
-        except BaseException as error:
-            pass_interrupt(error)
-            raise self._blame(error, doing="step") from error
+        result, over, score, still = self._call(lambda: self._advance(chosen), doing="step")
         self._check_sanity(result)
-        turn = self._turn(result, over=ended, score=score, still=still)
+        turn = self._turn(result, over=over, score=score, still=still)
         turn.episode = episode
         return turn
 
@@ -202,6 +162,54 @@ class GameBatch:
 
     def close(self) -> None:
         """Do nothing: there is nothing to release."""
+
+    def _call(self, call: Callable[[], T], *, doing: str) -> T:
+        """Call the game, and blame it for what it raises."""
+        try:
+            return call() if self._is_arenas else SETTINGS.run(call)
+        # It has its place already: a user's outcome is no fault of the game.
+        except ArenaError:
+            raise
+        except BaseException as error:
+            pass_interrupt(error)
+            what = f"environment {self._id} in {doing}"
+            raise EnvironmentFault(raised(what, error)) from error
+
+    def _restart(self) -> None:
+        """Begin the first episodes."""
+        # All games: none is halted at this point.
+        self._begin(~self._halted, torch.arange(self._num_envs, device=self._device))
+        self._asked = self._game.decisions()
+
+    def _advance(
+        self, chosen: Sequence[torch.Tensor]
+    ) -> tuple[StepResult, torch.Tensor, torch.Tensor, torch.Tensor | None]:
+        """Step all games, and begin new episodes.
+
+        Returns:
+            The game's result; the games that are over, bool [B]; the scores, float32 [B, sides];
+            and the halted games, bool [B], if there are any.
+        """
+        result = self._game.step(chosen)
+        ended = self._end(result)
+        score = self._no_score
+        # The usual step ends no episode, and nonzero has synchronized already.
+        over = ended.nonzero().squeeze(1)
+        if len(over):
+            # A copy: the constant stays as it is.
+            score = score.index_copy(0, over, self._score(self._returns[over]))
+            # A halted game plays on unheard, and its episode begins again with the same seed.
+            # Not in place: the turn has the numbers before.
+            self._episodes = self._episodes + (ended & ~self._halted)
+            self._returns[over] = 0.0
+            self._alive[over] = True
+            # After the number of episodes, which is part of their keys.
+            self._begin(ended, over)
+        # Taken before resumed games begin: their last results are of the halt, too.
+        still = self._halted if self._any_halted else None
+        self._begin_resumed()
+        self._asked = self._game.decisions()
+        return result, ended, score, still
 
     def _begin(self, games: torch.Tensor, index: torch.Tensor) -> None:
         """Start new episodes in the ``games`` (bool [B]) at ``index``."""
@@ -259,7 +267,7 @@ class GameBatch:
             score=score,
         )
 
-    def _seen(self, view: _View) -> Group:
+    def _seen(self, view: View) -> Group:
         asked = self._asked[view.group]
         index, observation, mask = asked.agent_index, asked.observation, asked.action_mask
         if view.columns is not None:
@@ -274,7 +282,7 @@ class GameBatch:
             index = index.masked_fill(self._halted[:, None], NO_DECISION)
         return Group(index, observation, mask)
 
-    def _last_seen(self, view: _View, result: StepResult) -> torch.Tensor:
+    def _last_seen(self, view: View, result: StepResult) -> torch.Tensor:
         if result.final_observation:
             last = result.final_observation[view.group]
             return last if view.columns is None else last[:, view.columns]
@@ -379,31 +387,3 @@ class GameBatch:
                 )
             if mask is not None and not bool(mask[asked].any(dim=1).all()):
                 raise EnvironmentFault(f"environment {self._id}: an action mask is empty")
-
-    def _blame(self, error: BaseException, *, doing: str) -> ArenaError:
-        if isinstance(error, ArenaError):
-            return error
-        return EnvironmentFault(
-            f"environment {self._id} raised {type(error).__name__} in {doing}: {error}"
-            f"{own_lines(error)}"
-        )
-
-
-def _view(game: BatchedGame, *, name: str, agents: tuple[str, ...], device: torch.device) -> _View:
-    groups = [at for at, group in enumerate(game.groups) if agents[0] in group]
-    if not groups or not set(agents) <= set(game.groups[groups[0]]):
-        raise ConfigError(
-            f"populations.{name}.agents must have equal spaces, and these have not: "
-            f"{', '.join(agents)}"
-        )
-    group = game.groups[groups[0]]
-    members = torch.zeros(len(game.agents) + 1, dtype=torch.bool, device=device)
-    members[[game.agents.index(agent) for agent in agents]] = True
-    columns = torch.tensor([group.index(agent) for agent in agents], device=device)
-    return _View(
-        name=name,
-        group=groups[0],
-        # None where the population is the group: its tensors pass without a copy.
-        columns=None if agents == group else columns,
-        members=members,
-    )

@@ -23,7 +23,7 @@ from arena.envs.findings import MEND_STEP, Finding, Findings, finding_of
 from arena.envs.spaces.observations import ObservationLayout
 from arena.envs.value_rules import Broken, observation_faults
 from arena.errors import EnvironmentFault
-from arena.users_code import named, own_lines, pass_interrupt
+from arena.users_code import own_lines, pass_interrupt, raised
 
 SEED = 7
 KEPT = 4
@@ -173,8 +173,7 @@ class Watch:
             if not self.in_doubt:
                 # Lines in the user's files tell different mistakes apart.
                 lines = own_lines(error)
-                text = f"{what} raised {named(error)}{lines}"
-                finding = finding_of(EnvironmentFault(text), where=self.where)
+                finding = finding_of(EnvironmentFault(raised(what, error)), where=self.where)
                 if mend is not None:
                     finding = Finding(problem=finding.problem, mend=mend)
                 rule = (type(error).__name__, lines or what.partition("(")[0])

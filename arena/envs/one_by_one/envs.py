@@ -18,7 +18,7 @@ from arena.envs.pettingzoo.buffers import Buffers
 from arena.envs.pettingzoo.pending_decisions import DecisionFault
 from arena.envs.pettingzoo.stepper import Stepper
 from arena.errors import ArenaError, EnvironmentFault, EnvironmentNotMade
-from arena.users_code import named, own_lines, pass_interrupt
+from arena.users_code import message_of, pass_interrupt, raised
 
 logger = logging.getLogger(__name__)
 
@@ -211,7 +211,7 @@ class OneByOne:
                 pass_interrupt(error)
                 # Without an environment there is nothing to go on with.
                 raise EnvironmentNotMade(
-                    f"environment {self._id} cannot be made anew: {_told(error)}"
+                    f"environment {self._id} cannot be made anew: {message_of(error)}"
                 ) from error
             self._episodes[b] += 1
             fault = self._try_to_start(b)
@@ -229,14 +229,8 @@ class OneByOne:
         if isinstance(error, EnvironmentFault):
             fault = EnvironmentFault(f"environment {self._id} in {doing}: {error}")
         else:
-            fault = EnvironmentFault(
-                f"environment {self._id} raised {type(error).__name__} in {doing}, "
-                f"{stepper.on_turn}: {error}{own_lines(error)}"
-            )
+            what = f"environment {self._id} in {doing}, {stepper.on_turn},"
+            fault = EnvironmentFault(raised(what, error))
         # By hand, as the fault is returned and perhaps never raised.
         fault.__cause__ = error
         return fault
-
-
-def _told(error: BaseException) -> str:
-    return str(error) if isinstance(error, ArenaError) else f"{named(error)}{own_lines(error)}"

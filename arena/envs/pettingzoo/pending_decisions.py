@@ -26,7 +26,7 @@ from arena.envs.spaces.observations import (
     part_of,
 )
 from arena.errors import EnvironmentFault
-from arena.users_code import pass_interrupt
+from arena.users_code import named, pass_interrupt
 
 
 class DecisionBatch:
@@ -233,7 +233,7 @@ def _misfit(index: int, error: BaseException, *, what: str) -> _Misfit:
     """Describe an error: a user's observation or mask may raise anything when it is read."""
     if isinstance(error, EnvironmentFault):
         return _Misfit(str(error), at=index)
-    return _Misfit(f"{what} raised {type(error).__name__}: {error}", at=index)
+    return _Misfit(f"{what} raised {named(error)}", at=index)
 
 
 def _stacked(

@@ -11,7 +11,7 @@ from typing import Any
 from arena.envs.base import Phase
 from arena.envs.pettingzoo.stepper import Stepper
 from arena.errors import EnvironmentFault
-from arena.users_code import own_lines, pass_interrupt
+from arena.users_code import pass_interrupt, raised
 
 SetPhase = Callable[[str, int | None, dict[str, str]], object]
 
@@ -116,7 +116,5 @@ class ToldStepper:
         except BaseException as error:
             pass_interrupt(error)
             # A user's environment may raise anything.
-            raise EnvironmentFault(
-                f"set_phase raised {type(error).__name__}: {error}{own_lines(error)}"
-            ) from error
+            raise EnvironmentFault(raised("set_phase", error)) from error
         self._told = phase

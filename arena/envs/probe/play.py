@@ -30,7 +30,7 @@ from arena.envs.registry import make_environment
 from arena.envs.twins import TWINS
 from arena.errors import EnvironmentFault
 from arena.processes.machine_memory import machine_bytes
-from arena.users_code import pass_interrupt
+from arena.users_code import pass_interrupt, raised
 
 SEED = 7
 
@@ -136,9 +136,8 @@ def _played(
         pass_interrupt(error)
         # A user's code may raise anything; episodes played until then still count.
         if not num_episodes:
-            raise EnvironmentFault(
-                f"step {num_steps + 1} of random play raised {type(error).__name__}: {error}"
-            ) from error
+            what = f"step {num_steps + 1} of random play"
+            raise EnvironmentFault(raised(what, error)) from error
     return num_steps / max(num_episodes, 1), not num_episodes, spent_s / num_steps
 
 

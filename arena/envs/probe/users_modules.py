@@ -15,9 +15,13 @@ from pathlib import Path
 from types import ModuleType
 
 from arena.errors import ConfigError
+from arena.files import read_regular
 from arena.resolve import resolve
 from arena.types import Digest, canonical_digest
 from arena.users_code import owner_of
+
+MAX_MODULE_BYTES = 1 << 26
+"""Most bytes of a module's file that is compared; it may be a compiled one."""
 
 
 def import_all(references: Mapping[str, str], *, launch_directory: str) -> None:
@@ -60,7 +64,7 @@ def module_digests() -> dict[str, Digest]:
 
 def _digest(path: Path) -> Digest:
     try:
-        return Digest(hashlib.sha256(path.read_bytes()).hexdigest())
-    # A module of an archive, or one whose file is gone by now, has no source to compare.
+        return Digest(hashlib.sha256(read_regular(path, limit_bytes=MAX_MODULE_BYTES)).hexdigest())
+    # A module of an archive, or one whose file is gone by now or is none, has no source to compare.
     except OSError:
         return Digest("")

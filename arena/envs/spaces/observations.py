@@ -29,8 +29,8 @@ ACCEPTED_KINDS: Mapping[str, str] = {"f": "fiub", "i": "iub", "u": "iub", "b": "
 UINT8 = np.dtype(np.uint8)
 FLOAT32 = np.dtype(np.float32)
 
-LARGEST_REWARD = 1e12
-LARGEST_SEEN = 1e9
+_REWARD, _SEEN = "1e12", "1e9"
+LARGEST_REWARD, LARGEST_SEEN = float(_REWARD), float(_SEEN)
 """Largest absolute values of a reward, and of a number of an observation or state.
 
 Training squares and multiplies them in float32, which ends at 3.4e38. At these bounds PPO learns
@@ -38,8 +38,8 @@ on, without normalizers as well; observations of 1e12 break it. Larger numbers s
 something of an environment and nothing of a policy, so they are refused where they come in.
 """
 
-BOUNDED_REWARD = "finite and at most 1e12 in size"
-BOUNDED_SEEN = "finite and at most 1e9 in size"
+BOUNDED_REWARD = f"finite and at most {_REWARD} in size"
+BOUNDED_SEEN = f"finite and at most {_SEEN} in size"
 """The rules, in messages."""
 
 

@@ -110,6 +110,9 @@ class Fault:
     is_exhaustion: bool
 
 
+ErrorKind = Literal["environment", "making", "exhaustion", "config", "other"]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Error:
     """Error that ended a command.
@@ -121,7 +124,7 @@ class Error:
         traceback: Its traceback.
     """
 
-    kind: Literal["environment", "making", "exhaustion", "config", "other"]
+    kind: ErrorKind
     text: str
     traceback: str
 

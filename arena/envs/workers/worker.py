@@ -25,6 +25,7 @@ from arena.envs.workers.messages import (
     Close,
     Command,
     Error,
+    ErrorKind,
     Fault,
     Figures,
     Make,
@@ -33,8 +34,8 @@ from arena.envs.workers.messages import (
 )
 from arena.envs.workers.shared_arrays import SharedArrays
 from arena.envs.workers.shares import SharedRows, read_request, shared_rows
-from arena.errors import ArenaError, ConfigError, EnvironmentFault, EnvironmentNotMade
-from arena.users_code import is_exhaustion, named, own_lines, pass_interrupt
+from arena.errors import ConfigError, EnvironmentFault, EnvironmentNotMade
+from arena.users_code import encodable, is_exhaustion, message_of, pass_interrupt
 
 MAX_TRACEBACK = 16_384
 """Characters of a traceback that are sent, the last ones."""
@@ -70,7 +71,7 @@ class RecordedFaults:
             Fault(
                 stage=moment.stage,
                 num_played=moment.num_played,
-                text=str(fault),
+                text=encodable(str(fault)),
                 traceback=_traceback(fault),
                 is_exhaustion=is_exhaustion(fault),
             )
@@ -189,22 +190,18 @@ def _tell(phases: Sequence[Phase | None], share: Share) -> None:
 
 
 def _error(error: BaseException) -> Error:
+    return Error(kind=_kind(error), text=encodable(message_of(error)), traceback=_traceback(error))
+
+
+def _kind(error: BaseException) -> ErrorKind:
     if is_exhaustion(error):
-        return Error(kind="exhaustion", text=_text(error), traceback=_traceback(error))
+        return "exhaustion"
     if isinstance(error, EnvironmentNotMade):
-        return Error(kind="making", text=str(error), traceback=_traceback(error))
+        return "making"
     if isinstance(error, EnvironmentFault):
-        return Error(kind="environment", text=str(error), traceback=_traceback(error))
-    if isinstance(error, ConfigError):
-        return Error(kind="config", text=str(error), traceback=_traceback(error))
-    return Error(kind="other", text=_text(error), traceback=_traceback(error))
-
-
-def _text(error: BaseException) -> str:
-    return str(error) if isinstance(error, ArenaError) else f"{named(error)}{own_lines(error)}"
+        return "environment"
+    return "config" if isinstance(error, ConfigError) else "other"
 
 
 def _traceback(error: BaseException) -> str:
-    text = "".join(traceback.format_exception(error))[-MAX_TRACEBACK:]
-    # Lone surrogates, which msgpack refuses, are replaced.
-    return text.encode("utf8", errors="replace").decode()
+    return encodable("".join(traceback.format_exception(error))[-MAX_TRACEBACK:])

@@ -202,8 +202,11 @@ class Environments:
 
     def lose(self) -> None:
         """Close all batches but the one in use: the processes that stepped them have ended."""
-        while self._held:
-            _close(self._drop(why="the processes that step their environments have ended"))
+        # Without a number: they are not dropped for lack of memory, and the loss has an error.
+        for team, held in self._held.items():
+            self._dropped += team
+            _close(held.env)
+        self._held = {}
         rest = [*self._spare, *([] if self._matches is None else [self._matches])]
         self._spare, self._matches = [], None
         for env in rest:
@@ -211,7 +214,9 @@ class Environments:
                 _close(env)
 
     def take_dropped(self) -> tuple[tuple[PolicyId, ...], int]:
-        """Return the teams whose episodes were dropped since the last call, and their number."""
+        """Return the teams whose episodes are gone since the last call, and the number of episodes
+        that were dropped for lack of memory.
+        """
         dropped = tuple(self._dropped), self._num_dropped
         self._dropped, self._num_dropped = [], 0
         return dropped

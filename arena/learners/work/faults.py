@@ -21,10 +21,13 @@ from arena.errors import (
     WireError,
 )
 from arena.types import PolicyId
-from arena.users_code import is_exhaustion, is_of_users, named, own_lines
+from arena.users_code import encodable, is_exhaustion, is_of_users, message_of, own_lines
 
 TRACEBACK_ENTRIES = 12
 """Entries of a traceback that stand for an error of Arena's own."""
+
+MAX_REASON = 4000
+"""Length at which a reason is cut off: it must fit its message, whatever users' code wrote."""
 
 
 class AssignmentFault(Exception):
@@ -35,7 +38,7 @@ class AssignmentFault(Exception):
     ) -> None:
         super().__init__(reason)
         self.kind = kind
-        self.reason = reason
+        self.reason = encodable(reason[:MAX_REASON])
         self.policy = policy
         self.key = key
 
@@ -67,13 +70,11 @@ def _kind(error: BaseException) -> str:
 
 
 def _reason(error: BaseException) -> str:
-    if isinstance(error, ArenaError):
-        return str(error)
-    lines = own_lines(error)
-    if not lines:
-        # An error of Arena's own: a report needs the traceback.
-        lines = f"\n{''.join(traceback.format_exception(error)[-TRACEBACK_ENTRIES:])}"
-    return f"{named(error)}{lines}"
+    reason = message_of(error)
+    if isinstance(error, ArenaError) or own_lines(error):
+        return reason
+    # An error in Arena's own code: a report needs the traceback.
+    return f"{reason}\n{''.join(traceback.format_exception(error)[-TRACEBACK_ENTRIES:])}"
 
 
 @contextlib.contextmanager

@@ -33,7 +33,7 @@ from arena.learners.work.players import Players
 from arena.learners.work.training import train
 from arena.matches.match import Progress
 from arena.processes.settings import KeptSettings
-from arena.users_code import pass_interrupt, raised
+from arena.users_code import message_of, pass_interrupt
 from arena.wire.messages import Evaluate, Failed, Finished, Train
 
 logger = logging.getLogger(__name__)
@@ -173,8 +173,7 @@ class Worker:
             # licence or a display is gone.
             pass_interrupt(error)
             what = f"making environment {spec.id}"
-            text = str(error) if isinstance(error, ArenaError) else raised(what, error)
-            raise EnvironmentNotMade(text) from error
+            raise EnvironmentNotMade(message_of(error, what=what)) from error
 
     def _resident_bytes(self) -> int:
         """Return the memory of this process and of those that step its environments."""

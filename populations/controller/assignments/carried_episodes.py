@@ -53,7 +53,7 @@ def record(
 def forget_dropped(
     state: ControllerState, tx: Transaction, learner_id: LearnerId, *, finished: Finished
 ) -> None:
-    """Forget episodes that a learner let go for want of memory; explain it."""
+    """Forget episodes that a learner let go; explain those for which it lacked memory."""
     dropped = [
         policy for policy in finished.dropped if policy in state.learners[learner_id].episodes
     ]
@@ -61,11 +61,15 @@ def forget_dropped(
         return
     for policy in dropped:
         forget(state, policy)
+    episodes = int(finished.metrics.get("episode/dropped", 0.0))
+    # None where processes that step environments were lost, which the failed assignment says.
+    if not episodes:
+        return
     tx.add_event(
         "episodes_dropped",
         learner_id,
         policies=list(dropped),
-        episodes=int(finished.metrics.get("episode/dropped", 0.0)),
+        episodes=episodes,
         reason="the learner's process has as much memory as environment.held_memory_mb allows",
     )
 

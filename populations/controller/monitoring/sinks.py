@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from arena.metrics.sink import Sink
-from arena.users_code import pass_interrupt
+from arena.users_code import named, pass_interrupt
 from populations.controller.state.events import SinkTold
 
 logger = logging.getLogger(__name__)
@@ -110,7 +110,7 @@ class Sinks:
             guarded.is_failing = True
             guarded.retry_at_s = now_s + guarded.wait_s
             guarded.wait_s = min(2.0 * guarded.wait_s, LONGEST_WAIT_S)
-            problem = f"{type(error).__name__}: {error}"[:MAX_CHARS]
+            problem = named(error)[:MAX_CHARS]
             self._told.append(SinkTold(sink=guarded.name, problem=problem))
             return False
         return True

@@ -31,7 +31,7 @@ from .conftest import Make, play_batched
         ),
         ("text_reward", "agent 'b': a reward must be finite.* got 'much'"),
         ("strange_agent", "agent 'c' has a reward but is no possible agent"),
-        ("step_raises", "raised KeyError in step, agent 'b' on turn: 'board'"),
+        ("step_raises", "in step, agent 'b' on turn, raised KeyError: 'board'"),
         ("only_dead_on_turn", "only dead agents are on turn, the last is 'a'"),
     ],
 )
@@ -50,7 +50,7 @@ def test_faults_in_turns(fault: str, text: str, make: Make) -> None:
             "agent 'b': an observation must be finite.* got nan",
         ),
         ("infinite_reward", "agent 'b': a reward must be finite.* got inf"),
-        ("step_raises", r"raised ValueError in step, agents \['a', 'b', 'c'\] on turn: no board"),
+        ("step_raises", r"in step, agents \['a', 'b', 'c'\] on turn, raised ValueError: no board"),
         ("no_final_observation", "agent 'b' was truncated and must have a last observation"),
     ],
 )
@@ -64,6 +64,18 @@ def test_faults_at_once(fault: str, text: str, make: Make) -> None:
 def test_an_empty_mask(where: str, make: Make) -> None:
     made = make("environments:MaskedTurns", kwargs={"where": where, "empty_at": 3})
     with pytest.raises(EnvironmentFault, match="agent 'b': an action mask must allow an action"):
+        play_batched(made, seeds=[1, 2, 3], num_steps=4)
+
+
+def test_an_exception_that_has_no_text_is_a_fault_of_the_environment(make: Make) -> None:
+    made = make("faulty:Rounds", kwargs={"fault": "untold"})
+    with pytest.raises(EnvironmentFault, match=r"raised Untold: \(its text cannot be read\)"):
+        play_batched(made, seeds=[1, 2, 3], num_steps=4)
+
+
+def test_an_exception_that_is_no_utf8_is_a_fault_of_the_environment(make: Make) -> None:
+    made = make("faulty:Rounds", kwargs={"fault": "surrogates"})
+    with pytest.raises(EnvironmentFault, match=r"in step, .* raised RuntimeError: ."):
         play_batched(made, seeds=[1, 2, 3], num_steps=4)
 
 

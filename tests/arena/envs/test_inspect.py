@@ -95,7 +95,7 @@ def test_errors_come_back_as_themselves(
 
 
 def test_a_reset_that_raises_is_the_environments_fault(assets: str) -> None:
-    with pytest.raises(EnvironmentFault, match="RuntimeError in reset: no board"):
+    with pytest.raises(EnvironmentFault, match="in reset raised RuntimeError: no board"):
         inspect_environment(
             EnvironmentRequest(
                 "environments:FaultyTurns",

@@ -293,12 +293,23 @@ def test_find_sinks_opens_what_is_named(tmp_path: Path) -> None:
 def test_find_sinks_takes_a_users_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module = tmp_path / "my_sinks.py"
     module.write_text(
-        "class Mine:\n    def __init__(self, run_dir):\n        self.run_dir = run_dir\n"
+        "import sys\n"
+        "class Mine:\n"
+        "    def __init__(self, run_dir):\n"
+        "        self.path = run_dir / 'points'\n"
+        "    def write(self, policy, agent_steps, metrics):\n"
+        "        sys.setrecursionlimit(1234)\n"
+        "        self.path.write_text(f'{policy} {agent_steps} {metrics}')\n"
+        "    def flush(self): pass\n"
+        "    def close(self): pass\n"
     )
     monkeypatch.setattr(sys, "path", list(sys.path))
-    makers = find_sinks(["my_sinks:Mine"], tmp_path / "run", launch_directory=str(tmp_path))
-    sink = makers["my_sinks:Mine"]()
-    assert sink.run_dir == tmp_path / "run"  # type: ignore[attr-defined]
+    makers = find_sinks(["my_sinks:Mine"], tmp_path, launch_directory=str(tmp_path))
+    sink, before = makers["my_sinks:Mine"](), sys.getrecursionlimit()
+    sink.write("player/p001", 7, {"a/b": 3.0})
+    assert (tmp_path / "points").read_text() == "player/p001 7 {'a/b': 3.0}"
+    # The settings that it changes are its own.
+    assert sys.getrecursionlimit() == before
 
 
 @pytest.mark.parametrize("name", ["wandb", "no_such_module:Sink", "json:NoSuchSink"])

@@ -11,6 +11,7 @@ from arena.errors import ConfigError
 from arena.networks.actor_critic import ActorCritic
 from arena.networks.frozen import FrozenPolicy
 from arena.networks.make import make_actor_critic
+from arena.processes.settings import SETTINGS
 from tests.layouts import discrete
 
 IMAGE_AND_SPEED = ObservationLayout.from_json(
@@ -58,6 +59,15 @@ def broken(observation):
 def number(observation):
     return 7
 
+class Changing(Mean):
+    def __init__(self, observation):
+        super().__init__(observation)
+        torch.set_default_dtype(torch.float64)
+
+    def forward(self, rows):
+        torch.set_default_dtype(torch.float64)
+        return super().forward(rows)
+
 class Wrong(Mean):
     def forward(self, rows):
         raise IndexError("no such row")
@@ -103,6 +113,14 @@ def test_its_weights_are_a_function_of_the_seed(module: str) -> None:
     assert not torch.equal(
         first.state_dict()[name], make(f"{module}:Mean", seed=1).state_dict()[name]
     )
+
+
+def test_it_is_made_with_arenas_settings_which_it_does_not_change(module: str) -> None:
+    # An environment has settings of its own.
+    SETTINGS.run(torch.set_default_dtype, torch.float64)
+    network = make(f"{module}:Changing")
+    assert torch.get_default_dtype() is torch.float32
+    assert {tensor.dtype for tensor in network.state_dict().values()} == {torch.float32}
 
 
 def test_a_frozen_copy_plays_the_same(module: str) -> None:

@@ -15,7 +15,7 @@ from arena.checkpoints.manifest import OPTIMIZER, WEIGHTS, Manifest, checkpoint_
 from arena.checkpoints.publish import link_ghost, publish
 from arena.config import LearnerSetup, NetworkConfig, PopulationSetup
 from arena.transfer.service import StoreService
-from arena.transfer.terms import Grant
+from arena.transfer.terms import Grant, NotGranted
 from arena.types import CheckpointRef, Digest, WeightsRef
 from arena.wire.store_messages import PIECE_BYTES, StoreAnswer, StoreRequest
 from tests.arena.learners import stub
@@ -23,6 +23,16 @@ from tests.arena.learners import stub
 AGENTS = ("a", "b")
 HOLDER = "remote-0"
 BIG = PIECE_BYTES + 17
+
+
+def answered(
+    service: StoreService, request: StoreRequest, data: bytes, *, holder: str = HOLDER
+) -> tuple[StoreAnswer, bytes]:
+    """What a learner is told in the end: as `arena.transfer.process.serve`, which waits before."""
+    try:
+        return service.answer(request, data, holder=holder)
+    except NotGranted as error:
+        return service.refuse(request, error, holder=holder)
 
 
 @dataclass(frozen=True)
@@ -145,7 +155,7 @@ class Wire:
         number = len(self.asked)
         self.asked.append((request, data))
         if not self.is_lost(number):
-            answer, more = self.service.answer(request, data, holder=HOLDER)
+            answer, more = answered(self.service, request, data)
             self._answers.append((number, answer, self.alter(more)))
         return number
 

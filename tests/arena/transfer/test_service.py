@@ -24,6 +24,7 @@ from tests.arena.transfer.conftest import (
     HOLDER,
     Checkpoint,
     Run,
+    answered,
     checkpoint,
     files_in,
     service_of,
@@ -46,7 +47,7 @@ def give(
     holder: str = HOLDER,
 ) -> StoreAnswer:
     request = Give(key=of.key if key is None else key, file=file, offset=offset)
-    answer, behind = service.answer(request, data, holder=holder)
+    answer, behind = answered(service, request, data, holder=holder)
     assert behind == b""
     return answer
 
@@ -71,13 +72,13 @@ def test_pieces_of_a_file_are_the_file(run: Run) -> None:
     found = b""
     while len(found) < len(whole):
         request = Fetch(key=run.known.key, file=WEIGHTS_NAME, offset=len(found))
-        answer, data = run.service.answer(request, b"", holder=HOLDER)
+        answer, data = answered(run.service, request, b"", holder=HOLDER)
         assert answer == Piece(size_bytes=len(whole))
         assert 0 < len(data) <= PIECE_BYTES
         found += data
     assert found == whole
     request = Fetch(key=run.known.key, file=WEIGHTS_NAME, offset=len(whole) + 5)
-    assert run.service.answer(request, b"", holder=HOLDER) == (Piece(size_bytes=len(whole)), b"")
+    assert answered(run.service, request, b"", holder=HOLDER) == (Piece(size_bytes=len(whole)), b"")
 
 
 def test_a_checkpoint_appears_once_all_of_it_is_there(run: Run) -> None:
@@ -207,8 +208,8 @@ def test_nothing_but_checkpoints_can_be_fetched(run: Run, key: str, kind: str) -
     keys.mkdir()
     (keys / "controller.key").write_text("secret")
     (run.root / "link").symlink_to(run.root / "populations")
-    answer, data = run.service.answer(
-        Fetch(key=key, file=MANIFEST_NAME, offset=0), b"", holder=HOLDER
+    answer, data = answered(
+        run.service, Fetch(key=key, file=MANIFEST_NAME, offset=0), b"", holder=HOLDER
     )
     assert isinstance(answer, Denied)
     assert (answer.kind, data) == (kind, b"")
@@ -250,7 +251,7 @@ def test_no_request_raises_or_changes_the_store(
         Give(key=key, file=file, offset=offset),
         Fetch(key=key, file=file, offset=offset),
     ):
-        answer, _ = run.service.answer(request, data, holder=HOLDER)
+        answer, _ = answered(run.service, request, data, holder=HOLDER)
         assert isinstance(answer, StoreAnswer)
     assert files_in(run.root) == before
     assert not (run.root / MANIFEST).exists()

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from arena.checkpoints.files import encode_manifest
 from arena.checkpoints.manifest import Manifest, checkpoint_key
@@ -14,7 +15,7 @@ from arena.transfer.terms import Grant, Terms, check_granted, grants_of
 from arena.types import AssignmentId, CheckpointRef, Digest, Player, PlayerId, PolicyId, Seating
 from arena.wire.messages import Train, Trainee
 from arena.wire.store_messages import Denied, Give, Held, StoreAnswer
-from tests.arena.transfer.conftest import GRANT, HOLDER, checkpoint, service_of
+from tests.arena.transfer.conftest import GRANT, HOLDER, answered, checkpoint, service_of
 
 P0, P1 = PolicyId("player/p000"), PolicyId("player/p001")
 PARENT = Digest("a" * 64)
@@ -23,7 +24,7 @@ PARENT = Digest("a" * 64)
 def begin(service: StoreService, manifest: Manifest, *, holder: str = HOLDER) -> StoreAnswer:
     key = checkpoint_key(manifest.policy, agent_steps=manifest.agent_steps, digest=manifest.digest)
     request = Give(key=key, file="manifest.json", offset=0)
-    return service.answer(request, encode_manifest(manifest), holder=holder)[0]
+    return answered(service, request, encode_manifest(manifest), holder=holder)[0]
 
 
 @pytest.mark.parametrize(
@@ -74,12 +75,20 @@ def test_an_upload_whose_assignment_ends_is_not_published(tmp_path: Path) -> Non
     new = checkpoint(2000, size=100)
     assert isinstance(begin(service, new.manifest), Held)
     first = Give(key=new.key, file="weights.safetensors", offset=0)
-    service.answer(first, new.files["weights.safetensors"], holder=HOLDER)
+    answered(service, first, new.files["weights.safetensors"], holder=HOLDER)
     service.grants = {}
     last = Give(key=new.key, file="optimizer.safetensors", offset=0)
-    answer, _ = service.answer(last, new.files["optimizer.safetensors"], holder=HOLDER)
+    answer, _ = answered(service, last, new.files["optimizer.safetensors"])
     assert isinstance(answer, Denied)
     assert not (tmp_path / new.key).exists()
+
+
+@pytest.mark.parametrize(
+    "name", ["generation", "agent_steps", "max_agent_steps", "learner_updates"]
+)
+def test_numbers_of_a_grant_have_bounds(name: str) -> None:
+    with pytest.raises(ValidationError, match=name):
+        Grant.model_validate({**GRANT.model_dump(), name: 2**70})
 
 
 def train(*trainees: Trainee) -> Train:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from arena.envs.describe import environment_facts
 from arena.envs.make import BatchRequest, make_batched_env
 from arena.envs.outcome import make_outcome
 from arena.errors import ConfigError, EnvironmentFault
+from arena.processes.settings import SETTINGS
 
 ASSETS = str(Path(__file__).parents[3] / "assets")
 HUNT = "batched_games:Hunt"
@@ -244,7 +246,8 @@ def test_an_illegal_action_is_refused_with_agent_and_environment() -> None:
         ("reward", "a reward must be finite and at most 1e12 in size"),
         ("observation", "an observation must be finite and at most 1e9 in size"),
         ("mask", "an action mask is empty"),
-        ("raise", "raised RuntimeError in step: the hare ran away"),
+        ("raise", "in step raised RuntimeError: the hare ran away"),
+        ("untold", r"in step raised Untold: \(its text cannot be read\)"),
         ("shape", r"observation must be \[B, S, F\]"),
     ],
 )
@@ -259,6 +262,35 @@ def test_a_game_that_breaks_the_rules_is_blamed(fault: str, message: str) -> Non
     with pytest.raises(EnvironmentFault, match=message) as caught:
         play()
     assert HUNT in str(caught.value)
+
+
+@pytest.mark.parametrize("when", ["settings_in_reset", "settings_in_step"])
+def test_a_users_game_has_settings_of_its_own(when: str) -> None:
+    env = make(HUNT, HUNTERS, kwargs={"fault": when})
+    before = torch.get_default_dtype(), sys.getrecursionlimit()
+    turn = env.reset(range(4))
+    for _ in range(3):
+        turn = env.step(hunt_actions(turn))
+        assert (torch.get_default_dtype(), sys.getrecursionlimit()) == before
+    assert SETTINGS.run(torch.get_default_dtype) is torch.float64
+
+
+def changes_settings(returns: Mapping[str, float], infos: object) -> dict[str, float]:
+    torch.set_default_dtype(torch.float64)
+    return dict.fromkeys(returns, 0.5)
+
+
+def test_an_outcome_has_the_settings_of_users() -> None:
+    agents = ("x", "y")
+    many = make_batched_score(
+        f"{__name__}:changes_settings",
+        sides={agent: (agent,) for agent in agents},
+        agents=agents,
+        launch_directory=ASSETS,
+        device=CPU,
+    )
+    many(torch.zeros(2, 2).double())
+    assert torch.get_default_dtype() is torch.float32
 
 
 def test_seeds_are_checked() -> None:

@@ -40,7 +40,7 @@ def test_whatever_is_raised_in_a_step_voids_an_episode(fault: str) -> None:
     env.close()
     assert num_over > 0
     assert num_void == len(faults) > 0
-    assert f"raised {RAISED[fault]} in step" in str(faults[0])
+    assert f"on turn, raised {RAISED[fault]}" in str(faults[0])
 
 
 def test_a_machine_without_memory_is_no_fault_of_an_environment(tmp_path: Path) -> None:

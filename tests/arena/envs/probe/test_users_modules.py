@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from arena.environment_spec import EnvironmentRequest
 from arena.envs.inspect import inspect_and_play
+from arena.envs.probe.users_modules import module_digests
 from arena.errors import ConfigError
 from arena.types import Digest, canonical_digest
 from tests.test_imports import ROOT
@@ -48,6 +52,17 @@ def test_the_code_of_a_run_is_all_of_the_users_that_is_imported_and_nothing_else
     assert edited["tables"] != first["tables"]
     (code / "tables" / "rules.py").write_text("SIZE = 3\n")
     assert digests(code) == first
+
+
+def test_a_module_whose_file_is_a_pipe_by_now_has_no_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipe = tmp_path / "piped.py"
+    os.mkfifo(pipe)
+    module = ModuleType("piped")
+    module.__file__ = str(pipe)
+    monkeypatch.setitem(sys.modules, "piped", module)
+    assert module_digests()["piped"] == canonical_digest({"piped": ""})
 
 
 def first_of(code: Path, module: str) -> Digest:

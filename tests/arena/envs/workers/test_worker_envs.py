@@ -277,7 +277,7 @@ def test_an_environment_that_does_not_close_says_so(env_workers: Workers) -> Non
     game = faulty("Rounds", "close_raises", share=1.0)
     env = make_batched_env(game.request(workers=env_workers[2]))
     env.reset(SEEDS)
-    with pytest.raises(EnvironmentFault, match=r"RuntimeError in close.*it does not close"):
+    with pytest.raises(EnvironmentFault, match=r"in close, .* raised RuntimeError: it does not"):
         env.close()
 
 

@@ -73,6 +73,7 @@ def test_a_killed_process_fails_the_assignment_and_the_next_one_is_carried_out(
         worker.carry_out(train(published.checkpoints[0].checkpoint, mirror(), agent_steps=50))
     )
     assert again.dropped
+    assert "episode/dropped" not in again.metrics
     assert set(workers_of(worker)).isdisjoint(before)
     finished(worker.carry_out(evaluate((RANDOM, RANDOM, 4))))
     after = workers_of(worker)

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from arena.checkpoints.manifest import WEIGHTS
-from arena.config import NetworkConfig
+from arena.config import EnvironmentConfig, NetworkConfig, PopulationSetup
+from arena.environment_spec import EnvironmentRequest
+from arena.envs.describe import environment_facts
 from arena.errors import EnvironmentFault
+from arena.learners.loop import carry_out
+from arena.learners.work.faults import MAX_REASON
+from arena.learners.work.worker import Worker
+from arena.matches.seating import make_seats
 from arena.types import CheckpointRef, Player, PlayerId, PolicyId, Seating
+from tests.arena.learners.conftest import CountingProgress, evaluate, failed, make_setup
 
 if TYPE_CHECKING:
     from tests.arena.learners.conftest import Bench
 
 POLICY = PolicyId("player/p000")
+ASSETS = str(Path(__file__).parents[3] / "assets")
 RANDOM = Player(player=PlayerId("bot:random"))
 
 
@@ -117,6 +126,26 @@ def test_an_environment_that_breaks_is_replaced(bench: Bench) -> None:
     assert bench.num_made == 2
 
 
+def test_a_reason_that_no_message_takes_keeps_its_place(bench: Bench) -> None:
+    worker = bench.worker()
+    start = bench.start(worker)
+    make = bench.env
+
+    def talkative() -> Any:
+        env = make()
+
+        def step(actions: object) -> object:
+            raise EnvironmentFault("\ud800" + 20_000 * "x")
+
+        env.step = step
+        return env
+
+    bench.env = talkative
+    # With the check that the answer can be sent.
+    answer = bench.failed(carry_out(worker, bench.train(start, bench.mirror())))
+    assert (answer.kind, answer.reason) == ("environment", "?" + (MAX_REASON - 1) * "x")
+
+
 def test_an_environment_that_cannot_be_made_is_a_failure_of_its_own(bench: Bench) -> None:
     worker = bench.worker()
     start = bench.start(worker)
@@ -131,6 +160,35 @@ def test_an_environment_that_cannot_be_made_is_a_failure_of_its_own(bench: Bench
     assert "raised SystemExit: no licence" in answer.reason
     bench.env = make
     bench.finished(worker.carry_out(bench.train(start, bench.mirror())))
+
+
+def no_winner(returns: object, infos: object) -> dict[str, float]:
+    raise LookupError("nobody has won")
+
+
+def test_an_outcome_that_raises_in_a_batched_game_is_users_code(tmp_path: Path) -> None:
+    spec = environment_facts(
+        EnvironmentRequest("batched_games:TakesTurns", kwargs={}, launch_directory=ASSETS)
+    )
+    sides = {agent: (agent,) for agent in spec.agents}
+    populations = {"player": spec.agents}
+    setup = make_setup(tmp_path).model_copy(
+        update={
+            "launch_directory": ASSETS,
+            "environment": EnvironmentConfig(
+                id=spec.id, outcome=f"{__name__}:no_winner", num_envs=6
+            ),
+            "spec": spec,
+            "sides": sides,
+            "seats": make_seats(agents=spec.agents, sides=sides, populations=populations),
+            "populations": {"player": PopulationSetup(agents=spec.agents, network=NetworkConfig())},
+        }
+    )
+    worker = Worker(setup, progress=CountingProgress(), should_stop=lambda: False)
+    answer = failed(worker.carry_out(evaluate((RANDOM, RANDOM, 6))))
+    worker.close()
+    assert answer.kind == "code"
+    assert "no_winner raised LookupError: nobody has won\n" in answer.reason
 
 
 def test_a_seating_that_leaves_a_trainee_out_is_an_error(bench: Bench) -> None:

@@ -39,6 +39,7 @@ class Holding:
 
     world: World
     capacity: int
+    lacks_memory: bool = True
     held: dict[LearnerId, dict[Names, tuple[tuple[str, ...], frozenset[Seating]]]] = field(
         default_factory=dict
     )
@@ -97,7 +98,10 @@ class Holding:
             event.finished,
             in_flight=tuple(InFlight(entrants=names, num_envs=1) for names in by_entrants),
             dropped=tuple(dropped),
-            metrics={**event.finished.metrics, "episode/dropped": float(len(dropped))},
+            metrics={
+                **event.finished.metrics,
+                "episode/dropped": float(len(dropped) if self.lacks_memory else 0),
+            },
         )
         return replace(event, finished=finished)
 
@@ -149,13 +153,17 @@ GAMES = {
 
 
 def finished(
-    capacity: int = 100, num_learners: int = 2, game: str = "duel", **changes: object
+    capacity: int = 100,
+    num_learners: int = 2,
+    game: str = "duel",
+    lacks_memory: bool = True,
+    **changes: object,
 ) -> Holding:
     document, make_spec = GAMES[game]
     world = make_world({**document, **changes}, make_spec())
     for _ in range(num_learners):
         world.join()
-    holding = Holding(world, capacity)
+    holding = Holding(world, capacity, lacks_memory)
     holding.run()
     return holding
 
@@ -260,6 +268,13 @@ def test_dropped_episodes_are_told_and_not_named_again() -> None:
     assert told.total() > 10
     assert sum(event.data["episodes"] for event in events) == told.total()  # type: ignore[misc]
     assert not holding.world.events("assignment_failed")
+
+
+@pytest.mark.slow
+def test_episodes_that_are_gone_for_another_reason_are_no_lack_of_memory() -> None:
+    holding = finished(capacity=1, num_learners=2, lacks_memory=False)
+    assert holding.dropped.total() > 10
+    assert not holding.world.events("episodes_dropped")
 
 
 @pytest.mark.slow
