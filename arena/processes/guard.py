@@ -237,12 +237,14 @@ class _Guard:
 
     def _end_all(self) -> None:
         """Kill children until there is none: what is left of theirs becomes this process's."""
+        wake = select.poll()
+        wake.register(self._wake_fd, select.POLLIN)
         while self._reap():
             # Nobody else takes note of their ends, so none of the numbers is another's by now.
             killed = [_kill(pid) for pid in _children()]
             if killed and not any(killed):
                 break
-            select.select([self._wake_fd], [], [], LOOK_S)
+            wake.poll(LOOK_S * 1000)
             with contextlib.suppress(BlockingIOError):
                 os.read(self._wake_fd, CHUNK)
 

@@ -68,14 +68,26 @@ class ChildProcess:
     @property
     def pid(self) -> int:
         """Its process id, for which this waits some milliseconds after the start; 0: it has none,
-        as its guard has failed.
+        as its guard has failed, or has not begun within `START_S`.
         """
+        return self._pid_within(START_S)
+
+    @property
+    def known_pid(self) -> int:
+        """Its process id, without any wait; 0: its guard has not begun yet, or has failed."""
+        return self._pid_within(0.0)
+
+    def _pid_within(self, wait_s: float) -> int:
         with self._lock:
             if self._pid_fd is not None:
-                if select.select([self._pid_fd], [], [], START_S)[0]:
+                # Not `select`, which takes no descriptor above 1,023.
+                told = select.poll()
+                told.register(self._pid_fd, select.POLLIN)
+                # Left open otherwise: a guard that begins late still has a process.
+                if told.poll(wait_s * 1000):
                     self._pid = int(os.read(self._pid_fd, 32) or 0)
-                os.close(self._pid_fd)
-                self._pid_fd = None
+                    os.close(self._pid_fd)
+                    self._pid_fd = None
             return self._pid
 
     @property
@@ -116,30 +128,26 @@ class ChildProcess:
 
     def terminate(self) -> None:
         """Ask it to end with everything saved."""
-        self._send(signal.SIGTERM)
+        # A guard that has not begun takes it for its own: then there is nothing to save.
+        self._process.send_signal(signal.SIGTERM)
 
     def dump_stacks(self) -> None:
         """Ask it to append the stacks of its threads to its file; this takes a moment."""
-        if self._stacks is not None and self._process.poll() is None:
+        # Its guard passes the signal on; one that has not begun would end by it.
+        if self._stacks is not None and self.known_pid and self._process.poll() is None:
             shorten_file(self._stacks)
             with contextlib.suppress(OSError), self._stacks.open("a") as file:
-                file.write(f"process {self.pid}:\n")
-            self._send(signal.SIGUSR1)
+                file.write(f"process {self.known_pid}:\n")
+            self._process.send_signal(signal.SIGUSR1)
             # Where others work for it, those may be stuck; they write to files of their own.
             for pid in self._helpers():
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGUSR1)
 
-    def _send(self, number: signal.Signals) -> None:
-        """Send its guard a signal, which passes it on."""
-        # A guard that has not begun would take it for its own. It begins with this number.
-        if self._process.poll() is None and self.pid:
-            self._process.send_signal(number)
-
     def _helpers(self) -> list[int]:
         """Return the processes below it that run the helping module; not those of users' code."""
         try:
-            below = psutil.Process(self.pid).children(recursive=True)
+            below = psutil.Process(self.known_pid).children(recursive=True)
             return [process.pid for process in below if self._helper in process.cmdline()]
         # One of them has just ended.
         except psutil.Error:
