@@ -11,14 +11,14 @@ import select
 import signal
 import subprocess
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Self
 
 import psutil
 
 from arena.processes import guard
-from arena.processes.bounded_log import BoundedLog, shorten_file
+from arena.processes.bounded_log import BoundedLog, open_shortened
 
 STACKS = "ARENA_STACKS"
 """Environment variable with the file of a process's stacks, for those that it starts itself."""
@@ -135,9 +135,8 @@ class ChildProcess:
         """Ask it to append the stacks of its threads to its file; this takes a moment."""
         # Its guard passes the signal on; one that has not begun would end by it.
         if self._stacks is not None and self.known_pid and self._process.poll() is None:
-            shorten_file(self._stacks)
-            with contextlib.suppress(OSError), self._stacks.open("a") as file:
-                file.write(f"process {self.known_pid}:\n")
+            with contextlib.suppress(OSError), open_shortened(self._stacks) as file:
+                file.write(b"process %d:\n" % self.known_pid)
             self._process.send_signal(signal.SIGUSR1)
             # Where others work for it, those may be stuck; they write to files of their own.
             for pid in self._helpers():
@@ -215,39 +214,56 @@ def spawn(
         log_path.parent.mkdir(exist_ok=True)
         # The guard opens it, too; this process can say why it cannot be.
         BoundedLog(log_path).close()
-    # Only this process has the other ends (pipes are not inherited): they close when it ends.
-    read_fd, death_fd = os.pipe()
-    pid_fd, told_fd = os.pipe()
-    # Without the user's packages: it starts in a fifth of the time.
-    name = f"guards-{log_path.stem if log_path else arguments[-1]}"
-    command = [arguments[0], "-I", "-S", guard.__file__, name]
-    command += [str(read_fd), str(told_fd), str(log_path.absolute()) if log_path else ""]
-    command += ["" if stdout else "1", guard.SEPARATOR.join(arguments)]
-    try:
+    # Many processes share the machine, each on one core.
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", **(variables or {})}
+    if stacks is not None:
+        open_shortened(stacks).close()
+        environment[STACKS] = str(stacks)
+    # Only this process has the ends that it keeps: they close when it ends.
+    with _pipe() as (parent_fd, death_fd), _pipe() as (pid_fd, told_fd):
         process = subprocess.Popen(
-            command,
+            _guarded(arguments, parent_fd, told_fd, log_path=log_path, takes_output=not stdout),
             stdin=stdin,
             stdout=stdout,
             stderr=stderr,
             # Ctrl-C in a terminal reaches this process only, which stops its learners in order.
             start_new_session=True,
             close_fds=True,
-            pass_fds=(read_fd, told_fd, *pass_fds),
+            pass_fds=(parent_fd, told_fd, *pass_fds),
             cwd=directory,
-            # Many processes share the machine, each on one core.
-            env={
-                **os.environ,
-                "OMP_NUM_THREADS": "1",
-                **(variables or {}),
-                **({} if stacks is None else {STACKS: str(stacks)}),
-            },
+            env=environment,
         )
-    except OSError:
-        os.close(death_fd)
-        os.close(pid_fd)
-        raise
+        return ChildProcess(
+            process,
+            death_fd=os.dup(death_fd),
+            pid_fd=os.dup(pid_fd),
+            stacks=stacks,
+            helper=helper,
+        )
+
+
+def _guarded(
+    arguments: Sequence[str],
+    parent_fd: int,
+    told_fd: int,
+    *,
+    log_path: Path | None,
+    takes_output: bool,
+) -> list[str]:
+    """Return the command of a guard; see its `main`."""
+    # Without the user's packages: it starts in a fifth of the time.
+    command = [arguments[0], "-I", "-S", guard.__file__]
+    command += [f"guards-{log_path.stem if log_path else arguments[-1]}"]
+    command += [str(parent_fd), str(told_fd), str(log_path.absolute()) if log_path else ""]
+    return [*command, "1" if takes_output else "", guard.SEPARATOR.join(arguments)]
+
+
+@contextlib.contextmanager
+def _pipe() -> Iterator[tuple[int, int]]:
+    """Have a pipe for as long as the block lasts; processes do not inherit it."""
+    fds = os.pipe()
+    try:
+        yield fds
     finally:
-        # The child has its own copy by now, or there is none.
-        os.close(read_fd)
-        os.close(told_fd)
-    return ChildProcess(process, death_fd=death_fd, pid_fd=pid_fd, stacks=stacks, helper=helper)
+        for fd in fds:
+            os.close(fd)
