@@ -19,7 +19,7 @@ from .documents import full_name, inspected, view_documents
 from .narrowing import checked_kinds, limited, since_time
 from .query import SELECTED, Query
 from .renderers.look import Document
-from .tables import Shown, print_csv, print_view, warning_lines
+from .tables import Shown, print_view, warning_lines, write_csv
 from .views import VIEWS
 
 if TYPE_CHECKING:
@@ -234,7 +234,7 @@ def _print_data(document: Document, view: str, *, limit: int | None, as_json: bo
     if as_json:
         print_json(document)
     else:
-        print_csv(VIEWS[view].rows(document))
+        write_csv(VIEWS[view].rows(document), sys.stdout)
 
 
 def _plot(
