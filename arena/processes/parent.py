@@ -33,6 +33,8 @@ START_S = 10.0
 class ChildProcess:
     """A process below guards: when it has ended, so has all that it started.
 
+    Where its outer guard itself is killed, the inner one ends the rest a moment later.
+
     All methods may be called again and after the end, and from any thread.
     """
 
