@@ -83,7 +83,8 @@ class Served:
     @property
     def num_unread(self) -> int:
         """Connections whose answers nobody reads."""
-        return sum(one.flow.write_paused for one in set(self._server.server_state.connections))
+        connections: set[Any] = set(self._server.server_state.connections)
+        return sum(one.flow.write_paused for one in connections)
 
 
 def is_open(connection: socket.socket) -> bool:
