@@ -106,10 +106,11 @@ def main(argv: Sequence[str] | None = None) -> None:
         SystemExit: Always. 0 done; 2 bad usage or configuration; 3 the run failed; 4 already
             running; 5 storage; 75 a learner to be started again; 130 and 143 interrupted.
     """
-    if argv is None:
-        # This process is the command's own, and what the command starts ends with it.
-        contain()
     arguments = sys.argv[1:] if argv is None else list(argv)
+    # This process is the command's own, and what the command starts ends with it. Not so the page,
+    # which runs nobody's code: a browser that it opens is its user's, who has other pages there.
+    if argv is None and arguments[:1] != [web.__name__]:
+        contain()
     # As it is now: typer replaces sys.stdout when a reader has gone away.
     output = sys.stdout
     set_output_aside(arguments)

@@ -32,7 +32,7 @@ import math
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,6 +43,7 @@ import onnxruntime
 
 _SCHEMA = 1
 _EQUAL = 1e-6  # relative; returns are sums of rewards, so rounding must not decide a game
+_Choose = Callable[[str, Any, Mapping[str, Any]], Any]  # of an agent, its observation and info
 _PARAMETERS = ("logits", "mean", "log_std")
 
 
@@ -124,6 +125,7 @@ class GraphPlayer:
 
     Attributes:
         agents: Agents that it can play.
+        has_value: Whether it has a value function.
         member: Member of the mixture that plays this episode, from 0; 0 without a mixture.
     """
 
@@ -142,7 +144,7 @@ class GraphPlayer:
         self.agents = self._inputs.agents
         outputs = {graph.name for graph in self._sessions[0].get_outputs()}
         self._parameters = [name for name in _PARAMETERS if name in outputs]
-        self._has_value = "value" in outputs
+        self.has_value = "value" in outputs
         self._state_size = _state_size(self._sessions[0])
         self._states: dict[str | None, npt.NDArray[np.float32]] = {}
         masses = np.array(probabilities)
@@ -153,11 +155,6 @@ class GraphPlayer:
         self._rng = np.random.default_rng()
         self.member = 0
         self.reset(seed=seed)
-
-    @property
-    def has_value(self) -> bool:
-        """Whether it has a value function."""
-        return self._has_value
 
     def act(
         self,
@@ -239,7 +236,7 @@ class GraphPlayer:
         Raises:
             ValueError: If an argument does not fit the card, or there is no value function.
         """
-        if not self._has_value:
+        if not self.has_value:
             raise ValueError("the graph must have the output value: this policy has no value")
         inputs, is_one = self._inputs.checked(observation, None, agent=agent, needs_mask=False)
         values: npt.NDArray[np.float32] = self._run(inputs, agent=agent, outputs=["value"])["value"]
@@ -411,7 +408,6 @@ class Observations:
     """
 
     def __init__(self, space: Mapping[str, Any], mask: str | None) -> None:
-        self._space = space
         self._is_dict = space["kind"] == "Dict"
         self._mask = mask
         self._leaves = list(leaves_of(space))
@@ -447,11 +443,6 @@ class Observations:
             shapes = {name: part.shape for name, part in parts.items()}
             raise ValueError(f"all parts of a batch must have as many rows, got {shapes}")
         return inputs, is_one.pop()
-
-    def in_units(self, inputs: Mapping[str, npt.NDArray[Any]]) -> Any:  # noqa: ANN401
-        """Return the environment's own form of what `inputs` gave, with a leading axis of N."""
-        parts = (inputs[f"observation{leaf.name}"].astype(leaf.dtype) for leaf in self._leaves)
-        return nested(self._space, parts)
 
 
 def _part(leaf: Leaf, value: Any) -> npt.NDArray[np.float32]:  # noqa: ANN401
@@ -555,11 +546,6 @@ class Actions:
             [_probabilities(part) for part in self._by_category(parameters["logits"])], axis=1
         )
 
-    def random(self, mask: object, *, rng: np.random.Generator) -> Any:  # noqa: ANN401
-        """Draw an action uniformly; see `uniform`."""
-        legal = self.everything if mask is None else self.flat_mask(mask)
-        return self.uniform(legal[np.newaxis], rng=rng, is_one=True)
-
     def uniform(
         self, masks: npt.NDArray[np.bool_], *, rng: np.random.Generator, is_one: bool
     ) -> Any:  # noqa: ANN401
@@ -588,14 +574,6 @@ class Actions:
                 numbers[:, at] = high - abs(numbers[:, at])
         rows = np.array(choices, dtype=np.int64).T.reshape(len(masks), -1)
         return self._in_units(rows, numbers, is_one=is_one)
-
-    def flat_mask(self, mask: object) -> npt.NDArray[np.bool_]:
-        """Return the masks of all categories side by side. bool [n].
-
-        Raises:
-            ValueError: If its shape is not the space's, or a category has no legal choice.
-        """
-        return self.flat_masks(mask, num_rows=None).reshape(-1)
 
     def flat_masks(self, mask: object, *, num_rows: int | None) -> npt.NDArray[np.bool_]:
         """Return the masks of a batch, those of all categories side by side. bool [N, n].
@@ -773,50 +751,6 @@ def make_environment(
     return importlib.import_module("pettingzoo").make(api, environment_id, **kwargs)
 
 
-class Table:
-    """Players of a game: the champion for some agents, random moves for the others.
-
-    Args:
-        champion: Player of ``agents``.
-        agents: The champion's agents.
-        rng: Generator of the random moves.
-        sample: Sample the champion's actions too.
-    """
-
-    def __init__(
-        self,
-        champion: Champion,
-        *,
-        agents: Sequence[str],
-        rng: np.random.Generator,
-        sample: bool,
-    ) -> None:
-        self._champion = champion
-        self._agents = agents
-        self._rng = rng
-        self._sample = sample
-        card = champion.card
-        self._specs = card["environment"]["agent_specs"]
-        self._actions = {
-            agent: Actions(spec["action"], continuous=continuous_of(card))
-            for agent, spec in self._specs.items()
-        }
-
-    def action(self, agent: str, observation: Any, info: Mapping[str, Any]) -> Any:  # noqa: ANN401
-        """Return the action of an agent."""
-        mask = None
-        if self._specs[agent]["mask"] == "info":
-            mask = info.get("action_mask")
-            # PettingZoo's masks in info are optional; without one, all actions are legal.
-            mask = self._actions[agent].everything if mask is None else mask
-        # `observation` and `beside` have it under the same key.
-        elif self._specs[agent]["mask"] is not None:
-            mask = observation["action_mask"]
-        if agent not in self._agents:
-            return self._actions[agent].random(mask, rng=self._rng)
-        return self._champion.act(observation, mask, agent=agent, sample=self._sample)
-
-
 def play_game(
     champion: Champion,
     env: Any,  # noqa: ANN401
@@ -839,17 +773,34 @@ def play_game(
     Returns:
         The return of every agent.
     """
-    table = Table(champion, agents=agents, rng=rng, sample=sample)
+    specs = champion.card["environment"]["agent_specs"]
+    continuous = continuous_of(champion.card)
+    spaces = {name: Actions(spec["action"], continuous=continuous) for name, spec in specs.items()}
+
+    def choose(agent: str, observation: Any, info: Mapping[str, Any]) -> Any:  # noqa: ANN401
+        everything, mask = spaces[agent].everything, None
+        if specs[agent]["mask"] == "info":
+            mask = info.get("action_mask")
+            # PettingZoo's masks in info are optional; without one, all actions are legal.
+            mask = everything if mask is None else mask
+        # `observation` and `beside` have it under the same key.
+        elif specs[agent]["mask"] is not None:
+            mask = observation["action_mask"]
+        if agent in agents:
+            return champion.act(observation, mask, agent=agent, sample=sample)
+        legal = spaces[agent].flat_masks(everything if mask is None else mask, num_rows=None)
+        return spaces[agent].uniform(legal, rng=rng, is_one=True)
+
     # A new episode: recurrent states are cleared, and a mixture draws its member.
     champion.reset()
     returns = dict.fromkeys(champion.card["environment"]["agents"], 0.0)
     play = _play_in_turn if hasattr(env, "agent_iter") else _play_at_once
-    for agent, reward in play(env, table, seed=seed):
+    for agent, reward in play(env, choose, seed=seed):
         returns[agent] += float(reward)
     return returns
 
 
-def _play_in_turn(env: Any, table: Table, *, seed: int) -> Iterator[tuple[str, float]]:  # noqa: ANN401
+def _play_in_turn(env: Any, choose: _Choose, *, seed: int) -> Iterator[tuple[str, float]]:  # noqa: ANN401
     """Yield agents and rewards, turn by turn."""
     env.reset(seed=seed)
     for agent in env.agent_iter():
@@ -858,16 +809,16 @@ def _play_in_turn(env: Any, table: Table, *, seed: int) -> Iterator[tuple[str, f
         yield agent, reward
         is_over = terminated or truncated
         # PettingZoo wants None for an agent that has ended.
-        env.step(None if is_over else table.action(agent, observation, info))
+        env.step(None if is_over else choose(agent, observation, info))
 
 
-def _play_at_once(env: Any, table: Table, *, seed: int) -> Iterator[tuple[str, float]]:  # noqa: ANN401
+def _play_at_once(env: Any, choose: _Choose, *, seed: int) -> Iterator[tuple[str, float]]:  # noqa: ANN401
     """Yield agents and rewards, step by step."""
     observations, infos = env.reset(seed=seed)
     ended: set[str] = set()
     # An environment may list agents that have ended, or show nothing to agents that wait.
     while deciding := [a for a in env.agents if a in observations and a not in ended]:
-        chosen = {a: table.action(a, observations[a], infos.get(a, {})) for a in deciding}
+        chosen = {a: choose(a, observations[a], infos.get(a, {})) for a in deciding}
         observations, rewards, terminations, truncations, infos = env.step(chosen)
         yield from rewards.items()
         ended = {agent for ends in (terminations, truncations) for agent in ends if ends[agent]}

@@ -25,6 +25,7 @@ from arena.learners.loop import EXIT_CRASHED, LearnerLoop, MakeWork, make_worker
 from arena.learners.proof import check_code, prove
 from arena.learners.remote import remote_work
 from arena.learners.state import EXIT_DONE, EXIT_REFUSED, Patience
+from arena.processes.bounded_log import open_shortened
 from arena.processes.bursts import Bursts
 from arena.processes.child import end_with_guard
 from arena.processes.log import begin_log
@@ -44,7 +45,7 @@ def main(argv: Sequence[str] | None = None, *, make_work: MakeWork = make_worker
     faulthandler.enable()
     if options.stacks is not None:
         # The file stays open: when all hangs, nothing can be opened and no Python runs.
-        faulthandler.register(signal.SIGUSR1, file=options.stacks.open("ab"), all_threads=True)
+        faulthandler.register(signal.SIGUSR1, file=open_shortened(options.stacks), all_threads=True)
     try:
         setup = LearnerSetup.model_validate_json(Path(options.setup).read_bytes())
     except OSError as error:

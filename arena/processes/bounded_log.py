@@ -8,14 +8,17 @@ Tests: `tests/arena/processes/test_bounded_log.py`.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import io
 import os
+import stat
 
 # The name tells type checkers; `typing` would take longer to import than all the rest.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import BinaryIO
 
     from _typeshed import ReadableBuffer, StrPath
 
@@ -28,7 +31,7 @@ HEAD_BYTES, TAIL_BYTES = 200_000, 300_000
 STEP_BYTES = 1 << 16
 """Most bytes that are appended at a time."""
 
-_BEGIN, _END = b"[arena: ", b" bytes of this log were left out here]\n"
+_BEGIN, _END = b"\n[arena: ", b" bytes of this log were left out here]\n"
 _MARK_BYTES = len(_BEGIN) + 20 + len(_END)
 
 
@@ -41,7 +44,7 @@ class BoundedLog(io.RawIOBase):
 
     def __init__(self, path: StrPath) -> None:
         # Not O_APPEND, with which Linux takes no other place than the end.
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        self._fd = _open(path, 0)
 
     def writable(self) -> bool:
         """Return True."""
@@ -74,33 +77,51 @@ class BoundedLog(io.RawIOBase):
         super().close()
 
 
-def shorten_file(path: StrPath) -> None:
-    """Shorten a file that others append to, if it has more than `MAX_BYTES`."""
-    with contextlib.suppress(OSError), BoundedLog(path) as log, _locked(log.fileno()):
+def open_shortened(path: StrPath) -> BinaryIO:
+    """Open a file that is appended to without bound, and shorten it to `MAX_BYTES`.
+
+    Raises:
+        OSError: If it cannot be opened.
+    """
+    fd = _open(path, os.O_APPEND)
+    with BoundedLog(path) as log, contextlib.suppress(OSError), _locked(log.fileno()):
         size = os.fstat(log.fileno()).st_size
         if size > MAX_BYTES:
             _shorten(log.fileno(), size)
+    return open(fd, "ab", buffering=0)
+
+
+def _open(path: StrPath, flags: int) -> int:
+    """Open a log, which is no link: a run from elsewhere must not name the user's other files."""
+    flags |= os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    try:
+        fd = os.open(path, flags, 0o666)
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        raise OSError(errno.ELOOP, "a log must be a file, not a link", os.fspath(path)) from error
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError(errno.EINVAL, "a log must be a regular file", os.fspath(path))
+    return fd
 
 
 def _shorten(fd: int, size: int) -> int:
     """Leave out the middle of a file of a size, say how much that is, and return the new size."""
-    head = os.pread(fd, HEAD_BYTES + _MARK_BYTES, 0)
-    before, begun, rest = head.partition(_BEGIN)
+    # Always at one place: what others print is no mark anywhere else.
+    before, begun, rest = os.pread(fd, _MARK_BYTES, HEAD_BYTES).partition(_BEGIN)
     number, ended, _ = rest.partition(_END)
-    if begun and ended and number.isdigit():
-        # It was shortened before: its beginning is that of then.
-        keep, known, begins = len(before), int(number), len(before + begun + number + ended)
+    if begun and not before and ended and number.isdigit():
+        known, begins = int(number), HEAD_BYTES + len(_BEGIN + number + _END)
     else:
-        # Whole lines, if there are any.
-        keep = begins = head.rfind(b"\n", 0, min(HEAD_BYTES, size)) + 1
-        known = 0
+        known, begins = 0, HEAD_BYTES
     tail = os.pread(fd, TAIL_BYTES, max(begins, size - TAIL_BYTES))
     tail = tail[tail.find(b"\n") + 1 :]
     left_out = known + size - begins - len(tail)
     middle = b"%s%d%s%s" % (_BEGIN, left_out, _END, tail)
-    os.pwrite(fd, middle, keep)
-    os.ftruncate(fd, keep + len(middle))
-    return keep + len(middle)
+    os.pwrite(fd, middle, HEAD_BYTES)
+    os.ftruncate(fd, HEAD_BYTES + len(middle))
+    return HEAD_BYTES + len(middle)
 
 
 @contextlib.contextmanager

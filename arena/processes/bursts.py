@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 
 TOGETHER_S = 0.5
-"""Longest time between two signals of one burst."""
+"""Longest time from the first to the last signal of one burst."""
 
 
 class Bursts:
@@ -22,10 +22,13 @@ class Bursts:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._last: dict[int | str, float] = {}
+        self._begun: dict[int | str, float] = {}
 
     def is_new(self, signal: int | str) -> bool:
         """Return whether a signal that has come now is a request, not one more of its burst."""
-        now_s, before_s = self._clock(), self._last.get(signal, -math.inf)
-        self._last[signal] = now_s
-        return now_s - before_s > TOGETHER_S
+        now_s = self._clock()
+        is_new = now_s - self._begun.get(signal, -math.inf) > TOGETHER_S
+        # Its first signal's time: keys that are hammered are one request after the other.
+        if is_new:
+            self._begun[signal] = now_s
+        return is_new

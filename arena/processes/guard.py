@@ -49,7 +49,7 @@ _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 _PASSED_ON = (
     *(signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT),
-    *(signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH),
+    *(signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH, signal.SIGCONT),
 )
 
 TYPE_CHECKING = False
@@ -94,10 +94,20 @@ def contain() -> None:
     """
     global _command_pid, _removals_fd, _removed_fd
     if HAS_REAPERS:
+        _fill_streams()
         _command_pid = os.getpid()
         _removals_fd, _removed_fd = os.pipe()
         os.close(_stand_pair(NO_PIPE))
         os.close(_removals_fd)
+
+
+def _fill_streams() -> None:
+    """Open what is closed of the standard streams: nothing else must get their numbers."""
+    for fd in range(3):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
 
 
 def remove_at_end(directory: StrPath) -> None:
@@ -106,7 +116,13 @@ def remove_at_end(directory: StrPath) -> None:
         os.write(_removed_fd, os.fsencode(directory) + b"\0")
 
 
-def stand_guard(parent_fd: int, *, output_fd: int = NO_PIPE, log: BoundedLog | None = None) -> int:
+def stand_guard(
+    parent_fd: int,
+    *,
+    output_fd: int = NO_PIPE,
+    log: BoundedLog | None = None,
+    stop: signal.Signals = signal.SIGSTOP,
+) -> int:
     """Go on in a child, which leads a session; this process watches over it and never returns.
 
     Args:
@@ -114,11 +130,13 @@ def stand_guard(parent_fd: int, *, output_fd: int = NO_PIPE, log: BoundedLog | N
             waited for.
         output_fd: Pipe whose content goes to the log.
         log: The log.
+        stop: What stops the child when this process is stopped by Ctrl-Z: SIGTSTP where it is a
+            guard, and stops what is below it.
 
     Returns:
         In the child: a pipe whose end says that this guard is gone.
     """
-    guard = _Guard(parent_fd, output_fd, log)
+    guard = _Guard(parent_fd, output_fd, log, stop)
     # The child does not inherit it.
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     guard.child = os.fork()
@@ -129,7 +147,7 @@ def stand_guard(parent_fd: int, *, output_fd: int = NO_PIPE, log: BoundedLog | N
 
 def _stand_pair(parent_fd: int, *, output_fd: int = NO_PIPE, log: BoundedLog | None = None) -> int:
     """Go on below two guards, and die with the inner one; see `stand_guard`."""
-    between_fd = stand_guard(parent_fd, output_fd=output_fd, log=log)
+    between_fd = stand_guard(parent_fd, output_fd=output_fd, log=log, stop=signal.SIGTSTP)
     guard_pid = os.getpid()
     death_fd = stand_guard(between_fd)
     # A guard does not die so: it has to end what is below it.
@@ -140,8 +158,11 @@ def _stand_pair(parent_fd: int, *, output_fd: int = NO_PIPE, log: BoundedLog | N
 class _Guard:
     """One guard. Its signals are bytes in a pipe, so nothing happens between two others."""
 
-    def __init__(self, parent_fd: int, output_fd: int, log: BoundedLog | None) -> None:
+    def __init__(
+        self, parent_fd: int, output_fd: int, log: BoundedLog | None, stop: signal.Signals
+    ) -> None:
         self.child = 0
+        self._stop = stop
         self._parent_fd = parent_fd
         self._output_fd = output_fd
         self._log = log
@@ -154,7 +175,7 @@ class _Guard:
         # Who was told to ignore a signal (`nohup`) goes on ignoring it, and so does its guard.
         self._before = {
             number: signal.getsignal(number)
-            for number in (*_PASSED_ON, signal.SIGCHLD)
+            for number in (*_PASSED_ON, signal.SIGTSTP, signal.SIGCHLD)
             if number == signal.SIGCHLD or signal.getsignal(number) is not signal.SIG_IGN
         }
         # Before the fork: a signal that comes now waits in the pipe.
@@ -214,17 +235,31 @@ class _Guard:
         numbers = os.read(self._wake_fd, CHUNK)
         self._reap()
         for number in numbers:
-            if number in _PASSED_ON and self._status is None:
+            if self._status is None and number == signal.SIGTSTP:
+                self._pause()
+            elif self._status is None and number in _PASSED_ON:
                 os.kill(self.child, number)
+
+    def _pause(self) -> None:
+        """Stop what is below, then this process, until SIGCONT comes, which is passed on."""
+        # Not SIGTSTP: the kernel stops no group by it whose session has no terminal.
+        os.kill(self.child, self._stop)
+        # A shell goes on as this process stops: by then all has.
+        self._note(os.waitpid(self.child, os.WUNTRACED))
+        if self._status is None:
+            os.kill(os.getpid(), signal.SIGSTOP)
 
     def _reap(self) -> bool:
         """Take note of processes that have ended, and return whether any is left."""
         with contextlib.suppress(ChildProcessError):
             while (found := os.waitpid(-1, os.WNOHANG))[0]:
-                if found[0] == self.child:
-                    self._status = found[1]
+                self._note(found)
             return True
         return False
+
+    def _note(self, found: tuple[int, int]) -> None:
+        if found[0] == self.child and not os.WIFSTOPPED(found[1]):
+            self._status = found[1]
 
     def _pump(self) -> bool:
         """Pass on some output; return whether there was any."""
@@ -237,12 +272,14 @@ class _Guard:
 
     def _end_all(self) -> None:
         """Kill children until there is none: what is left of theirs becomes this process's."""
+        wake = select.poll()
+        wake.register(self._wake_fd, select.POLLIN)
         while self._reap():
             # Nobody else takes note of their ends, so none of the numbers is another's by now.
             killed = [_kill(pid) for pid in _children()]
             if killed and not any(killed):
                 break
-            select.select([self._wake_fd], [], [], LOOK_S)
+            wake.poll(LOOK_S * 1000)
             with contextlib.suppress(BlockingIOError):
                 os.read(self._wake_fd, CHUNK)
 

@@ -11,14 +11,14 @@ import select
 import signal
 import subprocess
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Self
 
 import psutil
 
 from arena.processes import guard
-from arena.processes.bounded_log import BoundedLog, shorten_file
+from arena.processes.bounded_log import BoundedLog, open_shortened
 
 STACKS = "ARENA_STACKS"
 """Environment variable with the file of a process's stacks, for those that it starts itself."""
@@ -32,6 +32,8 @@ START_S = 10.0
 
 class ChildProcess:
     """A process below guards: when it has ended, so has all that it started.
+
+    Where its outer guard itself is killed, the inner one ends the rest a moment later.
 
     All methods may be called again and after the end, and from any thread.
     """
@@ -68,14 +70,26 @@ class ChildProcess:
     @property
     def pid(self) -> int:
         """Its process id, for which this waits some milliseconds after the start; 0: it has none,
-        as its guard has failed.
+        as its guard has failed, or has not begun within `START_S`.
         """
+        return self._pid_within(START_S)
+
+    @property
+    def known_pid(self) -> int:
+        """Its process id, without any wait; 0: its guard has not begun yet, or has failed."""
+        return self._pid_within(0.0)
+
+    def _pid_within(self, wait_s: float) -> int:
         with self._lock:
             if self._pid_fd is not None:
-                if select.select([self._pid_fd], [], [], START_S)[0]:
+                # Not `select`, which takes no descriptor above 1,023.
+                told = select.poll()
+                told.register(self._pid_fd, select.POLLIN)
+                # Left open otherwise: a guard that begins late still has a process.
+                if told.poll(wait_s * 1000):
                     self._pid = int(os.read(self._pid_fd, 32) or 0)
-                os.close(self._pid_fd)
-                self._pid_fd = None
+                    os.close(self._pid_fd)
+                    self._pid_fd = None
             return self._pid
 
     @property
@@ -116,30 +130,25 @@ class ChildProcess:
 
     def terminate(self) -> None:
         """Ask it to end with everything saved."""
-        self._send(signal.SIGTERM)
+        # A guard that has not begun takes it for its own: then there is nothing to save.
+        self._process.send_signal(signal.SIGTERM)
 
     def dump_stacks(self) -> None:
         """Ask it to append the stacks of its threads to its file; this takes a moment."""
-        if self._stacks is not None and self._process.poll() is None:
-            shorten_file(self._stacks)
-            with contextlib.suppress(OSError), self._stacks.open("a") as file:
-                file.write(f"process {self.pid}:\n")
-            self._send(signal.SIGUSR1)
+        # Its guard passes the signal on; one that has not begun would end by it.
+        if self._stacks is not None and self.known_pid and self._process.poll() is None:
+            with contextlib.suppress(OSError), open_shortened(self._stacks) as file:
+                file.write(b"process %d:\n" % self.known_pid)
+            self._process.send_signal(signal.SIGUSR1)
             # Where others work for it, those may be stuck; they write to files of their own.
             for pid in self._helpers():
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGUSR1)
 
-    def _send(self, number: signal.Signals) -> None:
-        """Send its guard a signal, which passes it on."""
-        # A guard that has not begun would take it for its own. It begins with this number.
-        if self._process.poll() is None and self.pid:
-            self._process.send_signal(number)
-
     def _helpers(self) -> list[int]:
         """Return the processes below it that run the helping module; not those of users' code."""
         try:
-            below = psutil.Process(self.pid).children(recursive=True)
+            below = psutil.Process(self.known_pid).children(recursive=True)
             return [process.pid for process in below if self._helper in process.cmdline()]
         # One of them has just ended.
         except psutil.Error:
@@ -207,39 +216,56 @@ def spawn(
         log_path.parent.mkdir(exist_ok=True)
         # The guard opens it, too; this process can say why it cannot be.
         BoundedLog(log_path).close()
-    # Only this process has the other ends (pipes are not inherited): they close when it ends.
-    read_fd, death_fd = os.pipe()
-    pid_fd, told_fd = os.pipe()
-    # Without the user's packages: it starts in a fifth of the time.
-    name = f"guards-{log_path.stem if log_path else arguments[-1]}"
-    command = [arguments[0], "-I", "-S", guard.__file__, name]
-    command += [str(read_fd), str(told_fd), str(log_path.absolute()) if log_path else ""]
-    command += ["" if stdout else "1", guard.SEPARATOR.join(arguments)]
-    try:
+    # Many processes share the machine, each on one core.
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", **(variables or {})}
+    if stacks is not None:
+        open_shortened(stacks).close()
+        environment[STACKS] = str(stacks)
+    # Only this process has the ends that it keeps: they close when it ends.
+    with _pipe() as (parent_fd, death_fd), _pipe() as (pid_fd, told_fd):
         process = subprocess.Popen(
-            command,
+            _guarded(arguments, parent_fd, told_fd, log_path=log_path, takes_output=not stdout),
             stdin=stdin,
             stdout=stdout,
             stderr=stderr,
             # Ctrl-C in a terminal reaches this process only, which stops its learners in order.
             start_new_session=True,
             close_fds=True,
-            pass_fds=(read_fd, told_fd, *pass_fds),
+            pass_fds=(parent_fd, told_fd, *pass_fds),
             cwd=directory,
-            # Many processes share the machine, each on one core.
-            env={
-                **os.environ,
-                "OMP_NUM_THREADS": "1",
-                **(variables or {}),
-                **({} if stacks is None else {STACKS: str(stacks)}),
-            },
+            env=environment,
         )
-    except OSError:
-        os.close(death_fd)
-        os.close(pid_fd)
-        raise
+        return ChildProcess(
+            process,
+            death_fd=os.dup(death_fd),
+            pid_fd=os.dup(pid_fd),
+            stacks=stacks,
+            helper=helper,
+        )
+
+
+def _guarded(
+    arguments: Sequence[str],
+    parent_fd: int,
+    told_fd: int,
+    *,
+    log_path: Path | None,
+    takes_output: bool,
+) -> list[str]:
+    """Return the command of a guard; see its `main`."""
+    # Without the user's packages: it starts in a fifth of the time.
+    command = [arguments[0], "-I", "-S", guard.__file__]
+    command += [f"guards-{log_path.stem if log_path else arguments[-1]}"]
+    command += [str(parent_fd), str(told_fd), str(log_path.absolute()) if log_path else ""]
+    return [*command, "1" if takes_output else "", guard.SEPARATOR.join(arguments)]
+
+
+@contextlib.contextmanager
+def _pipe() -> Iterator[tuple[int, int]]:
+    """Have a pipe for as long as the block lasts; processes do not inherit it."""
+    fds = os.pipe()
+    try:
+        yield fds
     finally:
-        # The child has its own copy by now, or there is none.
-        os.close(read_fd)
-        os.close(told_fd)
-    return ChildProcess(process, death_fd=death_fd, pid_fd=pid_fd, stacks=stacks, helper=helper)
+        for fd in fds:
+            os.close(fd)

@@ -6,7 +6,8 @@ are let in, and what each learner may publish. It is answered on standard output
 that this process listens on. The first one is read before it listens.
 
 An assignment may reach its learner before this process is told of it, so what nobody may publish so
-far is refused only once two more lines have come: the second was written after the request.
+far is refused only once two more lines have come: the second was written after the request. So wait
+`MAX_WAITING` requests of each learner at most; one more of its is refused at once.
 
 Tests: `tests/arena/transfer/test_process.py`.
 """
@@ -41,7 +42,7 @@ LINES = 2
 """Lines after which what nobody may publish is refused."""
 
 MAX_WAITING = 64
-"""Most requests that wait for them; each has a manifest at most."""
+"""Most requests of one learner that wait for them; each has a manifest at most."""
 
 MEMORY_SHARE = 8
 """Uploads under way take at most this part of the machine's memory: one eighth."""
@@ -86,7 +87,8 @@ def serve(listener: StoreListener, service: StoreService, *, told: IO[bytes]) ->
         try:
             answered = service.answer(asked.request, asked.data, holder=holder)
         except NotGranted as error:
-            if lines_left and len(waiting) < MAX_WAITING:
+            num_waiting = sum(holder_of(other.learner) == holder for other, _ in waiting)
+            if lines_left and num_waiting < MAX_WAITING:
                 waiting.append((asked, lines_left))
                 return
             answered = service.refuse(asked.request, error, holder=holder)

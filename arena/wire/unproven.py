@@ -44,15 +44,10 @@ class UnprovenConnections:
         num_closed: Connections that were closed because there were too many.
     """
 
-    def __init__(self, guarded: zmq.Socket[bytes], *, most: int | None = None) -> None:
-        """Listen to the events of a socket that is not bound yet.
-
-        Args:
-            guarded: The socket.
-            most: Most such connections. None: by the limit of this process's descriptors.
-        """
+    def __init__(self, guarded: zmq.Socket[bytes]) -> None:
+        """Listen to the events of a socket that is not bound yet."""
         limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        self._most = most or max(min(MAX_UNPROVEN, limit // DESCRIPTOR_SHARE), 1)
+        self._most = max(min(MAX_UNPROVEN, limit // DESCRIPTOR_SHARE), 1)
         self.monitor = guarded.get_monitor_socket(EVENTS)
         self._port = ""
         # By descriptor, the oldest first.
@@ -99,7 +94,9 @@ class UnprovenConnections:
         with contextlib.suppress(OSError):
             connection = socket.socket(fileno=descriptor)
             try:
-                if str(connection.getsockname()[1]) == self._port:
+                name = connection.getsockname()
+                # One of this machine's (AF_UNIX) has a path, or none.
+                if isinstance(name, tuple) and str(name[1]) == self._port:
                     connection.shutdown(socket.SHUT_RDWR)
                     self.num_closed += 1
                     logger.warning("closed a connection that had proved no key: too many of them")

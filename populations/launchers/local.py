@@ -87,7 +87,8 @@ class LocalLauncher:
         # A process id means nothing on another machine.
         if hello.host != socket.gethostname():
             return None
-        pids = {process.pid: slot for slot, process in self._processes.items()}
+        # Who says hello has begun; nothing waits for those that have not.
+        pids = {process.known_pid: slot for slot, process in self._processes.items()}
         slot = pids.get(hello.pid)
         # A learner may lie about its process, and cannot about its key.
         is_ours = self._keys is None or (

@@ -129,20 +129,29 @@ class StoreKeeper:
             with self._lock:
                 if self._closing.is_set():
                     return
-                self._process = process = spawn(
-                    [*self._arguments, "--bind", self.endpoint],
-                    log_path=self._log_path,
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                )
-            self._talk(process)
-            with self._lock:
-                process.kill()
+                self._process = self._spawned()
+            if self._process is not None:
+                self._talk(self._process)
+                with self._lock:
+                    self._process.kill()
             if not self._started.is_set():
                 self._closing.set()
                 self._started.set()
             elif not self._closing.wait(AGAIN_S):
                 logger.warning("the process that serves the store has ended; it is started again")
+
+    def _spawned(self) -> ChildProcess | None:
+        """Start a process; None: the machine refuses, for now perhaps."""
+        try:
+            return spawn(
+                [*self._arguments, "--bind", self.endpoint],
+                log_path=self._log_path,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+            )
+        except OSError as error:
+            logger.warning("the process that serves the store cannot be started: %s", error)
+            return None
 
     def _talk(self, process: ChildProcess) -> None:
         """Tell a process the terms whenever they change, until it answers no more."""

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from arena.errors import NoValue
-from arena.export.champion import Actions, Inputs, continuous_of
+from arena.export.champion import Actions, Inputs, continuous_of, leaves_of, nested
 
 if TYPE_CHECKING:
     from arena.bots.asking import AskedBot
@@ -42,6 +42,7 @@ class BotPlayer:
         self._name = name
         self._bot = bot
         self._inputs = Inputs(facts)
+        self._observation = facts["observation"]["space"]
         self._actions = Actions(facts["action"]["space"], continuous=continuous_of(facts))
         self._layout = actions
         self._rng = np.random.default_rng()
@@ -78,7 +79,7 @@ class BotPlayer:
         agent = self.agents[0] if agent is None else agent
         self._begin(self._bot, agent, num_rows=num_rows)
         rows = self._bot.ask(
-            self._inputs.observations.in_units(inputs),
+            self._in_units(inputs),
             inputs.get("action_mask"),
             agent=agent,
             num_rows=num_rows,
@@ -94,6 +95,12 @@ class BotPlayer:
                 self._begun.add((game, agent))
                 seed = int(self._rng.integers(2**63 - 1))
                 bot.reset(game, seat=agent, agents=(agent,), seed=seed)
+
+    def _in_units(self, inputs: Mapping[str, npt.NDArray[Any]]) -> Any:  # noqa: ANN401
+        """Return the environment's own form of observations, with a leading axis."""
+        leaves = leaves_of(self._observation)
+        parts = (inputs[f"observation{leaf.name}"].astype(leaf.dtype) for leaf in leaves)
+        return nested(self._observation, parts)
 
     def _masks(self, inputs: Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[np.bool_]:
         num_rows = len(next(iter(inputs.values())))

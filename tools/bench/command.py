@@ -160,7 +160,7 @@ def _measure(
                 say(name)
                 # A measurement's name is its method's.
                 found += getattr(stages, name)()
-    with tempfile.TemporaryDirectory(prefix="arena-bench-") as directory, _ended_by_signals():
+    with tempfile.TemporaryDirectory(prefix="arena-bench-") as directory:
         runs = WholeRuns(
             subject,
             effort=effort,
@@ -178,25 +178,6 @@ def _measure(
         measurements=found,
         stages=stages.shares,
     )
-
-
-@contextmanager
-def _ended_by_signals() -> Iterator[None]:
-    """Let SIGTERM unwind the block."""
-    import signal
-    import sys
-    import threading
-
-    # Python sets handlers in the main thread alone.
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    # Without it SIGTERM would end this process at once, and its run would go on.
-    before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager

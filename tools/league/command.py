@@ -19,7 +19,7 @@ from .documents import full_name, inspected, view_documents
 from .narrowing import checked_kinds, limited, since_time
 from .query import SELECTED, Query
 from .renderers.look import Document
-from .tables import Shown, print_csv, print_view, warning_lines
+from .tables import Shown, print_view, warning_lines, write_csv
 from .views import VIEWS
 
 if TYPE_CHECKING:
@@ -171,21 +171,34 @@ def league(
         trust=trust,
     )
     shown = Shown(name=view, limit=limit, is_wide=wide, all_kinds=bool(kind))
-    # Keys need a terminal on both sides; a pipe gets one text after the other.
-    if watch and not (as_json or as_csv) and sys.stdin.isatty() and sys.stdout.isatty():
+    _show(query, shown, watch=watch, as_json=as_json, as_csv=as_csv)
+
+
+def _show(query: Query, shown: Shown, *, watch: bool, as_json: bool, as_csv: bool) -> None:
+    """Show a view, again and again to who watches."""
+    if watch and not (as_json or as_csv) and _has_keys():
         from .watch import watch_views
 
         watch_views(query, shown)
         return
     while True:
-        opened = query.read(view)
+        opened = query.read(shown.name)
         if as_json or as_csv:
-            _print_data(opened.document, view, limit=limit, as_json=as_json)
+            _print_data(opened.document, shown.name, limit=shown.limit, as_json=as_json)
         else:
-            print_view(shown, opened, warnings=warning_lines(run, view, opened.document))
+            said = warning_lines(query.run, shown.name, opened.document)
+            print_view(shown, opened, warnings=said)
         if not watch:
             return
         time.sleep(WATCH_S)
+
+
+def _has_keys() -> bool:
+    """Return whether keys can be read here."""
+    from .keys import is_in_background
+
+    # They need a terminal on both sides; a pipe gets one text after the other.
+    return sys.stdin.isatty() and sys.stdout.isatty() and not is_in_background()
 
 
 def _check(view: str, operand: str | None, given: Mapping[str, tuple[bool, Sequence[str]]]) -> None:
@@ -221,7 +234,7 @@ def _print_data(document: Document, view: str, *, limit: int | None, as_json: bo
     if as_json:
         print_json(document)
     else:
-        print_csv(VIEWS[view].rows(document))
+        write_csv(VIEWS[view].rows(document), sys.stdout)
 
 
 def _plot(

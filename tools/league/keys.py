@@ -9,9 +9,12 @@ import os
 import select
 import sys
 import termios
+import time
 import tty
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+from arena.processes.guard import command_pid
 
 NAMES = {
     b"\x1b[A": "up", b"\x1b[B": "down", b"\x1b[C": "right", b"\x1b[D": "left",
@@ -36,6 +39,10 @@ class Keys:
         ready, _, _ = select.select([self._descriptor], [], [], timeout_s)
         if not ready:
             return ""
+        if is_in_background():
+            # They are the shell's, which takes them.
+            time.sleep(timeout_s)
+            return ""
         # A key with a sequence arrives as a whole.
         pressed = os.read(self._descriptor, MAX_SEQUENCE)
         if not pressed:
@@ -44,6 +51,22 @@ class Keys:
             return NAMES[pressed]
         # Of several keys that were pressed at once, the last counts.
         return "" if pressed.startswith(b"\x1b") else chr(pressed[-1])
+
+
+def is_in_background() -> bool:
+    """Return whether the command is a background job of the shell on its terminal.
+
+    The kernel would stop it as it reads there, but not a process in a session of its own.
+    """
+    try:
+        with open(f"/proc/{command_pid()}/stat", "rb") as file:
+            # After the program's name: state, parent, group, session, terminal, its group.
+            _, _, group, _, _, foreground = file.read().rpartition(b")")[2].split()[:6]
+    # A system that stops it: there it has no guards.
+    except FileNotFoundError:
+        return False
+    # -1: it has no terminal, so no shell reads there.
+    return int(foreground) > 0 and foreground != group
 
 
 @contextmanager

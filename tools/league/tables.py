@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import csv
 import os
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, TextIO, cast
 
 from ..terminal.text import plain
 from .documents import Opened
@@ -150,10 +149,10 @@ def warning_lines(run: Path, view: str, document: Document) -> list[str]:
     return [*misfit_warnings(fits, run=run), *cyclic_warnings(cyclicity, run=run)]
 
 
-def print_csv(rows: Sequence[Row]) -> None:
-    """Print rows with every key that any of them has as a column."""
+def write_csv(rows: Sequence[Row], file: TextIO) -> None:
+    """Write rows without formulas; every key that any of them has is a column."""
     columns = list(dict.fromkeys(key for row in rows for key in row))
-    writer = csv.writer(sys.stdout)
+    writer = csv.writer(file)
     writer.writerow(columns)
     writer.writerows([_csv_cell(row.get(column)) for column in columns] for row in rows)
 

@@ -1,9 +1,9 @@
 """Bounds on connections to the page: strangers reach these, never the page itself.
 
-Anybody who reaches the port can open connections and send half a request on each. A connection on
-which nothing is answered is waiting: for a request's beginning or rest. It waits for some seconds
-only, and where there are too many, the one that has waited longest makes room: a reader's request
-comes at once and is answered before its turn.
+Anybody who reaches the port can open connections, send half a request on each, or requests whose
+answers are never read. Such a connection is waiting: for a request's beginning or rest, or for its
+peer to read. It waits for some seconds only, and where there are too many, the one that has waited
+longest makes room: a reader's request comes at once, and a reader takes the answer.
 
 Tests: `tests/tools/web/test_connections.py`, `tests/faults/test_strangers.py`.
 """
@@ -93,12 +93,13 @@ class BoundedProtocol(H11Protocol):
         super().__init__(**arguments)
         self._room = room
         self._timer: asyncio.TimerHandle | None = None
+        self._num_unread = 0
         self.address = ""
 
     @property
     def is_waiting(self) -> bool:
-        """Whether no request is being answered."""
-        return self.cycle is None or self.cycle.response_complete
+        """Whether no request is being answered, or its peer does not read the answers."""
+        return self.flow.write_paused or self.cycle is None or self.cycle.response_complete
 
     def abort(self) -> None:
         """Close the connection at once."""
@@ -115,6 +116,11 @@ class BoundedProtocol(H11Protocol):
         super().on_response_complete()
         self._wait()
 
+    def pause_writing(self) -> None:
+        """Wait until the peer reads."""
+        super().pause_writing()
+        self._wait()
+
     def connection_lost(self, exc: Exception | None) -> None:
         """End."""
         super().connection_lost(exc)
@@ -123,13 +129,20 @@ class BoundedProtocol(H11Protocol):
             self._timer.cancel()
 
     def _wait(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = self.loop.call_later(self._room.wait_s, self._give_up)
+        self._begin_time()
         if not self.transport.is_closing():
             self._room.enter(self)
 
+    def _begin_time(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self.loop.call_later(self._room.wait_s, self._give_up)
+        self._num_unread = self.transport.get_write_buffer_size()
+
     def _give_up(self) -> None:
+        if self.flow.write_paused and self.transport.get_write_buffer_size() < self._num_unread:
+            # Its peer reads, over a slow line perhaps.
+            self._begin_time()
         # While it is answered it does not wait; the answer's end begins the time anew.
-        if self.is_waiting:
+        elif self.is_waiting:
             self.abort()

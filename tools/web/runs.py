@@ -9,7 +9,6 @@ Tests: `tests/tools/web/test_runs.py`.
 
 from __future__ import annotations
 
-import csv
 import io
 import itertools
 import os
@@ -23,7 +22,7 @@ from threading import Lock, Thread
 
 from arena.errors import ArenaError
 
-from ..league.tables import _csv_cell
+from ..league.tables import write_csv
 from ..league.views import VIEWS
 from ..players.resolve import CHAMPION
 from .making import CARDS, FAILED, FITTED, Made, make_documents
@@ -278,11 +277,7 @@ def named_runs(
 
 
 def csv_text(view: str, document: Document) -> str:
-    """Return a view's rows as CSV without formulas; every key that any of them has is a column."""
-    rows = VIEWS[view].rows(document)
-    columns = list(dict.fromkeys(key for row in rows for key in row))
+    """Return a view's rows as CSV."""
     file = io.StringIO()
-    writer = csv.writer(file)
-    writer.writerow(columns)
-    writer.writerows([_csv_cell(row.get(column)) for column in columns] for row in rows)
+    write_csv(VIEWS[view].rows(document), file)
     return file.getvalue()

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO, TextIO
 
+from arena.processes.bounded_log import open_shortened
 from arena.processes.child import end_with_guard
 from arena.processes.log import begin_log
 from arena.processes.parent import STACKS
@@ -53,7 +54,11 @@ def _stacks(number: int) -> BinaryIO | TextIO:
         return sys.stderr
     path = Path(learners)
     # Opened now: when all hangs, nothing can be opened.
-    return path.with_name(f"{path.stem}-env-{number}.txt").open("ab")
+    try:
+        return open_shortened(path.with_name(f"{path.stem}-env-{number}.txt"))
+    except OSError as error:
+        logging.warning("stacks go to this log: %s", error)
+        return sys.stderr
 
 
 if __name__ == "__main__":

@@ -393,15 +393,15 @@ def test_masks_may_nest_as_the_space_does(written: dict[str, Written]) -> None:
     flat = np.array([1, 0, 0, 1, *[1, 0, 1, 1], *[0, 1], *[1, 0, 1]], dtype=np.int8)
     pairs = ([[1, 0], [1, 1]], ([0, 1], [1, 0, 1]))
     for mask in (flat, {"go": [1, 0, 0, 1], "with": pairs}, {"go": flat[:4], "with": pairs}):
-        assert actions.flat_mask(mask).tolist() == flat.astype(bool).tolist()
-    assert actions.flat_mask({"go": None, "with": None}).all()
+        assert actions.flat_masks(mask, num_rows=None)[0].tolist() == flat.astype(bool).tolist()
+    assert actions.flat_masks({"go": None, "with": None}, num_rows=None).all()
     for wrong, complaint in (
         ({"go": [1, 0]}, "4 entries, got 2"),
         ({"with": pairs}, "part 'go'"),
         ({"go": [0, 0, 0, 0], "with": None}, "a legal action"),
     ):
         with pytest.raises(ValueError, match=complaint):
-            actions.flat_mask(wrong)
+            actions.flat_masks(wrong, num_rows=None)
 
 
 def test_masks_of_a_batch_nest_as_the_space_does() -> None:
@@ -429,7 +429,7 @@ def test_random_actions_are_of_the_space_and_legal() -> None:
     for space in (DEEDS, LEVERS, WHEEL, Box(-np.inf, 1.0, (3,), np.float32), Discrete(3, start=4)):
         actions = Actions(describe(space), continuous="squashed")
         for _ in range(20):
-            action = actions.random(None, rng=rng)
+            action = actions.uniform(actions.everything[np.newaxis], rng=rng, is_one=True)
             if isinstance(space, Dict):
                 action = {**action, "go": np.int64(action["go"])}
             assert space.contains(action)
@@ -440,8 +440,8 @@ def test_random_actions_are_of_the_space_and_legal() -> None:
     assert all(WHEEL.contains(action) for action in batch)
     assert np.abs(batch.mean(axis=0) - [[1.0, 0.15]]).max() < 0.3
     only = Actions(describe(LEVERS), continuous="squashed")
-    mask = np.array([0, 0, 1, *[1, 0], *[0, 1], *[0, 0, 0, 1]])
-    assert only.random(mask, rng=rng).tolist() == [[3, 0], [1, 3]]
+    mask = only.flat_masks(np.array([0, 0, 1, *[1, 0], *[0, 1], *[0, 0, 0, 1]]), num_rows=None)
+    assert only.uniform(mask, rng=rng, is_one=True).tolist() == [[3, 0], [1, 3]]
 
 
 @pytest.mark.parametrize(

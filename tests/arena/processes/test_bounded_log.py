@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import re
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arena.processes.bounded_log import HEAD_BYTES, MAX_BYTES, TAIL_BYTES, BoundedLog, shorten_file
+from arena.processes.bounded_log import (
+    HEAD_BYTES,
+    MAX_BYTES,
+    TAIL_BYTES,
+    BoundedLog,
+    open_shortened,
+)
 
-MARK = re.compile(rb"\[arena: (\d+) bytes of this log were left out here\]\n")
+MARK = re.compile(rb"\n\[arena: (\d+) bytes of this log were left out here\]\n")
 
 
 def lines(first: int, last: int) -> bytes:
@@ -66,9 +75,9 @@ def test_output_without_lines_is_bounded_too(tmp_path: Path) -> None:
             log.write(b"x" * 60_000)
         log.write(b"the end")
     before, left_out, after = parts((tmp_path / "log").read_bytes())
-    assert before == b""
+    assert before == b"x" * HEAD_BYTES
     assert after.endswith(b"xthe end")
-    assert left_out + len(after) == 50 * 60_000 + len(b"the end")
+    assert HEAD_BYTES + left_out + len(after) == 50 * 60_000 + len(b"the end")
 
 
 def test_a_log_of_gigabytes_is_not_read_whole(tmp_path: Path) -> None:
@@ -79,11 +88,45 @@ def test_a_log_of_gigabytes_is_not_read_whole(tmp_path: Path) -> None:
         file.truncate(5 << 30)
         file.seek(0, 2)
         file.write(b"\n" + lines(100, 5000))
-    shorten_file(path)
+    open_shortened(path).close()
     before, left_out, after = parts(path.read_bytes())
-    assert before == lines(0, 100)
+    assert before == lines(0, 100) + bytes(HEAD_BYTES - 10_000)
     assert after == lines(5000 - len(after) // 100, 5000)
     assert left_out > (5 << 30) - TAIL_BYTES
+
+
+def test_what_looks_like_a_mark_is_text(tmp_path: Path) -> None:
+    said = b"[arena: [arena: 7 bytes of this log were left out here]\n"
+    with BoundedLog(tmp_path / "log") as log:
+        log.write(said)
+        for number in range(40):
+            log.write(lines(1000 * number, 1000 * (number + 1)))
+    content = (tmp_path / "log").read_bytes()
+    before, left_out, after = parts(content[len(said) :])
+    assert content.startswith(said)
+    assert len(said + before) + left_out + len(after) == len(said) + 40 * 100_000
+
+
+@pytest.mark.parametrize("opened", [BoundedLog, open_shortened])
+def test_a_log_is_a_file_of_its_own(opened: Callable[[Path], object], tmp_path: Path) -> None:
+    notes = tmp_path / "notes"
+    notes.write_bytes(bytes(2 * MAX_BYTES))
+    (tmp_path / "link").symlink_to(notes)
+    (tmp_path / "nowhere").symlink_to(tmp_path / "none")
+    os.mkfifo(tmp_path / "pipe")
+    for name, words in (("link", "not a link"), ("nowhere", "not a link"), ("pipe", "regular")):
+        with pytest.raises(OSError, match=words) as refused:
+            opened(tmp_path / name)
+        assert refused.value.filename == str(tmp_path / name)
+    assert notes.read_bytes() == bytes(2 * MAX_BYTES)
+    assert not (tmp_path / "none").exists()
+
+
+def test_what_others_append_to_a_file_is_shortened_when_it_is_opened(tmp_path: Path) -> None:
+    for _ in range(40):
+        with open_shortened(tmp_path / "log") as file:
+            os.write(file.fileno(), lines(0, 1000))
+    assert TAIL_BYTES < (tmp_path / "log").stat().st_size < MAX_BYTES + 100_001
 
 
 def test_several_may_write_to_one(tmp_path: Path) -> None:

@@ -184,6 +184,36 @@ def test_nothing_is_left_of_a_contained_command(victim: int, token: str, tmp_pat
     wait_until(lambda: not (tmp_path / "files").exists(), timeout_s=TIMEOUT_S)
 
 
+def test_ctrl_z_stops_a_contained_command_until_it_is_continued(tmp_path: Path) -> None:
+    with contained(tmp_path / "files") as command:
+        assert command.stdout is not None
+        family = [psutil.Process(int(pid)) for pid in command.stdout.readline().split()]
+        command.send_signal(signal.SIGTSTP)
+        wait_until(lambda: family[0].status() == psutil.STATUS_STOPPED, timeout_s=TIMEOUT_S)
+        # The shell goes on now.
+        assert {process.status() for process in family} == {psutil.STATUS_STOPPED}
+        command.send_signal(signal.SIGCONT)
+        command.communicate(b"\n", timeout=TIMEOUT_S)
+        assert command.returncode == 7
+
+
+@pytest.mark.parametrize("fds", ["0", "1", "0, 1, 2"])
+def test_a_contained_command_may_lack_standard_streams(
+    fds: str, token: str, tmp_path: Path
+) -> None:
+    (tmp_path / "files").mkdir()
+    code = (
+        f"import os, sys\nfor fd in ({fds},): os.close(fd)\n"
+        "from arena.processes.guard import contain, remove_at_end\n"
+        "contain()\n"
+        "remove_at_end(sys.argv[1])\n"
+        "os._exit(9)"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "files")]
+    assert subprocess.run(command, check=False, timeout=TIMEOUT_S).returncode == 9
+    assert not (tmp_path / "files").exists()
+
+
 def test_a_contained_command_has_its_streams_and_exit_code(token: str, tmp_path: Path) -> None:
     with contained(tmp_path / "files") as command:
         command.communicate(b"\n", timeout=TIMEOUT_S)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from arena.processes import parent
 from arena.processes.bounded_log import MAX_BYTES
 from arena.processes.parent import ChildProcess, spawn
 from tests.support import wait_until
@@ -28,6 +30,23 @@ for _ in range(40):
     os.write(1, (b"y" * 99 + b"\\n") * 1000)
 print("the last line", flush=True)
 faulthandler._sigsegv()
+"""
+
+
+MANY_DESCRIPTORS = """
+import os, resource, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, (1200, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+held = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
+from arena.processes.parent import spawn
+with spawn([sys.executable, "-c", "import time; time.sleep(1e6)"]) as child:
+    assert child.pid
+    child.terminate()
+    print(child.wait(30))
+"""
+
+LATE = """#!/bin/sh
+[ "$1" = -I ] && read word < {fifo}
+exec {python} "$@"
 """
 
 
@@ -99,3 +118,40 @@ def test_a_command_that_cannot_be_run_says_so_in_its_log(tmp_path: Path) -> None
     with spawn([sys.executable, "/no/such/file"], log_path=log) as child:
         assert child.wait(TIMEOUT_S) == 2
     assert "/no/such/file" in log.read_text()
+
+
+def test_a_parent_may_have_more_descriptors_than_select_takes() -> None:
+    command = [sys.executable, "-c", MANY_DESCRIPTORS]
+    assert subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout == b"-15\n"
+
+
+@pytest.fixture
+def late(tmp_path: Path) -> tuple[Path, Path]:
+    """An interpreter whose guard begins when something is written to a pipe; the pipe."""
+    python, fifo = tmp_path / "python", tmp_path / "fifo"
+    os.mkfifo(fifo)
+    python.write_text(LATE.format(fifo=fifo, python=sys.executable))
+    python.chmod(0o700)
+    return python, fifo
+
+
+def test_a_guard_that_begins_late_has_its_process_all_the_same(
+    late: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parent, "START_S", 0.02)
+    python, fifo = late
+    stacks = fifo.with_name("stacks")
+    with spawn([str(python), "-c", "import time; time.sleep(1e6)"], stacks=stacks) as child:
+        assert (child.pid, child.known_pid) == (0, 0)
+        # It would end the guard.
+        child.dump_stacks()
+        fifo.write_text("begin\n")
+        wait_until(lambda: child.known_pid != 0, timeout_s=TIMEOUT_S)
+        assert psutil.Process(child.known_pid).is_running()
+        assert child.poll() is None
+
+
+def test_one_that_has_not_begun_can_be_told_to_end(late: tuple[Path, Path]) -> None:
+    with spawn([str(late[0]), "-c", "pass"]) as child:
+        child.terminate()
+        assert child.wait(TIMEOUT_S) == -signal.SIGTERM

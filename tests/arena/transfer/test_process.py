@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import itertools
 import os
 import signal
@@ -18,7 +19,9 @@ import zmq
 from arena.checkpoints.files import encode_manifest
 from arena.checkpoints.publish import publish
 from arena.errors import AddressInUse, StoreUnreachable
+from arena.processes.parent import ChildProcess, spawn
 from arena.transfer.cache import Cache, take_directory
+from arena.transfer.process import MAX_WAITING
 from arena.transfer.remote_store import RemoteStore
 from arena.transfer.terms import Grant
 from arena.types import LearnerId
@@ -182,6 +185,48 @@ def test_an_assignment_that_is_told_late_may_publish(place: Place) -> None:
 
         assert isinstance(answer(GRANTS), Held)
         wait_until(lambda: isinstance(answer({}), Denied), timeout_s=TIMEOUT_S)
+
+
+def test_requests_of_one_learner_that_wait_are_no_matter_to_another(place: Place) -> None:
+    new = checkpoint(3000)
+    request, data = Give(key=new.key, file="manifest.json", offset=0), encode_manifest(new.manifest)
+    crowd = LearnerId("remote-1.y")
+    with (
+        place.keeper() as keeper,
+        place.connection(keeper.endpoint, name="remote-1", learner=crowd) as many,
+        place.connection(keeper.endpoint) as one,
+    ):
+        keeper.grant({})
+        wait_until(lambda: is_answered(many) and is_answered(one), timeout_s=TIMEOUT_S)
+        for _ in range(MAX_WAITING):
+            many.ask(request, data)
+        # One that is refused at once: all of them have come.
+        wait_until(lambda: many.ask(request, data) and many.receive(0.0), timeout_s=TIMEOUT_S)
+        number = one.ask(request, data)
+        keeper.grant(GRANTS)
+        while (heard := one.receive(TIMEOUT_S)) and heard[0] != number:
+            pass
+        assert heard
+        assert isinstance(heard[1], Held)
+
+
+def test_a_process_that_cannot_be_started_for_a_while_is_tried_again(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_keeper, "AGAIN_S", 0.01)
+    refusals = itertools.count()
+
+    def refuse(*_: object, **__: object) -> ChildProcess:
+        next(refusals)
+        raise OSError(errno.EAGAIN, "no processes are left")
+
+    with place.keeper() as keeper, place.connection(keeper.endpoint) as connection:
+        monkeypatch.setattr(store_keeper, "spawn", refuse)
+        (process,) = children()
+        process.kill()
+        wait_until(lambda: next(refusals) > 5, timeout_s=TIMEOUT_S)
+        monkeypatch.setattr(store_keeper, "spawn", spawn)
+        wait_until(lambda: is_answered(connection), timeout_s=TIMEOUT_S)
 
 
 @pytest.mark.slow

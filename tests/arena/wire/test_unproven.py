@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+import zmq
 
 from arena.learners.loop import new_learner_id
 from arena.types import LearnerId
@@ -91,6 +93,20 @@ def test_strangers_beyond_the_bound_make_room_for_each_other_and_a_learner_stays
         with joined(controller, tmp_path, "learner-1"):
             pass
     assert controller.num_bad["unproven"] >= 100 - MOST
+
+
+def test_a_descriptor_that_is_another_sockets_by_now_is_left_alone(
+    controller: ZmqControllerTransport,
+) -> None:
+    with zmq.Context() as context, context.socket(zmq.ROUTER) as guarded:
+        connections = unproven.UnprovenConnections(guarded)
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            connections._close(ours.fileno())
+            ours.sendall(b"word")
+            assert theirs.recv(4) == b"word"
+        guarded.disable_monitor()
+        connections.monitor.close()
 
 
 def test_connections_within_the_bound_are_left_alone(controller: ZmqControllerTransport) -> None:

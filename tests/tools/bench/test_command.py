@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,16 @@ SMALL = (
     "populations.player.network.hidden_sizes=[8]",
     "populations.player.hyperparameters.rollout_length=4",
 )
+
+
+TERMINATED = """
+import os, signal, sys
+from tools.bench.whole_run import WholeRuns
+from tools.main import main
+WholeRuns.run = lambda runs: os.kill(os.getpid(), signal.SIGTERM)
+sys.argv = ["arena", "bench", "--only", "run"]
+main()
+"""
 
 
 @pytest.fixture(scope="module")
@@ -116,3 +128,12 @@ def test_the_guard_refuses_a_table_of_something_else(command: Command) -> None:
 def test_an_unknown_name_is_refused(command: Command) -> None:
     said = command("bench", "--only", "speed", code=2)["error"]
     assert "--only speed: must be one of environment, inference, update, learner, run" in said
+
+
+@pytest.mark.slow
+def test_a_terminated_measurement_ends_with_the_code_of_the_signal() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", TERMINATED], capture_output=True, text=True, check=False
+    )
+    assert (ended.returncode, ended.stdout) == (143, "")
+    assert "interrupted by SIGTERM" in ended.stderr

@@ -26,6 +26,32 @@ with leave_on_signals():
 """
 
 
+JOB = """
+import sys
+from arena.processes.guard import contain
+from tools.league.keys import is_in_background
+contain()
+for _ in sys.stdin:
+    print(is_in_background(), flush=True)
+"""
+
+SHELL = f"""
+import os, signal, subprocess, sys
+# The terminal of its session.
+os.close(os.open(os.ttyname(0), os.O_RDWR))
+signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+pipes = dict.fromkeys(("stdin", "stdout"), subprocess.PIPE)
+job = subprocess.Popen([sys.executable, "-c", {JOB!r}], process_group=0, text=True, **pipes)
+for group in (os.getpgrp(), job.pid):
+    os.tcsetpgrp(0, group)
+    job.stdin.write("?\\n")
+    job.stdin.flush()
+    print(job.stdout.readline().strip(), flush=True)
+job.stdin.close()
+job.wait()
+"""
+
+
 class Terminal:
     """A process on a terminal of 80 by 40 characters."""
 
@@ -102,3 +128,17 @@ def test_keys_change_the_view_and_the_terminal_comes_back(
     terminal.wait_for(LEAVE)
     assert terminal.process.wait(timeout=TIMEOUT_S) == code
     assert termios.tcgetattr(terminal.theirs) == terminal.before
+
+
+def test_keys_belong_to_the_shell_of_a_job_in_the_background() -> None:
+    ours, theirs = pty.openpty()
+    with open(ours, "rb"), open(theirs, "rb") as terminal:
+        told = subprocess.run(
+            [sys.executable, "-c", SHELL],
+            stdin=terminal,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+            check=True,
+            timeout=TIMEOUT_S,
+        ).stdout
+    assert told.split() == [b"True", b"False"]

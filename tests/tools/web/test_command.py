@@ -1,18 +1,22 @@
 from __future__ import annotations
 
 import importlib.util
+import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
+import psutil
 import pytest
 
+from tests.support import wait_until
 from tests.tools.web.conftest import TOKEN
 
+TIMEOUT_S = 30.0
 Command = Callable[..., dict[str, Any]]
 
 
@@ -50,10 +54,28 @@ def test_options_that_cannot_be_are_exit_2(
     assert message in command("web", board_run, *options, code=2)["error"]
 
 
+BROWSER = "#!/bin/sh\necho $$ > {pid}\nexec sleep 1000\n"
+
+
+@pytest.fixture
+def browser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """File with the number of the user's browser, once a page is opened in it."""
+    program, pid = tmp_path / "browser", tmp_path / "pid"
+    program.write_text(BROWSER.format(pid=pid))
+    program.chmod(0o700)
+    monkeypatch.setenv("BROWSER", f"{program} %s &")
+    yield pid
+    psutil.Process(int(pid.read_text())).kill()
+
+
 @pytest.mark.slow
 @pytest.mark.integration
-def test_a_server_says_where_it_is_and_ends_on_a_signal(board_run: Path) -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGKILL, -9)])
+def test_a_server_says_where_it_is_and_its_end_leaves_the_browser_alone(
+    number: int, code: int, browser: Path, board_run: Path
+) -> None:
     arguments = ["web", str(board_run), "--port", "0", "--token", TOKEN, "--root-path", "/arena"]
+    arguments.append("--open")
     program = [sys.executable, "-m", "populations.commands.main", *arguments]
     with subprocess.Popen(
         program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -70,6 +92,12 @@ def test_a_server_says_where_it_is_and_ends_on_a_signal(board_run: Path) -> None
                 assert "token" not in str(answer.url)
                 assert "Overview" in answer.text
                 assert "server" not in answer.headers
+            wait_until(lambda: browser.exists() and browser.read_text(), timeout_s=TIMEOUT_S)
+            page = psutil.Process(int(browser.read_text()))
+            makers = set(psutil.Process(process.pid).children()) - {page}
+            assert makers
         finally:
-            process.terminate()
-        assert process.wait(timeout=10.0) == 143
+            process.send_signal(number)
+        assert process.wait(timeout=10.0) == code
+    assert not psutil.wait_procs(makers, timeout=TIMEOUT_S)[1]
+    assert page.is_running()

@@ -20,9 +20,15 @@ TIMEOUT_S = 30.0
 LONG_S = 1000.0
 
 
-async def hello(_scope: Any, _receive: Any, send: Any) -> None:
+PIPELINED = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n" * 1500
+BUFFER_BYTES = 1 << 14
+STEP_BYTES, LONG_BYTES = 1 << 17, 1 << 20
+
+
+async def hello(scope: Any, _receive: Any, send: Any) -> None:
+    body = b"hello" if scope["path"] == "/" else bytes(LONG_BYTES)
     await send({"type": "http.response.start", "status": 200, "headers": []})
-    await send({"type": "http.response.body", "body": b"hello"})
+    await send({"type": "http.response.body", "body": body})
 
 
 class Served:
@@ -30,9 +36,17 @@ class Served:
 
     def __init__(self, room: Room) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
+        # Its connections have it, too: answers that nobody reads are soon too many.
+        self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER_BYTES)
         self.port: int = self._listener.getsockname()[1]
         protocol: Any = room.protocol()
-        config = uvicorn.Config(hello, http=protocol, log_level="critical", lifespan="off")
+        config = uvicorn.Config(
+            hello,
+            http=protocol,
+            log_level="critical",
+            lifespan="off",
+            timeout_graceful_shutdown=1,
+        )
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, args=([self._listener],))
 
@@ -48,7 +62,10 @@ class Served:
 
     def come(self, words: bytes = HALF_REQUEST) -> socket.socket:
         """Connect and say something."""
-        connection = socket.create_connection(("127.0.0.1", self.port), timeout=TIMEOUT_S)
+        connection = socket.socket()
+        connection.settimeout(TIMEOUT_S)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES)
+        connection.connect(("127.0.0.1", self.port))
         connection.sendall(words)
         return connection
 
@@ -58,6 +75,16 @@ class Served:
         text = connection.getresponse().read()
         connection.close()
         return text
+
+    @property
+    def is_free(self) -> bool:
+        return not self._server.server_state.connections
+
+    @property
+    def num_unread(self) -> int:
+        """Connections whose answers nobody reads."""
+        connections: set[Any] = set(self._server.server_state.connections)
+        return sum(one.flow.write_paused for one in connections)
 
 
 def is_open(connection: socket.socket) -> bool:
@@ -94,6 +121,38 @@ def test_one_address_leaves_room_for_others(strangers: ExitStack) -> None:
         found = [strangers.enter_context(server.come()) for _ in range(8)]
         wait_until(lambda: sum(map(is_open, found)) == 3, timeout_s=TIMEOUT_S)
         assert server.answer() == b"hello"
+
+
+def test_who_never_reads_keeps_no_reader_out(strangers: ExitStack) -> None:
+    with Served(Room(most=4, most_per_address=4, wait_s=LONG_S)) as server:
+        for _ in range(4):
+            strangers.enter_context(server.come(PIPELINED))
+        wait_until(lambda: server.num_unread == 4, timeout_s=TIMEOUT_S)
+        for _ in range(3):
+            assert server.answer() == b"hello"
+        # The server would wait for them.
+        strangers.close()
+
+
+def test_who_never_reads_is_closed(strangers: ExitStack) -> None:
+    with Served(Room(wait_s=0.2)) as server:
+        strangers.enter_context(server.come(PIPELINED))
+        wait_until(lambda: server.num_unread == 1, timeout_s=TIMEOUT_S)
+        wait_until(lambda: server.is_free, timeout_s=TIMEOUT_S)
+
+
+def test_who_reads_slowly_gets_all(strangers: ExitStack) -> None:
+    with Served(Room(wait_s=0.2)) as server:
+        slow = strangers.enter_context(server.come(b"GET /long HTTP/1.0\r\n\r\n"))
+        size = 0
+        for step in range(1, 5):
+            # As long as a connection may wait.
+            strangers.enter_context(server.come(b"")).recv(1)
+            while size < step * STEP_BYTES:
+                size += len(slow.recv(BUFFER_BYTES))
+        while data := slow.recv(BUFFER_BYTES):
+            size += len(data)
+        assert size > LONG_BYTES
 
 
 @pytest.mark.parametrize("words", [b"", HALF_REQUEST, b"GET / HTTP/1.1\r\nhost: x\r\n\r\nGE"])
