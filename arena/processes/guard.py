@@ -130,7 +130,7 @@ def stand_guard(
             waited for.
         output_fd: Pipe whose content goes to the log.
         log: The log.
-        stop: What stops the child when this process is stopped by Ctrl-Z: SIGTSTP where it is a
+        stop: Signal that stops the child when this process is stopped by Ctrl-Z: SIGTSTP where it is a
             guard, and stops what is below it.
 
     Returns:
