@@ -18,7 +18,6 @@ import errno
 import logging
 import os
 import signal
-import sys
 import sysconfig
 import threading
 import traceback
@@ -26,6 +25,7 @@ from collections.abc import Iterator
 from types import FrameType
 
 from arena.errors import ArenaError, ConfigError, DiskRefused, MachineExhausted
+from arena.processes.settings import loaded
 
 logger = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ def is_exhaustion(error: BaseException) -> bool:
     it: that is the run's (`DiskRefused`), unless descriptors or memory have run out.
     """
     # Torch's is no MemoryError, and on the CPU no class of its own.
-    torch = sys.modules.get("torch")
+    torch = loaded("torch")
     kinds = (MemoryError, MachineExhausted, *(() if torch is None else (torch.OutOfMemoryError,)))
     has_disk = False
     for one in chain_of(error):

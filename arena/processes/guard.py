@@ -130,8 +130,8 @@ def stand_guard(
             waited for.
         output_fd: Pipe whose content goes to the log.
         log: The log.
-        stop: Signal that stops the child when this process is stopped by Ctrl-Z: SIGTSTP where it is a
-            guard, and stops what is below it.
+        stop: Signal that stops the child when this process is stopped by Ctrl-Z: SIGTSTP where it
+            is a guard, and stops what is below it.
 
     Returns:
         In the child: a pipe whose end says that this guard is gone.

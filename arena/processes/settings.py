@@ -123,11 +123,17 @@ def keep_directory() -> None:
 def _read() -> tuple[Any, ...]:
     """Return the settings that each side has its own of, in the order of `NAMES`."""
     # Called twice for each step of a batch: reads of 50 ns each.
-    torch = sys.modules.get("torch")
+    torch = loaded("torch")
     directory = _directory() if _keeps_directory else None
     if torch is None:
         return sys.getrecursionlimit(), directory
     return sys.getrecursionlimit(), directory, torch.get_default_dtype(), torch.is_grad_enabled()
+
+
+def loaded(name: str) -> ModuleType | None:
+    """Return a module that has been imported; None: it has not, or another thread is at it."""
+    module = sys.modules.get(name)
+    return None if getattr(getattr(module, "__spec__", None), "_initializing", False) else module
 
 
 def _directory() -> str | None:
@@ -222,10 +228,10 @@ def _note(name: str) -> None:
 
 def _settings() -> Iterator[_Setting]:
     """Yield the settings that are changed back from time to time."""
-    torch = sys.modules.get("torch")
+    torch = loaded("torch")
     if torch is not None:
         yield from _torch_settings(torch)
-    numpy = sys.modules.get("numpy")
+    numpy = loaded("numpy")
     if numpy is not None:
         yield _Setting("numpy.seterr", numpy.geterr, lambda value: numpy.seterr(**value))
     yield _Setting("gc.disable", gc.isenabled, lambda value: gc.enable() if value else gc.disable())

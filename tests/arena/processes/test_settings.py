@@ -8,6 +8,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Iterator
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,7 +18,8 @@ import pytest
 import torch
 
 from arena.processes import settings as process_settings
-from arena.processes.settings import KeptSettings, UsersSettings
+from arena.processes.settings import SETTINGS, KeptSettings, UsersSettings
+from arena.users_code import is_exhaustion
 from tests.arena.learners.conftest import finished, mirror, train
 from tests.faults.workers import first_checkpoint, make_worker
 
@@ -167,3 +169,14 @@ def test_training_gives_the_same_bits_whatever_an_environment_changes(
     # To be in the same place afterwards.
     monkeypatch.chdir(tmp_path)
     assert weights_after(tmp_path / "run", what=what, when=when) == plain
+
+
+def test_a_module_that_another_thread_is_importing_is_not_read_yet(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    half = ModuleType("torch")
+    half.__spec__ = ModuleSpec("torch", None)
+    vars(half.__spec__)["_initializing"] = True
+    monkeypatch.setitem(sys.modules, "torch", half)
+    assert SETTINGS.run(lambda: "done") == "done"
+    assert not is_exhaustion(ValueError())
