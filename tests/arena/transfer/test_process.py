@@ -100,6 +100,7 @@ def store_through(
     return RemoteStore(connection, Cache(root, max_bytes=MANY), patience_s=patience_s)
 
 
+@pytest.mark.slow
 def test_checkpoints_go_both_ways_and_kills_are_survived(place: Place, tmp_path: Path) -> None:
     run = place.run
     with place.keeper() as keeper, place.connection(keeper.endpoint) as connection:

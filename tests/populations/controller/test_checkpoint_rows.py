@@ -96,7 +96,12 @@ LONG: dict[str, object] = {
 }
 
 
-@pytest.fixture(scope="module", params=list(GAMES))
+@pytest.fixture(
+    scope="module",
+    params=[
+        name if name == "duel" else pytest.param(name, marks=pytest.mark.slow) for name in GAMES
+    ],
+)
 def removed(request: pytest.FixtureRequest) -> Iterator[Watched]:
     with pytest.MonkeyPatch.context() as patch:
         document, spec = GAMES[request.param]

@@ -95,7 +95,12 @@ def check(world: World, event: EventRow) -> None:
             assert since > world.state.config.ghosts.every_agent_steps
 
 
-@pytest.fixture(scope="module", params=list(GAMES))
+@pytest.fixture(
+    scope="module",
+    params=[
+        name if name == "duel" else pytest.param(name, marks=pytest.mark.slow) for name in GAMES
+    ],
+)
 def merged(request: pytest.FixtureRequest) -> Iterator[World]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(result_merging, "BATCH", 4)
@@ -196,6 +201,7 @@ def test_records_grow_no_more_once_the_pool_is_full(merged: World) -> None:
     assert len(league.records) <= bound
 
 
+@pytest.mark.slow
 def test_without_a_bound_nothing_is_merged() -> None:
     world = make_world({**DUEL, **FEW, "ghosts": {"every_agent_steps": 500, "keep": None}})
     world.join()

@@ -120,6 +120,7 @@ def answers(path: Path) -> list[object]:
     return found
 
 
+@pytest.mark.slow
 @settings(
     max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
