@@ -208,9 +208,11 @@ def judge(base: Baseline, copy: Path, change: Change, views: Sequence[str]) -> T
                 for view, (view_code, said) in shown.items()
                 if view_code == 0 and said != base.documents[view]
             ]
-            # The view itself says how many lines it has left out.
+            # The view itself says how many lines it has left out; a file that was cut has fewer.
             if other == ["metrics"] and '"left_out"' in shown["metrics"][1]:
                 trial.outcome = "found"
+            elif other == ["metrics"] and _has_fewer(shown["metrics"][1], base.documents):
+                trial.outcome = "harmless"
             elif other:
                 trial.outcome, trial.said = "silent", f"{other}: {shown[other[0]][1][:500]}"
             elif any(view_code for view_code, _ in shown.values()):
@@ -229,6 +231,12 @@ def judge(base: Baseline, copy: Path, change: Change, views: Sequence[str]) -> T
     except _Traceback as error:
         trial.outcome, trial.said = "traceback", str(error)
     return trial
+
+
+def _has_fewer(text: str, documents: Mapping[str, str]) -> bool:
+    """Return whether the lines of metrics are some of those that there were."""
+    before = json.loads(documents["metrics"])["metrics"]
+    return all(line in before for line in json.loads(text)["metrics"])
 
 
 class _Traceback(Exception):
