@@ -228,7 +228,9 @@ def archived_rows(
     Raises:
         StorageError: If a file is gone or damaged.
     """
-    archives = [row for row in load_archives(connection, path) if row.file]
+    # Callers go through all rows, and cannot know which of them SQLite fails to decode.
+    with storage_errors(path):
+        archives = [row for row in load_archives(connection, path) if row.file]
     behind = [row for row in archives if getattr(row, table.name) > after]
     for row in reversed(behind) if newest else behind:
         stored = _stored_rows(path.parent / ARCHIVE / row.file, table.name, filters or {})

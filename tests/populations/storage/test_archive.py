@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import itertools
 import json
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ from hypothesis import strategies as st
 from arena.failpoints import armed
 from arena.types import AssignmentId, Entrant, PairScore, Tally
 from arena.wire.messages import Evaluate
-from populations.errors import StorageError, StorageUnavailable
+from populations.errors import JournalCorrupt, StorageError, StorageUnavailable
 from populations.records.rows import (
     ArchiveRow,
     AssignmentRow,
@@ -200,6 +202,16 @@ def test_a_damaged_file_is_no_silent_loss(journal: Journal, tmp_path: Path) -> N
         assert [row.sequence for row in reader.events(after=8)] == [9, 10, 11, 12]
         assert [row.sequence for row in reader.events(limit=2, newest=True)] == [11, 12]
     assert "No such file" in str(check_archive(tmp_path, written))
+
+
+def test_a_damaged_row_of_the_archives_is_said_to_who_reads_all(
+    journal: Journal, tmp_path: Path
+) -> None:
+    archive(journal, mark(1, 5))
+    with closing(sqlite3.connect(tmp_path / "journal.db")) as connection, connection:
+        connection.execute("UPDATE archives SET recalled = CAST(x'5bff5d' AS TEXT)")
+    with JournalReader(tmp_path / "journal.db") as reader, pytest.raises(JournalCorrupt):
+        list(reader.all_events())
 
 
 def test_a_disk_that_refuses_leaves_the_journal_as_it_was(journal: Journal, tmp_path: Path) -> None:
