@@ -39,6 +39,7 @@ def test_every_key_of_the_configuration_is_listed() -> None:
     assert len(known) > 150
 
 
+@pytest.mark.slow
 def test_every_key_has_a_sentence_values_and_a_default() -> None:
     found = {key.name: key for key in configuration.all_keys()}
     bare = [name for name, key in found.items() if len(key.sentence) < 5 or not key.values]
@@ -79,6 +80,7 @@ def test_every_command_argument_and_option_is_listed() -> None:
     assert "Default: `200`." in sections["arena export"]
 
 
+@pytest.mark.slow
 def test_every_event_of_the_code_is_listed_and_no_other() -> None:
     emitted = events.emitted_kinds()
     assert {kind: path for kind, path in emitted.items() if kind not in EVENT_KINDS} == {}

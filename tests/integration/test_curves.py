@@ -123,6 +123,7 @@ def test_tensorboards_reader_lists_the_curves_of_a_run(run: Path) -> None:
     assert {"evaluation/score_vs_random", "evaluation/return_vs_random"} <= against_random
 
 
+@pytest.mark.slow
 def test_every_sink_is_told_the_same(run: Path) -> None:
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     told = [

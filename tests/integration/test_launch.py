@@ -115,6 +115,7 @@ def test_the_learning_rate_in_use_after_an_exploit_is_the_explored_one(
     assert any((event["subject"], event["generation"]) in in_use for event in exploits)
 
 
+@pytest.mark.slow
 def test_ctrl_c_saves_everything_and_resume_goes_on(
     arena: Command, arena_json: Callable[..., dict[str, Any]], run_dir: Path
 ) -> None:

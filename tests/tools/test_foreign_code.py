@@ -210,6 +210,7 @@ def test_no_card_imports_anything(
     assert count >= 15
 
 
+@pytest.mark.slow
 def test_a_champion_imports_its_environment_with_the_word_alone(
     board_export: Path, elsewhere: Path, trap: Trap, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -75,6 +75,7 @@ def started(code: str) -> ChildProcess:
     return spawn([sys.executable, "-c", code])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("generations", [0, 1, 2], ids=["child", "inner guard", "outer guard"])
 def test_nothing_is_left_of_a_process_when_it_or_a_guard_is_killed(
     generations: int, token: str
@@ -247,6 +248,7 @@ time.sleep(1e6)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("victim", ["parent", "guard"])
 def test_without_subreapers_a_group_ends_with_its_guard(
     victim: str, monkeypatch: pytest.MonkeyPatch

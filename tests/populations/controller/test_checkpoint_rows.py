@@ -114,6 +114,7 @@ def removed(request: pytest.FixtureRequest) -> Iterator[Watched]:
         yield found
 
 
+@pytest.mark.slow
 def test_nothing_that_follows_from_rows_changes(removed: Watched) -> None:
     assert sum(before - after for before, after in removed.removals) > 40
     assert len(removed.removals) > 3

@@ -139,6 +139,7 @@ def test_training_results_with_ghosts_are_kept(merged: World) -> None:
         assert not ghosts & {Digest(entrant) for entrant in found}
 
 
+@pytest.mark.slow
 def test_rows_are_what_tallies_and_merges_between_them_say(merged: World) -> None:
     state, found = merged.state, all_merges(merged)
     tallies = [row for row in merged.committed if isinstance(row, TallyRow)]

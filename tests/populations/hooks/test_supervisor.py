@@ -179,6 +179,7 @@ def test_too_many_calls_are_dropped_counted_and_told(
     assert behind == ["26 calls were dropped since the run began", ""]
 
 
+@pytest.mark.slow
 def test_the_end_waits_for_a_bounded_time(tmp_path: Path, journal: Journal, make: Make) -> None:
     commit(journal, 1, 3, "run_finished")
     process = make("hooked:hang", time_limit_s=20.0)
@@ -228,6 +229,7 @@ def test_a_killed_process_is_started_anew_and_goes_on(
     assert Told("hook_failed", "", "") in told
 
 
+@pytest.mark.slow
 def test_what_was_made_is_not_made_again_where_the_place_could_not_be_written(
     tmp_path: Path, journal: Journal, make: Make
 ) -> None:

@@ -160,6 +160,7 @@ def top_of_ladder(regime: Regime, seed: int) -> tuple[float, float]:
     return float(fit.ratings[at] - ladder.skills[newest]), float(fit.deviations[at])
 
 
+@pytest.mark.slow
 def test_a_ladder_of_merges() -> None:
     regime = Regime(rungs=200, step=25.0, rivals=6, matches=16)
     found = np.array([top_of_ladder(regime, seed) for seed in range(8)])

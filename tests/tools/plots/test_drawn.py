@@ -286,6 +286,7 @@ def test_openings_that_are_played_little_are_others() -> None:
     assert len({patch.get_facecolor() for patch in left.patches}) == 10
 
 
+@pytest.mark.slow
 def test_of_many_seats_rows_of_single_policies_are_left_out_first() -> None:
     rows = [
         documents.opening(0, 1, 10, 10, seat=f"s{seat}", player=player)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
+
 from tools.terminal.screen import Screen, discard
 
 
@@ -20,6 +22,7 @@ def test_a_closed_pipe_is_known_to_every_screen_on_it() -> None:
         first.print("nor this, and it is no error")
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_no_reader_that_has_gone() -> None:
     with Path("/dev/full").open("w") as stream:
         screen = Screen(stream)

@@ -52,6 +52,7 @@ class Elements(HTMLParser):
             self.data.append(data)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
 def test_a_hostile_text_stays_text(board_run: Path, tmp_path: Path, text: str) -> None:
     client = Client([hostile_run(board_run, tmp_path / "run", [text])])

@@ -87,6 +87,7 @@ def commit(journal: Journal, number: int) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.integration
 def test_the_wal_stays_bounded_while_pages_are_read(
     board_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -112,6 +112,7 @@ def test_processes_hear_no_signal_of_a_group_and_end_when_they_are_closed() -> N
     assert [worker.process.poll() for worker in crew._workers] == [0, 0]
 
 
+@pytest.mark.slow
 def test_nothing_is_left_open_or_mapped() -> None:
     gc.collect()
     before, mapped_before = open_files(), mapped()

@@ -36,6 +36,7 @@ def results(root: Path, environment: str, num_env_workers: int, fault: str) -> l
     return [first, second, third]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("environment", "fault"), [("faulty:Rounds", ""), ("faulty:turns", "step_raises")]
 )

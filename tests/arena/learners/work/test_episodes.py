@@ -348,6 +348,7 @@ def test_a_bots_game_goes_on_though_others_play_with_it_in_between(long: Bench) 
     assert set(finished) == {LENGTH // 2}, "it was told of a new game in the middle of one"
 
 
+@pytest.mark.slow
 def test_episodes_that_wait_keep_no_algorithms(long: Bench) -> None:
     """Algorithms in memory are bounded by `Players`, however many policies' episodes are held."""
     worker = long.worker()

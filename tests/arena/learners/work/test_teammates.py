@@ -60,6 +60,7 @@ def steps(root: Path, answer: Finished) -> int:
     return manifest(root, answer.checkpoints[0].checkpoint).agent_steps
 
 
+@pytest.mark.slow
 def test_only_the_trainees_own_seat_trains_and_counts(worker: Worker, tmp_path: Path) -> None:
     partner = frozen(tmp_path, worker, "player/p001")
     rival = frozen(tmp_path, worker, "player/p002")
@@ -81,6 +82,7 @@ def test_only_the_trainees_own_seat_trains_and_counts(worker: Worker, tmp_path: 
         assert tally.return_sum[0] == tally.return_sum[1]
 
 
+@pytest.mark.slow
 def test_a_trainee_that_is_its_own_rival_learns_on_both_sides(
     worker: Worker, tmp_path: Path
 ) -> None:
@@ -97,6 +99,7 @@ def test_a_trainee_that_is_its_own_rival_learns_on_both_sides(
     assert answer.metrics["rollout/trained_share"] == pytest.approx(2 / 4)
 
 
+@pytest.mark.slow
 def test_episodes_in_flight_keep_their_partners_in_the_next_assignment(
     worker: Worker, tmp_path: Path
 ) -> None:

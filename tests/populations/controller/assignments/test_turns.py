@@ -47,6 +47,7 @@ def test_the_population_with_fewer_whole_turns_is_next_by_hand() -> None:
     assert population_in_turn(state) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("deterministic", [False, True])
 def test_turns_go_round_to_the_end_of_the_run(deterministic: bool) -> None:
     document = {**TURNING, "deterministic": deterministic}

@@ -131,6 +131,7 @@ def test_a_mean_return_is_that_of_the_present_lesson_and_generation() -> None:
     assert found.mean == pytest.approx(7.0)
 
 
+@pytest.mark.slow
 def test_a_rating_ends_a_lesson() -> None:
     world = make({"rating": 100.0}, stop={"agent_steps_per_policy": 20_000})
     world.join()

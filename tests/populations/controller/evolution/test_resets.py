@@ -151,6 +151,7 @@ def test_the_life_of_a_main_exploiter(finished: World) -> None:
     assert list(check_evolution(world.state.tables)) == []
 
 
+@pytest.mark.slow
 def test_counters_never_fall_and_generations_rise_by_one(finished: World) -> None:
     world = finished
     for policy in EXPLOITERS:
@@ -176,6 +177,7 @@ def test_statistics_start_anew_after_a_reset() -> None:
     assert list(world.state.league.payoff.met(former)) != []
 
 
+@pytest.mark.slow
 def test_main_agents_are_never_reset_and_their_ghosts_say_why(finished: World) -> None:
     world = finished
     mains = {name for name, role in roles_of(world).items() if role == "main"}

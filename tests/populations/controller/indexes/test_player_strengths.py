@@ -69,6 +69,7 @@ def ghosts_looked_at(state: ControllerState) -> set[PlayerId]:
     return {known.player.player for known in pool.players if known.kind == "ghost"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_rated", [0, 12, None])
 def test_the_best_rated_ghosts_are_looked_at_and_the_newest_where_few_are_rated(
     num_rated: int | None,

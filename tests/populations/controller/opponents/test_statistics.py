@@ -335,6 +335,7 @@ def test_against_the_latest_recent_checkpoints_of_the_same_generation_count() ->
     assert set(found.values()) == {(0.0, 0.0)}
 
 
+@pytest.mark.slow
 def test_results_of_rivals_that_learned_beside_are_summed_in_one_order() -> None:
     """A resumed run has met them in the order of its rows."""
     found = []

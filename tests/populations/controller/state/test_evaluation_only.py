@@ -75,6 +75,7 @@ def test_only_evaluation_matches_are_played_and_ratings_fitted_anew(
     assert not evaluated[1].events("train_assigned", "start_assigned", "training_stopped")
 
 
+@pytest.mark.slow
 def test_it_ends_as_finished_when_the_time_since_the_first_learner_is_over(
     evaluated: tuple[World, World],
 ) -> None:

@@ -66,5 +66,6 @@ def test_fits_take_a_tenth_of_a_core(seconds: float) -> None:
     assert min(pauses) < 10.0 * seconds + 2.0
 
 
+@pytest.mark.slow
 def test_a_deterministic_run_fits_at_once() -> None:
     assert len(fits(seconds=2.0, deterministic=True)) > 2 * len(fits(seconds=2.0))
