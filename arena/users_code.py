@@ -26,6 +26,7 @@ from types import FrameType
 
 from arena.errors import ArenaError, ConfigError, DiskRefused, MachineExhausted
 from arena.processes.settings import loaded
+from arena.types import PolicyId
 
 logger = logging.getLogger(__name__)
 
@@ -49,6 +50,21 @@ MAX_MESSAGE = 1000
 
 class Interrupt(BaseException):
     """Mark of what Arena's own handlers of signals raise, which is no error of users' code."""
+
+
+class NetworkRaised(Exception):
+    """A player's network or algorithm raised; the cause is what it raised.
+
+    Attributes:
+        policy: Policy that learns; None: the player does not.
+        key: Key of the weights of a player that does not learn.
+    """
+
+    def __init__(self, *, policy: PolicyId | None = None, key: str | None = None) -> None:
+        """Store the player's name."""
+        super().__init__(policy or key)
+        self.policy = policy
+        self.key = key
 
 
 def pass_interrupt(error: BaseException) -> None:
@@ -189,6 +205,24 @@ def users_code(what: str, *, raises: type[ArenaError] = ConfigError) -> Iterator
         # info: the message goes to the user in any case; the whole traceback is for a closer look.
         logger.info("%s raised", what, exc_info=error)
         raise raises(raised(what, error)) from error
+
+
+@contextlib.contextmanager
+def naming_network(*, policy: PolicyId | None = None, key: str | None = None) -> Iterator[None]:
+    """Name the player whose network or algorithm raises, perhaps with its weights alone.
+
+    Raises:
+        NetworkRaised: Unless it is an error of Arena's own, or the player has no name.
+    """
+    try:
+        yield
+    except ArenaError:
+        raise
+    except BaseException as error:
+        pass_interrupt(error)
+        if policy is None and key is None:
+            raise
+        raise NetworkRaised(policy=policy, key=key) from error
 
 
 def encodable(text: str) -> str:

@@ -18,6 +18,7 @@ from arena.networks.actor_critic import ActorCritic
 from arena.networks.distributions import Distribution
 from arena.networks.make import make_actor_critic
 from arena.networks.weights import load_tensors, without_critic
+from arena.users_code import naming_network
 
 
 class FrozenPolicy(Actor):
@@ -30,11 +31,14 @@ class FrozenPolicy(Actor):
     reads_agent = False
     """All agents' rows may come in one call."""
 
-    def __init__(self, network: ActorCritic, *, greedy: bool = False) -> None:
+    def __init__(
+        self, network: ActorCritic, *, greedy: bool = False, key: str | None = None
+    ) -> None:
         """Take ownership of a network that nothing else holds; see `from_weights`."""
         self._network = network.eval().requires_grad_(False)
         self._make_distribution = network.distribution
         self._greedy = greedy
+        self._key = key
 
     @classmethod
     def from_weights(
@@ -46,6 +50,7 @@ class FrozenPolicy(Actor):
         action: ActionLayout,
         device: torch.device,
         greedy: bool = False,
+        key: str | None = None,
     ) -> FrozenPolicy:
         """Copy a policy's weights.
 
@@ -56,6 +61,7 @@ class FrozenPolicy(Actor):
             action: Layout of its actions.
             device: Device to play on.
             greedy: Play the likeliest action instead of sampling.
+            key: Key of the weights in their run, which errors of `act` then name (`NetworkRaised`).
 
         Raises:
             CheckpointCorrupt: If names or shapes are not those of the architecture, or a number is
@@ -67,7 +73,7 @@ class FrozenPolicy(Actor):
         # A centralized critic has no part in play, and the network is made without it.
         playing = without_critic(network, weights)
         load_tensors(policy.state_dict(), playing, what="weights")
-        return cls(policy.to(device), greedy=greedy)
+        return cls(policy.to(device), greedy=greedy, key=key)
 
     @property
     def network(self) -> ActorCritic:
@@ -101,6 +107,10 @@ class FrozenPolicy(Actor):
     @torch.inference_mode()
     def act(self, inputs: ActorInput, *, agent: str, generator: torch.Generator) -> ActorOutput:
         """Choose one action per row, as in `arena.core.Actor`."""
+        with naming_network(key=self._key):
+            return self._act(inputs, generator=generator)
+
+    def _act(self, inputs: ActorInput, *, generator: torch.Generator) -> ActorOutput:
         network = self._network
         normalized = network.normalize_observation(inputs.observation)
         recurrent_state = None

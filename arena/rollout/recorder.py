@@ -22,6 +22,7 @@ from arena.matches.seated import SeatedPlayers
 from arena.rollout.buffer import RolloutBuffer
 from arena.rollout.critic_rows import CriticRows
 from arena.types import PolicyId, Seat, population_of
+from arena.users_code import naming_network
 
 
 @dataclass(eq=False, slots=True, kw_only=True)
@@ -167,7 +168,8 @@ class Recorder:
             recurrent_state=before,
             critic_input=None if critic_input is None else rows.take(critic_input),
         )
-        output = self.learning.algorithm.act(inputs, generator=self._generator)
+        with naming_network(policy=self.learning.policy):
+            output = self.learning.algorithm.act(inputs, generator=self._generator)
         if places is not None and output.recurrent_state is not None:
             self._recurrent_state.write(places, output.recurrent_state)
         return output
@@ -182,9 +184,11 @@ class Recorder:
         """Return values of observations [N, F] after the states at ``places`` (int64 [N])."""
         size = self.learning.state_size
         state = self._recurrent_state.read(places, size=size) if size else None
-        return self.learning.algorithm.value(
-            ActorInput(observation=observation, recurrent_state=state, critic_input=critic_input)
+        inputs = ActorInput(
+            observation=observation, recurrent_state=state, critic_input=critic_input
         )
+        with naming_network(policy=self.learning.policy):
+            return self.learning.algorithm.value(inputs)
 
     def store_result(self, t: int, turn: Turn, *, seated: SeatedPlayers[SeatedPlayer]) -> None:
         """Record a step's result; truncated agents bootstrap from their final observation."""

@@ -232,8 +232,8 @@ class Failed:
             too large. ``non_finite``: the policy's numbers broke, although those of its batch were
             finite and bounded. ``error``: anything else.
         reason: One paragraph for a person.
-        policy: Policy at fault, where known.
-        key: Corrupt checkpoint or ghost directory.
+        policy: Trainee whose checkpoint, network or numbers failed, where known.
+        key: Checkpoint or ghost directory that is corrupt, or with whose weights a network raised.
     """
 
     assignment_id: AssignmentId

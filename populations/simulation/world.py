@@ -67,7 +67,7 @@ TICK_S = 0.5
 """Seconds between two ticks of the controller in `play`."""
 
 Watcher = Callable[[Sequence[Row]], None]
-Fault = Callable[[int, Train | Evaluate, float], str | None]
+Fault = Callable[[int, Train | Evaluate, float], str | Failed | None]
 
 
 class Speeds(TypedDict, total=False):
@@ -94,7 +94,7 @@ class World:
         num_learners: Number of learners that have said Hello.
         fits: Snapshots that the worker thread has to fit.
         fault: Function of slot, message and simulated time that returns how an attempt fails: the
-            kind of a Failed, ``lost`` (the process ends), or None: it does not.
+            kind of a Failed, all of it, ``lost`` (the process ends), or None: it does not.
         fails_after_s: Time until such a failure.
         speeds: Speeds of the learners of some slots, where they are not those of ``learner``.
     """
@@ -230,9 +230,10 @@ class World:
         known = self.state.learners.get(learner)
         # -1 is no slot: only learners that a launcher has started can be faulty, or differ.
         slot = -1 if known is None or known.slot is None else known.slot
-        kind = self.fault(slot, message, self.now_s)
-        if kind is not None:
-            self._plan(self.fails_after_s, lambda: self._fail(learner, slot, message, kind))
+        fault = self.fault(slot, message, self.now_s)
+        if fault is not None:
+            failed = fault if isinstance(fault, Failed) else _planted(message, kind=fault)
+            self._plan(self.fails_after_s, lambda: self._fail(learner, slot, message, failed))
             return
         # Carried out now, though it ends later: the result follows from the message alone.
         own = self.speeds.get(slot)
@@ -252,24 +253,20 @@ class World:
             self._begin(event.learner)
         self.handle(event)
 
-    def _fail(self, learner: LearnerId, slot: int, message: Train | Evaluate, kind: str) -> None:
+    def _fail(
+        self, learner: LearnerId, slot: int, message: Train | Evaluate, failed: Failed
+    ) -> None:
         """Let an attempt fail, if the learner still has it."""
-        if kind == LOST:
+        if failed.kind == LOST:
             if learner in self.state.learners:
                 self.given[learner].clear()
                 self.handle(LearnerExited(slot=slot, code=-signal.SIGSEGV))
             return
-        key = damage = None
-        if kind == "checkpoint" and isinstance(message, Train):
+        damage = None
+        if failed.kind == "checkpoint" and isinstance(message, Train):
             checkpoint = message.trainees[0].checkpoint
-            key, damage = (None, None) if checkpoint is None else (checkpoint.key, "a bit flipped")
-        failed = Failed(
-            assignment_id=message.assignment_id,
-            attempt=message.attempt,
-            kind=kind,
-            reason="planted",
-            key=key,
-        )
+            if checkpoint is not None:
+                failed, damage = replace(failed, key=checkpoint.key), "a bit flipped"
         self._finish(AssignmentFailed(learner=learner, failed=failed, damage=damage))
 
     def play(self, seconds: float, *, tick_s: float = TICK_S) -> None:
@@ -340,3 +337,9 @@ def make_world(run_file: RunFile, model: PlantedModel, **speeds: Unpack[Speeds])
 def start(world: World) -> None:
     """Tell the controller that it has started."""
     world.handle(ControllerStarted())
+
+
+def _planted(message: Train | Evaluate, *, kind: str) -> Failed:
+    return Failed(
+        assignment_id=message.assignment_id, attempt=message.attempt, kind=kind, reason="planted"
+    )

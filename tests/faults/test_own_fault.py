@@ -124,11 +124,12 @@ def test_a_policy_whose_numbers_break_is_taken_out_alone(
 @pytest.mark.parametrize(
     "setting",
     [
-        # Against each other all would fail that meet it or its ghosts, and the run would end.
+        Setting(policies=4, learners=2, cooperates=False, workers=0),
+        Setting(policies=2, learners=1, cooperates=False, workers=1),
         Setting(policies=4, learners=2, cooperates=True, workers=0),
         Setting(policies=2, learners=1, cooperates=True, workers=0),
     ],
-    ids=["two-learners", "one-learner"],
+    ids=["two-vs", "one-vs", "two-with", "one-with"],
 )
 def test_an_encoder_that_fails_with_one_policys_weights_takes_out_that_one(
     setting: Setting, tmp_path: Path

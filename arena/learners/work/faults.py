@@ -21,7 +21,14 @@ from arena.errors import (
     WireError,
 )
 from arena.types import PolicyId
-from arena.users_code import encodable, is_exhaustion, is_of_users, message_of, own_lines
+from arena.users_code import (
+    NetworkRaised,
+    encodable,
+    is_exhaustion,
+    is_of_users,
+    message_of,
+    own_lines,
+)
 
 TRACEBACK_ENTRIES = 12
 """Entries of a traceback that stand for an error of Arena's own."""
@@ -45,11 +52,15 @@ class AssignmentFault(Exception):
 
 def fault_of(error: BaseException) -> AssignmentFault:
     """Return the fault of an assignment that ended with an error: its kind is the error's place."""
-    return (
-        error
-        if isinstance(error, AssignmentFault)
-        else AssignmentFault(_kind(error), _reason(error))
-    )
+    if isinstance(error, AssignmentFault):
+        return error
+    if isinstance(error, NetworkRaised) and error.__cause__ is not None:
+        cause = fault_of(error.__cause__)
+        # A machine that runs out is nobody's fault, whoever plays just then.
+        if cause.kind not in ("code", "error"):
+            return cause
+        return AssignmentFault(cause.kind, cause.reason, policy=error.policy, key=error.key)
+    return AssignmentFault(_kind(error), _reason(error))
 
 
 def _kind(error: BaseException) -> str:

@@ -171,6 +171,7 @@ class Players:
                 observation=self._layouts[population],
                 action=self.actions[population],
                 device=self._device,
+                key=player.weights.key,
             )
 
     def algorithm(self, trainee: Trainee, *, seed: int) -> Algorithm:

@@ -30,6 +30,7 @@ from arena.rollout.collector import Collector, TrainingBlock
 from arena.rollout.measured import TrainedShare, record_spread
 from arena.rollout.recorder import Learning, SeatedPlayer
 from arena.types import Digest, Entrant, Player, PolicyId, Seating, Tally, trainee_entrant
+from arena.users_code import naming_network
 from arena.wire.messages import Finished, InFlight, Train, Trainee
 
 logger = logging.getLogger(__name__)
@@ -271,7 +272,7 @@ class _Training:
         # Environments and bots have run: what they changed must not reach the update.
         self._equipment.settings.restore()
         for learning, rollout in rollouts:
-            with naming_policy(learning.policy):
+            with naming_policy(learning.policy), naming_network(policy=learning.policy):
                 metrics = learning.algorithm.update(rollout, generator=self._generator)
             self._updates[learning.policy].add(metrics)
             self._shares[learning.policy].add(rollout)

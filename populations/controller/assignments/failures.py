@@ -7,9 +7,10 @@ follows from it.
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import islice
 
-from arena.types import Entrant, PolicyId, trainee_entrant
-from arena.wire.messages import Evaluate, Failed, Train
+from arena.types import Entrant, WeightsRef, policy_of_trainee, trainee_entrant
+from arena.wire.messages import Evaluate, Failed, Train, named_references
 from populations.controller.assignments.learner_faults import is_charged
 from populations.controller.assignments.scheduler import initial_weights
 from populations.controller.evaluation.pairings import validated_generation_of
@@ -31,7 +32,7 @@ from populations.controller.state.ledger import (
     place_of_kind,
 )
 from populations.controller.state.state import ControllerState
-from populations.controller.state.teams import leaders_of
+from populations.controller.state.teams import leaders_of, maker_of
 from populations.controller.state.transaction import Transaction
 from populations.records.rows import AssignmentRow, PolicyRow
 from populations.storage.store import newest_last
@@ -89,7 +90,7 @@ def fail_row(
                 quarantine.quarantine(state, tx, trainee.policy, reason=damage)
         return False
     outcome = _outcome(
-        state, tx, learner, row, kind=failed.kind, reason=failed.reason, named=failed.policy
+        state, tx, learner, row, kind=failed.kind, reason=failed.reason, failed=failed
     )
     return _take(state, tx, learner, row, outcome)
 
@@ -148,28 +149,35 @@ def _outcome(
     *,
     kind: str,
     reason: str = "",
-    named: PolicyId | None = None,
+    failed: Failed | None = None,
 ) -> Outcome:
     return Outcome(
         assignment_id=row.assignment_id,
         kind=kind,
         is_evaluation=isinstance(row.message, Evaluate),
-        suspects=_suspects(state, row, kind=kind, named=named),
+        suspects=_suspects(state, row, kind=kind, failed=failed),
         place=learner.place,
         learner=learner.hello.learner,
         is_charge=kind != FINISHED and is_charged(state, learner, row, kind=kind),
         is_outside=learner.slot is None and kind == "place",
+        names_weights=failed is not None and (failed.policy or failed.key) is not None,
         reason=reason,
         at_s=tx.now.monotonic_s,
     )
 
 
 def _suspects(
-    state: ControllerState, row: AssignmentRow, *, kind: str, named: PolicyId | None
+    state: ControllerState, row: AssignmentRow, *, kind: str, failed: Failed | None
 ) -> tuple[Entrant, ...]:
     """Return whose fault a failure may be, with their generations."""
+    # A failure that names a policy is not held against one that learned or played against it.
+    if failed is not None and failed.key is not None and place_of_kind(kind).may_follow:
+        # A learner may name anything; only what it was given to play counts.
+        given = (ref for ref in named_references(row.message) if isinstance(ref, WeightsRef))
+        makers = (maker_of(state, ref.digest) for ref in given if ref.key == failed.key)
+        return tuple(maker for maker in islice(makers, 1) if maker is not None)
     if isinstance(row.message, Train):
-        # A failure that names a policy is not held against one that learned against it.
+        named = None if failed is None else failed.policy
         trainees = [trainee for trainee in row.message.trainees if trainee.policy == named]
         leaders = leaders_of(state, trainees or row.message.trainees)
     else:
@@ -212,7 +220,10 @@ def _blame(state: ControllerState, tx: Transaction, learner: Learner, outcome: O
     for name in outcome.suspects if place_of_kind(outcome.kind).may_follow else ():
         row = ledger.held_against(name, is_evaluation=is_evaluation)
         follows = ledger.follows(name, is_evaluation=is_evaluation)
-        policy_id = PolicyId(name.rpartition("#")[0])
+        policy_id, generation = policy_of_trainee(name)
+        # What its former weights did is no fault of those that replaced them.
+        if state.tables.policies[policy_id].generation != generation:
+            continue
         if outcome.kind == NON_FINITE:
             quarantine.quarantine(state, tx, policy_id, reason=outcome.reason)
         # Another process of the only learner is to show the same; from elsewhere none can be had.

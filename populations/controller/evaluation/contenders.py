@@ -11,7 +11,13 @@ import numpy.typing as npt
 from arena.types import Entrant, Player, PlayerId
 from populations.controller.indexes.player_strengths import PlayerStrength, player_strength
 from populations.controller.state.state import ControllerState
-from populations.controller.state.teams import frozen_team, ghost_team, ghosts_by_origin, is_whole
+from populations.controller.state.teams import (
+    frozen_team,
+    ghost_team,
+    ghosts_by_origin,
+    is_whole,
+    maker_of,
+)
 from populations.league.scheduling import Field, squared_lengths
 from populations.league.standings import Ratings
 
@@ -64,6 +70,8 @@ def evaluation_pool(state: ControllerState, rng: np.random.Generator | None) -> 
     # Reversed, so that the first of equals stays: a policy comes before its ghost.
     first = {(known.population, known.entrant): known for known in reversed(found)}
     players = [known for known in found if first[known.population, known.entrant] is known]
+    if shunned := state.ledger.shunned():
+        players = [known for known in players if maker_of(state, known.entrant) not in shunned]
     names = list(state.ranked_populations)
     return EvaluationPool(
         players=tuple(players),

@@ -19,14 +19,15 @@ from arena.types import (
     Seating,
     Tally,
     WeightsRef,
+    policy_of_trainee,
     population_of,
     trainee_entrant,
 )
 from arena.wire.messages import Train
-from populations.candidates import Candidate
+from populations.candidates import Candidate, Candidates
 from populations.controller.opponents.statistics import OpponentStatistics
 from populations.controller.state.state import ControllerState
-from populations.controller.state.teams import team_of
+from populations.controller.state.teams import maker_of, team_of
 from populations.controller.state.transaction import Transaction
 from populations.core import PRIOR_MATCHES, Matchmaker, OpponentRequest, Opponents
 from populations.matchmaking.external_players import ExternalPlayersMatchmaker
@@ -272,12 +273,12 @@ def _checked(
     *,
     rng: np.random.Generator,
 ) -> Opponents:
-    """Ask a matchmaker; a user's own may answer anything.
+    """Ask a matchmaker for others than those whose weights fail; a user's may answer anything.
 
     Raises:
         ConfigError: If what it answers are not the opponents that it was asked for.
     """
-    drawn = matchmaker.draw(request, rng=rng)
+    drawn = matchmaker.draw(_without_shunned(state, request), rng=rng)
     number = drawn.num_mirrors + len(drawn.players)
     if number != request.num_opponents or drawn.num_mirrors < 0:
         raise ConfigError(
@@ -290,6 +291,28 @@ def _checked(
             f"itself for population {population}, which is not its own"
         )
     return drawn
+
+
+def _without_shunned(state: ControllerState, request: OpponentRequest) -> OpponentRequest:
+    """Leave out players whose weights fail, where others are left."""
+    shunned = state.ledger.shunned() - {request.entrant}
+    if not shunned:
+        return request
+    policies = [policy_of_trainee(name)[0] for name in shunned]
+
+    def kept(candidates: Candidates) -> Candidates:
+        # A policy's ghosts of other generations may be as good as any.
+        places = [
+            place
+            for place in range(len(candidates))
+            if candidates.policies[place] not in policies
+            or maker_of(state, candidates.entrants[place]) not in shunned
+        ]
+        return candidates.take(np.array(places, dtype=np.int64))
+
+    ghosts, latest = kept(request.ghosts), kept(request.latest)
+    # With nobody else there is no match.
+    return replace(request, ghosts=ghosts, latest=latest) if len(ghosts) + len(latest) else request
 
 
 def _weights(

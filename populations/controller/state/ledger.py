@@ -89,7 +89,9 @@ class Outcome:
         kind: ``finished``, ``lost`` (with its learner), or the kind of the learner's Failed.
         is_evaluation: Whether it was an evaluation.
         suspects: Policies that learned in it, or the newcomer that was evaluated alone, with their
-            generations: a failure may be theirs. Of a team the leader.
+            generations: a failure may be theirs. Of a team the leader. Where the learner says whose
+            weights it was that a network raised with, that one alone.
+        names_weights: Whether the learner said so.
         place: Place of the learner.
         learner: Learner; each process is another one.
         is_charge: Whether the failure is held against its learner.
@@ -106,6 +108,7 @@ class Outcome:
     learner: LearnerId
     is_charge: bool = False
     is_outside: bool = False
+    names_weights: bool = False
     reason: str = ""
     at_s: float = 0.0
 
@@ -275,6 +278,23 @@ class Ledger:
     def suspects(self) -> set[Entrant]:
         """Return the policies that failures may be the fault of, with their generations."""
         return {name for one in self.outcomes if one.is_failure for name in one.suspects}
+
+    def shunned(self) -> set[Entrant]:
+        """Return the policies whose weights failed since they last worked: nobody is to meet them.
+
+        Else everybody would fail that meets them, and nothing would show whose fault it is.
+        """
+        named = (one for one in self.outcomes if one.is_failure and one.names_weights)
+        names = {name for one in named for name in one.suspects}
+        return {
+            name
+            for name in names
+            if any(
+                one.names_weights
+                for is_evaluation in (False, True)
+                for one in self.held_against(name, is_evaluation=is_evaluation)
+            )
+        }
 
     def waits(self, name: Entrant, *, is_evaluation: bool) -> bool:
         """Return whether a policy lets others go first: as often as it has failed in a row."""

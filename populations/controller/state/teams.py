@@ -10,7 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from arena.types import AssignmentId, Player, PlayerId, PolicyId
+from arena.types import (
+    AssignmentId,
+    Digest,
+    Entrant,
+    Player,
+    PlayerId,
+    PolicyId,
+    trainee_entrant,
+)
 from arena.wire.messages import Trainee
 from populations.controller.state.state import ControllerState
 from populations.records.rows import GhostRow, PolicyRow
@@ -36,6 +44,19 @@ def leaders_of(state: ControllerState, trainees: Iterable[Trainee]) -> tuple[Pol
     # Each team once, in the order of the trainees.
     leaders = dict.fromkeys(leader_of(state, trainee.policy).policy for trainee in trainees)
     return tuple(state.tables.policies[policy] for policy in leaders)
+
+
+def maker_of(state: ControllerState, weights: str) -> Entrant | None:
+    """Return the policy and generation that weights are of, of a team the leader's.
+
+    Args:
+        state: State of the controller.
+        weights: Digest. None of this run: None is returned.
+    """
+    made = state.league.checkpoints.get(Digest(weights))
+    if made is None:
+        return None
+    return trainee_entrant(leader_of(state, made.policy).policy, generation=made.generation)
 
 
 def is_whole(state: ControllerState, policy: PolicyRow) -> bool:

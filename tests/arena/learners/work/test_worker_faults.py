@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from arena.checkpoints.manifest import WEIGHTS
 from arena.config import EnvironmentConfig, NetworkConfig, PopulationSetup
 from arena.environment_spec import EnvironmentRequest
 from arena.envs.describe import environment_facts
+from arena.envs.spaces.observations import ObservationLayout
 from arena.errors import EnvironmentFault
 from arena.learners.loop import carry_out
 from arena.learners.work.faults import MAX_REASON
@@ -189,6 +192,56 @@ def test_an_outcome_that_raises_in_a_batched_game_is_users_code(tmp_path: Path) 
     worker.close()
     assert answer.kind == "code"
     assert "no_winner raised LookupError: nobody has won\n" in answer.reason
+
+
+class Picky(torch.nn.Module):
+    """An encoder that fails with the weights whose mark is named."""
+
+    fails_with: ClassVar[list[float]] = []
+
+    mark: torch.Tensor
+
+    def __init__(self, observation: ObservationLayout) -> None:
+        super().__init__()
+        self.num_features = 4
+        self.layer = torch.nn.Linear(observation.size, self.num_features)
+        self.register_buffer("mark", torch.rand(1))
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        if float(self.mark) in self.fails_with:
+            raise LookupError("no such word")
+        features: torch.Tensor = self.layer(rows)
+        return features
+
+
+def test_a_network_that_raises_names_its_policy_or_the_weights_that_it_plays_with(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network = NetworkConfig(encoder=f"{__name__}:Picky", hidden_sizes=(4,))
+    worker = bench.worker(network=network)
+    mine, other = bench.start(worker), bench.start(worker, seed=6)
+    rival = bench.frozen(other, "player/p001")
+    training = bench.train(mine, Seating(players=(bench.me(), rival)))
+    match = bench.evaluate((bench.frozen(mine, "player/p000"), rival, 1))
+
+    def fails_with(checkpoint: CheckpointRef) -> None:
+        weights = load_file(bench.root / checkpoint.key / WEIGHTS)
+        (mark,) = [float(tensor) for name, tensor in weights.items() if name.endswith("mark")]
+        monkeypatch.setattr(Picky, "fails_with", [mark])
+
+    fails_with(other)
+    for message in (training, match):
+        answer = bench.failed(worker.carry_out(message))
+        assert (answer.kind, answer.policy, answer.key) == ("code", None, other.key)
+        assert "LookupError: no such word" in answer.reason
+    fails_with(mine)
+    answer = bench.failed(worker.carry_out(training))
+    assert (answer.kind, answer.policy, answer.key) == ("code", POLICY, None)
+    assert "LookupError: no such word" in answer.reason
+    answer = bench.failed(worker.carry_out(match))
+    assert (answer.kind, answer.policy, answer.key) == ("code", None, mine.key)
+    monkeypatch.setattr(Picky, "fails_with", [])
+    bench.published(worker.carry_out(training))
 
 
 def test_a_seating_that_leaves_a_trainee_out_is_an_error(bench: Bench) -> None:

@@ -6,15 +6,16 @@ policy: it is copied, quarantined and explored nowhere, and stands on its own la
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from arena.types import PolicyId
-from arena.wire.messages import Evaluate, Train
+from arena.types import Player, PolicyId
+from arena.wire.messages import Evaluate, Failed, Train
 from populations.config.run_config import validate_config
 from populations.config.run_file import learner_setup, new_run_file
 from populations.controller.state.events import HookTold, SinkTold
@@ -280,6 +281,63 @@ def test_what_follows_one_policy_is_held_against_it_alone_within_six_assignments
     others = [row for name, row in world.state.tables.policies.items() if name != guilty]
     assert {(row.state, row.generation) for row in others} == {("active", 0)}
     assert world.state.phase == "training"
+
+
+@pytest.mark.parametrize("learners", [1, 3])
+@pytest.mark.parametrize("size", [2, 4])
+def test_weights_with_which_a_network_raises_are_met_by_nobody_until_their_policy_is_taken_out(
+    size: int, learners: int
+) -> None:
+    watched = Watched(league(size=size, learners=learners))
+    world, guilty = watched.world, PolicyId("player/p001")
+    failed: Counter[str] = Counter()
+
+    def is_broken(player: Player) -> bool:
+        made = (
+            None
+            if player.weights is None
+            else world.state.league.checkpoints[player.weights.digest]
+        )
+        return made is not None and (made.policy, made.generation) == (guilty, 0)
+
+    def fault(slot: int, message: Train | Evaluate, now_s: float) -> Failed | None:
+        if now_s < FROM_S or (isinstance(message, Train) and message.agent_steps == 0):
+            return None
+        how = Failed(
+            assignment_id=message.assignment_id, attempt=message.attempt, kind="code", reason="no"
+        )
+        trainees = message.trainees if isinstance(message, Train) else ()
+        if any((one.policy, one.generation) == (guilty, 0) for one in trainees):
+            failed["trained"] += 1
+            return replace(how, policy=guilty)
+        seatings = (
+            message.opponents
+            if isinstance(message, Train)
+            else tuple(pairing.seating for pairing in message.pairings)
+        )
+        players = (player for seating in seatings for player in seating.players)
+        met = next(filter(is_broken, players), None)
+        if met is None or met.weights is None:
+            return None
+        failed["met"] += 1
+        return replace(how, key=met.weights.key)
+
+    world.fault = fault
+    world.play(FROM_S + 60.0)
+    assert world.state.phase == "training", world.state.reason
+    assert [event.subject for event in watched.of("quarantined")] == [guilty]
+    # Each on two learners, of an only one by two processes.
+    assert failed["trained"] <= 2 * 6
+    assert 0 < failed["met"] <= 2 * 6
+    rows = world.state.tables.policies
+    assert {row.state for row in rows.values()} == {"active"}
+    assert [row.generation for row in rows.values()] == [int(name == guilty) for name in rows]
+    began = {name: row.agent_steps for name, row in rows.items()}
+    evaluated = world.state.league.last_evaluation_sequence
+    world.play(20.0)
+    assert world.state.league.last_evaluation_sequence > evaluated
+    rows = world.state.tables.policies
+    assert all(rows[name].agent_steps > steps for name, steps in began.items())
 
 
 def test_one_failure_of_another_does_not_hide_whose_fault_it_is_from_the_only_learner() -> None:
