@@ -54,7 +54,7 @@ class Change:
         run: The run.
         file: Relative path.
         kind: Kind of the file.
-        place: Owner of its first byte.
+        place: Owner of its bytes, ``several`` of them, or ``tail`` or ``cut``.
         how: Kind of the change.
         offset: First byte.
     """
@@ -85,6 +85,10 @@ class Trial:
     said: str = ""
 
 
+SIZES = {"bit": 1, "bytes": 16, "zeros": 512}
+"""Bytes that a change is of, at most."""
+
+
 @dataclass(slots=True)
 class Baseline:
     """An undamaged run: its files, their places, and what its views say."""
@@ -94,11 +98,13 @@ class Baseline:
     documents: Mapping[str, str]
     places: dict[str, Places] = field(default_factory=dict)
 
-    def place(self, file: str, offset: int) -> str:
-        """Return what a byte belongs to."""
+    def place(self, file: str, offset: int, *, size: int = 1) -> str:
+        """Return what some bytes belong to; ``several`` if that is more than one thing."""
         if file not in self.places:
             self.places[file] = Places(self.run / file)
-        return self.places[file].at(offset)
+        end = min(offset + size, (self.run / file).stat().st_size)
+        owners = {self.places[file].at(at) for at in range(offset, end)}
+        return owners.pop() if len(owners) == 1 else "several"
 
 
 @cache
@@ -155,7 +161,7 @@ def changed(data: bytes, rng: random.Random) -> tuple[bytes, str, int]:
     """Return damaged bytes, how they were damaged, and where."""
     offset = rng.randrange(len(data))
     how = rng.choice(("bit", "bit", "bit", "bytes", "zeros", "cut", "tail"))
-    end = min(offset + (16 if how == "bytes" else 512), len(data))
+    end = min(offset + SIZES.get(how, 0), len(data))
     match how:
         case "bit":
             flipped = data[offset] ^ 1 << rng.randrange(8)
@@ -176,7 +182,8 @@ def damage(base: Baseline, copy: Path, rng: random.Random) -> Change:
     kind = rng.choice(kinds)
     file = rng.choice([name for name in base.files if file_kind(name) == kind])
     data, how, offset = changed((base.run / file).read_bytes(), rng)
-    place = "tail" if how == "tail" else base.place(file, offset)
+    # What is cut off or added is of more kinds than its first byte.
+    place = base.place(file, offset, size=SIZES[how]) if how in SIZES else how
     # The copy may be a link.
     (copy / file).unlink()
     (copy / file).write_bytes(data)

@@ -187,7 +187,8 @@ def serve(run_dir: Path) -> dict[str, object]:
     """Be the controller of a run until SIGTERM."""
     with ExitStack() as stack:
         stack.enter_context(RunLock(run_dir))
-        run = stack.enter_context(OpenRun(run_dir))
+        # The checkpoints of a written run were never made.
+        run = stack.enter_context(OpenRun(run_dir, accept_loss=True))
         run.state.slots.clear()
         run_id, epoch = run.run_file.run, run.state.tables.run.epoch + 1
         watch = WatchedTransport(default_endpoint(run_id), run=run_id, epoch=epoch)
