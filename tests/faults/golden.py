@@ -9,7 +9,7 @@ from populations.config.run_file import RUN_FILE
 from populations.records.rows import EventRow
 from populations.records.tables import Tables
 from populations.storage.database import JOURNAL
-from populations.storage.journal import JournalReader
+from populations.storage.journal import Journal, JournalReader
 
 RUNS = Path(__file__).parent.parent / "assets" / "golden_runs"
 RELEASES = sorted(path.name for path in RUNS.iterdir() if (path / RUN_FILE).exists())
@@ -19,8 +19,10 @@ ONE_MORE_AGENT_STEPS = 256
 
 
 def copy_of(release: str, directory: Path) -> Path:
-    """A copy of a release's run; readers of the run itself would leave files beside its journal."""
-    return shutil.copytree(RUNS / release, directory / "run")
+    """A copy of a release's run whose journal is brought up to date, as its resume would do."""
+    run = shutil.copytree(RUNS / release, directory / "run")
+    Journal.open(run / JOURNAL).close()
+    return run
 
 
 def tables_of(run: Path) -> Tables:

@@ -12,7 +12,6 @@ import pytest
 from experiments.faults.killing import processes_of
 from populations.config.run_file import RUN_FILE
 from populations.storage.database import JOURNAL
-from populations.storage.journal import Journal
 from tests.faults.golden import NEWEST, copy_of, tables_of
 from tests.integration.conftest import Command, arena, launch_arguments, start  # noqa: F401
 from tests.support import wait_until
@@ -65,8 +64,6 @@ def test_two_launches_at_once(tmp_path: Path, arena: Command) -> None:  # noqa: 
 @pytest.mark.timeout(180)
 def test_two_resumes_at_once(tmp_path: Path, arena: Command) -> None:  # noqa: F811
     run = copy_of(NEWEST, tmp_path)
-    # Brought up to date, so that it can be read meanwhile.
-    Journal.open(run / JOURNAL).close()
     epoch = tables_of(run).run.epoch
     race(run, ["launch", "--resume", "--run-dir", run, ENDLESS], codes=(4,))
     assert tables_of(run).run.epoch == epoch + 1

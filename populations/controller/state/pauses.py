@@ -38,7 +38,7 @@ def refuse(
     pause = _wait(state, tx, reason=reason, is_storage=True)
     pause.unlinked.update(ghosts)
     pause.num_refusals += 1
-    tx.add_event("storage_full", **_told(pause, tx))
+    tx.add_event("storage_full", **_told(pause, tx, reason=reason))
 
 
 def _wait(state: ControllerState, tx: Transaction, *, reason: str, is_storage: bool) -> Pause:
@@ -63,11 +63,11 @@ def _wait(state: ControllerState, tx: Transaction, *, reason: str, is_storage: b
     return pause
 
 
-def _told(pause: Pause, tx: Transaction) -> dict[str, Json]:
+def _told(pause: Pause, tx: Transaction, *, reason: str) -> dict[str, Json]:
     """Return the data of an event that tells of a pause."""
     now_s = tx.now.monotonic_s
     return {
-        "reason": pause.reason,
+        "reason": reason,
         "refusals": pause.num_refusals,
         "retry_in_s": round(pause.retry_at_s - now_s, 3),
         "paused_s": round(now_s - pause.since_s, 3),
@@ -100,7 +100,7 @@ def follow(state: ControllerState, tx: Transaction) -> None:
         state.fail(tx, reason=reason)
         return
     pause.num_refusals += 1
-    tx.add_event("paused", **_told(pause, tx))
+    tx.add_event("paused", **_told(pause, tx, reason=reason))
 
 
 def _reason(state: ControllerState, failures: Sequence[Outcome]) -> str:

@@ -23,11 +23,12 @@ from importlib.metadata import version
 from pathlib import Path
 
 from populations.config.run_file import RUN_FILE, RunFile
+from populations.records.tables import seal_rows
 from populations.storage.database import JOURNAL
 
 HERE = Path(__file__).parent
 KEPT = (RUN_FILE, JOURNAL, "populations")
-MAX_BYTES = 300_000
+MAX_BYTES = 500_000
 HOST = "host"
 SETTINGS = (
     "environment.num_envs=8",
@@ -85,6 +86,7 @@ def forget_host(journal: Path, host: str) -> None:
                 connection.execute(
                     f"UPDATE {table} SET {column} = replace({column}, ?, ?)", (before, after)
                 )
+        seal_rows(connection)
         connection.execute("VACUUM")
 
 
