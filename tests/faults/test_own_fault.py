@@ -17,6 +17,7 @@ from arena.checkpoints.files import file_records, read_manifest
 from arena.checkpoints.manifest import OPTIMIZER, WEIGHTS
 from arena.checkpoints.publish import publish
 from arena.types import AssignmentId, PolicyId
+from arena.wire.messages import Train
 from populations.records.rows import CheckpointRow, PolicyRow, Row
 from populations.storage.journal import Journal
 from tests.faults.troubled_runs import Run, begin, check_policies, running, trainees
@@ -34,7 +35,16 @@ def edited(run: Run, edit: Callable[[Path, PolicyRow], list[Row]]) -> Iterator[N
     """Stop a run, write rows about the policy that is to be broken, and go on."""
     run.stop()
     with Journal.open(run.directory / "journal.db") as journal:
-        journal.commit(edit(run.directory, journal.load().policies[BROKEN]))
+        tables = journal.load()
+        # One that was given out before would train what the policy was.
+        about = [
+            row
+            for row in tables.assignments.values()
+            if isinstance(row.message, Train)
+            and BROKEN in {trainee.policy for trainee in row.message.trainees}
+        ]
+        journal.commit([replace(row, status="failed", reason="edited") for row in about])
+        journal.commit(edit(run.directory, tables.policies[BROKEN]))
     run.start()
     yield
 
