@@ -109,7 +109,7 @@ EXITS = {
     "the environment never works": Exit(
         arguments="launch {config} --run-dir {run}",
         code=3,
-        said=("the environment broke in 6 assignments in a row", "the board is on fire"),
+        said=("the environment breaks: nothing has finished since", "the board is on fire"),
         prepare=configured("step_raises"),
     ),
     "no policy is left": Exit(
