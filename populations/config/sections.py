@@ -346,7 +346,8 @@ class StopConfig(Model):
 
     evaluation: StopEvaluation | None = None
     """A result against a bot has reached a value: by a lower bound of the newest matches of a
-    policy's generation that holds however often and at however many policies one looks."""
+    policy's generation that holds however often and at however many policies one looks. Until then
+    a third of evaluation's pairs are with this bot."""
 
     success_rate: float | None = Field(None, gt=0.0, le=1.0)
     """Share of a policy's newest episodes whose end has ``infos[agent]["success"]``."""

@@ -27,6 +27,10 @@ from populations.records.rows import AssignmentRow, CheckpointRow, PolicyRow, Ta
 MIN_WINDOW = 400
 """Newest matches, or more, that a score or a return is of; fewer while there are not so many."""
 
+WINDOW_PARTS = (1.0, 0.5, 0.25)
+"""Windows of newest matches, as parts of the longest: a quarter of that of a score is enough for a
+policy that wins all of them (`window_of_score`)."""
+
 MAX_WINDOW = 100_000
 """Matches of a generation that are kept at most: a league may play for months."""
 
@@ -59,20 +63,32 @@ class Met:
         matches: All of its matches.
         kept: Matches of ``newest``.
         newest: Sums by weights, in order of first evaluation, which is that of training.
+        bound: Bound by these matches; None: nobody has asked for it since the last one.
     """
 
     generation: int
     matches: float = 0.0
     kept: float = 0.0
     newest: dict[Digest, Sums] = field(default_factory=dict)
+    bound: float | None = None
 
     def add(self, digest: Digest, sums: Sums) -> None:
         """Add some matches of some weights; what no window reaches any more goes."""
+        self.bound = None
         self.newest[digest] = self.newest.get(digest, Sums()).plus(sums)
         self.matches += sums.matches
         self.kept += sums.matches
         while self.kept - self.newest[oldest := next(iter(self.newest))].matches >= MAX_WINDOW:
             self.kept -= self.newest.pop(oldest).matches
+
+    def sum(self, window: float) -> Sums:
+        """Return the sums over the newest matches; after ``window`` older weights are left out."""
+        total = Sums()
+        for sums in reversed(self.newest.values()):
+            if total.matches >= window:
+                break
+            total = total.plus(sums)
+        return total
 
 
 @dataclass(slots=True)
@@ -145,26 +161,10 @@ class StopGoals:
         elif episodes and population not in self._reported:
             self.unreported[population] = self.unreported.get(population, 0.0) + episodes
 
-    def matches(self, policy: PolicyRow) -> float:
-        """Return all matches of a policy's generation against the player."""
+    def met(self, policy: PolicyRow) -> Met | None:
+        """Return the matches of a policy's generation against the player; None: there are none."""
         met = self._met.get(policy.policy)
-        return met.matches if met is not None and met.generation == policy.generation else 0.0
-
-    def newest(self, policy: PolicyRow, *, window: float = MIN_WINDOW) -> Sums:
-        """Return the newest matches of a policy's generation against the player.
-
-        Args:
-            policy: The policy.
-            window: Matches after which older weights are left out.
-        """
-        met = self._met.get(policy.policy)
-        total = Sums()
-        if met is not None and met.generation == policy.generation:
-            for sums in reversed(met.newest.values()):
-                if total.matches >= window:
-                    break
-                total = total.plus(sums)
-        return total
+        return met if met is not None and met.generation == policy.generation else None
 
     def success_rate(self, policy: PolicyRow, *, lesson: int) -> EpisodeMean | None:
         """Return the success of a policy's newest episodes; None while there are too few."""
