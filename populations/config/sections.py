@@ -192,6 +192,10 @@ class EvaluationConfig(Model):
     bots: tuple[str, ...] = ("bot:random",)
     """Scripted players that are rated too; ``bot:random`` is the zero of the scale."""
 
+    greedy: bool = False
+    """Whether policies play their likeliest actions in matches, as exports do, instead of sampling.
+    In a game without chance two of them then have one game in each seating, which counts once."""
+
     @field_validator("bots")
     @classmethod
     def _known_bots(cls, bots: tuple[str, ...]) -> tuple[str, ...]:

@@ -231,6 +231,12 @@ def _missing(state: ControllerState, known: EvaluationPool) -> list[tuple[Pair, 
     for (first, second), num_matches in wanted:
         if frozenset((first.population, second.population)) not in rivals:
             continue
+        # Whoever draws nothing has one game in each seating.
+        if state.setup.repeats_games and RANDOM_BOT not in (
+            first.player.player,
+            second.player.player,
+        ):
+            num_matches = 1
         met = _num_met(state, first, second)
         if met < num_matches:
             missing.append(((first, second), num_matches - met))

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
+from arena.matches.comparisons import counted, is_repeating
 from arena.matches.pair_scores import num_scored, points
-from arena.types import Digest, PolicyId, Tally, population_of
+from arena.types import RANDOM_BOT, Digest, Entrant, PolicyId, Tally, population_of
 from arena.wire.messages import Train
 from populations.controller.indexes.trainee_metrics import (
     EPISODES,
@@ -97,15 +98,20 @@ class StopGoals:
 
     Attributes:
         player: Player of ``stop.evaluation``; None: no matches are followed.
+        repeats_games: Whether those who draw nothing have one game in each seating, which counts
+            once.
         unreported: Ended training episodes by population, while none has told of its success.
     """
 
     player: str | None = None
+    repeats_games: bool = False
     unreported: dict[str, float] = field(default_factory=dict)
     _met: dict[PolicyId, Met] = field(default_factory=dict)
     _successes: NewestEpisodes = field(default_factory=partial(NewestEpisodes, SUCCESS))
     _returns: NewestEpisodes = field(default_factory=partial(NewestEpisodes, RETURN))
     _reported: set[str] = field(default_factory=set)
+    _repeated: set[tuple[Entrant, ...]] = field(default_factory=set)
+    """Seatings of those who have played their one game."""
 
     @classmethod
     def fold(
@@ -115,9 +121,10 @@ class StopGoals:
         tallies: Iterable[TallyRow],
         assignments: Iterable[AssignmentRow],
         origins: Mapping[Digest, CheckpointRow],
+        repeats_games: bool = False,
     ) -> StopGoals:
         """Take in the rows of a journal."""
-        goals = cls(player)
+        goals = cls(player, repeats_games=repeats_games)
         for tally in tallies:
             goals.add_tally(tally, origins)
         for assignment in assignments:
@@ -133,6 +140,9 @@ class StopGoals:
         """
         if self.player is None or row.kind != "evaluate" or self.player not in row.tally.entrants:
             return
+        share = self._share(row.tally)
+        if not share:
+            return
         for entrant in dict.fromkeys(row.tally.entrants):
             origin = origins.get(Digest(entrant))
             if origin is not None:
@@ -141,7 +151,18 @@ class StopGoals:
                     met = self._met[origin.policy] = Met(origin.generation)
                 if origin.generation == met.generation:
                     new = _sums(row.tally, entrant=entrant, other=self.player)
-                    met.add(Digest(entrant), new)
+                    met.add(Digest(entrant), Sums(*(share * value for value in new)))
+
+    def _share(self, tally: Tally) -> float:
+        """Return the share of a tally's games that count; 0: its one game has counted already."""
+        if not self.repeats_games:
+            return 1.0
+        repeating = set(tally.entrants) - {RANDOM_BOT}
+        if tally.distinct == 1 and is_repeating(tally, repeating):
+            if tally.entrants in self._repeated:
+                return 0.0
+            self._repeated.add(tally.entrants)
+        return counted(tally, repeating) / max(tally.matches, 1)
 
     def add_assignment(self, row: AssignmentRow) -> None:
         """Take in a finished training assignment, once."""

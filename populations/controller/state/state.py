@@ -465,7 +465,7 @@ def make_state(
         alerts=alerts or Alerts(),
         pbt_decisions=pbt_decisions or PbtDecisions(),
         curves=Curves.from_tables(tables),
-        goals=StopGoals(config.stop.player),
+        goals=StopGoals(config.stop.player, repeats_games=setup.repeats_games),
         match_times=MatchTimes(
             # Records count a match once for each seat.
             matches=sum(row.matches for row in tables.records.values()) / len(setup.seats),
@@ -482,6 +482,7 @@ def _league(config: RunConfig, setup: LearnerSetup, tables: Tables) -> League:
         seats=setup.seats,
         half_life_matches=config.payoffs.half_life_matches,
         mixes_teammates=bool(setup.agent_seats),
+        repeats_games=setup.repeats_games,
     )
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 
+from arena.checkpoints.manifest import Manifest
 from arena.environment_spec import AgentSpec, EnvironmentSpec
-from arena.types import RANDOM_BOT, AssignmentId, Entrant, trainee_entrant
-from arena.wire.messages import Evaluate
+from arena.types import RANDOM_BOT, AssignmentId, Entrant, Tally, trainee_entrant
+from arena.wire.messages import Evaluate, Finished, Train
 from populations.controller.evaluation.contenders import evaluation_pool
 from populations.controller.evaluation.finals import (
     ANCHOR_MATCHES,
@@ -214,6 +215,49 @@ def test_the_tournament_is_said_with_its_contenders() -> None:
     assert isinstance(contenders, list)
     assert len(contenders) >= 2
     assert said[0].data["matches_per_pair"] == TOURNAMENT_MATCHES
+
+
+@dataclass(slots=True, kw_only=True)
+class GreedyLearner(SimpleLearner):
+    """Without chance, who wins once in some seats wins there always."""
+
+    def carry_out(self, message: Train | Evaluate) -> tuple[Finished, dict[str, Manifest]]:
+        finished, manifests = SimpleLearner.carry_out(self, message)
+        if isinstance(message, Train):
+            return finished, manifests
+        return replace(finished, tallies=tuple(map(self._repeated, finished.tallies))), manifests
+
+    def _repeated(self, tally: Tally) -> Tally:
+        if Entrant(RANDOM_BOT) in tally.entrants or not tally.pairs:
+            return tally
+        wins = tally.matches if tally.entrants[0] < tally.entrants[1] else 0
+        pair = replace(tally.pairs[0], wins=wins, draws=0, losses=tally.matches - wins)
+        return replace(tally, pairs=(pair,), distinct=1)
+
+
+def test_games_that_repeat_are_not_waited_for() -> None:
+    """In deterministic mode no time ends finals that wait for 128 games where there are two."""
+    document = {
+        **DUEL,
+        "deterministic": True,
+        "learners": 1,
+        "stop": {"agent_steps_per_policy": 2000},
+        "evaluation": {"share": 0.3, "greedy": True},
+    }
+    world = make_world(document)
+    assert world.state.setup.repeats_games
+    world.learner = GreedyLearner(
+        setup=world.setup,
+        model=world.learner.model,
+        landscapes={},
+        episode_length=5,
+        matches_per_seating=4,
+        learning=lambda trainee: 1.0,
+    )
+    world.join()
+    world.run()
+    assert world.state.tables.run.state == "finished"
+    assert len(world.events("tournament_assigned")) == 1
 
 
 def test_who_stands_alone_plays_no_tournament() -> None:

@@ -112,6 +112,49 @@ def test_early_losses_leave_the_bound_when_newer_weights_win(
     assert has_reached_evaluation(state, policy) == is_reached
 
 
+def test_one_game_that_is_repeated_reaches_no_goal() -> None:
+    """300 wins against a bot that draws nothing, all of them the same two games."""
+    script = Entrant("bot:script:Bot")
+    world = make_world({**DUEL, "stop": {"evaluation": {"player": "bot:random", "score": 0.9}}})
+    policy = next(iter(world.state.tables.policies.values()))
+    digest = Digest("1" * 64)
+    made = CheckpointRow(
+        key=digest,
+        policy=policy.policy,
+        generation=policy.generation,
+        agent_steps=1,
+        learner_updates=0,
+        digest=digest,
+        weights_digest=digest,
+        parent=None,
+        assignment_id=AssignmentId(0),
+    )
+    matches = {}
+    for repeats_games in (False, True):
+        goals = StopGoals(script, repeats_games=repeats_games)
+        for number in range(30):
+            home = number % 2
+            pair = PairScore(first=0, second=1, wins=10 * home, draws=0, losses=10 - 10 * home)
+            tally = Tally(
+                entrants=(Entrant(digest), script) if home else (script, Entrant(digest)),
+                matches=10,
+                pairs=(pair,),
+                return_sum=(0.0, 0.0),
+                return_sum_of_squares=(0.0, 0.0),
+                length_sum=1,
+                distinct=1,
+            )
+            row = TallyRow(
+                sequence=number, assignment_id=AssignmentId(number), kind="evaluate", tally=tally
+            )
+            goals.add_tally(row, {digest: made})
+        met = goals.met(policy)
+        assert met is not None
+        assert met.sum(1000.0).points == met.matches
+        matches[repeats_games] = met.matches
+    assert matches == {False: 300.0, True: 2.0}
+
+
 def test_a_success_rate_by_any_and_by_all() -> None:
     for members in ("any", "all"):
         world = make_world({**DUEL, "stop": {"success_rate": 0.9, "members": members}})
