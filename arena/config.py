@@ -340,6 +340,7 @@ class LearnerSetup(Model):
         bots: Bots that run.yaml names: a message that names another one makes no learner import it.
         agent_seats: Seats of training where teammates are mixed, one per agent; empty where they
             are the same.
+        greedy_matches: Whether frozen policies play their likeliest actions in evaluation.
         device: ``auto``, ``cpu``, ``cuda`` or ``cuda:1``.
         precision: ``auto``, ``float32`` or ``bfloat16``.
     """
@@ -354,6 +355,7 @@ class LearnerSetup(Model):
     populations: dict[str, PopulationSetup]
     bots: tuple[str, ...] = ()
     agent_seats: tuple[Seat, ...] = ()
+    greedy_matches: bool = False
     device: str = "auto"
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
 
@@ -385,6 +387,11 @@ class LearnerSetup(Model):
         return tuple(name for name, value in self.populations.items() if value.network.agent_id)
 
     @property
+    def repeats_games(self) -> bool:
+        """True if players who draw nothing play the same game each time they meet."""
+        return self.greedy_matches and not self.spec.chance
+
+    @property
     def reads_state(self) -> bool:
         """True if a value network reads the environment's ``state()``."""
         return any(value.network.critic == "state" for value in self.populations.values())
@@ -400,8 +407,10 @@ class LearnerSetup(Model):
             # A resume may change the bots: learners with an older copy go on with those they know.
             **dict.fromkeys(("root", "launch_directory", "device", "bots"), True),
             "environment": {"num_env_workers"},
+            "spec": {"chance"},
         }
-        # Runs of earlier releases have no such seats, and keep their digest.
-        if not self.agent_seats:
-            excluded["agent_seats"] = True
+        # Runs of earlier releases have neither, and keep their digest.
+        for name in ("agent_seats", "greedy_matches"):
+            if not getattr(self, name):
+                excluded[name] = True
         return canonical_digest(self.model_dump(mode="json", exclude=excluded))

@@ -41,6 +41,7 @@ class EnvironmentRequest:
         reads_state: Whether a value network reads ``state()``, so that its space is a fact, too.
         lenient: Whether to accept breaches of the contract that do not hide the facts, such as a
             reset of a ParallelEnv that breaks its form; a later check reports them.
+        asks_chance: Whether random play is to show if the game has chance.
     """
 
     environment_id: str
@@ -51,6 +52,7 @@ class EnvironmentRequest:
     possible_agents: Sequence[str] | None = None
     reads_state: bool = False
     lenient: bool = False
+    asks_chance: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +84,8 @@ class EnvironmentSpec:
         state: Space of ``state()``, where a value network reads it; not digested. None: not
             inspected.
         lessons: Arguments of the factory in training, lesson by lesson; empty: those of matches.
+        chance: Whether the game goes on differently after the same decisions; not digested. None:
+            nobody asked.
     """
 
     id: str
@@ -92,14 +96,15 @@ class EnvironmentSpec:
     versions: Mapping[str, str] = field(default_factory=dict)
     state: SpaceJson | None = None
     lessons: tuple[Mapping[str, object], ...] = ()
+    chance: bool | None = None
 
     @property
     def digest(self) -> Digest:
-        """Digest of everything but the package versions and the state."""
+        """Digest of everything but the package versions, the state and the chance."""
         # A deep copy, from which keys may be deleted.
         facts = asdict(self)
-        # A patch release of a package, or a critic of states, must not orphan a run.
-        del facts["versions"], facts["state"]
+        # A patch release of a package, a critic of states or greedy matches must not orphan a run.
+        del facts["versions"], facts["state"], facts["chance"]
         # Without lessons the digest is that of releases that knew none.
         if not self.lessons:
             del facts["lessons"]

@@ -108,7 +108,8 @@ def inspect_and_play(
         EnvironmentFault: As for `inspect_environment`. A fault in play only ends the play.
     """
     if timeout_s is None:
-        timeout_s = MAKING_S + (COUNTED_PLAY_S if play == "counted" else 0.0)
+        counts_steps = play == "counted" or request.asks_chance
+        timeout_s = MAKING_S + (COUNTED_PLAY_S if counts_steps else 0.0)
     try:
         # NaN and infinities are not plain data, but json would write them all the same.
         asked = {"facts": asdict(request), "code": dict(code), "play": play}
@@ -228,6 +229,7 @@ def _spec_from_json(spec: dict[str, Any]) -> EnvironmentSpec:
         agent_specs={name: AgentSpec(**facts) for name, facts in spec["agent_specs"].items()},
         versions=spec["versions"],
         state=spec["state"],
+        chance=spec["chance"],
     )
 
 
@@ -242,7 +244,12 @@ def _facts(request: EnvironmentRequest, code: Mapping[str, str]) -> Inspected | 
         spec = environment_facts(request)
         import_all(code, launch_directory=request.launch_directory)
         # Before any play, which imports what only some launches would.
-        return Inspected(spec=spec, code=module_digests())
+        found = Inspected(spec=spec, code=module_digests())
+        if not request.asks_chance:
+            return found
+        from arena.envs.probe.chance import find_chance
+
+        return replace(found, spec=replace(spec, chance=find_chance(spec, request)))
     except tuple(ERRORS.values()) as error:
         return {"error": type(error).__name__, "message": str(error)}
     except BaseException as error:

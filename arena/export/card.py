@@ -151,6 +151,7 @@ class CardRating(_Part):
         anchor_matches: Evaluation matches against ``bot:random``. None: none.
         anchor_score: Mean score in them, a draw half.
         anchor_predicted: Score that the rating predicts in them.
+        mode: Whether policies sampled or played their likeliest actions in the rated matches.
     """
 
     rating: float | None = None
@@ -160,6 +161,7 @@ class CardRating(_Part):
     anchor_matches: float | None = None
     anchor_score: float | None = None
     anchor_predicted: float | None = None
+    mode: Literal["greedy", "sampled"] = "sampled"
 
 
 class RecordLine(_Part):

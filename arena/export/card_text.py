@@ -13,6 +13,11 @@ import numpy as np
 
 from arena.export.card import AnyCard, Card, CardRating, MixtureCard
 
+_RATED = {
+    "sampled": "by matches in which policies sample their actions",
+    "greedy": "by matches in which policies play their likeliest actions",
+}
+
 
 def card_for_people(card: Card) -> str:
     """Return the text of ``card.md``."""
@@ -155,6 +160,7 @@ def summary(card: Card) -> list[tuple[str, object]]:
     return [
         *_environment(card),
         ("rating", strength),
+        ("rated", _RATED[card.rating.mode]),
         *_calibration(card.rating),
         *_exploitability(card),
         ("encoder", network.encoder),

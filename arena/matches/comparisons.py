@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations, combinations_with_replacement, product
@@ -223,3 +223,22 @@ def _over_rivals(
     """Sum the values of seats, each as often as it meets another one."""
     sides = Counter(seats[index].side for index in others)
     return math.fsum((len(others) - sides[seats[index].side]) * values[index] for index in own)
+
+
+def is_repeating(tally: Tally, repeating: Collection[str]) -> bool:
+    """Return whether the same game again says nothing new.
+
+    That is so only where neither players nor the environment draw anything. Where they do, a game
+    that comes twice is two samples: in rock-paper-scissors every game comes often.
+
+    Args:
+        tally: The tally.
+        repeating: Players who draw nothing, in a game without chance.
+    """
+    return tally.distinct is not None and all(name in repeating for name in tally.entrants)
+
+
+def counted(tally: Tally, repeating: Collection[str]) -> int:
+    """Count the games of a tally, repeated ones once."""
+    # `distinct` is not None there.
+    return tally.distinct or 0 if is_repeating(tally, repeating) else tally.matches

@@ -157,6 +157,7 @@ def _sums(journal: Journal, run_file: RunFile) -> Iterator[Row]:
             seats=setup.seats,
             half_life_matches=run_file.config.payoffs.half_life_matches,
             mixes_teammates=bool(setup.agent_seats),
+            repeats_games=setup.repeats_games,
             merges=merges(details.all_events()),
         )
     except (StorageError, ValueError) as error:

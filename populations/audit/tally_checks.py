@@ -93,6 +93,7 @@ def check_tallies(
                 seats=setup.seats,
                 half_life_matches=run_file.config.payoffs.half_life_matches,
                 mixes_teammates=bool(setup.agent_seats),
+                repeats_games=setup.repeats_games,
                 merges=merges,
             )
             found += differences(tables, folded)
@@ -183,6 +184,7 @@ def refold(
     seats: tuple[Seat, ...],
     half_life_matches: float,
     mixes_teammates: bool = False,
+    repeats_games: bool = False,
     merges: Iterable[Merge] = (),
 ) -> Aggregates:
     """Fold tallies, in order of commit, from nothing.
@@ -192,13 +194,17 @@ def refold(
         seats: Seats of the environment.
         half_life_matches: As `Payoff` has it.
         mixes_teammates: As `League` has it.
+        repeats_games: As `League` has it.
         merges: Merges between them, in order of commit.
 
     Raises:
         ValueError: If a merge is about players without results.
     """
     league = League(
-        seats=seats, half_life_matches=half_life_matches, mixes_teammates=mixes_teammates
+        seats=seats,
+        half_life_matches=half_life_matches,
+        mixes_teammates=mixes_teammates,
+        repeats_games=repeats_games,
     )
     folded = Aggregates()
     # Not all in memory: a month has many.

@@ -233,6 +233,7 @@ class RunConfig(Model):
             backend=self.environment.possible_backend,
             possible_agents=self.environment.possible_agents,
             reads_state=self.reads_state,
+            asks_chance=self.evaluation.greedy,
         )
 
     def endless_lessons(self) -> Iterator[str]:

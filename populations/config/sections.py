@@ -192,6 +192,10 @@ class EvaluationConfig(Model):
     bots: tuple[str, ...] = ("bot:random",)
     """Scripted players that are rated too; ``bot:random`` is the zero of the scale."""
 
+    greedy: bool = False
+    """Whether policies play their likeliest actions in matches, as exports do, instead of sampling.
+    In a game without chance two of them then have one game in each seating, which counts once."""
+
     @field_validator("bots")
     @classmethod
     def _known_bots(cls, bots: tuple[str, ...]) -> tuple[str, ...]:
@@ -346,7 +350,8 @@ class StopConfig(Model):
 
     evaluation: StopEvaluation | None = None
     """A result against a bot has reached a value: by a lower bound of the newest matches of a
-    policy's generation that holds however often and at however many policies one looks."""
+    policy's generation that holds however often and at however many policies one looks. Until then
+    a third of evaluation's pairs are with this bot."""
 
     success_rate: float | None = Field(None, gt=0.0, le=1.0)
     """Share of a policy's newest episodes whose end has ``infos[agent]["success"]``."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from populations.controller.evaluation import share
-from populations.controller.evaluation.finals import is_decided, seconds_left
+from populations.controller.evaluation.finals import final_countdown, is_decided, is_time_over
 from populations.controller.monitoring import alerts
 from populations.controller.state import goals
 from populations.controller.state.commands import EndRun, KillLearner
-from populations.controller.state.evaluation_only import EvaluationOnly
+from populations.controller.state.countdown import Countdown
 from populations.controller.state.state import ControllerState, is_for_now
 from populations.controller.state.transaction import Transaction
 from populations.records.rows import PolicyRow, RunState
@@ -19,8 +19,13 @@ _EVALUATED = "; evaluated for "
 
 def advance(state: ControllerState, tx: Transaction) -> None:
     """Move on to the next phase of the run where it is time."""
-    if state.evaluation_only is not None:
-        state.evaluation_only.advance(tx.now.monotonic_s, has_learners=bool(state.learners))
+    if state.phase == "evaluating" and state.countdown is not None:
+        # Finals begin when the last weights are committed.
+        trains = state.evaluation_only is None and any(
+            row.kind == "train" for row in state.tables.assignments.values()
+        )
+        may_begin = bool(state.learners) and not trains
+        state.countdown.advance(tx.now.monotonic_s, may_begin=may_begin)
     if state.phase == "training":
         reason = stop_reason(state, tx)
         if reason is not None:
@@ -28,20 +33,22 @@ def advance(state: ControllerState, tx: Transaction) -> None:
             state.reason = reason
             # Now: the finals take learner seconds beside the share.
             state.share_reached = share.reached(state)
+            state.finals = final_countdown(state)
             tx.add_event("training_stopped", reason=reason, evaluation_share=state.share_reached)
     # Not ``elif``: without anything left to play the run ends in the same event.
     if state.phase == "evaluating" and _is_evaluated(state):
-        left_s = seconds_left(state)
-        if left_s <= 0.0 and state.evaluation_only is None:
+        if state.finals is not None and is_time_over(state):
             tx.add_event(
-                "finals_stopped", evaluation_s=state.tables.run.evaluation_s, over_s=-left_s
+                "finals_stopped",
+                evaluation_s=state.tables.run.evaluation_s,
+                over_s=max(-state.finals.left_s, 0.0),
             )
         state.stop(tx, reason=state.reason, interrupted=False)
     if state.phase == "stopping":
         _end(state, tx)
 
 
-def evaluate_only(state: ControllerState, tx: Transaction, only: EvaluationOnly) -> None:
+def evaluate_only(state: ControllerState, tx: Transaction, only: Countdown) -> None:
     """Begin an epoch that evaluates and does nothing else; the run ends when its time is over.
 
     The reason of the run's end before stays in front: it says how the run goes on.

@@ -63,7 +63,7 @@ RUN: Mapping[str, Wording] = {
     ),
     "finals_stopped": said(
         "The final matches were ended",
-        then=(" after {evaluation_s:seconds} of evaluation", ", {over_s:seconds} over their time"),
+        then=(" after {evaluation_s:seconds} of evaluation", ", {over_s:seconds} after their time"),
     ),
     "evaluation_only": said(
         "The run is evaluated for {duration_s:seconds} more", then=("; it had ended: {before}",)

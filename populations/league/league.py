@@ -9,11 +9,13 @@ ratings.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from arena.matches.comparisons import (
+    counted,
     is_by_seats,
+    is_repeating,
     is_tally_by_seats,
     result_weights,
     rival_seats,
@@ -22,6 +24,7 @@ from arena.matches.pair_scores import num_scored, points
 from arena.matches.seating import HOME, seat_teams
 from arena.matches.teammates import between_rivals, seats_per_agent
 from arena.types import (
+    RANDOM_BOT,
     Digest,
     Entrant,
     PlayerId,
@@ -34,7 +37,7 @@ from arena.types import (
     population_of,
 )
 from populations.gc_pause import collector_paused
-from populations.league.pairs import PairRows, added, as_link
+from populations.league.pairs import PairRows, added, as_link, part_of
 from populations.league.payoff import Payoff
 from populations.ratings.result_table import ResultTable
 from populations.ratings.results import Counts, Rated
@@ -71,6 +74,8 @@ class League:
     Attributes:
         seats: Seats of the environment.
         mixes_teammates: Whether training tallies have an entrant for each agent.
+        repeats_games: Whether those who draw nothing have one game in each seating, which counts
+            once.
         training_seats: Seats of training tallies.
         is_cooperation: Whether it has one side.
         payoff: Results of training matches.
@@ -85,9 +90,15 @@ class League:
     """
 
     def __init__(
-        self, *, seats: tuple[Seat, ...], half_life_matches: float, mixes_teammates: bool = False
+        self,
+        *,
+        seats: tuple[Seat, ...],
+        half_life_matches: float,
+        mixes_teammates: bool = False,
+        repeats_games: bool = False,
     ) -> None:
         self.seats = seats
+        self.repeats_games = repeats_games
         self.mixes_teammates = mixes_teammates
         self.training_seats = seats_per_agent(seats) if mixes_teammates else seats
         self.is_cooperation = len({seat.side for seat in seats}) == 1
@@ -126,11 +137,15 @@ class League:
         seats: tuple[Seat, ...],
         half_life_matches: float,
         mixes_teammates: bool = False,
+        repeats_games: bool = False,
     ) -> League:
         """Make the league of a journal's rows."""
         # Origins and ghosts come first: records and results are filed by them.
         league = cls(
-            seats=seats, half_life_matches=half_life_matches, mixes_teammates=mixes_teammates
+            seats=seats,
+            half_life_matches=half_life_matches,
+            mixes_teammates=mixes_teammates,
+            repeats_games=repeats_games,
         )
         for checkpoint in tables.checkpoints.values():
             league.add_checkpoint(checkpoint)
@@ -257,13 +272,33 @@ class League:
         return list(changed.values())
 
     def _add_results(self, tally: Tally) -> Iterator[PairRow]:
-        for played in self._rows.of(tally, kind="evaluate"):
-            first, second, _ = self._result_key(played)
-            # A result of an entrant against itself holds no information on its strength.
-            if first != second:
-                row = added(self._evaluation_pairs.get(played.key), played)
-                self._put_pair(row)
-                yield row
+        # A result of an entrant against itself holds no information on its strength.
+        rows = [
+            row
+            for row in self._rows.of(tally, kind="evaluate")
+            if len(set(self._result_key(row)[:2])) == 2
+        ]
+        num_games = self._num_new(tally, rows)
+        for played in rows if num_games else ():
+            new = part_of(played, num_games, of=tally.matches)
+            row = added(self._evaluation_pairs.get(played.key), new)
+            self._put_pair(row)
+            yield row
+
+    def _num_new(self, tally: Tally, rows: Sequence[PairRow]) -> int:
+        """Count the games of an evaluation that say something new: where they repeat, others."""
+        if not self.repeats_games:
+            return tally.matches
+        repeating = set(tally.entrants) - {RANDOM_BOT}
+        # The only game of these players in these seats, which an earlier tally had. With more than
+        # two sides other seatings may have had all its pairs, and then it is lost.
+        if (
+            tally.distinct == 1
+            and is_repeating(tally, repeating)
+            and all(row.key in self._evaluation_pairs for row in rows)
+        ):
+            return 0
+        return counted(tally, repeating)
 
     def put(self, row: RecordRow | PairRow) -> None:
         """Take in a row as it is now."""

@@ -184,6 +184,27 @@ def _weighed_sums(pair: PairScore, weight: float) -> tuple[float | None, float |
     return weight * pair.score_sum, weight * pair.square_sum
 
 
+def part_of(row: PairRow, num_matches: int, *, of: int) -> PairRow:
+    """Return a row of ``of`` matches as if it were of so many of them."""
+    if num_matches == of:
+        return row
+
+    def scaled(value: float) -> float:
+        # The product first: what is whole afterwards is whole to the bit.
+        return value * num_matches / of
+
+    return replace(
+        row,
+        wins=scaled(row.wins),
+        draws=scaled(row.draws),
+        losses=scaled(row.losses),
+        first_return_sum=scaled(row.first_return_sum),
+        second_return_sum=scaled(row.second_return_sum),
+        score_sum=None if row.score_sum is None else scaled(row.score_sum),
+        square_sum=None if row.square_sum is None else scaled(row.square_sum),
+    )
+
+
 def added(old: PairRow | None, new: PairRow, *, remaining: float = 1.0) -> PairRow:
     """Add the counts of ``new`` to ``remaining`` times the old ones of the same pair."""
     if old is None:

@@ -23,7 +23,7 @@ RUN_EVENTS: Mapping[str, str] = {
     "lesson_began": "Training went on to the next lesson of `environment.curriculum`.",
     "training_stopped": "A stop condition was reached; final matches follow.",
     "tournament_assigned": "The possible champions play the matches that they lack.",
-    "finals_stopped": "The final matches took longer than they may, and were ended.",
+    "finals_stopped": "The time for final matches is over, and they were ended.",
     "evaluation_only": "A stopped run is evaluated further (`arena evaluate --into`).",
     "run_finished": "The run has reached a stop condition, and everything is saved.",
     "run_stopped": "The run was interrupted, and everything is saved.",

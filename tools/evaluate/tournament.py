@@ -108,6 +108,8 @@ def play(
 
 def _of_repeats(result: TournamentResult, repeating: Collection[str]) -> str:
     """Say that games were repeated; empty: none were."""
+    from arena.matches.comparisons import counted, is_repeating
+
     repeated = [tally for tally in result.tallies if is_repeating(tally, repeating)]
     played = sum(tally.matches for tally in repeated)
     distinct = sum(counted(tally, repeating) for tally in repeated)
@@ -118,21 +120,6 @@ def _of_repeats(result: TournamentResult, repeating: Collection[str]) -> str:
         "ones: each counts once in the ratings, and where there is one for each seating a rating "
         "has no interval. Without --greedy policies sample."
     )
-
-
-def is_repeating(tally: Tally, repeating: Collection[str]) -> bool:
-    """Return whether the same game again says nothing new.
-
-    That is so only where neither players nor the environment draw anything. Where they do, a game
-    that comes twice is two samples: in rock-paper-scissors every game comes often.
-    """
-    return tally.distinct is not None and all(name in repeating for name in tally.entrants)
-
-
-def counted(tally: Tally, repeating: Collection[str]) -> int:
-    """Count the games of a tally, repeated ones once."""
-    # `distinct` is not None there.
-    return tally.distinct or 0 if is_repeating(tally, repeating) else tally.matches
 
 
 def _pair_json(pair: PairResult) -> dict[str, object]:
@@ -164,6 +151,7 @@ def ratings_of(
         repeating: Players who draw nothing, in a game without chance: equal games among them
             count once.
     """
+    from arena.matches.comparisons import is_repeating
     from arena.types import RANDOM_BOT
     from populations.ratings.bradley_terry import BradleyTerry
 
@@ -192,7 +180,7 @@ def ratings_of(
 
 def _results(tally: Tally, repeating: Collection[str]) -> Iterator[Result[str]]:
     """Yield a tally's results for ratings: one for each pair and match that counts."""
-    from arena.matches.comparisons import numbers_of, result_weights
+    from arena.matches.comparisons import counted, numbers_of, result_weights
     from populations.ratings.model import Result
     from populations.ratings.results import Counts
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from arena.checkpoints.manifest import Manifest
@@ -116,10 +116,13 @@ class Cards:
         from arena.export.card import CardRating
         from populations.league.standings import Ratings
 
+        mode: Literal["greedy", "sampled"] = (
+            "greedy" if self.inspection.run_file.config.evaluation.greedy else "sampled"
+        )
         row = self.inspection.tables.ratings.get(population)
         interval = Ratings(row).interval(digest)
         if row is None or interval is None:
-            return CardRating()
+            return CardRating(mode=mode)
         # A champion's rating is lowered: the matches that chose it rate it, too.
         best = self.champions.get(population)
         less = row.optimism if best is not None and best.weights == digest else 0.0
@@ -133,6 +136,7 @@ class Cards:
             anchor_matches=met and met.matches,
             anchor_score=met and met.seen / met.matches,
             anchor_predicted=met and met.predicted / met.matches,
+            mode=mode,
         )
 
     def _against_random(self, population: str, digest: Digest) -> Calibration | None:

@@ -210,7 +210,7 @@ def _new_run_file(
     from .initial_hyperparameters import with_hyperparameters
     from .preflight import looked_over
     from .replay import replaying
-    from .sizing import sizing_line, stakes_line
+    from .sizing import repeats_line, sizing_line, stakes_line
 
     launch_directory = str(Path.cwd())
     # All faults at once, while there is nothing to clear up.
@@ -241,7 +241,8 @@ def _new_run_file(
     # A check: the run makes its own sinks when it is opened.
     find_sinks(config.metrics.sinks, target, launch_directory=launch_directory)
     check_hooks(config, launch_directory=launch_directory)
-    for line in (sizing_line(asked, run_file, why=found.why), stakes_line(run_file)):
+    sizes = sizing_line(asked, run_file, why=found.why)
+    for line in (sizes, stakes_line(run_file), repeats_line(run_file)):
         if line:
             tell(line)
     return run_file, initial

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -79,8 +78,6 @@ def _lesson(state: ControllerState) -> str:
 
 
 def _finals(state: ControllerState) -> str:
-    from populations.controller.evaluation.finals import seconds_left
-
     if state.evaluation_only is not None:
         left_s = state.evaluation_only.left_s
         if not state.learners:
@@ -90,13 +87,11 @@ def _finals(state: ControllerState) -> str:
     # Finals begin when the last weights are committed.
     if any(row.kind == "train" for row in state.tables.assignments.values()):
         return "the last assignments of training, then finals and saving"
-    # Learner seconds pass as many times faster as there are learners.
-    left_s = seconds_left(state) / max(len(state.learners), 1)
-    if not math.isfinite(left_s):
+    if state.finals is None:
         return "finals: matches until ratings are sure, then saving"
-    if left_s <= 0.0:
+    if state.finals.left_s <= 0.0:
         return "finals: the last matches, then saving"
-    return f"finals: {_at_most(left_s)}, then saving"
+    return f"finals: {_at_most(state.finals.left_s)}, then saving"
 
 
 def training_progress(state: ControllerState, moment: Moment) -> tuple[float, float | None]:
@@ -130,7 +125,7 @@ def training_progress(state: ControllerState, moment: Moment) -> tuple[float, fl
 
 def finals_after(state: ControllerState, training_left_s: float | None) -> float | None:
     """Return the most seconds that finals may take after training; None: unknown."""
-    from populations.controller.evaluation.finals import FINAL_S, FINAL_SHARE
+    from populations.controller.evaluation.finals import longest_s
 
     if state.config.deterministic or training_left_s is None:
         return None
@@ -138,8 +133,7 @@ def finals_after(state: ControllerState, training_left_s: float | None) -> float
     share = state.config.evaluation.share
     # Of the seconds left, evaluation gets its share.
     training_s = state.tables.run.training_s + training_left_s * num_learners * (1.0 - share)
-    # As `finals.seconds_left` allots them, without what evaluation has left over.
-    return max(FINAL_SHARE * training_s, FINAL_S) / num_learners
+    return longest_s(training_s=training_s, num_learners=num_learners)
 
 
 def counts(state: ControllerState, moment: Moment) -> str:

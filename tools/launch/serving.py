@@ -99,7 +99,7 @@ def serve(
     """
     from populations.controller.server.run_directory import OpenRun
     from populations.controller.server.server import utc_now
-    from populations.controller.state.evaluation_only import EvaluationOnly
+    from populations.controller.state.countdown import Countdown
 
     for warning in () if world is None else world.warnings:
         tell(warning)
@@ -109,7 +109,7 @@ def serve(
     ) as run:
         if evaluate_s is not None:
             _require_evaluable(run)
-            run.state.evaluation_only = EvaluationOnly(duration_s=evaluate_s)
+            run.state.evaluation_only = Countdown(duration_s=evaluate_s)
         # In the journal, too: standard error is forgotten.
         if world is not None:
             run.note_event("versions_differ", world.other_versions, utc=utc_now())

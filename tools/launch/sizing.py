@@ -66,6 +66,17 @@ def sizing_line(asked: RunConfig, run_file: RunFile, *, why: str) -> str:
     return f"{', '.join(sizes)}: {reason}" if sizes else ""
 
 
+def repeats_line(run_file: RunFile) -> str:
+    """Say that greedy matches repeat one game; empty: they do not."""
+    if not run_file.config.evaluation.greedy or run_file.spec.chance:
+        return ""
+    return (
+        "evaluation.greedy: true in a game without chance: two policies have one game in each "
+        "seating, which counts once, so ratings rest on few games; give the factory openings that "
+        "differ by its seed in matches (evaluation.kwargs), or leave evaluation.greedy false"
+    )
+
+
 def stakes_line(run_file: RunFile) -> str:
     """Say what a margin was measured to be, or that there could be one; empty: nothing to say."""
     from arena.config import MarginOutcome

@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from arena.types import Seat
     from populations.config.trust import Word
 
-SEEDS = 16
-"""Episodes that are compared to see whether a game has chance."""
-
 MAX_BATCHED, MAX_ONE_BY_ONE = 4096, 64
 """Environments that step as one: of a batched game, and of Python objects stepped in turn."""
 
@@ -202,10 +199,10 @@ class Game:
 
     def has_chance(self) -> bool:
         """Return whether the game goes on differently after the same decisions, seed by seed."""
-        from arena.envs.checks.measure import has_chance
+        from arena.envs.probe.chance import NUM_SEEDS, has_chance
 
         # One seed each, so that chance makes them diverge.
-        with closing(self.make_env(SEEDS)) as env:
+        with closing(self.make_env(NUM_SEEDS)) as env:
             return has_chance(env, actions=self._actions())
 
     def play(

@@ -171,47 +171,6 @@ def measure(
     return totals.result(stepping_s=stepping_s)
 
 
-def has_chance(
-    env: BatchedEnv, *, actions: Mapping[str, ActionLayout], num_steps: int = 1000
-) -> bool:
-    """Return whether environments with other seeds diverge after the same decisions.
-
-    Args:
-        env: Two environments or more; reset here.
-        actions: Action layouts by population.
-        num_steps: Random calls of ``step``; chance that comes later is not seen.
-    """
-    generator = torch.Generator().manual_seed(SEED)
-    turn = env.reset(range(env.num_envs))
-    for _ in range(num_steps):
-        if not _are_alike(turn):
-            return True
-        answers = random_legal_actions(turn, actions=actions, generator=generator)
-        # The first environment's actions for all: as long as they are alike, the same ones are
-        # legal.
-        same = {name: rows[:1].expand_as(rows).contiguous() for name, rows in answers.items()}
-        turn = env.step(same)
-    return not _are_alike(turn)
-
-
-def _are_alike(turn: Turn) -> bool:
-    """Return whether all environments of a batch are in the state of the first one."""
-    for told in (turn.reward, turn.terminated, turn.truncated, turn.episode_over):
-        if not bool((told == told[:1]).all()):
-            return False
-    for group in turn.groups.values():
-        if not bool((group.agent_index == group.agent_index[:1]).all()):
-            return False
-        asked = group.agent_index >= 0
-        if not bool((group.observation == group.observation[:1])[asked].all()):
-            return False
-        if group.action_mask is not None and not bool(
-            (group.action_mask == group.action_mask[:1])[asked].all()
-        ):
-            return False
-    return True
-
-
 def first_difference_by_seed(
     make: MakeBatch, *, actions: Mapping[str, ActionLayout], num_steps: int
 ) -> str | None:

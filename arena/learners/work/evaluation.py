@@ -85,7 +85,9 @@ def _block(seating: Seating, *, share: Share, equipment: Equipment) -> Block:
     return Block(
         entrants=tuple(frozen_entrant(player) for player in seating.players),
         actors=tuple(
-            equipment.players.frozen(player, population=seat.population)
+            equipment.players.frozen(
+                player, population=seat.population, greedy=equipment.setup.greedy_matches
+            )
             for seat, player in zip(equipment.setup.seats, seating.players, strict=True)
         ),
         num_envs=share.num_envs,

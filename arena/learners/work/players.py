@@ -115,18 +115,21 @@ class Players:
             setup.spec, populations=setup.agents_of, continuous=continuous
         )
         """Layouts by population."""
-        self._frozen: RecentlyUsed[tuple[str, Entrant, Team | None], Actor] = RecentlyUsed(
+        self._frozen: RecentlyUsed[tuple[str, Entrant, Team | None, bool], Actor] = RecentlyUsed(
             MAX_FROZEN
         )
         self._live: RecentlyUsed[tuple[str, str], _Live] = RecentlyUsed(MAX_LIVE)
 
-    def frozen(self, player: Player, *, population: str, team: Team = ()) -> Actor:
+    def frozen(
+        self, player: Player, *, population: str, team: Team = (), greedy: bool = False
+    ) -> Actor:
         """Return the actor of a player that does not learn.
 
         Args:
             player: Ghost, policy at a checkpoint, or bot.
             population: Population of the agents that it plays.
             team: Policies that train against it; empty: it plays matches.
+            greedy: Whether a policy plays its likeliest actions instead of sampling.
 
         Raises:
             AssignmentFault: If its weights are missing, corrupt or another population's.
@@ -136,17 +139,17 @@ class Players:
         entrant = frozen_entrant(player)
         # None: shared by all teams.
         for owner in (None, team):
-            known = self._frozen.get((population, entrant, owner))
+            known = self._frozen.get((population, entrant, owner, greedy))
             if known is not None:
                 return known
-        actor = self._make_frozen(player, population=population)
+        actor = self._make_frozen(player, population=population, greedy=greedy)
         # Episodes of several teams are in flight, with the same numbers of environments: a bot that
         # tells games apart by them must not mix them up.
         is_own = isinstance(actor, BotActor) and actor.keeps_games
-        self._frozen.put((population, entrant, team if is_own else None), actor)
+        self._frozen.put((population, entrant, team if is_own else None, greedy), actor)
         return actor
 
-    def _make_frozen(self, player: Player, *, population: str) -> Actor:
+    def _make_frozen(self, player: Player, *, population: str, greedy: bool) -> Actor:
         if is_bot(player.player):
             # Names in messages are looked up, never imported.
             if player.player not in (RANDOM_BOT, *self._setup.bots):
@@ -172,6 +175,7 @@ class Players:
                 action=self.actions[population],
                 device=self._device,
                 key=player.weights.key,
+                greedy=greedy,
             )
 
     def algorithm(self, trainee: Trainee, *, seed: int) -> Algorithm:

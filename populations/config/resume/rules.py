@@ -79,6 +79,8 @@ def why_not(key: str, before: object, after: object, *, bots: Mapping[str, objec
     # Below `evaluation`, which may change.
     if is_under(key, "evaluation.kwargs"):
         return _NOT_ANY_MORE["environment"]
+    if is_under(key, "evaluation.greedy"):
+        return "results of sampled and of greedy play are never in one fit"
     if any(is_under(key, pattern) for pattern in MAY_CHANGE):
         return None
     return next(

@@ -15,10 +15,9 @@ from populations.controller.assignments.budgets import team_budget
 from populations.controller.assignments.learner_faults import is_left_to_others, serves
 from populations.controller.assignments.next_team import next_team
 from populations.controller.evaluation import share
-from populations.controller.evaluation.finals import final_pairings
+from populations.controller.evaluation.finals import more_pairings
 from populations.controller.evaluation.pairings import draw_pairings, is_worth_it
 from populations.controller.evaluation.prices import is_left_to_cheaper
-from populations.controller.evaluation.share import at_most, full_size
 from populations.controller.opponents.learning_rivals import team_seatings
 from populations.controller.opponents.seatings import knowledge
 from populations.controller.state.commands import SendMessage
@@ -189,14 +188,11 @@ def _decide(
         learner_id: The learner.
         content: Takes the learner in if what there is to do is left to others.
     """
+    learner = state.learners[learner_id]
     if state.phase == "evaluating":
-        final = final_pairings(state, tx)
-        if not final and state.evaluation_only is not None and state.evaluation_only.left_s > 0.0:
-            # Nothing is open that finals ask for: as in training, what tells most.
-            final = draw_pairings(state, tx, num_matches=at_most(state, full_size(state)))
+        final = more_pairings(state, tx, learner)
         return _evaluate(state, tx, final) if final else None
     # A second evaluation of one learner comes after a policy: that would wait behind another one.
-    learner = state.learners[learner_id]
     trains_first = _num_evaluations(state, learner) > 0 or is_left_to_cheaper(state, learner)
     row = None if trains_first else _evaluate_if_due(state, tx, learner_id)
     if row is not None:

@@ -9,9 +9,9 @@ time.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
-from itertools import chain, combinations, product, repeat
+from dataclasses import replace
+from itertools import accumulate, chain, combinations, pairwise, product, repeat
 
 import numpy as np
 import numpy.typing as npt
@@ -22,13 +22,16 @@ from arena.wire.messages import Pairing
 from populations.controller.evaluation.contenders import EvaluationPool, evaluation_pool
 from populations.controller.evaluation.pairings import (
     MIN_MATCHES_PER_SEATING,
+    draw_pairings,
     open_evaluations,
     pairings_about,
     seatings_of,
     validation_pairings,
 )
-from populations.controller.evaluation.share import at_most, full_size
+from populations.controller.evaluation.share import at_most, full_size, in_time
 from populations.controller.indexes.player_strengths import PlayerStrength
+from populations.controller.state.countdown import Countdown
+from populations.controller.state.leases import Learner
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
 from populations.league.standings import Ratings
@@ -54,7 +57,7 @@ ghosts; so many matches show whether the sum holds, also where ratings promise o
 FINAL_SHARE = 0.5
 FINAL_S = 60.0
 """Learner seconds for finals, beside evaluation's own share: this part of those that training took,
-or so many if that is more."""
+or so many if that is more. They pass on the clock, also while a learner waits for a fit."""
 
 Pair = tuple[PlayerStrength, PlayerStrength]
 BoolArray = npt.NDArray[np.bool_]
@@ -65,7 +68,7 @@ def is_decided(state: ControllerState) -> bool:
 
     An epoch that only evaluates goes on until its time is over.
     """
-    if seconds_left(state) <= 0.0:
+    if is_time_over(state):
         return True
     if state.evaluation_only is not None:
         return False
@@ -74,27 +77,72 @@ def is_decided(state: ControllerState) -> bool:
     return not _unsettled(state, known).any() and not _missing(state, known)
 
 
-def seconds_left(state: ControllerState) -> float:
-    """Return learner seconds that may still be spent on finals.
+def is_time_over(state: ControllerState) -> bool:
+    """Return whether no learner can end one more match in the time that was named.
 
-    Infinity in deterministic mode, where seconds decide nothing. In an epoch that only evaluates,
-    those until its end.
+    Never in deterministic mode, where seconds decide nothing.
     """
-    if state.evaluation_only is not None:
-        return state.evaluation_only.left_s * max(len(state.learners), 1)
+    countdown, learners = state.countdown, state.learners.values()
+    if countdown is None:
+        return False
+    # Without a learner nobody knows how long a match takes: the next one is waited for.
+    return countdown.left_s <= 0.0 or (
+        bool(learners) and not any(in_time(state, learner, 1) for learner in learners)
+    )
+
+
+def longest_s(*, training_s: float, num_learners: int) -> float:
+    """Return seconds for which finals last at most, after so many learner seconds of training."""
+    return max(FINAL_SHARE * training_s, FINAL_S) / num_learners
+
+
+def final_countdown(state: ControllerState) -> Countdown | None:
+    """Return the time for finals, as training ends; None in deterministic mode."""
     if state.config.deterministic:
-        return math.inf
+        return None
     run, share = state.tables.run, state.config.evaluation.share
-    # left = s / (1 - s) T + max(FINAL_SHARE T, FINAL_S) - E, for training T and evaluation E
-    during_training_s = run.training_s * share / (1.0 - share)
-    return during_training_s + max(FINAL_SHARE * run.training_s, FINAL_S) - run.evaluation_s
+    num_learners = max(len(state.learners), len(state.slots), 1)
+    most_s = longest_s(training_s=run.training_s, num_learners=num_learners)
+    # left = s / (1 - s) T - E, for training T and evaluation E; below 0 after earlier finals. What
+    # evaluation has left of its share makes finals no longer than was said.
+    left_s = run.training_s * share / (1.0 - share) - run.evaluation_s
+    return Countdown(duration_s=most_s + min(left_s / num_learners, 0.0))
 
 
-def final_pairings(state: ControllerState, tx: Transaction) -> tuple[Pairing, ...]:
-    """Draw the next evaluation after training; empty if all is played, or being played."""
-    if seconds_left(state) <= 0.0:
+def more_pairings(state: ControllerState, tx: Transaction, learner: Learner) -> tuple[Pairing, ...]:
+    """Draw a learner's next evaluation after training; empty: there is none, or no time for it."""
+    num_matches = in_time(state, learner, at_most(state, full_size(state), learner=learner))
+    if not num_matches:
         return ()
-    num_matches = at_most(state, full_size(state))
+    found = final_pairings(state, tx, num_matches=num_matches)
+    if not found and state.evaluation_only is not None:
+        # Nothing is open that finals ask for: as in training, what tells most.
+        found = draw_pairings(state, tx, num_matches=num_matches)
+    return _cut(found, in_time(state, learner, sum(pairing.num_matches for pairing in found)))
+
+
+def _cut(pairings: tuple[Pairing, ...], num_matches: int) -> tuple[Pairing, ...]:
+    """Return so many matches of an evaluation, each pairing's as many of them as of all."""
+    ends = [0, *accumulate(pairing.num_matches for pairing in pairings)]
+    # The n matches from a to b of N become those from floor(a n / N) to floor(b n / N).
+    ends = [end * num_matches // max(ends[-1], 1) for end in ends]
+    return tuple(
+        replace(pairing, num_matches=end - begin)
+        for pairing, (begin, end) in zip(pairings, pairwise(ends), strict=True)
+        if end > begin
+    )
+
+
+def final_pairings(
+    state: ControllerState, tx: Transaction, *, num_matches: int
+) -> tuple[Pairing, ...]:
+    """Draw the next evaluation of the finals; empty if all is played, or being played.
+
+    Args:
+        state: The controller.
+        tx: Takes the event of a tournament.
+        num_matches: About as many as are played.
+    """
     # First: weights that break a match would break it for all others in the evaluation.
     newcomers = validation_pairings(state, num_matches=num_matches)
     if newcomers:
@@ -183,6 +231,12 @@ def _missing(state: ControllerState, known: EvaluationPool) -> list[tuple[Pair, 
     for (first, second), num_matches in wanted:
         if frozenset((first.population, second.population)) not in rivals:
             continue
+        # Whoever draws nothing has one game in each seating.
+        if state.setup.repeats_games and RANDOM_BOT not in (
+            first.player.player,
+            second.player.player,
+        ):
+            num_matches = 1
         met = _num_met(state, first, second)
         if met < num_matches:
             missing.append(((first, second), num_matches - met))

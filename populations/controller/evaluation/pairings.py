@@ -26,9 +26,9 @@ from arena.types import (
 )
 from arena.wire.messages import Evaluate, Pairing
 from populations.controller.evaluation.contenders import EvaluationPool, evaluation_pool
+from populations.controller.evaluation.goal_matches import goal_pairs
 from populations.controller.evaluation.share import at_most
 from populations.controller.indexes.player_strengths import PlayerStrength
-from populations.controller.state.goals import has_reached_evaluation
 from populations.controller.state.leases import Learner
 from populations.controller.state.state import ControllerState
 from populations.controller.state.teams import frozen_team, is_whole, leader_of, team_of
@@ -112,14 +112,16 @@ def missing_matches(state: ControllerState, known: EvaluationPool) -> dict[int, 
 def is_worth_it(state: ControllerState, learner: Learner, *, num_matches: int) -> bool:
     """Return whether so many matches of a learner are enough for a pair and a bot, or a newcomer.
 
-    What takes longer than any evaluation may is worth the longest time that one may take.
+    A goal of ``stop.evaluation`` has a pair of its own. What takes longer than any evaluation may
+    is worth the longest time that one may take.
     """
 
     def is_enough_for(smallest: int) -> bool:
         return num_matches >= at_most(state, smallest, learner=learner)
 
-    # One pair and one bot's pair, each in all seatings.
-    smallest = 2 * _num_seatings(state) * MIN_MATCHES_PER_SEATING
+    # Each pair in all seatings.
+    pairs = 2 if state.config.stop.evaluation is None else 3
+    smallest = pairs * _num_seatings(state) * MIN_MATCHES_PER_SEATING
     return is_enough_for(smallest) or (is_enough_for(VALIDATION_MATCHES) and bool(newcomers(state)))
 
 
@@ -161,8 +163,9 @@ def pairings_about(
             for _ in range(-(-lacking * num_pairs // num_matches))
         ],
     )
+    chosen += _anchoring(state, known, chosen, may_play=may_play)
     # A pair that was chosen more than once plays more.
-    pairs = Counter((*chosen, *_anchoring(state, known, chosen, may_play=may_play)))
+    pairs = Counter((*chosen, *goal_pairs(state, known, may_play=may_play, num_pairs=len(chosen))))
     shares: Counter[Seating] = Counter()
     for (first, second), share in pairs.items():
         for seating in seatings_of(state, known.players[first], known.players[second]):
@@ -256,19 +259,7 @@ def _anchoring(
         first = chosen[0][0] if chosen else int(rivals[0])
         if state.tables.run.next_assignment % 2 == 0 or not is_rival[first]:
             first = int(rivals[np.abs(ratings[rivals] - ratings[index]).argmin()])
-        # A goal against this bot needs many matches of one policy, whoever else is nearer.
-        goal = state.config.stop.evaluation
-        if goal is not None and goal.player == player.player.player:
-            seekers = [
-                other for other in rivals.tolist() if _seeks_goal(state, known.players[other])
-            ]
-            first = max(seekers, key=lambda rival: ratings[rival], default=first)
         yield first, index
-
-
-def _seeks_goal(state: ControllerState, player: PlayerStrength) -> bool:
-    row = state.tables.policies.get(PolicyId(player.player.player))
-    return row is not None and row.state == "active" and not has_reached_evaluation(state, row)
 
 
 def _anchors(state: ControllerState) -> list[Seating]:

@@ -128,7 +128,23 @@ def full_size(state: ControllerState) -> int:
 
 def at_most(state: ControllerState, num_matches: int, *, learner: Learner | None = None) -> int:
     """Return as many matches as the longest evaluation has time for, 1 at least."""
-    one_s, longest_s = match_s(state, learner), MAX_EVALUATION_S
-    if state.evaluation_only is not None:
-        longest_s = min(longest_s, max(state.evaluation_only.left_s, 0.0))
-    return num_matches if one_s is None else max(min(num_matches, int(longest_s / one_s)), 1)
+    one_s = match_s(state, learner)
+    return num_matches if one_s is None else max(min(num_matches, int(MAX_EVALUATION_S / one_s)), 1)
+
+
+def in_time(state: ControllerState, learner: Learner, num_matches: int) -> int:
+    """Return as many matches as a learner can end in the time that is named; 0: not one.
+
+    What the learner holds comes first.
+    """
+    countdown, one_s = state.countdown, match_s(state, learner)
+    if countdown is None:
+        return num_matches
+    if one_s is None:
+        return num_matches if countdown.left_s > 0.0 else 0
+    left_s, open_matches = countdown.left_s, state.pending_matches.open
+    for held in learner.held:
+        held_s = open_matches.get(held.assignment_id, 0) * one_s
+        played_s = 0.0 if held.started_s is None else state.last_event_s - held.started_s
+        left_s -= max(held_s - played_s, 0.0)
+    return max(min(num_matches, int(left_s / one_s)), 0)

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
+from arena.matches.comparisons import counted, is_repeating
 from arena.matches.pair_scores import num_scored, points
-from arena.types import Digest, PolicyId, Tally, population_of
+from arena.types import RANDOM_BOT, Digest, Entrant, PolicyId, Tally, population_of
 from arena.wire.messages import Train
 from populations.controller.indexes.trainee_metrics import (
     EPISODES,
@@ -26,6 +27,10 @@ from populations.records.rows import AssignmentRow, CheckpointRow, PolicyRow, Ta
 
 MIN_WINDOW = 400
 """Newest matches, or more, that a score or a return is of; fewer while there are not so many."""
+
+WINDOW_PARTS = (1.0, 0.5, 0.25)
+"""Windows of newest matches, as parts of the longest: a quarter of that of a score is enough for a
+policy that wins all of them (`window_of_score`)."""
 
 MAX_WINDOW = 100_000
 """Matches of a generation that are kept at most: a league may play for months."""
@@ -59,20 +64,32 @@ class Met:
         matches: All of its matches.
         kept: Matches of ``newest``.
         newest: Sums by weights, in order of first evaluation, which is that of training.
+        bound: Bound by these matches; None: nobody has asked for it since the last one.
     """
 
     generation: int
     matches: float = 0.0
     kept: float = 0.0
     newest: dict[Digest, Sums] = field(default_factory=dict)
+    bound: float | None = None
 
     def add(self, digest: Digest, sums: Sums) -> None:
         """Add some matches of some weights; what no window reaches any more goes."""
+        self.bound = None
         self.newest[digest] = self.newest.get(digest, Sums()).plus(sums)
         self.matches += sums.matches
         self.kept += sums.matches
         while self.kept - self.newest[oldest := next(iter(self.newest))].matches >= MAX_WINDOW:
             self.kept -= self.newest.pop(oldest).matches
+
+    def sum(self, window: float) -> Sums:
+        """Return the sums over the newest matches; after ``window`` older weights are left out."""
+        total = Sums()
+        for sums in reversed(self.newest.values()):
+            if total.matches >= window:
+                break
+            total = total.plus(sums)
+        return total
 
 
 @dataclass(slots=True)
@@ -81,15 +98,20 @@ class StopGoals:
 
     Attributes:
         player: Player of ``stop.evaluation``; None: no matches are followed.
+        repeats_games: Whether those who draw nothing have one game in each seating, which counts
+            once.
         unreported: Ended training episodes by population, while none has told of its success.
     """
 
     player: str | None = None
+    repeats_games: bool = False
     unreported: dict[str, float] = field(default_factory=dict)
     _met: dict[PolicyId, Met] = field(default_factory=dict)
     _successes: NewestEpisodes = field(default_factory=partial(NewestEpisodes, SUCCESS))
     _returns: NewestEpisodes = field(default_factory=partial(NewestEpisodes, RETURN))
     _reported: set[str] = field(default_factory=set)
+    _repeated: set[tuple[Entrant, ...]] = field(default_factory=set)
+    """Seatings of those who have played their one game."""
 
     @classmethod
     def fold(
@@ -99,9 +121,10 @@ class StopGoals:
         tallies: Iterable[TallyRow],
         assignments: Iterable[AssignmentRow],
         origins: Mapping[Digest, CheckpointRow],
+        repeats_games: bool = False,
     ) -> StopGoals:
         """Take in the rows of a journal."""
-        goals = cls(player)
+        goals = cls(player, repeats_games=repeats_games)
         for tally in tallies:
             goals.add_tally(tally, origins)
         for assignment in assignments:
@@ -117,6 +140,9 @@ class StopGoals:
         """
         if self.player is None or row.kind != "evaluate" or self.player not in row.tally.entrants:
             return
+        share = self._share(row.tally)
+        if not share:
+            return
         for entrant in dict.fromkeys(row.tally.entrants):
             origin = origins.get(Digest(entrant))
             if origin is not None:
@@ -125,7 +151,18 @@ class StopGoals:
                     met = self._met[origin.policy] = Met(origin.generation)
                 if origin.generation == met.generation:
                     new = _sums(row.tally, entrant=entrant, other=self.player)
-                    met.add(Digest(entrant), new)
+                    met.add(Digest(entrant), Sums(*(share * value for value in new)))
+
+    def _share(self, tally: Tally) -> float:
+        """Return the share of a tally's games that count; 0: its one game has counted already."""
+        if not self.repeats_games:
+            return 1.0
+        repeating = set(tally.entrants) - {RANDOM_BOT}
+        if tally.distinct == 1 and is_repeating(tally, repeating):
+            if tally.entrants in self._repeated:
+                return 0.0
+            self._repeated.add(tally.entrants)
+        return counted(tally, repeating) / max(tally.matches, 1)
 
     def add_assignment(self, row: AssignmentRow) -> None:
         """Take in a finished training assignment, once."""
@@ -145,26 +182,10 @@ class StopGoals:
         elif episodes and population not in self._reported:
             self.unreported[population] = self.unreported.get(population, 0.0) + episodes
 
-    def matches(self, policy: PolicyRow) -> float:
-        """Return all matches of a policy's generation against the player."""
+    def met(self, policy: PolicyRow) -> Met | None:
+        """Return the matches of a policy's generation against the player; None: there are none."""
         met = self._met.get(policy.policy)
-        return met.matches if met is not None and met.generation == policy.generation else 0.0
-
-    def newest(self, policy: PolicyRow, *, window: float = MIN_WINDOW) -> Sums:
-        """Return the newest matches of a policy's generation against the player.
-
-        Args:
-            policy: The policy.
-            window: Matches after which older weights are left out.
-        """
-        met = self._met.get(policy.policy)
-        total = Sums()
-        if met is not None and met.generation == policy.generation:
-            for sums in reversed(met.newest.values()):
-                if total.matches >= window:
-                    break
-                total = total.plus(sums)
-        return total
+        return met if met is not None and met.generation == policy.generation else None
 
     def success_rate(self, policy: PolicyRow, *, lesson: int) -> EpisodeMean | None:
         """Return the success of a policy's newest episodes; None while there are too few."""

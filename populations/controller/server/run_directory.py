@@ -300,6 +300,7 @@ class OpenRun:
                 tallies=() if stop.evaluation is None else reader.all_tallies(),
                 assignments=reader.all_assignments() if reads_assignments else (),
                 origins=self.state.league.checkpoints,
+                repeats_games=self.setup.repeats_games,
             )
 
     def _champions(self) -> dict[str, str]:

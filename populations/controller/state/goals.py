@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from arena.types import PolicyId
 from populations.config.sections import StopEvaluation
 from populations.controller.indexes.stop_goals import (
     MIN_RETURNS,
+    MIN_WINDOW,
+    WINDOW_PARTS,
+    Met,
     return_bound,
     score_bound,
     window_of_score,
@@ -65,19 +69,28 @@ def evaluation_bound(
 ) -> float | None:
     """Return a lower bound of what the goal is about, which holds at all times; None: no matches.
 
-    Of many policies the best is tested where one is enough, so each bound is lower then.
+    Of the newest matches the longest window has the least noise, and a short one leaves out early
+    losses, of weights that newer ones have replaced. So the best of several counts. Of many
+    policies the best is tested where one is enough. Each bound is lower for these chances.
     """
-    looked_at = state.goals.matches(policy)
-    if not looked_at:
+    met = state.goals.met(policy)
+    if met is None:
         return None
+    # Every event asks for the bounds of all policies.
+    if met.bound is None:
+        met.bound = _bound(state, met, goal)
+    return met.bound
+
+
+def _bound(state: ControllerState, met: Met, goal: StopEvaluation) -> float | None:
     is_any = state.config.stop.members == "any"
-    z_squared = squared_width_of_windows(
-        looked_at / MIN_RETURNS, chances=len(state.tables.policies) if is_any else 1
-    )
+    chances = len(WINDOW_PARTS) * (len(state.tables.policies) if is_any else 1)
+    z_squared = squared_width_of_windows(met.matches / MIN_RETURNS, chances=chances)
+    bound_of, longest = return_bound, float(MIN_WINDOW)
     if goal.score is not None:
-        window = window_of_score(goal.score, z_squared=z_squared)
-        return score_bound(state.goals.newest(policy, window=window), z_squared=z_squared)
-    return return_bound(state.goals.newest(policy), z_squared=z_squared)
+        bound_of, longest = score_bound, window_of_score(goal.score, z_squared=z_squared)
+    bounds = (bound_of(met.sum(part * longest), z_squared=z_squared) for part in WINDOW_PARTS)
+    return max((bound for bound in bounds if bound is not None), default=None)
 
 
 def has_reached_evaluation(state: ControllerState, policy: PolicyRow) -> bool:
@@ -87,6 +100,25 @@ def has_reached_evaluation(state: ControllerState, policy: PolicyRow) -> bool:
         return False
     bound = evaluation_bound(state, policy, goal)
     return bound is not None and bound >= goal.value
+
+
+def seekers_of_evaluation(state: ControllerState) -> set[PolicyId]:
+    """Return the active policies for whose matches ``stop.evaluation`` waits.
+
+    Where one of a population is enough, no other is waited for.
+    """
+    rows = state.tables.policies.values()
+    reached = [row for row in rows if has_reached_evaluation(state, row)]
+    # Who has reached it is not waited for, nor are others of its population if any one is enough.
+    policies = {row.policy for row in reached}
+    populations = {row.population for row in reached if state.config.stop.members == "any"}
+    return {
+        row.policy
+        for row in rows
+        if row.state == "active"
+        and row.policy not in policies
+        and row.population not in populations
+    }
 
 
 def has_succeeded(state: ControllerState, policy: PolicyRow) -> bool:

@@ -29,7 +29,7 @@ from populations.controller.indexes.stop_goals import StopGoals
 from populations.controller.indexes.training_queue import TrainingQueue
 from populations.controller.rating_fit import snapshot
 from populations.controller.state.commands import FitRatings, SendMessage
-from populations.controller.state.evaluation_only import EvaluationOnly
+from populations.controller.state.countdown import Countdown
 from populations.controller.state.events import Now
 from populations.controller.state.fit_pace import FitPace
 from populations.controller.state.leases import (
@@ -108,6 +108,7 @@ class ControllerState:
             played); ``stopping`` (nothing new is given out); ``over``.
         reason: Why the phase is not ``training``.
         evaluation_only: Time left of an epoch that only evaluates; None: it trains.
+        finals: Time left of the final matches; None: training goes on, or seconds decide nothing.
         interrupted: Whether somebody asked for the stop, so that the run can be resumed.
         failed: Whether the run cannot go on.
         fitting: Whether the worker thread fits ratings now.
@@ -156,7 +157,8 @@ class ControllerState:
     learners: dict[LearnerId, Learner] = field(default_factory=dict)
     phase: Phase = "training"
     reason: str = ""
-    evaluation_only: EvaluationOnly | None = None
+    evaluation_only: Countdown | None = None
+    finals: Countdown | None = None
     interrupted: bool = False
     failed: bool = False
     fitting: bool = False
@@ -282,6 +284,11 @@ class ControllerState:
         """Return the ranked populations: all; in cooperation the first, which leads the teams."""
         # A team has one result, which each member's scale would repeat.
         return tuple(self.setup.populations)[: 1 if self.is_cooperation else None]
+
+    @property
+    def countdown(self) -> Countdown | None:
+        """Return the time that evaluation has when nothing is trained; None: no time is named."""
+        return self.finals if self.evaluation_only is None else self.evaluation_only
 
     def elapsed_s(self, now: Now) -> float:
         """Return the seconds of the run, over all epochs."""
@@ -458,7 +465,7 @@ def make_state(
         alerts=alerts or Alerts(),
         pbt_decisions=pbt_decisions or PbtDecisions(),
         curves=Curves.from_tables(tables),
-        goals=StopGoals(config.stop.player),
+        goals=StopGoals(config.stop.player, repeats_games=setup.repeats_games),
         match_times=MatchTimes(
             # Records count a match once for each seat.
             matches=sum(row.matches for row in tables.records.values()) / len(setup.seats),
@@ -475,6 +482,7 @@ def _league(config: RunConfig, setup: LearnerSetup, tables: Tables) -> League:
         seats=setup.seats,
         half_life_matches=config.payoffs.half_life_matches,
         mixes_teammates=bool(setup.agent_seats),
+        repeats_games=setup.repeats_games,
     )
 
 

@@ -64,6 +64,10 @@ def test_people_read_what_programs_read(board_policy: Policy) -> None:
     text = card_for_people(board_policy[0])
     assert text.startswith("# player/p003\n")
     assert "| rating | 812 (95%: 790 to 835); bot:random is 0" in text
+    assert "| rated | by matches in which policies sample their actions |" in text
+    greedy = board_policy[0].rating.model_copy(update={"mode": "greedy"})
+    text_of_greedy = card_for_people(board_policy[0].model_copy(update={"rating": greedy}))
+    assert "| rated | by matches in which policies play their likeliest actions |" in text_of_greedy
     assert "| bot:random | greedy | player_0 | 10 | 9 | 7 | 1 | 2 | 0.750 | 0.500 |" in text
     assert "| learning_rate | 0.0003 |" in text
     assert "| player/p001 | 1 | 60000 | aaaaaaaaaaaa |" in text

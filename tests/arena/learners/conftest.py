@@ -46,7 +46,11 @@ class CountingProgress:
 
 
 def make_setup(
-    root: Path, *, network: NetworkConfig = NETWORK, bots: tuple[PlayerId, ...] = ()
+    root: Path,
+    *,
+    network: NetworkConfig = NETWORK,
+    bots: tuple[PlayerId, ...] = (),
+    greedy_matches: bool = False,
 ) -> LearnerSetup:
     agents = ("a", "b")
     agent_spec = AgentSpec(
@@ -73,6 +77,7 @@ def make_setup(
         device="cpu",
         precision="float32",
         bots=bots,
+        greedy_matches=greedy_matches,
     )
 
 

@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from arena.envs.batched.scoring import score_against
 from arena.matches.comparisons import (
     comparisons,
+    counted,
     is_by_seats,
+    is_repeating,
     numbers_of,
     result_weights,
     rival_populations,
@@ -177,3 +179,23 @@ def test_populations_that_meet() -> None:
         assert rival_populations(seats) == {
             frozenset((seats[i].population, seats[j].population)) for i, j in rival_seats(seats)
         }
+
+
+@pytest.mark.parametrize(
+    ("distinct", "repeating", "expected"),
+    [(1, {"a", "b"}, 1), (3, {"a", "b"}, 3), (1, {"a"}, 9), (1, set(), 9), (None, {"a", "b"}, 9)],
+)
+def test_equal_games_count_once_where_nobody_draws(
+    distinct: int | None, repeating: set[str], expected: int
+) -> None:
+    tally = Tally(
+        entrants=(Entrant("a"), Entrant("b")),
+        matches=9,
+        pairs=(),
+        return_sum=(0.0, 0.0),
+        return_sum_of_squares=(0.0, 0.0),
+        length_sum=9,
+        distinct=distinct,
+    )
+    assert counted(tally, repeating) == expected
+    assert is_repeating(tally, repeating) == (distinct is not None and repeating == {"a", "b"})

@@ -10,8 +10,8 @@ from arena.core import Actor, ActorInput, ActorOutput
 from arena.environment_spec import EnvironmentSpec
 from arena.envs.base import BatchedEnv, Turn
 from arena.envs.batched.find import find_game, game_facts
-from arena.envs.checks.measure import has_chance
 from arena.envs.make import BatchRequest, make_game_batch
+from arena.envs.probe.chance import has_chance
 from arena.envs.random_play import action_layouts
 from arena.matches.actors import make_bot
 from arena.matches.match import Block, play_matches

@@ -186,6 +186,30 @@ def test_learners_agree_wherever_the_store_is(run_file: RunFile, tmp_path: Path)
     assert learner_setup(other, root=tmp_path).digest != here.digest
 
 
+def test_greedy_matches_part_learners_and_chance_does_not(
+    run_file: RunFile, tmp_path: Path
+) -> None:
+    assert not learner_setup(run_file, root=tmp_path).repeats_games
+    config = load_config("connect_four", ["learners=2", "evaluation.greedy=true"])
+    setups = {}
+    for chance in (False, True, None):
+        spec = replace(SPEC, chance=chance)
+        greedy = replace(
+            new_run_file(config, spec, name="x", launch_directory="/somewhere"), run=run_file.run
+        )
+        greedy.save(tmp_path / "run.yaml")
+        setups[chance] = learner_setup(RunFile.load(tmp_path / "run.yaml"), root=tmp_path)
+    assert {chance: setup.repeats_games for chance, setup in setups.items()} == {
+        False: True, True: False, None: True,
+    }  # fmt: skip
+    assert all(setup.greedy_matches for setup in setups.values())
+    assert len({setup.digest for setup in setups.values()}) == 1
+    assert setups[False].digest != learner_setup(run_file, root=tmp_path).digest
+    assert config.inspection(launch_directory="").asks_chance
+    with pytest.raises(ResumeRefused, match=r"evaluation.greedy is True .* never in one fit"):
+        check_resume(greedy, config=None, overrides=["evaluation.greedy=false"])
+
+
 def test_device_does_not_part_learners(run_file: RunFile, tmp_path: Path) -> None:
     config = run_file.config.model_copy(update={"device": "cuda:1"})
     moved = with_config(run_file, config)

@@ -6,6 +6,7 @@ from typing import Literal
 import pytest
 
 from arena.types import AssignmentId, Entrant, PairScore, Seat, Tally
+from populations.audit.tally_checks import refold
 from populations.league.league import League
 from populations.ratings.results import Counts
 from populations.records.rows import TallyRow
@@ -82,6 +83,52 @@ def test_in_cooperation_no_seat_is_better_than_the_other() -> None:
     )
     league = fold([row("evaluate", BOT, WEIGHTS, 3, 0, 1)], seats)
     assert league.results == {(("agent", BOT), ("agent", WEIGHTS), (0, 0)): counts(3, 0, 1)}
+
+
+def test_where_games_repeat_each_counts_once() -> None:
+    """By hand: a game of 7 equal ones counts as one, of 5 with 2 different ones as 2."""
+    seats = tuple(Seat(name=name, side=name, population="player", agents=(name,)) for name in "xy")
+    other, script = Entrant("b" * 64), Entrant("bot:script:Bot")
+
+    def played(tally: TallyRow, distinct: int | None) -> TallyRow:
+        return replace(tally, tally=replace(tally.tally, distinct=distinct))
+
+    rows = [
+        played(row("evaluate", WEIGHTS, other, 7, 0, 0), 1),
+        # The same game again, with another number of matches.
+        played(row("evaluate", WEIGHTS, other, 4, 0, 0), 1),
+        # Seats the other way round are another game.
+        played(row("evaluate", other, WEIGHTS, 0, 5, 0), 1),
+        # A bot that draws has others, as random play has without an end.
+        played(row("evaluate", WEIGHTS, script, 5, 0, 5), 4),
+        played(row("evaluate", WEIGHTS, BOT, 3, 0, 1), 2),
+        played(row("evaluate", WEIGHTS, BOT, 4, 0, 0), 1),
+        # Nobody counted how many games they were.
+        played(row("evaluate", other, script, 3, 0, 0), None),
+    ]
+    sampled = fold(rows, seats)
+    league = League(seats=seats, half_life_matches=1e12, repeats_games=True)
+    for sequence, tally in enumerate(rows, start=1):
+        league.add_tally(replace(tally, sequence=sequence))
+    me, you = ("player", WEIGHTS), ("player", other)
+    them, bot = ("player", script), ("player", BOT)
+    assert league.results == {
+        (me, you, (0, 1)): counts(1, 0, 0),
+        (you, me, (0, 1)): counts(0, 1, 0),
+        (me, them, (0, 1)): counts(2, 0, 2),
+        (me, bot, (0, 1)): counts(7, 0, 1),
+        (you, them, (0, 1)): counts(3, 0, 0),
+    }
+    assert sampled.results[me, you, (0, 1)] == counts(11, 0, 0)
+    # What was played is what was played.
+    assert league.records == sampled.records
+    # A check folds the same rows from the same tallies.
+    tallies = [replace(tally, sequence=sequence) for sequence, tally in enumerate(rows, start=1)]
+    folded = refold(tallies, seats=seats, half_life_matches=1e12, repeats_games=True)
+    assert {row.key: Counts.from_results(row) for row in folded.pairs.values()} == {
+        ("evaluate", first, second, *both): counted
+        for ((_, first), (_, second), both), counted in league.results.items()
+    }
 
 
 def test_of_three_sides_a_comparison_counts_half_a_match() -> None:

@@ -10,8 +10,9 @@ import pytest
 
 from arena.types import LearnerId
 from arena.wire.messages import Evaluate, Heartbeat, Train
+from populations.controller.evaluation.finals import final_countdown
 from populations.controller.server.live_status import LiveFigures
-from populations.controller.state.evaluation_only import EvaluationOnly
+from populations.controller.state.countdown import Countdown
 from populations.controller.state.events import HeartbeatReceived, StopRequested, Ticked
 from tests.populations.controller.simulated import DUEL, TAG, World, make_world, tag_spec
 
@@ -166,27 +167,37 @@ def test_every_phase_says_what_follows_and_never_100_percent_of_nothing() -> Non
     assert said(world) == "ended"
 
 
-def test_finals_count_down_in_seconds_of_all_learners() -> None:
+def test_finals_count_down_in_seconds_that_pass() -> None:
     world = working()
-    world.state.phase = "evaluating"
-    world.state.tables.assignments.clear()
-    run = world.state.tables.run
-    # 0.3 of the time was for evaluation, 60 s of it are left; half of the training for finals.
-    world.state.tables.run = replace(run, training_s=700.0, evaluation_s=240.0)
-    assert said(world) == "finals: at most 205 s, then saving".replace("205 s", "3 min 25 s")
-    world.state.tables.run = replace(run, training_s=700.0, evaluation_s=2000.0)
+    state = world.state
+    state.phase = "evaluating"
+    state.tables.assignments.clear()
+    # Half of the training, of which each of two learners did half; evaluation has 0.3 of the time.
+    state.tables.run = replace(state.tables.run, training_s=700.0, evaluation_s=240.0)
+    state.finals = finals = final_countdown(state)
+    assert finals is not None
+    assert said(world) == "finals: at most 2 min 55 s, then saving"
+    finals.advance(world.now_s, may_begin=True)
+    finals.advance(world.now_s + 100.0, may_begin=True)
+    assert said(world) == "finals: at most 75 s, then saving"
+    # 100 s of earlier finals beside the 300 s of evaluation.
+    state.tables.run = replace(state.tables.run, evaluation_s=400.0)
+    state.finals = final_countdown(state)
+    assert said(world) == "finals: at most 2 min 05 s, then saving"
+    state.tables.run = replace(state.tables.run, evaluation_s=2000.0)
+    state.finals = final_countdown(state)
     assert said(world) == "finals: the last matches, then saving"
 
 
 def test_an_epoch_that_only_evaluates_counts_its_own_time_down() -> None:
     world = working()
     world.state.phase = "evaluating"
-    world.state.evaluation_only = only = EvaluationOnly(duration_s=300.0)
-    only.advance(world.now_s, has_learners=True)
-    only.advance(world.now_s + 60.0, has_learners=True)
+    world.state.evaluation_only = only = Countdown(duration_s=300.0)
+    only.advance(world.now_s, may_begin=True)
+    only.advance(world.now_s + 60.0, may_begin=True)
     # Open training of an epoch before is no part of it.
     assert said(world) == "evaluation only: at most 4 min 00 s, then saving"
-    only.advance(world.now_s + 301.0, has_learners=True)
+    only.advance(world.now_s + 301.0, may_begin=True)
     assert said(world) == "evaluation only: the last matches, then saving"
     world.state.learners.clear()
     assert said(world) == "starting learners, then evaluation only"

@@ -63,6 +63,19 @@ def test_sizes_are_said_and_kept(launch: Launch, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_greedy_matches_without_chance_are_said(launch: Launch) -> None:
+    for game, chance in (("openspiel:tic_tac_toe", False), ("openspiel:kuhn_poker", True)):
+        run_file, said = launch(f"{{id: '{game}'}}", "evaluation.greedy=true")
+        assert run_file.spec.chance is chance
+        said = " ".join(said.split())
+        assert ("two policies have one game in each seating, which counts once" in said) != chance
+        with pytest.raises(ResumeRefused, match=r"evaluation.greedy"):
+            check_resume(run_file, config=None, overrides=["evaluation.greedy=false"])
+    _, said = launch("{id: 'openspiel:tic_tac_toe'}")
+    assert "one game" not in said
+
+
+@pytest.mark.slow
 def test_a_margin_is_measured_and_kept(launch: Launch, tmp_path: Path) -> None:
     margin = "environment.outcome={margin: auto}"
     game = "{id: 'openspiel:leduc_poker'}"

@@ -247,6 +247,27 @@ def test_evaluation_plays_exactly_its_matches_and_names_what_played(bench: Bench
     assert bench.finished(bench.worker().carry_out(message)).tallies == answer.tallies
 
 
+def test_greedy_matches_are_greedy_and_training_beside_them_samples(bench: Bench) -> None:
+    sampling, greedy = bench.worker(), bench.worker(greedy_matches=True)
+    start = bench.start(sampling, seed=1)
+    one = bench.frozen(start, "player/p000")
+    other = bench.frozen(bench.start(sampling, seed=2), "player/p001@000000000000")
+    message = bench.evaluate((one, other, 60))
+    distinct = []
+    for worker in (sampling, greedy):
+        (tally,) = bench.finished(worker.carry_out(message)).tallies
+        distinct.append(tally.distinct or 0)
+    # Games differ by their lengths, which have three values, and in nothing else.
+    assert distinct[1] <= 3 < distinct[0]
+    # The ghost that played greedily is met again in training, where it is what it always was.
+    seating = Seating(players=(bench.me(), other))
+    first, second = (
+        bench.published(worker.carry_out(bench.train(start, seating)))
+        for worker in (sampling, greedy)
+    )
+    assert first == second
+
+
 def test_more_pairings_than_environments_are_played_in_waves(bench: Bench) -> None:
     worker = bench.worker()
     one = bench.frozen(bench.start(worker), "player/p000")

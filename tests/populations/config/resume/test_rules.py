@@ -37,6 +37,10 @@ def test_each_refused_key_has_a_reason() -> None:
     assert why_not("environment.curriculum", 1, 2, bots={}) == reason
     # Below what may change.
     assert why_not("evaluation.kwargs.size", 1, 2, bots={}) == reason
+    assert why_not("evaluation.share", 0.1, 0.2, bots={}) is None
+    assert why_not("evaluation.greedy", False, True, bots={}) == (
+        "results of sampled and of greedy play are never in one fit"
+    )
     assert why_not("a.later.section", 1, 2, bots={}) == "it was fixed when the run was made"
 
 

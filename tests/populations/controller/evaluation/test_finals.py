@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 
+from arena.checkpoints.manifest import Manifest
 from arena.environment_spec import AgentSpec, EnvironmentSpec
-from arena.types import RANDOM_BOT, AssignmentId, Entrant, trainee_entrant
-from arena.wire.messages import Evaluate
+from arena.types import RANDOM_BOT, AssignmentId, Entrant, Tally, trainee_entrant
+from arena.wire.messages import Evaluate, Finished, Train
 from populations.controller.evaluation.contenders import evaluation_pool
 from populations.controller.evaluation.finals import (
     ANCHOR_MATCHES,
@@ -20,7 +21,8 @@ from populations.controller.evaluation.finals import (
     TOURNAMENT_MATCHES,
     final_pairings,
     is_decided,
-    seconds_left,
+    is_time_over,
+    longest_s,
 )
 from populations.controller.evaluation.pairings import MATCHES_PER_SEATING, draw_pairings
 from populations.controller.evaluation.share import MAX_EVALUATION_S, MIN_MATCHES
@@ -90,16 +92,15 @@ def test_where_matches_take_long_evaluations_are_short_and_finals_end() -> None:
     state = world.state
     assert state.tables.run.state == "finished"
     (stopped,) = world.events("finals_stopped")
-    assert seconds_left(state) <= 0.0
-    over_s = stopped.data["over_s"]
-    assert isinstance(over_s, float)
-    assert 0.0 <= over_s == -seconds_left(state)
-    # What was given out when there was time left is played: an assignment of each learner, and one
-    # that waits there.
+    assert is_time_over(state)
+    assert state.finals is not None
+    assert state.finals.duration_s <= longest_s(
+        training_s=state.tables.run.training_s, num_learners=2
+    )
+    assert stopped.data["over_s"] == max(-state.finals.left_s, 0.0)
     sizes = [
         sum(pairing.num_matches for pairing in message.pairings) for message in evaluations(world)
     ]
-    assert over_s <= 4 * match_s * max(sizes)
     # Only of the first, of newcomers, nobody could know how long it takes.
     assert max(sizes[1:]) * match_s <= MAX_EVALUATION_S + 8 * match_s
     assert match_time(state) == pytest.approx(match_s)
@@ -132,7 +133,10 @@ def test_a_newcomer_that_failed_plays_where_there_is_nothing_else_to_be_played()
         )
     )
     state.phase = "evaluating"
-    for pairings in (final_pairings(state, tx), draw_pairings(state, tx, num_matches=4)):
+    for pairings in (
+        final_pairings(state, tx, num_matches=4),
+        draw_pairings(state, tx, num_matches=4),
+    ):
         (pairing,) = pairings
         assert {str(player.player) for player in pairing.seating.players} == {newcomer.policy}
 
@@ -211,6 +215,49 @@ def test_the_tournament_is_said_with_its_contenders() -> None:
     assert isinstance(contenders, list)
     assert len(contenders) >= 2
     assert said[0].data["matches_per_pair"] == TOURNAMENT_MATCHES
+
+
+@dataclass(slots=True, kw_only=True)
+class GreedyLearner(SimpleLearner):
+    """Without chance, who wins once in some seats wins there always."""
+
+    def carry_out(self, message: Train | Evaluate) -> tuple[Finished, dict[str, Manifest]]:
+        finished, manifests = SimpleLearner.carry_out(self, message)
+        if isinstance(message, Train):
+            return finished, manifests
+        return replace(finished, tallies=tuple(map(self._repeated, finished.tallies))), manifests
+
+    def _repeated(self, tally: Tally) -> Tally:
+        if Entrant(RANDOM_BOT) in tally.entrants or not tally.pairs:
+            return tally
+        wins = tally.matches if tally.entrants[0] < tally.entrants[1] else 0
+        pair = replace(tally.pairs[0], wins=wins, draws=0, losses=tally.matches - wins)
+        return replace(tally, pairs=(pair,), distinct=1)
+
+
+def test_games_that_repeat_are_not_waited_for() -> None:
+    """In deterministic mode no time ends finals that wait for 128 games where there are two."""
+    document = {
+        **DUEL,
+        "deterministic": True,
+        "learners": 1,
+        "stop": {"agent_steps_per_policy": 2000},
+        "evaluation": {"share": 0.3, "greedy": True},
+    }
+    world = make_world(document)
+    assert world.state.setup.repeats_games
+    world.learner = GreedyLearner(
+        setup=world.setup,
+        model=world.learner.model,
+        landscapes={},
+        episode_length=5,
+        matches_per_seating=4,
+        learning=lambda trainee: 1.0,
+    )
+    world.join()
+    world.run()
+    assert world.state.tables.run.state == "finished"
+    assert len(world.events("tournament_assigned")) == 1
 
 
 def test_who_stands_alone_plays_no_tournament() -> None:

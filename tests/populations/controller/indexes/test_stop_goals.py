@@ -11,6 +11,7 @@ from arena.types import Digest
 from populations.controller.indexes.stop_goals import (
     MIN_RETURNS,
     MIN_WINDOW,
+    WINDOW_PARTS,
     Met,
     Sums,
     return_bound,
@@ -58,12 +59,15 @@ def test_a_score_that_is_looked_at_often_is_rarely_above_its_bound() -> None:
     for wins in rng.binomial(per_look, truth, size=(200, looks)).cumsum(axis=1):
         is_plain = is_at_any_time = False
         for look in range(looks):
-            first = look - MIN_WINDOW // per_look
-            points = float(wins[look] - (wins[first] if first >= 0 else 0))
-            sums = Sums(matches=float(min(look + 1, look - first) * per_look), points=points)
-            widths = squared_width_of_windows((look + 1) * per_look / MIN_RETURNS)
-            is_plain |= (score_bound(sums, z_squared=Z95_SQUARED) or 0.0) > truth
-            is_at_any_time |= (score_bound(sums, z_squared=widths) or 0.0) > truth
+            widths = squared_width_of_windows(
+                (look + 1) * per_look / MIN_RETURNS, chances=len(WINDOW_PARTS)
+            )
+            for part in WINDOW_PARTS:
+                first = look - int(part * MIN_WINDOW) // per_look
+                points = float(wins[look] - (wins[first] if first >= 0 else 0))
+                sums = Sums(matches=float(min(look + 1, look - first) * per_look), points=points)
+                is_plain |= (score_bound(sums, z_squared=Z95_SQUARED) or 0.0) > truth
+                is_at_any_time |= (score_bound(sums, z_squared=widths) or 0.0) > truth
         num_plain += is_plain
         num_at_any_time += is_at_any_time
     assert num_plain > 100

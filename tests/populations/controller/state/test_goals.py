@@ -6,13 +6,13 @@ from collections.abc import Mapping
 
 import pytest
 
-from arena.types import AssignmentId
+from arena.types import AssignmentId, Digest, Entrant, PairScore, Tally
 from arena.wire.messages import Train, Trainee
 from populations.controller.indexes.stop_goals import StopGoals
 from populations.controller.phases import limit_reached
 from populations.controller.state.goals import goal_reached, has_reached_evaluation, unreported
 from populations.controller.state.state import ControllerState
-from populations.records.rows import AssignmentRow, PolicyRow
+from populations.records.rows import AssignmentRow, CheckpointRow, PolicyRow, TallyRow
 from tests.populations.controller.simulated import DUEL, make_world
 
 
@@ -64,6 +64,95 @@ def test_a_score_against_a_bot_ends_the_run(members: str, score: float) -> None:
         has_reached_evaluation(world.state, row) for row in world.state.tables.policies.values()
     ]
     assert any(reached)
+
+
+@pytest.mark.parametrize(
+    ("lost", "won", "is_reached"), [(0, 400, True), (60, 400, True), (400, 90, False)]
+)
+def test_early_losses_leave_the_bound_when_newer_weights_win(
+    lost: int, won: int, is_reached: bool
+) -> None:
+    """By one window of all 460 matches, 60 losses would stay for 800 more."""
+    goal = {"player": "bot:random", "score": 0.95}
+    world = make_world({**DUEL, "stop": {"evaluation": goal}})
+    state = world.state
+    policy = next(iter(state.tables.policies.values()))
+    digests = [Digest(f"{number:064x}") for number in range(10)]
+    made = {
+        digest: CheckpointRow(
+            key=digest,
+            policy=policy.policy,
+            generation=policy.generation,
+            agent_steps=number,
+            learner_updates=0,
+            digest=digest,
+            weights_digest=digest,
+            parent=None,
+            assignment_id=AssignmentId(0),
+        )
+        for number, digest in enumerate(digests)
+    }
+    # Two of the oldest weights lose, the others win.
+    results = [(lost // 2, 0)] * 2 + [(0, won // 8)] * 8
+    for number, (digest, (losses, wins)) in enumerate(zip(digests, results, strict=True)):
+        pair = PairScore(first=0, second=1, wins=wins, draws=0, losses=losses)
+        tally = Tally(
+            entrants=(Entrant(digest), Entrant("bot:random")),
+            matches=wins + losses,
+            pairs=(pair,),
+            return_sum=(0.0, 0.0),
+            return_sum_of_squares=(0.0, 0.0),
+            length_sum=1,
+        )
+        row = TallyRow(
+            sequence=number, assignment_id=AssignmentId(number), kind="evaluate", tally=tally
+        )
+        if tally.matches:
+            state.goals.add_tally(row, made)
+    assert has_reached_evaluation(state, policy) == is_reached
+
+
+def test_one_game_that_is_repeated_reaches_no_goal() -> None:
+    """300 wins against a bot that draws nothing, all of them the same two games."""
+    script = Entrant("bot:script:Bot")
+    world = make_world({**DUEL, "stop": {"evaluation": {"player": "bot:random", "score": 0.9}}})
+    policy = next(iter(world.state.tables.policies.values()))
+    digest = Digest("1" * 64)
+    made = CheckpointRow(
+        key=digest,
+        policy=policy.policy,
+        generation=policy.generation,
+        agent_steps=1,
+        learner_updates=0,
+        digest=digest,
+        weights_digest=digest,
+        parent=None,
+        assignment_id=AssignmentId(0),
+    )
+    matches = {}
+    for repeats_games in (False, True):
+        goals = StopGoals(script, repeats_games=repeats_games)
+        for number in range(30):
+            home = number % 2
+            pair = PairScore(first=0, second=1, wins=10 * home, draws=0, losses=10 - 10 * home)
+            tally = Tally(
+                entrants=(Entrant(digest), script) if home else (script, Entrant(digest)),
+                matches=10,
+                pairs=(pair,),
+                return_sum=(0.0, 0.0),
+                return_sum_of_squares=(0.0, 0.0),
+                length_sum=1,
+                distinct=1,
+            )
+            row = TallyRow(
+                sequence=number, assignment_id=AssignmentId(number), kind="evaluate", tally=tally
+            )
+            goals.add_tally(row, {digest: made})
+        met = goals.met(policy)
+        assert met is not None
+        assert met.sum(1000.0).points == met.matches
+        matches[repeats_games] = met.matches
+    assert matches == {False: 300.0, True: 2.0}
 
 
 def test_a_success_rate_by_any_and_by_all() -> None:
