@@ -12,6 +12,7 @@ from typing import cast
 
 from arena.errors import ConfigError
 from arena.matches.comparisons import MAX_SEAT_PAIRS, is_by_seats
+from arena.matches.pair_scores import mean_score
 from arena.matches.seating import num_episodes
 from arena.types import Digest, ghost_id, is_bot, is_trainee, trainee_entrant
 from populations.choices import with_names
@@ -186,7 +187,7 @@ def calibration_view(run: Inspection, population: str | None) -> Document:
             "opponent_population": second[0],
             "opponent": names.get(second, second[1]),
             "matches": one.matches,
-            "score": one.seen / one.matches,
+            "score": mean_score(one.seen, one.matches),
             "predicted": one.predicted / one.matches,
             "deviations": one.deviations,
         }

@@ -33,6 +33,7 @@ class Standing(NamedTuple):
         rank_low: Best rank that the player may have, with a confidence of 95%; 1 is the best. Equal
             weights are one player. None: unrated, or not recorded by the last fit.
         rank_high: The worst one.
+        score: Score per opponent, in [0, 1] (`arena.matches.pair_scores.mean_score`).
         key: Directory of the weights that the standing is about, relative to the run; None for bots
             and for policies without a checkpoint.
     """
@@ -52,6 +53,7 @@ class Standing(NamedTuple):
     wins: int
     draws: int
     losses: int
+    score: float | None
     mean_return: float | None
     checkpoint: Digest | None
     weights: Digest | None
@@ -235,6 +237,7 @@ def _results(
         "wins": record.wins,
         "draws": record.draws,
         "losses": record.losses,
+        "score": record.score,
         "mean_return": record.return_sum / record.matches if record.matches else None,
     }
 

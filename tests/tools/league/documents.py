@@ -32,6 +32,7 @@ def standings(count: int = 6, *, rated: bool = True) -> dict[str, Any]:
             "wins": 600,
             "draws": 34,
             "losses": 600,
+            "score": 0.5,
             "mean_return": 0.123 + place,
             "parent": "player/p001" if place == 2 else None,
             "state": "quarantined" if place == 3 else "active",

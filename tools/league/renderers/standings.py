@@ -48,14 +48,10 @@ def _columns(look: Look) -> list[Column]:
 def _row(line: Row) -> Row:
     low, high = line.get("rank_low"), line.get("rank_high")
     ranks = None if low is None else f"{low}" if low == high else f"{low}..{high}"
-    wins, draws, losses = (cast("float", line[key]) for key in ("wins", "draws", "losses"))
-    # With more than two sides a match has a result against each of them.
-    compared = wins + draws + losses
     return {
         **line,
         "95%": interval(line),
         "ranks": ranks,
-        "score": (wins + draws / 2) / compared if compared else None,
         # States and roles that most players have say nothing.
         "state": None if line.get("state") in ("active", None) else line["state"],
         "role": None if line.get("role") in ("main", None) else line["role"],

@@ -22,8 +22,11 @@ OTHERS = "Other runs"
 MAX_ALERT = 1000
 """Characters of an alert; only hostile ones are longer."""
 
+RECORD = ("matches", "score", "wins", "draws", "losses", "mean_return")
+
 COLUMNS = (
-    *("player", "rating", "95%", "ranks", "matches", "wins", "draws", "losses", "return"),
+    *("player", "rating", "95%", "ranks", "matches", "score", "wins", "draws", "losses"),
+    "return",
     *("generation", "agent steps", "parent", "state"),
 )
 
@@ -108,7 +111,7 @@ def _standing_row(asked: Asked, line: Line) -> Row:
             cell(line["rating"]),
             cell(interval(line)),
             cell(ranks(line)),
-            *(cell(line[key]) for key in ("matches", "wins", "draws", "losses", "mean_return")),
+            *(cell(line[key]) for key in RECORD),
             cell(line["generation"]),
             cell(line["agent_steps"]),
             asked.player(line["parent"]),

@@ -114,6 +114,7 @@ def _record(asked: Asked, line: Line) -> Block:
         "rating": f"{shown(line['rating'])}, 95% {interval(line)}",
         "matches": f"{line['matches']:,}: {line['wins']:,} won, {line['draws']:,} drawn, "
         f"{line['losses']:,} lost",
+        "score": line["score"],
         **{key.replace("_", " "): line[key] for key in keys},
         "parent": asked.player(line["parent"]),
         "weights": line["weights"],
