@@ -122,8 +122,12 @@ def lineage() -> dict[str, Any]:
             "parent_agent_steps": 900_000 if parent else None,
             "agent_steps_begin": 1_000_000 * number,
             "agent_steps_end": 1_000_000 * (number + 1),
-            "rating_begin": 100.0 * number,
-            "rating_end": 100.0 * number + 250,
+            # Of the fits of their times, which cannot be subtracted.
+            "rating_begin": 5000.0 * number,
+            "rating_end": -5000.0 * number,
+            "elo_begin": 100.0 * number,
+            "elo_end": 100.0 * number + 250,
+            "elo_gain": 250.0,
         }
 
     return {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import re
 import shlex
@@ -142,9 +143,20 @@ def test_ratings_are_curves_with_marks() -> None:
 
 def test_lineage_is_a_tree_of_copies() -> None:
     lines = draw("lineage", DOCUMENTS["lineage"]).splitlines()
-    assert lines[1] == "├── p000, gen 0, 0-1M, +700 Elo, now"
-    assert lines[2] == "│   └── p001, gen 1-2, copied p000@900k at 01:30, 1M-3M, +600 Elo, now"
+    assert lines[1] == "├── p000, gen 0, 0-1M, +250 Elo, now"
+    assert lines[2] == "│   └── p001, gen 1-2, copied p000@900k at 01:30, 1M-3M, +350 Elo, now"
     assert lines[3] == "└── p001, gen 0, 0-1M, +250 Elo"
+
+
+def test_a_life_gains_by_one_fit_until_its_newest_rated_weights() -> None:
+    document = copy.deepcopy(DOCUMENTS["lineage"])
+    for row in document["generations"]:
+        if (row["policy"], row["generation"]) in (("player/p000", 0), ("player/p001", 2)):
+            # As where nothing of it was rated, or no weights but those that it began with.
+            row["elo_gain"] = None
+    lines = draw("lineage", document).splitlines()
+    assert lines[1] == "├── p000, gen 0, 0-1M, now"
+    assert lines[2] == "│   └── p001, gen 1-2, copied p000@900k at 01:30, 1M-3M, +250 Elo, now"
 
 
 def test_hyperparameters_name_what_is_equal_once_and_what_changed() -> None:

@@ -159,7 +159,8 @@ def _life(document: Document) -> Iterator[Block]:
         rows = [_told(line) for line in reversed(told[-MAX_LIFE:])]
         yield Block(
             heading="Life, the newest first",
-            note="What happened to it and why; Elo by one fit of all checkpoints.",
+            note="What happened to it and why. Gains of generations are by one fit of all "
+            "checkpoints, what decided is by the fit of then.",
             table=Table(columns=LIFE_COLUMNS, rows=rows, total=len(told)),
         )
 
