@@ -149,17 +149,19 @@ class LiveDisplay(PlainDisplay):
         trend.record(None if ratings.row is None else ratings.row.num_tallies, lines)
         is_ascii = not (self._screen.encoding or "").lower().startswith("utf")
         populations = tuple(self._state.setup.populations)
+        lines = [line for line in lines if line.same_as is None]
         most = max((line.agent_steps for line in lines), default=1) or 1
         # Policies that train are always shown; then the best of the others.
         shown = sorted(lines, key=lambda line: line.kind != "policy")[:MAX_LINES]
         for line in shown:
+            name = one_line(short_name(line.player, populations=populations), max_chars=NAME_CHARS)
             interval = (
                 f"{line.rating_low:.0f}..{line.rating_high:.0f}"
                 if line.rating_low is not None and line.rating_high is not None
                 else "-"
             )
             table.add_row(
-                one_line(short_name(line.player, populations=populations), max_chars=NAME_CHARS),
+                f"{name} *" if line.champion else name,
                 "-" if line.rating is None else f"{line.rating:.0f}",
                 interval,
                 trend.change(line, ratings=ratings, is_ascii=is_ascii),
@@ -170,9 +172,10 @@ class LiveDisplay(PlainDisplay):
                 if line.kind == "policy"
                 else line.kind,
             )
+        notes = ["* champion"] if any(line.champion for line in shown) else []
         if len(lines) > MAX_LINES:
-            table.caption = f"and {len(lines) - MAX_LINES} more players"
-            table.caption_justify = "left"
+            notes.append(f"and {len(lines) - MAX_LINES} more players")
+        table.caption, table.caption_justify = ", ".join(notes) or None, "left"
         return table
 
 

@@ -83,7 +83,7 @@ def rendered(shown: Shown, opened: Opened, screen: Screen) -> Iterator[Renderabl
         is_ascii=not (screen.encoding or "").lower().startswith("utf"),
         limit=shown.limit,
     )
-    narrowed = Narrowed(document=document)
+    narrowed = Narrowed(document=view.on_screen(document))
     if shown.name == "events" and not shown.all_kinds:
         narrowed = without_quiet(document)
     quiet, hidden = narrowed.quiet, 0

@@ -16,6 +16,7 @@ def players(count: int = 6) -> list[str]:
 
 def standings(count: int = 6, *, rated: bool = True) -> dict[str, Any]:
     """Return standings in which ratings fall by 50 from player to player."""
+    twin = f"player/p{count - 2:03d}"
     lines = [
         {
             "player": name,
@@ -37,6 +38,9 @@ def standings(count: int = 6, *, rated: bool = True) -> dict[str, Any]:
             "parent": "player/p001" if place == 2 else None,
             "state": "quarantined" if place == 3 else "active",
             "exploitability": None,
+            "champion": place == 1 and rated,
+            # The policy that was rated next to last has just left a ghost.
+            "same_as": twin if name.startswith(f"{twin}@") else None,
         }
         for place, name in enumerate(players(count))
     ]

@@ -6,6 +6,7 @@ Tests: `tests/tools/web/test_pages.py`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import cast
 
 from ...notices import alerts_of
@@ -46,7 +47,7 @@ def overview(asked: Asked) -> Content:
 
 def _best(asked: Asked) -> Iterator[Block]:
     """Yield the best players of each population."""
-    for name, lines in standing_lines(asked.documents["standings"]).items():
+    for name, lines in _shown_lines(asked).items():
         best = lines[:MAX_WHISKERS]
         table = Table(
             columns=COLUMNS,
@@ -81,9 +82,17 @@ def standings(asked: Asked) -> Content:
             note=_about(asked, name, lines),
             table=_standings_part(asked, lines),
         )
-        for name, lines in standing_lines(asked.documents["standings"]).items()
+        for name, lines in _shown_lines(asked).items()
     ]
     return Content(title="Standings", blocks=blocks)
+
+
+def _shown_lines(asked: Asked) -> dict[str, list[Line]]:
+    """Return the standings by population, a policy and its ghost with the same weights as one."""
+    return {
+        name: [line for line in lines if line["same_as"] is None]
+        for name, lines in standing_lines(asked.documents["standings"]).items()
+    }
 
 
 def _standings_part(asked: Asked, lines: list[Line]) -> Table:
@@ -95,9 +104,10 @@ def _about(asked: Asked, name: str, lines: list[Line]) -> str:
     document = asked.documents["standings"]
     share = number(cast("Line", document["cyclicity"]).get(name))
     text = (
-        f"{len(lines):,} players. Ratings in Elo with 95% intervals, bot:random at 0, from "
-        "evaluation matches. Ranks are those that a player may have, with a confidence of 95%, by "
-        "its differences to the others: they can be sure where intervals overlap."
+        f"{len(lines):,} players, a policy and its ghost with the same weights as one. Ratings in "
+        "Elo with 95% intervals, bot:random at 0, from evaluation matches. Ranks are those that a "
+        "player may have, with a confidence of 95%, by its differences to the others: they can be "
+        "sure where intervals overlap."
     )
     if share is not None:
         text += f" Cyclicity {share:.2f}: that share of the results no rating can express."
@@ -105,9 +115,10 @@ def _about(asked: Asked, name: str, lines: list[Line]) -> str:
 
 
 def _standing_row(asked: Asked, line: Line) -> Row:
+    player = asked.player(line["player"])
     return Row(
         cells=[
-            asked.player(line["player"]),
+            replace(player, text=f"{player.text} (champion)") if line["champion"] else player,
             cell(line["rating"]),
             cell(interval(line)),
             cell(ranks(line)),
