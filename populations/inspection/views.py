@@ -36,6 +36,7 @@ from populations.inspection.documents.metrics import metrics_view
 from populations.inspection.documents.mixture import mixture_view
 from populations.inspection.documents.openings import openings_view
 from populations.inspection.documents.status import status_view
+from populations.inspection.documents.unproven import unproven_champions
 from populations.inspection.exploitability import read_exploitability
 from populations.inspection.inspection import Document, Inspection
 from populations.inspection.ratings import (
@@ -85,6 +86,7 @@ def standings_view(run: Inspection, population: str | None) -> Document:
         },
         "cyclicity": {**cyclicity(run, population)},
         "fit": {**fits(run, population)},
+        "unproven": unproven_champions(run, population),
     }
 
 

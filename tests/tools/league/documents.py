@@ -8,6 +8,12 @@ HOSTILE = "\x1b[31m[bold]=1+1\u202egnp"
 """Text that colours, is markup, begins a formula and reverses."""
 
 
+UNPROVEN = {
+    "what": "nobody is surely better than untrained: player/p000 has 0 agent steps",
+    "reasons": ["too little training so far", "rewards that cannot be learned from"],
+}
+
+
 def players(count: int = 6) -> list[str]:
     """Return policies, a ghost of each, and the bot: the best first."""
     names = [f"player/p{n:03d}" for n in range(count)]
@@ -287,6 +293,7 @@ def status() -> dict[str, Any]:
                 "rating": 939.3,
                 "rating_low": 847.0,
                 "rating_high": 1031.7,
+                "unproven": UNPROVEN,
             }
         },
     }
@@ -310,6 +317,7 @@ def champion() -> dict[str, Any]:
                 "lead": 72.5,
                 "lead_low": -9.9,
                 "lead_high": 105.2,
+                "unproven": UNPROVEN,
                 "line": [
                     {"policy": "player/p001", "cause": "start", "begin": 0, "agent_steps": 7},
                     {"policy": "player/p000", "cause": "exploit", "begin": 7, "agent_steps": 9},

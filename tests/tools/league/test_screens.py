@@ -224,6 +224,11 @@ def test_a_champion_is_told_with_its_lead_its_line_and_its_worst_results() -> No
     assert line_of(text, "p001@2.1M")[1] == "0.016"
     assert "in all rows: matches 62, 95% 0.000..1.000" in text
     assert "3 more opponents hidden" in text
+    assert "nobody is surely better than untrained: player/p000 has 0 agent steps" in text
+    assert "too little training so far" in text
+    proven = copy.deepcopy(DOCUMENTS["champion"])
+    proven["champions"][0]["unproven"] = None
+    assert "untrained" not in draw("champion", proven)
     assert "no champion yet" in draw("champion", {"champions": []})
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import cast
 
-from ...notices import alerts_of
+from ...notices import alerts_of, unproven_lines
 from ..content import Block, Cell, Chart, Content, Row, Table, cell, facts, moment, part, shown
 from .asked import Asked, Line, interval, lines_of, number, ranks, standing_lines
 from .learners import learner_blocks
@@ -189,8 +189,11 @@ def _champions(asked: Asked) -> Block:
     if not lines:
         return Block(heading="Champion", note="No player is rated yet.")
     rows = [_champion_row(asked, line) for line in lines]
+    told = unproven_lines(line["unproven"] for line in lines)
     return Block(
-        heading="Champion", table=Table(columns=CHAMPION_COLUMNS, rows=rows, total=len(rows))
+        heading="Champion",
+        note=" ".join(shown(line.strip(), most=MAX_ALERT) for line in told),
+        table=Table(columns=CHAMPION_COLUMNS, rows=rows, total=len(rows)),
     )
 
 
