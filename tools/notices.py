@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -60,6 +60,21 @@ def misfit_warnings(fits: Mapping[str, Mapping[str, Json]], *, run: Path) -> Ite
                 f"({misfit:.1f} standard deviations); intervals are widened by it; "
                 f"arena league {run} calibration shows where"
             )
+
+
+def unproven_lines(unproven: Iterable[object]) -> Iterator[str]:
+    """Yield lines about champions that are not surely better than untrained, and why.
+
+    Args:
+        unproven: Findings about each, of `populations.inspection.documents.unproven`; None: it is
+            better.
+    """
+    for one in unproven:
+        if isinstance(one, Mapping):
+            likelier, other = one["reasons"]
+            yield f"{one['what']}; the most likely reasons:"
+            yield f"  {likelier},"
+            yield f"  or {other}"
 
 
 def alert_lines(status: Mapping[str, Json]) -> list[str]:

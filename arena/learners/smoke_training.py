@@ -17,7 +17,7 @@ from arena.checkpoints.manifest import Manifest
 from arena.config import LearnerSetup
 from arena.learners.loop import NoProgress
 from arena.learners.work.worker import Worker
-from arena.matches.pair_scores import num_scored, points
+from arena.matches.pair_scores import mean_score, num_scored, points
 from arena.matches.seating import seat_teams
 from arena.matches.tally import merge_tallies
 from arena.types import (
@@ -201,7 +201,7 @@ class _SmokeRun:
         return replace(
             result,
             matches=tally.matches,
-            score=won / played if played else None,
+            score=mean_score(won, played),
             mean_return=tally.return_sum[0] / tally.matches,
         )
 

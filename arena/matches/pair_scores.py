@@ -50,6 +50,20 @@ def points(results: Scored) -> float:
     return results.wins + 0.5 * results.draws
 
 
+def mean_score(won: float, scored: float) -> float | None:
+    """Return the score per opponent and match, in [0, 1]; None without a match.
+
+    Every score that is shown is this one. With n sides a match has a result against each of the
+    n - 1 others, so it is the points of all these results by their number, not by the matches.
+
+    Args:
+        won: Sum of scores, as `points` has it.
+        scored: Number of results that they are of, as `num_scored` has it.
+    """
+    # Sums of rounded scores can leave the range.
+    return min(max(won / scored, 0.0), 1.0) if scored else None
+
+
 def squares(results: Scored) -> float:
     """Return the sum of the squares of the first one's scores."""
     if results.square_sum is not None:

@@ -14,7 +14,7 @@ from arena.envs.base import BatchedEnv
 from arena.errors import ConfigError
 from arena.matches.match import Block, Progress, play_matches, share_envs
 from arena.matches.mixture import ActorMixture, draw_lineups
-from arena.matches.pair_scores import num_scored, points
+from arena.matches.pair_scores import mean_score, num_scored, points
 from arena.matches.seating import seat_teams
 from arena.matches.seeds import environment_seeds
 from arena.matches.tally import merge_tallies
@@ -69,9 +69,10 @@ class PairResult:
 
     @property
     def score(self) -> float:
-        """Mean result of home, in [0, 1]."""
-        comparisons = self.wins + self.draws + self.losses
-        return self.points / comparisons
+        """Score of home per opponent, in [0, 1]."""
+        found = mean_score(self.points, self.wins + self.draws + self.losses)
+        assert found is not None, "every pair has played"
+        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

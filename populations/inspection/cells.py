@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from arena.matches.pair_scores import num_scored, points
+from arena.matches.pair_scores import mean_score, num_scored, points
 from arena.types import Seat
 from populations.records.aggregates import PairRow
 from populations.records.rows import (
@@ -90,7 +90,7 @@ def _json(
         "wins": int(cell.wins),
         "draws": int(cell.draws),
         "losses": int(cell.losses),
-        "score": cell.points / matches if matches else None,
+        "score": mean_score(cell.points, matches),
         "mean_return": cell.return_sum / matches if matches else None,
     }
     if seat >= 0:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from arena.errors import ConfigError
 from arena.matches.comparisons import comparisons, is_tally_by_seats
-from arena.matches.pair_scores import num_scored, points
+from arena.matches.pair_scores import mean_score, num_scored, points
 from arena.matches.seating import HOME, seat_teams
 from arena.matches.teammates import members
 from arena.types import (
@@ -82,7 +82,7 @@ def cross_play(
             "player": policy,
             "partner": partner,
             "matches": cell.matches,
-            "score": cell.points / cell.scored if cell.scored else None,
+            "score": mean_score(cell.points, cell.scored),
             "mean_return": cell.return_sum / cell.matches,
         }
         for (policy, partner), cell in sorted(cells.items())

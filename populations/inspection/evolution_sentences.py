@@ -9,8 +9,12 @@ from collections.abc import Mapping
 
 from populations.inspection.wording import Wording, said
 
+# An event keeps the numbers that decided. Sentences stand beside ratings of now, on another scale,
+# so each that has a rating says which fit it is of.
+
 _STANDING = (
-    " (rank {rank} of {num_ranked}, {rating:elo} Elo, {num_matches:count} evaluation matches)"
+    " (rank {rank} of {num_ranked}, {rating:elo} Elo by the fit of then, {num_matches:count} "
+    "evaluation matches)"
 )
 _TESTED = (
     "; {comparison.rival:player} is ahead by {comparison.difference:number} "
@@ -19,8 +23,9 @@ _TESTED = (
 _P_VALUE = "; the test's p value is {comparison.p_value:number}"
 _WIN_RATE = "; its predicted win rate is {comparison.win_rate:percent}"
 _COPY = (
-    ", which led by {gap:elo} Elo ({donor_rating:elo} against {rating:elo}, standard deviation "
-    "{gap_deviation:elo}, better with a probability of {probability_better:percent})"
+    ", which led by {gap:elo} Elo by the fit of then ({donor_rating:elo} against {rating:elo}, "
+    "standard deviation {gap_deviation:elo}, better with a probability of "
+    "{probability_better:percent})"
 )
 
 EVOLUTION: Mapping[str, Wording] = {
@@ -126,7 +131,7 @@ EVOLUTION: Mapping[str, Wording] = {
         "{subject:player} leads {population}",
         "{subject:player} leads",
         then=(
-            " with {rating:elo} Elo [{rating_low:elo}, {rating_high:elo}]",
+            " with {rating:elo} Elo [{rating_low:elo}, {rating_high:elo}] by the fit of then",
             ", after {previous:player}",
         ),
     ),

@@ -17,6 +17,7 @@ from itertools import pairwise
 from arena.environment_spec import AgentSpec
 from arena.envs.spaces.actions import ActionLayout
 from arena.matches.openings import choices_of, entries, radices, seat_points
+from arena.matches.pair_scores import mean_score
 from arena.types import Digest, PolicyId
 from populations.league.league import League
 from populations.ratings.model import Z95
@@ -139,7 +140,7 @@ def _line(
         "share": count / window.matches,
         "share_low": share_low,
         "share_high": share_high,
-        "score": min(max(won / count, 0.0), 1.0) if window.is_compared else None,
+        "score": mean_score(won, count) if window.is_compared else None,
         "score_low": low,
         "score_high": high,
     }

@@ -1,8 +1,8 @@
 """Generations of a run as an Optuna study, for Optuna's own tools and its dashboard.
 
 A trial is a generation: its parameters are the hyperparameters of the search space, its value is
-the gain in Elo per million agent steps, by one fit of ratings. Each population and role has its own
-study.
+the gain in Elo per million agent steps. The gains of all trials are by one fit of ratings, that of
+the views ``lineage`` and ``why``. Each population and role has its own study.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING
 from arena.errors import ConfigError
 from populations.choices import Categories, with_names
 from populations.config.run_config import RunConfig
-from populations.inspection.views import Inspection
-from populations.pbt.generations import measured_rate
+from populations.inspection.documents.gains import Gain, checkpoint_fit, gains
+from populations.inspection.inspection import Inspection
+from populations.pbt.generations import MILLION
+from populations.ratings.model import Z95
 from populations.records.rows import GenerationRow
 from populations.roles import MAIN
 from populations.search_space import Choices, Range, parse_search_space
@@ -100,15 +102,16 @@ def trials_of(run: Inspection, population: str, *, role: str = MAIN) -> list[Fro
 
     Unfinished generations are running; those of unknown gain count as pruned.
     """
-    policies = run.tables.policies
+    policies, generations = run.tables.policies, run.history().generations
+    known = gains(*checkpoint_fit(run), generations)
     return [
-        _trial(row, config=run.run_file.config)
-        for row in run.history().generations.values()
+        _trial(row, known[row.entrant], config=run.run_file.config)
+        for row in generations.values()
         if row.population == population and policies[row.policy].role == role
     ]
 
 
-def _trial(row: GenerationRow, *, config: RunConfig) -> FrozenTrial:
+def _trial(row: GenerationRow, known: Gain, *, config: RunConfig) -> FrozenTrial:
     from optuna.trial import TrialState, create_trial
 
     space = config.populations[row.population].search_space
@@ -121,20 +124,23 @@ def _trial(row: GenerationRow, *, config: RunConfig) -> FrozenTrial:
             distributions[name] = distribution
             del others[name]
     # The gain and not the rating: the strength it began with is no merit of the hyperparameters.
-    rate, state = measured_rate(row), TrialState.COMPLETE
-    if rate is None:
-        state = TrialState.RUNNING if row.agent_steps_end is None else TrialState.PRUNED
+    rate, state = None, TrialState.PRUNED
+    if row.agent_steps_end is None:
+        state = TrialState.RUNNING
+    elif known.gain is not None and known.agent_steps is not None:
+        rate, state = known.gain.rating * MILLION / known.agent_steps, TrialState.COMPLETE
     return create_trial(
         state=state,
         value=rate,
         # Names in the places of the numbers that stand for them, as the distributions have them.
         params={name: named[name] for name in distributions},
         distributions=distributions,
-        user_attrs={**_attributes(row), "other_hyperparameters": others},
+        user_attrs={**_attributes(row, known), "other_hyperparameters": others},
     )
 
 
-def _attributes(row: GenerationRow) -> Mapping[str, object]:
+def _attributes(row: GenerationRow, known: Gain) -> Mapping[str, object]:
+    gain = known.gain
     return {
         "policy": row.policy,
         "generation": row.generation,
@@ -143,10 +149,10 @@ def _attributes(row: GenerationRow) -> Mapping[str, object]:
         "factors": dict(row.factors),
         "agent_steps_begin": row.agent_steps_begin,
         "agent_steps_end": row.agent_steps_end,
-        "rating_begin": row.rating_begin,
-        "rating_end": row.rating_end,
-        "gain_deviation": row.gain_deviation,
-        "gain_agent_steps": row.gain_agent_steps,
+        "rating_begin": None if known.begin is None else known.begin.rating,
+        "rating_end": None if known.end is None else known.end.rating,
+        "gain_deviation": None if gain is None else (gain.high - gain.low) / (2.0 * Z95),
+        "gain_agent_steps": known.agent_steps,
     }
 
 

@@ -12,6 +12,7 @@ from typing import cast
 
 from arena.errors import ConfigError
 from arena.matches.comparisons import MAX_SEAT_PAIRS, is_by_seats
+from arena.matches.pair_scores import mean_score
 from arena.matches.seating import num_episodes
 from arena.types import Digest, ghost_id, is_bot, is_trainee, trainee_entrant
 from populations.choices import with_names
@@ -35,6 +36,7 @@ from populations.inspection.documents.metrics import metrics_view
 from populations.inspection.documents.mixture import mixture_view
 from populations.inspection.documents.openings import openings_view
 from populations.inspection.documents.status import status_view
+from populations.inspection.documents.unproven import unproven_champions
 from populations.inspection.exploitability import read_exploitability
 from populations.inspection.inspection import Document, Inspection
 from populations.inspection.ratings import (
@@ -84,6 +86,7 @@ def standings_view(run: Inspection, population: str | None) -> Document:
         },
         "cyclicity": {**cyclicity(run, population)},
         "fit": {**fits(run, population)},
+        "unproven": unproven_champions(run, population),
     }
 
 
@@ -186,7 +189,7 @@ def calibration_view(run: Inspection, population: str | None) -> Document:
             "opponent_population": second[0],
             "opponent": names.get(second, second[1]),
             "matches": one.matches,
-            "score": one.seen / one.matches,
+            "score": mean_score(one.seen, one.matches),
             "predicted": one.predicted / one.matches,
             "deviations": one.deviations,
         }

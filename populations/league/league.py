@@ -20,7 +20,7 @@ from arena.matches.comparisons import (
     result_weights,
     rival_seats,
 )
-from arena.matches.pair_scores import num_scored, points
+from arena.matches.pair_scores import mean_score, num_scored, points
 from arena.matches.seating import HOME, seat_teams
 from arena.matches.teammates import between_rivals, seats_per_agent
 from arena.types import (
@@ -66,6 +66,11 @@ class Met(NamedTuple):
     points: float
     matches: float
     return_sum: float
+
+    @property
+    def score(self) -> float | None:
+        """Score per opponent; None if they have not met."""
+        return mean_score(self.points, self.matches)
 
 
 class League:

@@ -9,6 +9,7 @@ would jump with each change of the lead.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -33,8 +34,12 @@ class Standing(NamedTuple):
         rank_low: Best rank that the player may have, with a confidence of 95%; 1 is the best. Equal
             weights are one player. None: unrated, or not recorded by the last fit.
         rank_high: The worst one.
+        score: Score per opponent, in [0, 1] (`arena.matches.pair_scores.mean_score`).
         key: Directory of the weights that the standing is about, relative to the run; None for bots
             and for policies without a checkpoint.
+        champion: Whether it is the population's champion.
+        same_as: Policy of a ghost, if its standing is about the ghost's very weights: screens show
+            the two as one.
     """
 
     player: PlayerId
@@ -52,6 +57,7 @@ class Standing(NamedTuple):
     wins: int
     draws: int
     losses: int
+    score: float | None
     mean_return: float | None
     checkpoint: Digest | None
     weights: Digest | None
@@ -59,6 +65,8 @@ class Standing(NamedTuple):
     hyperparameters: dict[str, float]
     state: str
     key: str | None
+    champion: bool = False
+    same_as: PlayerId | None = None
 
 
 class Ratings:
@@ -183,8 +191,10 @@ def _standings(tables: Tables, league: League, population: str) -> list[Standing
         for row in tables.policies.values()
         if row.population == population
     ]
+    # Of a policy in quarantine only the ghost can lead.
+    own = {line.player: line.weights for line in lines if line.state == "active"}
     lines += [
-        _ghost_standing(tables, league, ratings, row)
+        _ghost_standing(tables, league, ratings, row, own=own)
         for row in tables.ghosts.values()
         if row.population == population and row.is_present
     ]
@@ -193,16 +203,20 @@ def _standings(tables: Tables, league: League, population: str) -> list[Standing
         for name, entrant in league.records
         if name == population and is_bot(entrant)
     ]
-    lines = _without_optimism(lines, ratings.row)
+    lines = _with_champion(lines, ratings.row)
     # By name among equals, so that the order does not depend on the journal's.
     return sorted(lines, key=lambda line: (line.rating is None, -(line.rating or 0.0), line.player))
 
 
-def _without_optimism(lines: list[Standing], row: RatingsRow | None) -> list[Standing]:
-    """Return standings with the champion's rating, and that of equal weights, less the optimism."""
+def _with_champion(lines: list[Standing], row: RatingsRow | None) -> list[Standing]:
+    """Return standings with the champion marked, and its rating less the optimism.
+
+    So is the rating of players with equal weights.
+    """
     best = champion(lines, row=row)
     if best is None or row is None:
         return lines
+    lines = [line if line is not best else line._replace(champion=True) for line in lines]
     return [
         line if line.weights != best.weights else _lowered(line, row.optimism) for line in lines
     ]
@@ -235,6 +249,7 @@ def _results(
         "wins": record.wins,
         "draws": record.draws,
         "losses": record.losses,
+        "score": record.score,
         "mean_return": record.return_sum / record.matches if record.matches else None,
     }
 
@@ -263,7 +278,16 @@ def _policy_standing(tables: Tables, league: League, ratings: Ratings, row: Poli
     )
 
 
-def _ghost_standing(tables: Tables, league: League, ratings: Ratings, row: GhostRow) -> Standing:
+def _ghost_standing(
+    tables: Tables,
+    league: League,
+    ratings: Ratings,
+    row: GhostRow,
+    *,
+    own: Mapping[PlayerId, Digest | None],
+) -> Standing:
+    """Return the standing of a ghost; ``own`` are the weights of the policies' standings."""
+    policy = PlayerId(row.policy)
     source = tables.checkpoints[row.checkpoint]
     return Standing(
         player=row.player,
@@ -279,6 +303,7 @@ def _ghost_standing(tables: Tables, league: League, ratings: Ratings, row: Ghost
         hyperparameters={},
         state="active",
         key=row.key,
+        same_as=policy if own.get(policy) == row.weights_digest else None,
         **_results(league, ratings, row.population, row.weights_digest),  # type: ignore[arg-type]
     )
 

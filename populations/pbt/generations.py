@@ -101,12 +101,6 @@ def finished(
     )
 
 
-def measured_rate(row: GenerationRow) -> float | None:
-    """Say by how much a generation's rating rose, in Elo per million agent steps; None: unknown."""
-    measured = _measured(row)
-    return None if measured is None else measured[2]
-
-
 def _measured(row: GenerationRow) -> tuple[float, int, float, float] | None:
     """Return rating at the beginning, agent steps, rate, its deviation; None if one is unknown."""
     begin, end, num_steps = row.rating_begin, row.rating_end, row.gain_agent_steps

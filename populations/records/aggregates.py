@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from arena.matches.pair_scores import mean_score
 from arena.types import Entrant
 
 RecordKey = tuple[str, Entrant]
@@ -59,6 +60,11 @@ class RecordRow:
     def points(self) -> float:
         """Sum of its scores."""
         return self.wins + 0.5 * self.draws if self.score_sum is None else self.score_sum
+
+    @property
+    def score(self) -> float | None:
+        """Score per opponent; None where nobody was compared."""
+        return mean_score(self.points, self.wins + self.draws + self.losses)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -67,6 +67,7 @@ def test_the_picture_shows_the_standings_and_asks_for_no_other_host() -> None:
             "rating_high": 748.4, "matches": 4724, "generation": 1, "agent_steps": 1396333,
             "parent": None, "state": "active", "role": "main", "wins": 3, "draws": 4717,
             "losses": 4, "mean_return": 0.5, "exploitability": None,
+            "champion": index == 0, "same_as": None,
         }
         for index in range(12)
     ]  # fmt: skip

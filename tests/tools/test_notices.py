@@ -7,7 +7,14 @@ from pathlib import Path
 import pytest
 
 from populations.ratings.fitting.misfit import MISFIT
-from tools.notices import CYCLIC, alert_lines, alerts_of, cyclic_warnings, misfit_warnings
+from tools.notices import (
+    CYCLIC,
+    alert_lines,
+    alerts_of,
+    cyclic_warnings,
+    misfit_warnings,
+    unproven_lines,
+)
 
 RUN = Path("runs/a")
 
@@ -48,4 +55,13 @@ def test_alerts_that_are_no_list_are_none() -> None:
     one = {"name": "kl_high", "what": "kl is 0.2", "advice": "Lower the rate"}
     assert alert_lines({"alerts": [one, "no alert"]}) == [
         "alert: kl_high: kl is 0.2. Lower the rate"
+    ]
+
+
+def test_only_who_is_no_better_than_untrained_is_told_with_reasons() -> None:
+    known = {"what": "nobody is better", "reasons": ["this", "that"]}
+    assert list(unproven_lines([None, known])) == [
+        "nobody is better; the most likely reasons:",
+        "  this,",
+        "  or that",
     ]

@@ -248,12 +248,17 @@ def _print_conformance(report: ConformanceReport, *, environment: str, against: 
     # Speeds of 0: the comparison ended before it measured any.
     if one and other:
         out.print(
-            f"  {one:,.0f} against {other:,.0f} environment steps/s in batches, "
-            f"{other / one:.1f} times as many"
+            f"  {one:,.0f} against {other:,.0f} environment steps/s in batches: "
+            f"{_times(one / other)} times as many"
         )
     if found is not None:
         for line in _difference_lines(found):
             out.print(f"  {line}", markup=False)
+
+
+def _times(ratio: float) -> str:
+    """Return a ratio with digits that tell also a small one from 0."""
+    return f"{ratio:.1f}" if ratio >= 1.0 else f"{ratio:.2g}"
 
 
 def _difference_lines(found: Difference) -> Iterator[str]:

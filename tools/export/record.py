@@ -158,7 +158,7 @@ def record_lines(
     left out. With more than two sides a match is compared with each other side.
     """
     from arena.export.card import RecordLine
-    from arena.matches.pair_scores import num_scored, points
+    from arena.matches.pair_scores import mean_score, num_scored, points
     from arena.matches.seating import seat_teams
 
     teams = seat_teams(game.seats)
@@ -193,7 +193,7 @@ def record_lines(
             draws=draws,
             losses=losses,
             mean_return=tally.return_sum[seat] / tally.matches,
-            score=won / compared if (compared := wins + draws + losses) else None,
+            score=mean_score(won, wins + draws + losses),
             distinct=tally.distinct,
         )
 

@@ -20,9 +20,10 @@ if TYPE_CHECKING:
     from rich.console import JustifyMethod, RenderableType
     from rich.live import Live
 
+    from arena.types import Digest
     from populations.controller.server.run_directory import OpenRun
     from populations.controller.state.state import ControllerState
-    from populations.league.standings import Standing
+    from populations.league.standings import Ratings, Standing
     from populations.records.rows import EventRow, Json, Row
 
     from ..terminal.screen import Screen
@@ -144,24 +145,26 @@ class LiveDisplay(PlainDisplay):
             justify: JustifyMethod = "left" if column in ("player", "") else "right"
             table.add_column(column, justify=justify, no_wrap=True)
         trend = self._trends.setdefault(population, Trend())
-        row = self._state.tables.ratings.get(population)
-        trend.record(None if row is None else row.num_tallies, lines)
+        ratings = self._state.ratings(population)
+        trend.record(None if ratings.row is None else ratings.row.num_tallies, lines)
         is_ascii = not (self._screen.encoding or "").lower().startswith("utf")
         populations = tuple(self._state.setup.populations)
+        lines = [line for line in lines if line.same_as is None]
         most = max((line.agent_steps for line in lines), default=1) or 1
         # Policies that train are always shown; then the best of the others.
         shown = sorted(lines, key=lambda line: line.kind != "policy")[:MAX_LINES]
         for line in shown:
+            name = one_line(short_name(line.player, populations=populations), max_chars=NAME_CHARS)
             interval = (
                 f"{line.rating_low:.0f}..{line.rating_high:.0f}"
                 if line.rating_low is not None and line.rating_high is not None
                 else "-"
             )
             table.add_row(
-                one_line(short_name(line.player, populations=populations), max_chars=NAME_CHARS),
+                f"{name} *" if line.champion else name,
                 "-" if line.rating is None else f"{line.rating:.0f}",
                 interval,
-                trend.change(line, is_ascii=is_ascii),
+                trend.change(line, ratings=ratings, is_ascii=is_ascii),
                 count(line.matches),
                 str(line.generation),
                 count(line.agent_steps),
@@ -169,22 +172,27 @@ class LiveDisplay(PlainDisplay):
                 if line.kind == "policy"
                 else line.kind,
             )
+        notes = ["* champion"] if any(line.champion for line in shown) else []
         if len(lines) > MAX_LINES:
-            table.caption = f"and {len(lines) - MAX_LINES} more players"
-            table.caption_justify = "left"
+            notes.append(f"and {len(lines) - MAX_LINES} more players")
+        table.caption, table.caption_justify = ", ".join(notes) or None, "left"
         return table
 
 
 class Trend:
-    """Ratings of one population by its last fit and by the fit before."""
+    """Weights of one population's players in the standings of the last fit and of that before.
+
+    Ratings of two fits cannot be compared: the second may have moved the scale. What a player has
+    gained since the fit before is the difference of its weights of then and of now by the last fit.
+    """
 
     def __init__(self) -> None:
         self._fit: int | None = None
-        self._now: dict[str, float | None] = {}
-        self._before: dict[str, float | None] = {}
+        self._now: dict[str, Digest | None] = {}
+        self._before: dict[str, Digest | None] = {}
 
     def record(self, fit: int | None, lines: Sequence[Standing]) -> None:
-        """Take the ratings of the current standings.
+        """Take the current standings.
 
         Args:
             fit: Evaluation matches that the fit covers, which tell it from others; None: none yet.
@@ -192,14 +200,23 @@ class Trend:
         """
         if fit != self._fit:
             self._fit, self._before = fit, self._now
-        self._now = {line.player: line.rating for line in lines}
+        self._now = {line.player: line.weights for line in lines}
 
-    def change(self, line: Standing, *, is_ascii: bool) -> str:
-        """Return how a player's rating has changed since the fit before: an arrow and Elo."""
+    def change(self, line: Standing, *, ratings: Ratings, is_ascii: bool) -> str:
+        """Return how much stronger a player is than at the fit before: an arrow and Elo.
+
+        Args:
+            line: Standing of the player.
+            ratings: Last fit of its population.
+            is_ascii: Whether there is no arrow.
+        """
         before = self._before.get(line.player)
-        if before is None or line.rating is None:
+        if before is None or line.weights is None:
             return "-"
-        elo = round(line.rating - before)
+        gained = ratings.difference(line.weights, before)
+        if gained is None:
+            return "-"
+        elo = round(gained[0])
         if elo == 0:
             return "= 0"
         # The sign tells the same where there are no arrows, and no colour is needed.

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from ..notices import unproven_lines
+
 if TYPE_CHECKING:
     from populations.records.rows import Json
 
@@ -19,12 +21,18 @@ _LIMIT = re.compile(r"stop\.([a-z_]+): ")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Champion:
-    """The best player of a population: its rating, and the ends of its 95% interval."""
+    """The best player of a population: its rating, and the ends of its 95% interval.
+
+    Attributes:
+        unproven: Why it is not surely better than untrained (`..notices.unproven_lines`); None: it
+            is.
+    """
 
     player: str
     rating: float
     rating_low: float
     rating_high: float
+    unproven: object
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +94,13 @@ def last_lines(ending: Ending) -> Iterator[str]:
         of = f" of {name}" if len(ending.champions) > 1 else ""
         interval = f"[{one.rating_low:.0f}, {one.rating_high:.0f}]"
         yield f"champion{of}: {one.player}, rating {one.rating:.0f} {interval}"
-    yield f"next: arena export {run}"
+        yield from unproven_lines([one.unproven])
+    proven = [name for name, one in ending.champions.items() if one.unproven is None]
+    if len(proven) == len(ending.champions):
+        yield f"next: arena export {run}"
+    else:
+        # What has learned nothing is no champion to ship.
+        yield from (f"next: arena export {run} --population {name}" for name in proven)
 
 
 def make_ending(
@@ -116,6 +130,7 @@ def make_ending(
                 rating=one["rating"],
                 rating_low=one["rating_low"],
                 rating_high=one["rating_high"],
+                unproven=one["unproven"],
             )
             for name, one in champions.items()
         },

@@ -83,7 +83,7 @@ def rendered(shown: Shown, opened: Opened, screen: Screen) -> Iterator[Renderabl
         is_ascii=not (screen.encoding or "").lower().startswith("utf"),
         limit=shown.limit,
     )
-    narrowed = Narrowed(document=document)
+    narrowed = Narrowed(document=view.on_screen(document))
     if shown.name == "events" and not shown.all_kinds:
         narrowed = without_quiet(document)
     quiet, hidden = narrowed.quiet, 0
@@ -138,15 +138,20 @@ def print_view(shown: Shown, opened: Opened, *, warnings: Sequence[str] = ()) ->
 
 
 def warning_lines(run: Path, view: str, document: Document) -> list[str]:
-    """Return lines about ratings that mislead: only for people, documents have the figures."""
-    from ..notices import cyclic_warnings, misfit_warnings
+    """Return lines about ratings and champions that mislead: documents have them as figures."""
+    from ..notices import cyclic_warnings, misfit_warnings, unproven_lines
 
     if not VIEWS[view].warns:
         return []
-    # The view calibration has a fit, but no cyclicity.
+    # The view calibration has a fit, but neither cyclicity nor champions.
     cyclicity = cast("dict[str, float | None]", document.get("cyclicity", {}))
     fits = cast("dict[str, dict[str, float]]", document["fit"])
-    return [*misfit_warnings(fits, run=run), *cyclic_warnings(cyclicity, run=run)]
+    unproven = cast("dict[str, object]", document.get("unproven", {}))
+    return [
+        *misfit_warnings(fits, run=run),
+        *cyclic_warnings(cyclicity, run=run),
+        *unproven_lines(unproven.values()),
+    ]
 
 
 def write_csv(rows: Sequence[Row], file: TextIO) -> None:

@@ -23,7 +23,7 @@ from .renderers.lives import why
 from .renderers.look import Document, Look, Row
 from .renderers.payoff import is_map, payoff, worst_first
 from .renderers.ratings import ratings
-from .renderers.standings import standings
+from .renderers.standings import standings, without_twins
 from .renderers.status import status
 
 if TYPE_CHECKING:
@@ -43,6 +43,11 @@ def as_stored(rows: Sequence[Row], document: Document) -> list[Row]:
 def never(document: Document, look: Look) -> bool:
     """Return that a document has no form that shows all of it on one screen."""
     return False
+
+
+def as_it_is(document: Document) -> Document:
+    """Return a document of which screens show everything."""
+    return document
 
 
 class Operand(NamedTuple):
@@ -72,6 +77,7 @@ class View:
         limits: Key of the document whose entries ``--limit`` counts: a list, or lists or entries by
             name. Empty: the view is never cut.
         order: Order of these entries for people and under a limit.
+        on_screen: Function that leaves out of the document what screens do not repeat.
         keeps_last: Whether a limit keeps the last entries, not the first.
         lines: Lines of a screen that an entry takes, about.
         fits: Function that tells whether a form of the view needs no limit.
@@ -85,6 +91,7 @@ class View:
     columns: tuple[str, ...] = ()
     limits: str = ""
     order: Order = as_stored
+    on_screen: Callable[[Document], Document] = as_it_is
     keeps_last: bool = False
     lines: int = 1
     fits: Callable[[Document, Look], bool] = never
@@ -146,6 +153,7 @@ VIEWS: dict[str, View] = {
         document="standings_view",
         rows=_standings_rows,
         render=standings,
+        on_screen=without_twins,
         limits="populations",
         warns=True,
     ),

@@ -25,7 +25,11 @@ KINDS = {"policy": ("o", True), "ghost": ("o", False), "bot": ("s", True)}
 
 def draw(documents: Documents) -> Figure:
     """Draw the best players of each population, the best on top."""
-    populations = documents["standings"]["populations"]
+    populations = {
+        # A policy and its ghost with the same weights would be one whisker above the other.
+        name: [line for line in lines if line["same_as"] is None]
+        for name, lines in documents["standings"]["populations"].items()
+    }
     shown = {name: _chosen(lines) for name, lines in populations.items()}
     shown = {name: lines for name, lines in shown.items() if lines}
     if not shown:

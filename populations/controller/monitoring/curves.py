@@ -153,9 +153,8 @@ def _record_metrics(state: ControllerState, population: str, digest: Digest) -> 
     metrics = {"evaluation/matches_count": float(record.matches)}
     if record.matches:
         metrics["evaluation/return_mean"] = record.return_sum / record.matches
-    compared = record.wins + record.draws + record.losses
-    if compared:
-        metrics["evaluation/score_mean"] = record.points / compared
+    if record.score is not None:
+        metrics["evaluation/score_mean"] = record.score
     return metrics
 
 
@@ -164,8 +163,8 @@ def _bot_metrics(state: ControllerState, digest: str, *, prefix: str) -> dict[st
     metrics: dict[str, float] = {}
     for bot, name in curve_names(state.config.evaluation.bots).items():
         met = state.league.evaluated_against(Entrant(digest), Entrant(bot))
-        if met.matches > 0.0:
-            metrics[f"{prefix}score_vs_{name}"] = met.points / met.matches
+        if met.score is not None:
+            metrics[f"{prefix}score_vs_{name}"] = met.score
             metrics[f"{prefix}return_vs_{name}"] = met.return_sum / met.matches
     return metrics
 

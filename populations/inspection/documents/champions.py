@@ -12,6 +12,7 @@ from arena.types import Digest, Entrant, trainee_entrant
 from populations.controller.monitoring.champions import CHAMPION
 from populations.inspection.cells import Names, payoff_cells
 from populations.inspection.documents.gains import checkpoint_fit
+from populations.inspection.documents.unproven import unproven
 from populations.inspection.inspection import Document, Inspection
 from populations.inspection.ratings import CheckpointFit, champion_spans
 from populations.league.lineage import lineage
@@ -25,8 +26,9 @@ def champion_view(run: Inspection, population: str | None) -> Document:
 
     ``lead`` is its rating difference to the next player with other weights, by one fit, with the
     interval of the difference. ``opponents`` are the players that it met in evaluation, the worst
-    score first, with Wilson's 95% interval. ``line`` is the training behind its weights, oldest
-    first.
+    score first, with Wilson's 95% interval. ``unproven`` is null where it is surely better than
+    untrained (`populations.inspection.documents.unproven`). ``line`` is the training behind its
+    weights, oldest first.
     """
     _, fit = checkpoint_fit(run)
     found = run.standings(population)
@@ -43,6 +45,7 @@ def champion_view(run: Inspection, population: str | None) -> Document:
                 {
                     **_described(name, best, history),
                     **lead(name, best, lines, fit),
+                    "unproven": unproven(run, name, best),
                     "history": history,
                     "opponents": opponents(cells, population=name, player=own),
                     "line": _line(run, best),

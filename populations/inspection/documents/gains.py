@@ -25,6 +25,9 @@ BEGINNINGS = (
 )
 """Kinds of the events that begin a generation; their subjects are policies."""
 
+STEPS = "elo_gain_agent_steps"
+"""Key of the agent steps that a gain is over."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gain:
@@ -35,16 +38,19 @@ class Gain:
             that began fresh: of their first rated ones. None: none were rated.
         end: Rating of its newest rated weights; None: none were rated.
         gain: Difference of the two; None: unknown, or they are about the same weights.
+        agent_steps: Agent steps trained between the two weights. None: there is no gain, they are
+            unknown, or earlier generations trained more of them than this one.
     """
 
     begin: Interval | None = None
     end: Interval | None = None
     gain: Interval | None = None
+    agent_steps: int | None = None
 
     def document(self) -> Document:
         """Return the figures as plain data."""
         figures = {"elo_begin": self.begin, "elo_end": self.end, "elo_gain": self.gain}
-        return {
+        found: Document = {
             key: value
             for name, one in figures.items()
             for key, value in zip(
@@ -53,6 +59,7 @@ class Gain:
                 strict=True,
             )
         }
+        return {**found, STEPS: self.agent_steps}
 
     @classmethod
     def from_document(cls, document: Mapping[str, Json]) -> Gain:
@@ -60,7 +67,7 @@ class Gain:
         begin, end, gain = (
             _interval(document, name) for name in ("elo_begin", "elo_end", "elo_gain")
         )
-        return cls(begin=begin, end=end, gain=gain)
+        return cls(begin=begin, end=end, gain=gain, agent_steps=_int(document[STEPS]))
 
 
 def _interval(document: Mapping[str, Json], name: str) -> Interval | None:
@@ -99,16 +106,21 @@ def gains(
     found: dict[Entrant, Gain] = {}
     for entrant, generation in generations.items():
         own = rated.get(entrant, [])
-        begin = _before(generation, generations, rated)
-        if begin is None and generation.parent not in generations:
-            begin = own[0][1] if own else None
+        begin, lead = _before(generation, generations, rated)
+        if begin is None and generation.parent not in generations and own:
+            begin, lead = own[0][1], generation.agent_steps_begin - own[0][0]
         end = own[-1][1] if own else None
+        gain = agent_steps = None
+        if begin is not None and end is not None and begin != end:
+            gain = fit.difference(end, begin)
+            num_own = own[-1][0] - generation.agent_steps_begin
+            if lead is not None and lead < num_own:
+                agent_steps = lead + num_own
         found[entrant] = Gain(
             begin=None if begin is None else intervals[begin],
             end=None if end is None else intervals[end],
-            gain=None
-            if begin is None or end is None or begin == end
-            else fit.difference(end, begin),
+            gain=gain,
+            agent_steps=agent_steps,
         )
     return found
 
@@ -117,19 +129,28 @@ def _before(
     generation: GenerationRow,
     generations: Mapping[Entrant, GenerationRow],
     rated: Mapping[Entrant, list[tuple[int, Rated]]],
-) -> Rated | None:
-    """Return the nearest rated weights that a generation's come from."""
+) -> tuple[Rated | None, int | None]:
+    """Return the nearest rated weights that a generation's come from, and the agent steps from them
+    to its beginning; None where unknown.
+    """
     passed: set[Entrant] = set()
     row: GenerationRow | None = generation
+    lead: int | None = 0
     # A damaged journal could have a cycle.
     while row is not None and row.parent is not None and row.parent not in passed:
         passed.add(row.parent)
         until = row.parent_agent_steps
         for agent_steps, weights in reversed(rated.get(row.parent, [])):
             if until is None or agent_steps <= until:
-                return weights
+                return weights, _longer(lead, since=agent_steps, until=until)
         row = generations.get(row.parent)
-    return None
+        # Nothing of it is rated before the copy, so all that it trained until then lies between.
+        lead = None if row is None else _longer(lead, since=row.agent_steps_begin, until=until)
+    return None, None
+
+
+def _longer(steps: int | None, *, since: int, until: int | None) -> int | None:
+    return None if steps is None or until is None else steps + until - since
 
 
 def times_of_generations(events: Iterable[EventRow]) -> dict[Entrant, str]:

@@ -8,6 +8,7 @@ from typing import cast
 from populations.controller.indexes.pbt_decisions import RECALLED, PbtDecisions
 from populations.controller.indexes.raised_alerts import CLEARED, RAISED, resumed
 from populations.controller.server.live_status import STORAGE, paused_alert
+from populations.inspection.documents.unproven import unproven
 from populations.inspection.inspection import Document, Inspection
 from populations.league.standings import champion
 from populations.records.rows import Json
@@ -37,6 +38,7 @@ def status_view(run: Inspection, population: str | None) -> Document:
                 "rating": best.rating,
                 "rating_low": best.rating_low,
                 "rating_high": best.rating_high,
+                "unproven": unproven(run, name, best),
             }
     return {
         "run": row.run,

@@ -9,6 +9,7 @@ from arena.matches.pair_scores import (
     added_sums,
     adds_up,
     kept_sums,
+    mean_score,
     points,
     reversed_sums,
     squares,
@@ -35,6 +36,17 @@ def test_a_win_is_one_point_and_a_draw_half() -> None:
     results = PairScore(first=0, second=1, wins=3, draws=2, losses=5)
     assert (points(results), squares(results)) == (4.0, 3.5)
     assert pair([1.0] * 3 + [0.5] * 2 + [0.0] * 5) == results
+
+
+@given(SCORES)
+def test_a_score_is_the_mean_in_the_unit_interval(scores: list[float]) -> None:
+    found = mean_score(points(pair(scores)), len(scores))
+    assert found == pytest.approx(np.mean(scores), abs=1e-9)
+    assert found is not None
+    assert 0.0 <= found <= 1.0
+    assert mean_score(0.0, 0) is None
+    # Rounded margins add up to a little more than the matches.
+    assert mean_score(3.0 + 1e-7, 3) == 1.0
 
 
 @given(SCORES, SCORES)

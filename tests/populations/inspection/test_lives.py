@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from types import SimpleNamespace
 from typing import Any, ClassVar, cast
 
@@ -149,7 +149,9 @@ def test_a_generation_gains_from_the_weights_it_began_with_to_its_newest() -> No
     ]
     rows = {name: SimpleNamespace(population="player") for name in ("player/p000", "player/p001")}
     tables = SimpleNamespace(checkpoints=dict(enumerate(checkpoints)), policies=rows)
-    p1 = SimpleNamespace(entrant="player/p001#0", parent=None, parent_agent_steps=None)
+    p1 = SimpleNamespace(
+        entrant="player/p001#0", parent=None, parent_agent_steps=None, agent_steps_begin=0
+    )
     generations = {
         "player/p000#0": generation(0, begin=0, end=120),
         "player/p000#1": generation(
@@ -179,6 +181,37 @@ def test_a_generation_gains_from_the_weights_it_began_with_to_its_newest() -> No
         "player/p001#0": [400.0, 400.0, None],
     }
     assert found[Entrant("player/p000#0")].gain == Interval(50.0, 45.0, 55.0)
+    # Steps are those between the two weights: 0 to 100, and 100 to 120 and 120 to 150. Of those
+    # since b1 (50 of its donor and 20 of its own) most are not of the generation.
+    steps = [gain.agent_steps for gain in found.values()]
+    assert steps == [100, 50, None, None, None]
+
+
+def test_steps_of_a_gain_go_back_over_generations_of_which_nothing_is_rated() -> None:
+    def made(number: int, steps: int, weights: str) -> Any:
+        return SimpleNamespace(
+            policy="player/p000", generation=number, agent_steps=steps, weights_digest=weights
+        )
+
+    tables = SimpleNamespace(
+        checkpoints={0: made(0, 90, "a0"), 1: made(2, 190, "a1"), 2: made(2, 70, "a2")},
+        policies={"player/p000": SimpleNamespace(population="player")},
+    )
+    before = {"player/p000#0": generation(0, begin=0, end=100)}
+    for number, steps in ((1, 100), (2, 120)):
+        parent = f"player/p000#{number - 1}"
+        before[f"player/p000#{number}"] = generation(
+            number, begin=steps, end=None, parent=parent, parent_agent_steps=steps
+        )
+    found = gains(cast(Any, tables), cast(Any, PlantedFit()), cast(Any, before))
+    # 90 to 100 in generation 0, 20 in generation 1, 70 of its own.
+    assert found[Entrant("player/p000#2")].agent_steps == 10 + 20 + 70
+    untold = replace(before["player/p000#2"], parent_agent_steps=None)
+    found = gains(
+        cast(Any, tables), cast(Any, PlantedFit()), cast(Any, {**before, "player/p000#2": untold})
+    )
+    assert found[Entrant("player/p000#2")].gain is not None
+    assert found[Entrant("player/p000#2")].agent_steps is None
 
 
 def test_generations_are_counted_where_an_event_does_not_say_them() -> None:
@@ -210,5 +243,5 @@ def test_a_life_from_documents_is_that_from_the_journal() -> None:
 
 def test_a_gain_is_read_from_its_figures() -> None:
     known = Interval(5.0, 3.0, 7.0)
-    for gain in (Gain(), Gain(end=known), Gain(begin=known, end=known, gain=known)):
+    for gain in (Gain(), Gain(end=known), Gain(begin=known, end=known, gain=known, agent_steps=7)):
         assert Gain.from_document({**gain.document(), "other": 1}) == gain

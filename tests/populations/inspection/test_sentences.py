@@ -54,10 +54,21 @@ def test_wordings_ask_for_keys_that_the_code_writes() -> None:
 
 def test_a_copy_is_told_with_all_numbers_that_decided() -> None:
     assert sentence(COPY) == (
-        "player/p000 copied player/p001 at 224,463 agent steps, which led by 253 Elo (1,073 "
-        "against 820, standard deviation 41, better with a probability of 98.7%); ranks 2 and 1 "
-        "of 2; hyperparameters: learning_rate 0.003 -> 0.0036 and gamma 0.99 -> 0.985"
+        "player/p000 copied player/p001 at 224,463 agent steps, which led by 253 Elo by the fit of "
+        "then (1,073 against 820, standard deviation 41, better with a probability of 98.7%); "
+        "ranks 2 and 1 of 2; hyperparameters: learning_rate 0.003 -> 0.0036 and gamma 0.99 -> 0.985"
     )
+
+
+def test_a_rating_in_a_sentence_says_that_it_is_of_another_fit() -> None:
+    pieces = {
+        piece
+        for wording in SENTENCES.values()
+        for piece in (*wording.heads, *wording.tails)
+        if ":elo}" in piece
+    }
+    assert len(pieces) >= 3
+    assert [piece for piece in pieces if "by the fit of then" not in piece] == []
 
 
 def test_a_piece_whose_numbers_are_unknown_is_left_out() -> None:
@@ -130,7 +141,7 @@ def test_a_piece_whose_numbers_are_unknown_is_left_out() -> None:
                 "rating_low": -100.0,
                 "rating_high": 99.6,
             },
-            "player/p001 leads player with 0 Elo [-100, 100]",
+            "player/p001 leads player with 0 Elo [-100, 100] by the fit of then",
         ),
     ],
 )

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import httpx
 import optuna
@@ -90,18 +91,34 @@ def test_optuna_reads_every_generation_and_finds_the_best(
         assert trial.user_attrs["cause"] == row.cause
         assert trial.user_attrs["parent"] == row.parent
         assert trial.user_attrs["agent_steps_end"] == row.agent_steps_end
-        if row.gain_agent_steps is None:
+        if trial.state == TrialState.COMPLETE:
+            assert trial.value is not None
+            rates.append(trial.value)
+        else:
             is_over = row.agent_steps_end is not None
             assert trial.value is None
             assert trial.state == (TrialState.PRUNED if is_over else TrialState.RUNNING)
-            continue
-        assert row.rating_end is not None
-        assert row.rating_begin is not None
-        rates.append((row.rating_end - row.rating_begin) * 1e6 / row.gain_agent_steps)
-        assert trial.value == rates[-1]
-        assert trial.state == TrialState.COMPLETE
-        assert trial.user_attrs["gain_deviation"] == row.gain_deviation
     assert best.value == max(rates)
+
+
+def test_gains_of_trials_are_those_of_the_view_lineage_by_one_fit(inspection: Inspection) -> None:
+    lines = cast("list[dict[str, Any]]", lineage_view(inspection, None)["generations"])
+    trials, compared, moved = trials_of(inspection, "player"), 0, 0
+    for trial, line in zip(trials, lines, strict=True):
+        found = trial.user_attrs
+        assert (found["rating_begin"], found["rating_end"]) == (line["elo_begin"], line["elo_end"])
+        if trial.state != TrialState.COMPLETE:
+            continue
+        assert trial.value is not None
+        gain = trial.value * found["gain_agent_steps"] / 1e6
+        assert gain == pytest.approx(line["elo_end"] - line["elo_begin"])
+        half = 1.96 * found["gain_deviation"]
+        assert line["elo_gain_high"] - line["elo_gain_low"] == pytest.approx(2 * half, rel=1e-4)
+        compared += 1
+        # The fits of the times at which generations ended are others.
+        moved += abs(line["rating_end"] - line["elo_end"]) > 1.0
+    assert compared >= 3
+    assert moved >= 1
 
 
 def test_distributions_are_those_of_the_search_space_or_as_wide_as_the_value_needs(

@@ -156,6 +156,9 @@ def test_of_three_sides_a_comparison_counts_half_a_match() -> None:
                 (me, bot, (0, 1)): counts(2.0, 0.0, 1.0),
                 (me, bot, (0, 2)): counts(1.0, 1.0, 1.0),
             }
+            # 7 of the 12 points of its comparisons; by its 6 matches it would be 1.17.
+            assert league.record("player", WEIGHTS).score == 7 / 12
+            assert league.evaluated_against(WEIGHTS, BOT).score == 7 / 12
         else:
             found = league.payoff.record(WEIGHTS, BOT)
             assert (found.wins, found.draws, found.losses) == (3.0, 1.0, 2.0)

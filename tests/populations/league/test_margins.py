@@ -103,6 +103,8 @@ def test_who_wins_seldom_but_much_leads_where_margins_count(has_margins: bool) -
     # 0.4 x 0.7 + 0.6 x 0.45 = 0.55, and a little more of bot:random.
     expected = 0.555 if has_margins else 0.42
     assert record.points / record.matches == pytest.approx(expected, abs=0.04)
+    # Standings show the score by which it is rated, also where that is not of wins and draws.
+    assert hustler.score == record.points / record.matches
     tallies = [row for row in world.committed if isinstance(row, TallyRow)]
     half_life = world.state.config.payoffs.half_life_matches
     folded = refold(tallies, seats=world.state.setup.seats, half_life_matches=half_life)

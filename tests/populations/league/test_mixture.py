@@ -56,6 +56,7 @@ def line(
         wins=0,
         draws=0,
         losses=0,
+        score=None,
         mean_return=None,
         checkpoint=Digest(player),
         weights=Digest(weights or player) if kind != "bot" else None,

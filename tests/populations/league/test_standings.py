@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from arena.types import Digest, Entrant
+from arena.types import Digest, Entrant, PlayerId, PolicyId
 from populations.controller.state.state import ControllerState
 from populations.league.league import League
 from populations.league.standings import Z95, Ratings, Standing, champion, standings
@@ -37,6 +37,37 @@ def test_standings_list_every_player_best_first_with_the_random_bot_at_zero(
     assert policies == {str(policy) for policy in finished.state.tables.policies}
     for line in lines:
         assert line.matches == line.wins + line.draws + line.losses
+
+
+def test_the_champion_and_ghosts_of_the_weights_that_policies_have_are_marked(
+    finished: World,
+) -> None:
+    tables = finished.state.tables
+    lines = standings(tables, finished.state.league)["player"]
+    best = champion(lines, row=tables.ratings["player"])
+    assert best is not None
+    assert [line.player for line in lines if line.champion] == [best.player]
+    weights = {line.player: line.weights for line in lines}
+    ghosts = [line for line in lines if line.kind == "ghost"]
+    assert any(line.same_as for line in ghosts)
+    for line in ghosts:
+        has_own = weights[PlayerId(line.parent or "")] == line.weights
+        assert line.same_as == (line.parent if has_own else None)
+    assert not [line for line in lines if line.kind != "ghost" and line.same_as]
+
+
+def test_the_ghost_of_a_policy_in_quarantine_stands_for_itself(finished: World) -> None:
+    tables, league = finished.state.tables, finished.state.league
+    ghost = next(line for line in standings(tables, league)["player"] if line.same_as)
+    policy = PolicyId(str(ghost.same_as))
+    row = tables.policies[policy]
+    tables.policies[policy] = replace(row, state="quarantined")
+    try:
+        lines = standings(tables, league)["player"]
+    finally:
+        tables.policies[policy] = row
+    # It may lead, as its policy may not, so it is shown.
+    assert next(line for line in lines if line.player == ghost.player).same_as is None
 
 
 def test_ratings_find_the_planted_skill(finished: World) -> None:

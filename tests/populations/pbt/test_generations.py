@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from populations.core import Explore, SearchSpace
 from populations.pbt.explore import Perturb
-from populations.pbt.generations import believable, finished, leads, measured_rate
+from populations.pbt.generations import believable, finished, leads
 from populations.pbt.model_based import ModelBased, SamplerKind, _values
 from populations.pbt.pb2 import Pb2
 from populations.records.rows import GenerationRow
@@ -65,7 +65,6 @@ def test_generations_whose_gain_is_not_known_are_left_out() -> None:
         replace(known, rating_end=math.nan),
         generation({"a": 0.5}, rate=None),
     ]
-    assert [measured_rate(row) for row in unknown] == [None] * 6
     assert [one.row for one in finished([*unknown, known])] == [known]
 
 
@@ -76,7 +75,8 @@ def test_a_rate_is_over_the_steps_between_the_rated_weights() -> None:
         rating_end=150.0,
         gain_agent_steps=250_000,
     )
-    assert measured_rate(row) == 200.0
+    (found,) = finished([row])
+    assert found.measured == 200.0
 
 
 def history_of(rates: list[float], deviations: list[float]) -> list[GenerationRow]:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from importlib.metadata import entry_points
@@ -235,7 +236,13 @@ def test_check_against_the_twin(capsys: pytest.CaptureFixture[str]) -> None:
         "difference": None,
     }
     assert run(*arguments, "--games", "100", "--num-envs", "8") == 0
-    assert "the same game" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "the same game" in shown
+    (speeds_line,) = (line for line in shown.splitlines() if "environment steps/s" in line)
+    first, second, ratio = re.findall(r"[\d,]+(?:\.\d+)?", speeds_line)
+    # The ratio is that of the first: OpenSpiel's own game is much slower than the twin.
+    one, other = (float(speed.replace(",", "")) for speed in (first, second))
+    assert float(ratio) == pytest.approx(one / other, rel=0.06)
 
 
 def test_a_different_game_exits_3(

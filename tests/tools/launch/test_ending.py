@@ -17,7 +17,21 @@ LIMITS = {
     "duration_s": 30.0,
     "rating": 0.0,
 }
-CHAMPION = {"player": "player/p003", "rating": 1341.2, "rating_low": 1302.0, "rating_high": 1380.9}
+CHAMPION = {
+    "player": "player/p003",
+    "rating": 1341.2,
+    "rating_low": 1302.0,
+    "rating_high": 1380.9,
+    "unproven": None,
+}
+UNPROVEN = {
+    **CHAMPION,
+    "unproven": {
+        "what": "nobody is surely better than untrained: player/p003 leads "
+        "player/p003@000000000000 by 5 Elo, 95% -42..53",
+        "reasons": ["too little training so far", "rewards that cannot be learned from"],
+    },
+}
 TIME = "stop.duration_s: the run has taken 30.0 of 30 s"
 
 
@@ -107,6 +121,23 @@ def test_every_population_has_its_champion() -> None:
     champions = {name: {**CHAMPION, "player": f"{name}/p001"} for name in names}
     lines = [line for line in said(champions=champions) if line.startswith("champion")]
     assert lines == [f"champion of {name}: {name}/p001, rating 1341 [1302, 1381]" for name in names]
+
+
+def test_a_run_in_which_nobody_is_better_than_untrained_says_why_and_names_no_export() -> None:
+    assert said(champions={"player": UNPROVEN})[3:] == [
+        "champion: player/p003, rating 1341 [1302, 1381]",
+        "nobody is surely better than untrained: player/p003 leads player/p003@000000000000 by "
+        "5 Elo, 95% -42..53; the most likely reasons:",
+        "  too little training so far,",
+        "  or rewards that cannot be learned from",
+    ]
+
+
+def test_only_populations_that_have_learned_are_exported_next() -> None:
+    lines = said(champions={"predator": CHAMPION, "prey": UNPROVEN})
+    assert [line for line in lines if "arena export" in line] == [
+        "next: arena export runs/first --population predator"
+    ]
 
 
 @pytest.mark.parametrize("run_dir", ["runs/with blank", "runs/it's [1]", "runs/$(reboot)"])

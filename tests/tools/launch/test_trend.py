@@ -5,41 +5,60 @@ from __future__ import annotations
 import importlib
 import io
 import re
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from arena.types import Entrant
+from populations.league.standings import Ratings
+from populations.records.rows import RatingsRow
 from tests.populations.controller.simulated import DUEL, World, make_world
 
 display: Any = importlib.import_module("populations.commands.launch.display")
 screens: Any = importlib.import_module("populations.commands.terminal.screen")
 
 
-def lines(**ratings: float | None) -> list[Any]:
+def lines(**weights: str | None) -> list[Any]:
     """Return standings as far as trends read them."""
-
-    class Line:
-        def __init__(self, player: str, rating: float | None) -> None:
-            self.player, self.rating = player, rating
-
-    return [Line(player, rating) for player, rating in ratings.items()]
+    return [SimpleNamespace(player=player, weights=one) for player, one in weights.items()]
 
 
-def test_a_change_is_that_since_the_fit_before() -> None:
+def fit(**ratings: float) -> Ratings:
+    """Return a fit of weights."""
+    return Ratings(
+        RatingsRow(
+            population="player",
+            entrants=tuple(map(Entrant, ratings)),
+            ratings=tuple(ratings.values()),
+            deviations=(1.0,) * len(ratings),
+            cyclicity=0.0,
+            num_tallies=1,
+        )
+    )
+
+
+def test_a_change_is_that_of_the_weights_since_the_fit_before_by_the_last_fit() -> None:
     trend = display.Trend()
-    first = lines(a=None, b=100.0, c=50.0)
+
+    def changes(standing: list[Any], ratings: Ratings, *, is_ascii: bool = False) -> list[str]:
+        return [trend.change(line, ratings=ratings, is_ascii=is_ascii) for line in standing]
+
+    first = lines(a=None, b="b1", c="c1", d="d1")
     trend.record(None, first)
     trend.record(1, first)
-    assert [trend.change(line, is_ascii=False) for line in first] == ["-", "= 0", "= 0"]
-    second = lines(a=3.0, b=112.4, c=41.0)
+    assert changes(first, fit(b1=100.0, c1=50.0)) == ["-", "= 0", "= 0", "-"]
+    # The scale has moved down by 70 for everybody: who has the same weights has gained nothing.
+    second, moved = lines(a="a1", b="b2", c="c1", d="d1"), fit(a1=3.0, b1=30.0, b2=42.4, c1=-20.0)
     trend.record(2, second)
-    assert [trend.change(line, is_ascii=False) for line in second] == ["-", "↑ +12", "↓ -9"]
-    assert [trend.change(line, is_ascii=True) for line in second] == ["-", "+12", "-9"]
+    assert changes(second, moved) == ["-", "↑ +12", "= 0", "-"]
+    assert changes(second, moved, is_ascii=True)[1] == "+12"
     # The same fit once more changes nothing.
     trend.record(2, second)
-    assert trend.change(second[1], is_ascii=True) == "+12"
-    trend.record(3, second)
-    assert trend.change(second[1], is_ascii=True) == "= 0"
+    assert changes(second, moved)[1] == "↑ +12"
+    third = lines(a="a1", b="b2", c="c2", d="d1")
+    trend.record(3, third)
+    assert changes(third, fit(a1=0.0, b2=0.0, c1=9.0, c2=0.0)) == ["= 0", "= 0", "↓ -9", "-"]
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "ascii"])

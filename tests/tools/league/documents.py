@@ -8,6 +8,12 @@ HOSTILE = "\x1b[31m[bold]=1+1\u202egnp"
 """Text that colours, is markup, begins a formula and reverses."""
 
 
+UNPROVEN = {
+    "what": "nobody is surely better than untrained: player/p000 has 0 agent steps",
+    "reasons": ["too little training so far", "rewards that cannot be learned from"],
+}
+
+
 def players(count: int = 6) -> list[str]:
     """Return policies, a ghost of each, and the bot: the best first."""
     names = [f"player/p{n:03d}" for n in range(count)]
@@ -16,6 +22,7 @@ def players(count: int = 6) -> list[str]:
 
 def standings(count: int = 6, *, rated: bool = True) -> dict[str, Any]:
     """Return standings in which ratings fall by 50 from player to player."""
+    twin = f"player/p{count - 2:03d}"
     lines = [
         {
             "player": name,
@@ -32,10 +39,14 @@ def standings(count: int = 6, *, rated: bool = True) -> dict[str, Any]:
             "wins": 600,
             "draws": 34,
             "losses": 600,
+            "score": 0.5,
             "mean_return": 0.123 + place,
             "parent": "player/p001" if place == 2 else None,
             "state": "quarantined" if place == 3 else "active",
             "exploitability": None,
+            "champion": place == 1 and rated,
+            # The policy that was rated next to last has just left a ghost.
+            "same_as": twin if name.startswith(f"{twin}@") else None,
         }
         for place, name in enumerate(players(count))
     ]
@@ -121,8 +132,12 @@ def lineage() -> dict[str, Any]:
             "parent_agent_steps": 900_000 if parent else None,
             "agent_steps_begin": 1_000_000 * number,
             "agent_steps_end": 1_000_000 * (number + 1),
-            "rating_begin": 100.0 * number,
-            "rating_end": 100.0 * number + 250,
+            # Of the fits of their times, which cannot be subtracted.
+            "rating_begin": 5000.0 * number,
+            "rating_end": -5000.0 * number,
+            "elo_begin": 100.0 * number,
+            "elo_end": 100.0 * number + 250,
+            "elo_gain": 250.0,
         }
 
     return {
@@ -278,6 +293,7 @@ def status() -> dict[str, Any]:
                 "rating": 939.3,
                 "rating_low": 847.0,
                 "rating_high": 1031.7,
+                "unproven": UNPROVEN,
             }
         },
     }
@@ -301,6 +317,7 @@ def champion() -> dict[str, Any]:
                 "lead": 72.5,
                 "lead_low": -9.9,
                 "lead_high": 105.2,
+                "unproven": UNPROVEN,
                 "line": [
                     {"policy": "player/p001", "cause": "start", "begin": 0, "agent_steps": 7},
                     {"policy": "player/p000", "cause": "exploit", "begin": 7, "agent_steps": 9},

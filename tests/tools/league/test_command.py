@@ -64,7 +64,42 @@ def test_ranks_are_in_json_csv_and_the_terminal(
     assert [(row["rank_low"], row["rank_high"]) for row in rows] == ranks
     league(board_run)
     shown = [line.split() for line in capsys.readouterr().out.splitlines() if "p00" in line]
-    assert [cells[3] for cells in shown] == ["1..2", "2..3", "3..4", "3..4", "-"]
+    # The champion has a mark behind its name.
+    shown[0].remove("*")
+    assert [cells[3] for cells in shown] == ["1..2", "2..3", "3..4", "-"]
+
+
+def test_a_policy_and_its_ghost_with_the_same_weights_are_one_row_on_screen_alone(
+    board_run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    league(board_run)
+    text = capsys.readouterr().out
+    names = [line.split()[0] for line in text.splitlines() if "p00" in line]
+    assert names == ["p000", "p000@60k", "p001", "p002"]
+    # p001 has the weights of its ghost; p000 has gone on since it left its own.
+    ghosts = ["player/p000@000000060000", "player/p001@000000090000"]
+    league(board_run, as_json=True)
+    lines = json.loads(capsys.readouterr().out)["populations"]["player"]
+    same = {line["player"]: line["same_as"] for line in lines}
+    assert [same[ghost] for ghost in ghosts] == [None, "player/p001"]
+    assert {value for player, value in same.items() if player not in ghosts} == {None}
+    league(board_run, as_csv=True)
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert [row["player"] for row in rows] == [line["player"] for line in lines]
+
+
+def test_standings_mark_the_champion(board_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    league(board_run, "champion", as_json=True)
+    (best,) = json.loads(capsys.readouterr().out)["champions"]
+    league(board_run, as_json=True)
+    lines = json.loads(capsys.readouterr().out)["populations"]["player"]
+    assert [line["player"] for line in lines if line["champion"]] == [best["player"]]
+    league(board_run)
+    text = capsys.readouterr().out
+    assert [line.split()[:2] for line in text.splitlines() if "*" in line] == [
+        ["p000", "*"],
+        ["*", "champion"],
+    ]
 
 
 def test_json_of_a_payoff_says_how_its_players_are_rated(

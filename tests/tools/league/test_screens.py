@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import re
 import shlex
@@ -87,7 +88,8 @@ def test_rows_that_no_screen_takes_are_counted() -> None:
     text = draw("standings", standings(64), height=20)
     shown = sum(1 for line in text.splitlines() if re.match(r"(p[0-9]|bot:)", line))
     assert shown == 10
-    assert f"{len(players(64)) - shown} more rows hidden (--limit N shows N)" in text
+    # A policy and its ghost with the same weights are one row.
+    assert f"{len(players(64)) - 1 - shown} more rows hidden (--limit N shows N)" in text
     assert "hidden" not in draw("standings", standings(64), limit=1000)
 
 
@@ -142,9 +144,20 @@ def test_ratings_are_curves_with_marks() -> None:
 
 def test_lineage_is_a_tree_of_copies() -> None:
     lines = draw("lineage", DOCUMENTS["lineage"]).splitlines()
-    assert lines[1] == "├── p000, gen 0, 0-1M, +700 Elo, now"
-    assert lines[2] == "│   └── p001, gen 1-2, copied p000@900k at 01:30, 1M-3M, +600 Elo, now"
+    assert lines[1] == "├── p000, gen 0, 0-1M, +250 Elo, now"
+    assert lines[2] == "│   └── p001, gen 1-2, copied p000@900k at 01:30, 1M-3M, +350 Elo, now"
     assert lines[3] == "└── p001, gen 0, 0-1M, +250 Elo"
+
+
+def test_a_life_gains_by_one_fit_until_its_newest_rated_weights() -> None:
+    document = copy.deepcopy(DOCUMENTS["lineage"])
+    for row in document["generations"]:
+        if (row["policy"], row["generation"]) in (("player/p000", 0), ("player/p001", 2)):
+            # As where nothing of it was rated, or no weights but those that it began with.
+            row["elo_gain"] = None
+    lines = draw("lineage", document).splitlines()
+    assert lines[1] == "├── p000, gen 0, 0-1M, now"
+    assert lines[2] == "│   └── p001, gen 1-2, copied p000@900k at 01:30, 1M-3M, +250 Elo, now"
 
 
 def test_hyperparameters_name_what_is_equal_once_and_what_changed() -> None:
@@ -211,6 +224,11 @@ def test_a_champion_is_told_with_its_lead_its_line_and_its_worst_results() -> No
     assert line_of(text, "p001@2.1M")[1] == "0.016"
     assert "in all rows: matches 62, 95% 0.000..1.000" in text
     assert "3 more opponents hidden" in text
+    assert "nobody is surely better than untrained: player/p000 has 0 agent steps" in text
+    assert "too little training so far" in text
+    proven = copy.deepcopy(DOCUMENTS["champion"])
+    proven["champions"][0]["unproven"] = None
+    assert "untrained" not in draw("champion", proven)
     assert "no champion yet" in draw("champion", {"champions": []})
 
 

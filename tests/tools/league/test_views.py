@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from populations.inspection import views
+from tests.tools.league.documents import DOCUMENTS, UNPROVEN
 from tools.league.renderers.look import text_of
-from tools.league.tables import _csv_cell
+from tools.league.tables import _csv_cell, warning_lines
 from tools.league.views import VIEWS
 
 
@@ -95,3 +98,14 @@ def test_cells_are_readable(cell: object, text: str) -> None:
 )
 def test_no_cell_is_a_formula(cell: object, written: object) -> None:
     assert _csv_cell(cell) == written
+
+
+def test_standings_warn_of_champions_that_are_no_better_than_untrained() -> None:
+    document = {**DOCUMENTS["standings"], "unproven": {"player": UNPROVEN}}
+    assert warning_lines(Path("runs/a"), "standings", document) == [
+        "nobody is surely better than untrained: player/p000 has 0 agent steps; the most likely "
+        "reasons:",
+        "  too little training so far,",
+        "  or rewards that cannot be learned from",
+    ]
+    assert warning_lines(Path("runs/a"), "standings", {**document, "unproven": {}}) == []

@@ -58,6 +58,7 @@ def standing(player: str, kind: str, rating: float | None, **more: Any) -> dict[
         "rating": rating,
         "rating_low": None if rating is None else rating - 30.0,
         "rating_high": None if rating is None else rating + 40.0,
+        "same_as": None,
         **more,
     }
 

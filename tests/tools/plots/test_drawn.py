@@ -149,7 +149,10 @@ def test_populations_are_blocks_of_the_payoff_map() -> None:
 
 
 def test_standings_are_points_with_whiskers_the_best_on_top() -> None:
-    (panel,) = draw("standings", standings=documents.standings()).axes
+    ghost, policy = "player/p001@000000001200", "player/p001"
+    # With the weights of its policy it is one with it.
+    twin = documents.standing(ghost, "ghost", 300.0, same_as=policy)
+    (panel,) = draw("standings", standings=documents.standings(twin)).axes
     assert ticks(panel, "y") == ["p001", "p001@1k", "p000", "bot:random"]
     low, high = panel.get_ylim()
     assert low > high

@@ -71,6 +71,15 @@ def test_csv_has_every_row(client: Client) -> None:
     assert len(lines) == 1 + 6
 
 
+def test_standings_mark_the_champion_and_show_a_policy_and_its_twin_as_one(client: Client) -> None:
+    for page in ("standings", "index"):
+        rows = re.findall(r"<tr.*?</tr>", client.get(f"/board/{page}.html").text, re.DOTALL)
+        links = [re.findall(r"<td.*?>(p00\d[^<]*)<", row)[:1] for row in rows]
+        # p001 has the weights of its ghost.
+        found = [name for names in links for name in names]
+        assert found[-4:] == ["p000 (champion)", "p000@60k", "p001", "p002"]
+
+
 def test_standings_show_the_ranks_that_players_may_have(client: Client) -> None:
     text = client.get("/board/standings.html").text
     rows = [re.findall(r"<t[dh][^>]*>(.*?)</t[dh]>", row, re.S) for row in text.split("<tr")[1:]]
@@ -78,7 +87,7 @@ def test_standings_show_the_ranks_that_players_may_have(client: Client) -> None:
     place = next(row for row in cells if "rating" in row).index("ranks")
     found = [row[place] for row in cells if len(row) > place and "ranks" not in row]
     # Nothing is known of the last one, and the bot is the last for certain.
-    assert found == ["1 to 2", "2 to 3", "3 to 4", "3 to 4", "4", "-"]
+    assert found == ["1 to 2", "2 to 3", "3 to 4", "4", "-"]
 
 
 def test_a_ghosts_page_has_the_digest_of_its_weights(client: Client, board_run: Path) -> None:

@@ -12,9 +12,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests.tools.league.documents import DOCUMENTS
 from tests.tools.web.conftest import HOSTILE, Client, asked_for, hostile_run, standing
 from tools.web.content import shown
-from tools.web.pages.overview import _alerts
+from tools.web.pages.overview import _alerts, _champions
 from tools.web.pages.pages import PAGES
 from tools.web.pages.payoff import payoff
 from tools.web.pages.ratings import ratings
@@ -90,6 +91,18 @@ def test_a_map_of_players_who_have_not_met_says_so() -> None:
     )
     (block,) = content.blocks
     assert block.note.endswith("None of these have met each other: the CSV has all results.")
+
+
+def test_who_is_no_better_than_untrained_is_no_champion_without_a_note() -> None:
+    document = DOCUMENTS["champion"]
+    block: Any = _champions(asked_for("index", champion=document))
+    assert block.note == (
+        "nobody is surely better than untrained: player/p000 has 0 agent steps; the most likely "
+        "reasons: too little training so far, or rewards that cannot be learned from"
+    )
+    better = [{**one, "unproven": None} for one in document["champions"]]
+    block = _champions(asked_for("index", champion={"champions": better}))
+    assert block.note == ""
 
 
 def test_wide_intervals_do_not_flatten_curves() -> None:

@@ -84,6 +84,18 @@ def _living(lives: Lives, life_of: Mapping[str, str], now: Mapping[str, Row]) ->
     return {first: rows for first, rows in lives.items() if first in kept}
 
 
+def _gained(rows: Sequence[Row]) -> float | None:
+    """Return what a life has gained, from the weights that it began with to its newest rated ones.
+
+    All ratings of one document's ``elo_begin`` and ``elo_end`` are of one fit, and only those can
+    be subtracted.
+    """
+    begin = rows[0]["elo_begin"]
+    # A generation without a gain has no other weights than those that it began with.
+    ends = [row["elo_end"] for row in rows if row["elo_gain"] is not None]
+    return cast("float", ends[-1]) - cast("float", begin) if ends and begin is not None else None
+
+
 def _line(
     rows: Sequence[Row],
     now: Mapping[str, Row],
@@ -110,9 +122,8 @@ def _line(
     elif first["cause"] != "start":
         parts.append(str(first["cause"]))
     parts.append(f"{steps(begin)}-{steps(end)}")
-    rating = policy.get("rating") if is_last else last["rating_end"]
-    if first["rating_begin"] is not None and rating is not None:
-        gained = cast("float", rating) - cast("float", first["rating_begin"])
+    gained = _gained(rows)
+    if gained is not None:
         parts.append(f"{signed(gained)} Elo")
     if is_last:
         state = policy.get("state")

@@ -12,6 +12,20 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 
+MARK = "*"
+"""Character beside the champion."""
+
+
+def without_twins(document: Document) -> Document:
+    """Return standings in which a policy and its ghost with the same weights are one row."""
+    populations = cast("Mapping[str, Sequence[Row]]", document["populations"])
+    shown = {
+        name: [line for line in lines if line["same_as"] is None]
+        for name, lines in populations.items()
+    }
+    return {**document, "populations": shown}
+
+
 def standings(document: Document, look: Look) -> Iterator[RenderableType]:
     """Yield a table per population."""
     from rich.text import Text
@@ -19,6 +33,8 @@ def standings(document: Document, look: Look) -> Iterator[RenderableType]:
     for name, lines in cast("Mapping[str, Sequence[Row]]", document["populations"]).items():
         rows = [_row(line) for line in lines]
         yield from table(rows, _columns(look), look, title=f"standings of {name}")
+        if any(row["champion"] for row in rows):
+            yield Text(f"{MARK} champion")
         if rows and all(row["rating"] is None for row in rows):
             yield Text("no ratings yet: they begin with the first fit of evaluation matches")
 
@@ -26,6 +42,8 @@ def standings(document: Document, look: Look) -> Iterator[RenderableType]:
 def _columns(look: Look) -> list[Column]:
     return [
         label("player", look),
+        # A title of one blank: it stands behind the name.
+        Column(key="mark", title=" ", show=_or_blank, is_right=False),
         Column(key="rating", show=whole),
         Column(key="95%"),
         Column(key="ranks"),
@@ -45,17 +63,18 @@ def _columns(look: Look) -> list[Column]:
     ]
 
 
+def _or_blank(value: object) -> str:
+    return "" if value is None else str(value)
+
+
 def _row(line: Row) -> Row:
     low, high = line.get("rank_low"), line.get("rank_high")
     ranks = None if low is None else f"{low}" if low == high else f"{low}..{high}"
-    wins, draws, losses = (cast("float", line[key]) for key in ("wins", "draws", "losses"))
-    # With more than two sides a match has a result against each of them.
-    compared = wins + draws + losses
     return {
         **line,
         "95%": interval(line),
         "ranks": ranks,
-        "score": (wins + draws / 2) / compared if compared else None,
+        "mark": MARK if line["champion"] else None,
         # States and roles that most players have say nothing.
         "state": None if line.get("state") in ("active", None) else line["state"],
         "role": None if line.get("role") in ("main", None) else line["role"],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
+from ...notices import alert_lines, unproven_lines
 from ...terminal.quantities import duration
 from .look import Document, Look, Row, interval, steps, text_of, whole
 
@@ -23,8 +24,6 @@ NESTED = ("alerts", "champion", "learners", "learners_waiting")
 def status(document: Document, look: Look) -> Iterator[RenderableType]:
     """Yield the state as lines; alerts first, because they ask for something."""
     from rich.text import Text
-
-    from ...notices import alert_lines
 
     for line in alert_lines(cast("Mapping[str, Json]", document)):
         yield Text(look.cut(line, 4 * look.width))
@@ -52,6 +51,8 @@ def _lines(document: Document, look: Look) -> Iterator[tuple[str, str]]:
             f"{look.name(best['player'])}, rating {whole(best['rating'])}"
             + (f", 95% {between}" if between else ""),
         )
+        for line in unproven_lines([best["unproven"]]):
+            yield "", line.strip()
     if waiting := document.get("learners_waiting"):
         yield "learners waiting", f"{waiting} for a place to run"
     for row in cast("Sequence[Row]", document.get("learners", ())):

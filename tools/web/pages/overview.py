@@ -6,9 +6,10 @@ Tests: `tests/tools/web/test_pages.py`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import cast
 
-from ...notices import alerts_of
+from ...notices import alerts_of, unproven_lines
 from ..content import Block, Cell, Chart, Content, Row, Table, cell, facts, moment, part, shown
 from .asked import Asked, Line, interval, lines_of, number, ranks, standing_lines
 from .learners import learner_blocks
@@ -22,8 +23,11 @@ OTHERS = "Other runs"
 MAX_ALERT = 1000
 """Characters of an alert; only hostile ones are longer."""
 
+RECORD = ("matches", "score", "wins", "draws", "losses", "mean_return")
+
 COLUMNS = (
-    *("player", "rating", "95%", "ranks", "matches", "wins", "draws", "losses", "return"),
+    *("player", "rating", "95%", "ranks", "matches", "score", "wins", "draws", "losses"),
+    "return",
     *("generation", "agent steps", "parent", "state"),
 )
 
@@ -43,7 +47,7 @@ def overview(asked: Asked) -> Content:
 
 def _best(asked: Asked) -> Iterator[Block]:
     """Yield the best players of each population."""
-    for name, lines in standing_lines(asked.documents["standings"]).items():
+    for name, lines in _shown_lines(asked).items():
         best = lines[:MAX_WHISKERS]
         table = Table(
             columns=COLUMNS,
@@ -78,9 +82,17 @@ def standings(asked: Asked) -> Content:
             note=_about(asked, name, lines),
             table=_standings_part(asked, lines),
         )
-        for name, lines in standing_lines(asked.documents["standings"]).items()
+        for name, lines in _shown_lines(asked).items()
     ]
     return Content(title="Standings", blocks=blocks)
+
+
+def _shown_lines(asked: Asked) -> dict[str, list[Line]]:
+    """Return the standings by population, a policy and its ghost with the same weights as one."""
+    return {
+        name: [line for line in lines if line["same_as"] is None]
+        for name, lines in standing_lines(asked.documents["standings"]).items()
+    }
 
 
 def _standings_part(asked: Asked, lines: list[Line]) -> Table:
@@ -92,9 +104,10 @@ def _about(asked: Asked, name: str, lines: list[Line]) -> str:
     document = asked.documents["standings"]
     share = number(cast("Line", document["cyclicity"]).get(name))
     text = (
-        f"{len(lines):,} players. Ratings in Elo with 95% intervals, bot:random at 0, from "
-        "evaluation matches. Ranks are those that a player may have, with a confidence of 95%, by "
-        "its differences to the others: they can be sure where intervals overlap."
+        f"{len(lines):,} players, a policy and its ghost with the same weights as one. Ratings in "
+        "Elo with 95% intervals, bot:random at 0, from evaluation matches. Ranks are those that a "
+        "player may have, with a confidence of 95%, by its differences to the others: they can be "
+        "sure where intervals overlap."
     )
     if share is not None:
         text += f" Cyclicity {share:.2f}: that share of the results no rating can express."
@@ -102,13 +115,14 @@ def _about(asked: Asked, name: str, lines: list[Line]) -> str:
 
 
 def _standing_row(asked: Asked, line: Line) -> Row:
+    player = asked.player(line["player"])
     return Row(
         cells=[
-            asked.player(line["player"]),
+            replace(player, text=f"{player.text} (champion)") if line["champion"] else player,
             cell(line["rating"]),
             cell(interval(line)),
             cell(ranks(line)),
-            *(cell(line[key]) for key in ("matches", "wins", "draws", "losses", "mean_return")),
+            *(cell(line[key]) for key in RECORD),
             cell(line["generation"]),
             cell(line["agent_steps"]),
             asked.player(line["parent"]),
@@ -175,8 +189,11 @@ def _champions(asked: Asked) -> Block:
     if not lines:
         return Block(heading="Champion", note="No player is rated yet.")
     rows = [_champion_row(asked, line) for line in lines]
+    told = unproven_lines(line["unproven"] for line in lines)
     return Block(
-        heading="Champion", table=Table(columns=CHAMPION_COLUMNS, rows=rows, total=len(rows))
+        heading="Champion",
+        note=" ".join(shown(line.strip(), most=MAX_ALERT) for line in told),
+        table=Table(columns=CHAMPION_COLUMNS, rows=rows, total=len(rows)),
     )
 
 

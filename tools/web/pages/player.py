@@ -114,6 +114,7 @@ def _record(asked: Asked, line: Line) -> Block:
         "rating": f"{shown(line['rating'])}, 95% {interval(line)}",
         "matches": f"{line['matches']:,}: {line['wins']:,} won, {line['draws']:,} drawn, "
         f"{line['losses']:,} lost",
+        "score": line["score"],
         **{key.replace("_", " "): line[key] for key in keys},
         "parent": asked.player(line["parent"]),
         "weights": line["weights"],
@@ -158,7 +159,8 @@ def _life(document: Document) -> Iterator[Block]:
         rows = [_told(line) for line in reversed(told[-MAX_LIFE:])]
         yield Block(
             heading="Life, the newest first",
-            note="What happened to it and why; Elo by one fit of all checkpoints.",
+            note="What happened to it and why. Gains of generations are by one fit of all "
+            "checkpoints, what decided is by the fit of then.",
             table=Table(columns=LIFE_COLUMNS, rows=rows, total=len(told)),
         )
 

@@ -13,7 +13,7 @@ from populations.config.run_config import load_config
 from populations.controller.evolution.generations import ended_generation
 from populations.controller.evolution.members import members_of
 from populations.league.standings import Ratings
-from populations.pbt.generations import measured_rate
+from populations.pbt.generations import MILLION
 from populations.records.rows import GenerationRow, RatingsRow
 from populations.simulation.environment import simulated_config, simulated_run
 from populations.simulation.league import default_model
@@ -107,13 +107,14 @@ def test_gains_are_those_of_the_planted_truth() -> None:
     league = [one for seed in range(2) for one in measured_league(num_policies=8, seed=seed)]
     known = [
         (
-            rate,
-            one.row.gain_deviation * 1e6 / one.row.gain_agent_steps,
+            (one.row.rating_end - one.row.rating_begin) * MILLION / one.row.gain_agent_steps,
+            one.row.gain_deviation * MILLION / one.row.gain_agent_steps,
             one.true_rate,
             one.true_rate_between,
         )
         for one in league
-        if (rate := measured_rate(one.row)) is not None
+        if one.row.rating_begin is not None
+        and one.row.rating_end is not None
         and one.row.gain_deviation is not None
         and one.row.gain_agent_steps is not None
     ]
