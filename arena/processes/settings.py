@@ -90,8 +90,10 @@ class UsersSettings(threading.local):
                     _write(index, own)
 
     def _leave(self, ours: tuple[Any, ...], begun: tuple[Any, ...], ended: tuple[Any, ...]) -> None:
-        # Torch may have been loaded meanwhile: then there are more settings than before.
-        for index, (own, before, now) in enumerate(zip(ours, begun, ended, strict=False)):
+        # Loaded meanwhile, perhaps by users' code, torch had its defaults when it was there.
+        fresh = _fresh()[len(ours) :] if len(ended) > len(ours) else ()
+        settings = zip((*ours, *fresh), (*begun, *fresh), ended, strict=True)
+        for index, (own, before, now) in enumerate(settings):
             if now != before:
                 self._theirs[index] = now
                 _note(NAMES[index])
@@ -128,6 +130,11 @@ def _read() -> tuple[Any, ...]:
     if torch is None:
         return sys.getrecursionlimit(), directory
     return sys.getrecursionlimit(), directory, torch.get_default_dtype(), torch.is_grad_enabled()
+
+
+def _fresh() -> tuple[Any, ...]:
+    """Return the settings as they are where torch has just been loaded, in the order of `NAMES`."""
+    return (*_read()[:2], sys.modules["torch"].float32, True)
 
 
 def loaded(name: str) -> ModuleType | None:
