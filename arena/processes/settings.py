@@ -91,7 +91,7 @@ class UsersSettings(threading.local):
 
     def _leave(self, ours: tuple[Any, ...], begun: tuple[Any, ...], ended: tuple[Any, ...]) -> None:
         # Loaded meanwhile, perhaps by users' code, torch had its defaults when it was there.
-        fresh = _fresh()[len(ours) :] if len(ended) > len(ours) else ()
+        fresh = () if len(ours) == len(ended) else (sys.modules["torch"].float32, True)
         settings = zip((*ours, *fresh), (*begun, *fresh), ended, strict=True)
         for index, (own, before, now) in enumerate(settings):
             if now != before:
@@ -130,11 +130,6 @@ def _read() -> tuple[Any, ...]:
     if torch is None:
         return sys.getrecursionlimit(), directory
     return sys.getrecursionlimit(), directory, torch.get_default_dtype(), torch.is_grad_enabled()
-
-
-def _fresh() -> tuple[Any, ...]:
-    """Return the settings as they are where torch has just been loaded, in the order of `NAMES`."""
-    return (*_read()[:2], sys.modules["torch"].float32, True)
 
 
 def loaded(name: str) -> ModuleType | None:

@@ -6,6 +6,7 @@ import contextlib
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from arena.environment_spec import EnvironmentRequest, EnvironmentSpec
@@ -134,14 +135,8 @@ def check_environment(
     if report.problems:
         # After a fault in single play, a batch would only end at the first one.
         with limit.stage("comparing two runs with one seed", share=0.5):
-            difference = SETTINGS.run(
-                first_difference,
-                subject.single,
-                spec=spec,
-                num_calls=MAX_STEPS,
-                seconds=LOOKING * seconds,
-            )
-            _note_difference(difference, report)
+            compare = partial(first_difference, num_calls=MAX_STEPS, seconds=LOOKING * seconds)
+            _note_difference(SETTINGS.run(compare, subject.single, spec=spec), report)
         return report
     # Only now, as the single play has shown what a step costs.
     subject.num_envs = _affordable_envs(seen, seconds=seconds)
