@@ -90,8 +90,10 @@ class UsersSettings(threading.local):
                     _write(index, own)
 
     def _leave(self, ours: tuple[Any, ...], begun: tuple[Any, ...], ended: tuple[Any, ...]) -> None:
-        # Torch may have been loaded meanwhile: then there are more settings than before.
-        for index, (own, before, now) in enumerate(zip(ours, begun, ended, strict=False)):
+        # Loaded meanwhile, perhaps by users' code, torch had its defaults when it was there.
+        fresh = () if len(ours) == len(ended) else (sys.modules["torch"].float32, True)
+        settings = zip((*ours, *fresh), (*begun, *fresh), ended, strict=True)
+        for index, (own, before, now) in enumerate(settings):
             if now != before:
                 self._theirs[index] = now
                 _note(NAMES[index])

@@ -155,16 +155,16 @@ class Wanders(Naming):
 
 
 class Licensed(Naming):
-    """Needs a variable of the environment; an episode is longer than most runs."""
+    """Needs a variable of the environment; an episode is longer than all that the run trains."""
 
     def __init__(self) -> None:
         if "UNRULY_LICENCE" not in os.environ:
             raise RuntimeError("UNRULY_LICENCE is not set: no licence")
-        super().__init__(num_rounds=1_000_000)
+        super().__init__(num_rounds=300)
 
 
 class Bare(ParallelEnv):  # type: ignore[misc]
-    """No close and no metadata; what it sees and does is nested, and pay is arrays without axes."""
+    """No metadata; what it sees and does is nested, and pay is arrays without axes."""
 
     def __init__(self) -> None:
         self._game = Naming()

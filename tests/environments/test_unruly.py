@@ -38,7 +38,7 @@ class Habit:
         game: Of `tests/assets/unruly.py`.
         environment: Further keys of the section.
         variables: Of the processes.
-        checked: Exit code of `arena envs check`.
+        checked: Exit code of `arena envs check`; None: chance decides.
         said: Text that the check prints.
         void: Whether the run has void episodes.
     """
@@ -47,7 +47,7 @@ class Habit:
     game: str
     environment: Mapping[str, Any] = field(default_factory=dict)
     variables: Mapping[str, str] = field(default_factory=dict)
-    checked: int = 0
+    checked: int | None = 0
     said: str = ""
     void: bool = False
 
@@ -56,12 +56,12 @@ IN_A_WORKER = {"num_env_workers": 1}
 HABITS = (
     Habit(name="many-in-turn", game="Routes"),
     Habit(name="two-hundred-sides", game="Naming", environment={"kwargs": {"num_agents": 200}}),
-    Habit(name="exit", game="Exits", checked=1, said="SystemExit", void=True),
+    Habit(name="exit", game="Exits", checked=3, said="SystemExit", void=True),
     Habit(
         name="interrupt-in-a-worker",
         game="Exits",
         environment={"kwargs": {"by": "interrupt"}, **IN_A_WORKER},
-        checked=1,
+        checked=3,
         said="KeyboardInterrupt",
         void=True,
     ),
@@ -69,12 +69,12 @@ HABITS = (
         name="births",
         game="Grass",
         environment={"sides": {"all": ["*"]}},
-        checked=1,
-        said="agent cannot be revived once dead",
+        # PettingZoo's own test draws without a seed, and meets a second birth or not.
+        checked=None,
     ),
     Habit(name="torch", game="Torch"),
     Habit(name="one-view", game="Prison"),
-    Habit(name="bare", game="Bare", checked=1, said="close"),
+    Habit(name="bare", game="Bare"),
     Habit(name="prints", game="Prints"),
     Habit(name="simulator", game="Simulated", environment=IN_A_WORKER),
     Habit(name="wanders", game="Wanders"),
@@ -136,7 +136,8 @@ def test_a_check_tells_of_it_and_a_run_trains(habit: Habit, tmp_path: Path) -> N
     kwargs = habit.environment.get("kwargs", {})
     keys = [f"environment.kwargs.{key}={value}" for key, value in kwargs.items()]
     checked = arena(habit, tmp_path, "envs", "check", f"unruly:{habit.game}", *keys, "--json")
-    assert checked.returncode == habit.checked, (checked.stdout, checked.stderr)
+    expected = (0, 3) if habit.checked is None else (habit.checked,)
+    assert checked.returncode in expected, (checked.stdout, checked.stderr)
     assert json.loads(checked.stdout)["schema"] == 1
     assert habit.said in checked.stdout
 

@@ -6,6 +6,7 @@ import contextlib
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from arena.environment_spec import EnvironmentRequest, EnvironmentSpec
@@ -25,6 +26,7 @@ from arena.envs.random_play import action_layouts, populations_of
 from arena.envs.registry import make_environment
 from arena.envs.twins import TWINS
 from arena.errors import EnvironmentFault
+from arena.processes.settings import SETTINGS
 from arena.users_code import split_lines
 
 NUM_ENVS = 16
@@ -118,7 +120,8 @@ def check_environment(
     with limit.stage("playing one environment by itself", share=0.25):
         # In a call of step all agents decide at once, or one of them.
         num_decisions = MAX_STEPS * (len(spec.agents) if spec.api == "parallel" else 1)
-        look(
+        SETTINGS.run(
+            look,
             subject.single,
             spec=spec,
             num_decisions=num_decisions,
@@ -132,17 +135,15 @@ def check_environment(
     if report.problems:
         # After a fault in single play, a batch would only end at the first one.
         with limit.stage("comparing two runs with one seed", share=0.5):
-            difference = first_difference(
-                subject.single, spec=spec, num_calls=MAX_STEPS, seconds=LOOKING * seconds
-            )
-            _note_difference(difference, report)
+            compare = partial(first_difference, num_calls=MAX_STEPS, seconds=LOOKING * seconds)
+            _note_difference(SETTINGS.run(compare, subject.single, spec=spec), report)
         return report
     # Only now, as the single play has shown what a step costs.
     subject.num_envs = _affordable_envs(seen, seconds=seconds)
     _play_batch(subject, report, seconds=seconds, limit=limit)
     if not report.problems:
         with limit.stage("running PettingZoo's own tests", share=0.5):
-            _contract(subject, report)
+            SETTINGS.run(_contract, subject, report)
     return report
 
 

@@ -160,7 +160,7 @@ def _outcome(
         learner=learner.hello.learner,
         is_charge=kind != FINISHED and is_charged(state, learner, row, kind=kind),
         is_outside=learner.slot is None and kind == "place",
-        names_weights=failed is not None and (failed.policy or failed.key) is not None,
+        names_weights=failed is not None and failed.key is not None,
         reason=reason,
         at_s=tx.now.monotonic_s,
     )

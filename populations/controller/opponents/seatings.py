@@ -301,14 +301,12 @@ def _without_shunned(state: ControllerState, request: OpponentRequest) -> Oppone
     policies = [policy_of_trainee(name)[0] for name in shunned]
 
     def kept(candidates: Candidates) -> Candidates:
-        # A policy's ghosts of other generations may be as good as any.
-        places = [
-            place
-            for place in range(len(candidates))
-            if candidates.policies[place] not in policies
-            or maker_of(state, candidates.entrants[place]) not in shunned
-        ]
-        return candidates.take(np.array(places, dtype=np.int64))
+        is_kept = np.ones(len(candidates), dtype=np.bool_)
+        for policy in policies:
+            # A policy's ghosts of other generations may be as good as any.
+            for place in np.flatnonzero(candidates.of_policy(policy)):
+                is_kept[place] = maker_of(state, candidates.entrants[place]) not in shunned
+        return candidates.take(np.flatnonzero(is_kept))
 
     ghosts, latest = kept(request.ghosts), kept(request.latest)
     # With nobody else there is no match.

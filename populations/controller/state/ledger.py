@@ -91,7 +91,7 @@ class Outcome:
         suspects: Policies that learned in it, or the newcomer that was evaluated alone, with their
             generations: a failure may be theirs. Of a team the leader. Where the learner says whose
             weights it was that a network raised with, that one alone.
-        names_weights: Whether the learner said so.
+        names_weights: Whether these were frozen, so that whoever meets them fails.
         place: Place of the learner.
         learner: Learner; each process is another one.
         is_charge: Whether the failure is held against its learner.

@@ -4,6 +4,7 @@ import gc
 import logging
 import os
 import signal
+import subprocess
 import sys
 import threading
 import warnings
@@ -22,6 +23,8 @@ from arena.processes.settings import SETTINGS, KeptSettings, UsersSettings
 from arena.users_code import is_exhaustion
 from tests.arena.learners.conftest import finished, mirror, train
 from tests.faults.workers import first_checkpoint, make_worker
+
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(autouse=True)
@@ -180,3 +183,26 @@ def test_a_module_that_another_thread_is_importing_is_not_read_yet(
     monkeypatch.setitem(sys.modules, "torch", half)
     assert SETTINGS.run(lambda: "done") == "done"
     assert not is_exhaustion(ValueError())
+
+
+LOADS_TORCH = """
+import sys
+from arena.processes.settings import UsersSettings
+users, seen = UsersSettings(), []
+def code():
+    import torch
+    seen.append((torch.get_default_dtype(), torch.is_grad_enabled()))
+    torch.set_default_dtype(torch.float64)
+    torch.set_grad_enabled(False)
+assert "torch" not in sys.modules
+for _ in range(2):
+    users.run(code)
+    import torch
+    assert (torch.get_default_dtype(), torch.is_grad_enabled()) == (torch.float32, True)
+assert seen == [(torch.float32, True), (torch.float64, False)]
+"""
+
+
+@pytest.mark.slow
+def test_torch_that_users_code_is_the_first_to_load_is_as_it_was_made() -> None:
+    subprocess.run([sys.executable, "-c", LOADS_TORCH], check=True, cwd=ROOT)

@@ -340,6 +340,28 @@ def test_weights_with_which_a_network_raises_are_met_by_nobody_until_their_polic
     assert all(rows[name].agent_steps > steps for name, steps in began.items())
 
 
+def test_ghosts_of_a_policy_whose_training_broke_are_met_as_before() -> None:
+    watched = Watched(league(size=2, learners=1, evaluates=False))
+    world, guilty = watched.world, PolicyId("player/p001")
+
+    def fault(slot: int, message: Train | Evaluate, now_s: float) -> Failed | None:
+        trainees = message.trainees if isinstance(message, Train) else ()
+        if now_s < FROM_S or (guilty, 0) not in {(t.policy, t.generation) for t in trainees}:
+            return None
+        return Failed(
+            assignment_id=message.assignment_id,
+            attempt=message.attempt,
+            kind="non_finite",
+            reason="no",
+            policy=guilty,
+        )
+
+    world.fault = fault
+    world.play(FROM_S + 30.0)
+    assert [event.subject for event in watched.of("quarantined")] == [guilty]
+    assert world.state.ledger.shunned() == set()
+
+
 def test_one_failure_of_another_does_not_hide_whose_fault_it_is_from_the_only_learner() -> None:
     watched = Watched(league(size=2, learners=1, evaluates=False))
     world, guilty = watched.world, PolicyId("player/p001")
