@@ -113,7 +113,7 @@ def controller(run: Path) -> dict[str, float]:
     fits = fit_input(known)
     figures["fit_input_s"] = timed(lambda: fit_input(known))
     figures["fit_s"] = timed(lambda: fit_ratings(fits))
-    figures["rated"] = len(fits.wanted)
+    figures["rated"] = len(fits.entrants)
     figures["memory_at_the_end_mib"] = psutil.Process().memory_info().rss / 2**20
     return figures
 

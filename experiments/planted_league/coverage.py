@@ -17,24 +17,28 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import combinations
 from pathlib import Path
 
 import numpy as np
 
-from arena.types import Digest, PlayerId, PolicyId
+from arena.types import RANDOM_BOT, Digest, Entrant, PlayerId, PolicyId
 from populations.config.run_config import load_config
 from populations.controller.opponents.seatings import make_request
 from populations.gc_pause import collector_paused
 from populations.league.standings import Z95, Ratings, Standing, champion, standings
 from populations.matchmaking.drawing import normalized
 from populations.matchmaking.pfsp import PfspRule
+from populations.ratings.bradley_terry import BradleyTerry
+from populations.ratings.model import Result
+from populations.ratings.results import Rated
 from populations.simulation.environment import simulated_config, simulated_run
 from populations.simulation.league import default_model
-from populations.simulation.planted import PlantedModel, expected_score
+from populations.simulation.planted import PlantedModel, Weights, expected_score
 from populations.simulation.world import World, make_world, start
 
 CHANGES = (
@@ -44,8 +48,19 @@ CHANGES = (
     "pbt.ready_agent_steps=200000",
 )
 MATCHES_PER_S = 1000.0
+PAIR_MATCHES = 10_000
+"""Matches of each pair whose true scores make the true strengths."""
 
-TRUTH = ("draw_rate", "top_draw_rate", "pair_deviation", "cyclic_share", "seat_advantage")
+MAX_PAIRS = 8_000
+"""Pairs that these are made of; drawn where there are more."""
+
+NEAR, FAR = 100.0, 400.0
+"""Differences below and above which players are near and far apart, Elo."""
+
+TRUTH = (
+    *("draw_rate", "top_draw_rate", "pair_deviation", "cyclic_share", "seat_advantage"),
+    *("lapse", "compression"),
+)
 """Options that are constants of the planted truth."""
 
 
@@ -56,6 +71,11 @@ class LeagueError:
     Attributes:
         ratings: Share of its final policies whose interval holds their skill.
         differences: Share of pairs of them whose interval holds the difference.
+        direct: Share of its final policies whose interval holds what matches with the anchor show.
+        near: Share of pairs of all its rated players, less than 100 Elo apart, whose interval holds
+            the difference.
+        far: The same of those more than 400 Elo apart.
+        ranks: Share of its players whose true rank is among those that they may have.
         champion: Whether the champion's reported one does.
         champion_low: Whether the champion is worse than its reported interval.
         champion_skill: Planted skill of the champion, Elo.
@@ -78,6 +98,10 @@ class LeagueError:
 
     ratings: float
     differences: float
+    direct: float
+    near: float
+    far: float
+    ranks: float
     champion: float
     champion_low: float
     champion_skill: float
@@ -140,17 +164,22 @@ def _population_error(world: World, population: str) -> LeagueError:
     final = [line for line in lines if line.kind == "policy" and line.rating is not None]
     ratings = world.state.ratings(population)
     known = {line.player: ratings.interval(line.weights) for line in lines}
+    truth = true_strengths(world)
     skill = {
-        line.player: world.learner.weights[line.weights].skill
+        line.player: truth[population, Entrant(line.weights)]
         for line in lines
         if line.weights is not None
     }
-    held, errors, widths = [], [], []
+    held, direct, errors, widths = [], [], [], []
+    weights, model = world.learner.weights, world.learner.model
+    bot = model.bot(RANDOM_BOT)
     for line in final:
         interval = known[line.player]
         assert interval is not None, "final policies are rated"
         rating, low, high = interval
         held.append(low <= skill[line.player] <= high)
+        shown = model.difference(weights[Digest(str(line.weights))], bot)
+        direct.append(low <= shown <= high)
         errors.append(rating - skill[line.player])
         widths.append(high - low)
     ghosts = [line for line in lines if line.kind == "ghost" and line.rating is not None]
@@ -160,7 +189,11 @@ def _population_error(world: World, population: str) -> LeagueError:
         for line in ghosts
         if (interval := known[line.player]) is not None
     ]
-    gaps_held, gap_widths = _differences(final, ratings, skill)
+    gaps_held, gap_widths, _ = _differences(final, ratings, world)
+    every = _distinct([line for line in lines if line.kind != "bot" and line.rating is not None])
+    all_held, _, gaps = _differences(every, ratings, world)
+    near = [held for held, gap in zip(all_held, gaps, strict=True) if abs(gap) < NEAR]
+    far = [held for held, gap in zip(all_held, gaps, strict=True) if abs(gap) > FAR]
     pfsp = np.mean([_pfsp(world, line.player) for line in final], axis=0).tolist()
     row = world.state.tables.ratings[population]
     best = champion(lines, row=row)
@@ -171,6 +204,10 @@ def _population_error(world: World, population: str) -> LeagueError:
     return LeagueError(
         ratings=float(np.mean(held)),
         differences=float(np.mean(gaps_held)),
+        direct=float(np.mean(direct)),
+        near=float(np.mean(near)) if near else np.nan,
+        far=float(np.mean(far)) if far else np.nan,
+        ranks=float(np.mean([*_ranks_held(every, skill)])),
         champion=float(best.rating_low <= skill[best.player] <= best.rating_high),
         champion_low=float(skill[best.player] < best.rating_low),
         champion_skill=skill[best.player],
@@ -189,6 +226,41 @@ def _population_error(world: World, population: str) -> LeagueError:
         pfsp_score=pfsp[0],
         pfsp_error=pfsp[1],
     )
+
+
+def true_strengths(world: World) -> dict[Rated, float]:
+    """Return the additive strengths that best say the true scores between all players, in Elo.
+
+    All pairs count alike, whatever their distance. Where strengths add up, these are the skills.
+    """
+    weights, model = world.learner.weights, world.learner.model
+    known: dict[Rated, Weights] = {}
+    for population, lines in standings(world.state.tables, world.state.league).items():
+        for line in lines:
+            if line.kind == "bot":
+                known[population, Entrant(line.player)] = model.bot(line.player)
+            elif line.weights is not None:
+                known[population, Entrant(line.weights)] = weights[line.weights]
+    is_alone = len(world.state.setup.populations) == 1
+    pairs = [(one, two) for one, two in combinations(known, 2) if is_alone or one[0] != two[0]]
+    rng = np.random.default_rng(0)
+    if len(pairs) > MAX_PAIRS:
+        pairs = [pairs[i] for i in rng.choice(len(pairs), MAX_PAIRS, replace=False).tolist()]
+
+    def result(one: Rated, two: Rated) -> Result[Rated]:
+        score = expected_score(model.difference(known[one], known[two]))
+        return Result(
+            first=one,
+            second=two,
+            seats=(0, 0),
+            wins=PAIR_MATCHES * score,
+            draws=0.0,
+            losses=PAIR_MATCHES * (1.0 - score),
+        )
+
+    anchors = [rated for rated in known if rated[1] == RANDOM_BOT]
+    fit = BradleyTerry().fit([result(one, two) for one, two in pairs], anchors=anchors)
+    return dict(zip(fit.entrants, fit.ratings.tolist(), strict=True))
 
 
 def _pfsp(world: World, player: PlayerId) -> tuple[float, float]:
@@ -214,17 +286,36 @@ def _pfsp(world: World, player: PlayerId) -> tuple[float, float]:
 
 
 def _differences(
-    final: Sequence[Standing], ratings: Ratings, skill: Mapping[PlayerId, float]
-) -> tuple[list[bool], list[float]]:
-    """Return whether each pair's interval holds the difference in skill, and its width."""
-    held, widths = [], []
-    for first, second in combinations(final, 2):
+    lines: Sequence[Standing], ratings: Ratings, world: World
+) -> tuple[list[bool], list[float], list[float]]:
+    """Return whether each pair's interval holds the true difference, its width, and that."""
+    held, widths, truths = [], [], []
+    weights, model = world.learner.weights, world.learner.model
+    for first, second in combinations(lines, 2):
         gap = ratings.difference(str(first.weights), str(second.weights))
         assert gap is not None, "both are rated"
-        error = gap[0] - (skill[first.player] - skill[second.player])
-        held.append(abs(error) <= Z95 * gap[1])
+        true = model.difference(
+            weights[Digest(str(first.weights))], weights[Digest(str(second.weights))]
+        )
+        # A pair deviates from its ratings by as much as the fit found that pairs do.
+        deviation = math.hypot(gap[1], 0.0 if ratings.row is None else ratings.row.pair_deviation)
+        held.append(abs(gap[0] - true) <= Z95 * deviation)
         widths.append(2.0 * Z95 * gap[1])
-    return held, widths
+        truths.append(true)
+    return held, widths, truths
+
+
+def _distinct(lines: Sequence[Standing]) -> list[Standing]:
+    """Return one player of those with equal weights."""
+    return list({line.weights: line for line in lines}.values())
+
+
+def _ranks_held(lines: Sequence[Standing], skill: Mapping[PlayerId, float]) -> Iterator[bool]:
+    """Yield whether each player's true rank is one that it may have."""
+    truths = np.array([skill[line.player] for line in lines])
+    for line, own in zip(lines, truths, strict=True):
+        if line.rank_low is not None and line.rank_high is not None:
+            yield line.rank_low <= 1 + int((truths > own).sum()) <= line.rank_high
 
 
 def clustered(values: Sequence[float]) -> tuple[float, float]:
@@ -255,6 +346,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     parser.add_argument(
         "--seat-advantage", type=float, default=0.0, help="advantage of the first seat, Elo"
+    )
+    parser.add_argument(
+        "--lapse", type=float, default=0.0, help="share of matches that a lot decides"
+    )
+    parser.add_argument(
+        "--compression", type=float, default=0.0, help="share by which 1,000 Elo are longer"
     )
     parser.add_argument(
         "--set", nargs="+", default=[], metavar="KEY=VALUE", help="changes of the configuration"

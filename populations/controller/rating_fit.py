@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 
 import numpy as np
 
@@ -33,6 +33,13 @@ from populations.ratings.results import Rated, ResultColumns
 from populations.records.rows import CheckpointRow, GenerationRow, RatingsRow
 from populations.records.tables import Tables
 
+MAX_ENTRANTS = 736
+"""Entrants from which on weights that nothing asks for leave the fit: it then takes twice the time
+of one with a full pool of 512 ghosts (a quarter of a second)."""
+
+SLACK = 16
+"""Entrants beyond that number, so that merges are seldom."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
@@ -46,7 +53,9 @@ class Snapshot:
         beginnings: The evaluated weights nearest to those that each policy's generation began with:
             what it has gained since is the difference of two ratings of one fit.
         recent: The newest evaluated weights of each policy, in order of first evaluation.
-        bots: That were evaluated.
+        evaluated: Evaluated weights and bots; of them the first ``num_evaluated``, in order of
+            first evaluation.
+        num_evaluated: So many there were.
         ghosts: That were evaluated; of them the first ``num_ghosts``.
         num_ghosts: So many there were.
         results: Results of all evaluation matches.
@@ -66,7 +75,8 @@ class Snapshot:
     standing: tuple[Rated, ...]
     beginnings: tuple[Rated, ...]
     recent: tuple[tuple[Rated, ...], ...]
-    bots: tuple[Rated, ...]
+    evaluated: Sequence[Rated]
+    num_evaluated: int
     ghosts: Sequence[Rated]
     num_ghosts: int
     results: ResultSnapshot[Rated]
@@ -92,7 +102,7 @@ class FitInput:
         parents: The rated entrant whose rating is the prior mean, for those that have one.
         times: Population of those that were trained, and the agent steps of their line, copies
             included.
-        wanted: Entrants to be stored: current policies' standing weights, ghosts, bots.
+        entrants: Entrants of the fit (`entrants_of`).
         newest: Newest weights of each policy among them.
         known: Snapshot that the rest is chosen from.
     """
@@ -101,7 +111,7 @@ class FitInput:
     links: ResultColumns[Rated]
     parents: dict[Rated, Rated]
     times: dict[Rated, Time]
-    wanted: tuple[Rated, ...]
+    entrants: tuple[Rated, ...]
     newest: tuple[Rated, ...]
     known: Snapshot
 
@@ -135,7 +145,8 @@ def snapshot(
         recent=tuple(
             tuple(league.recent[policy]) for policy in tables.policies if policy in league.recent
         ),
-        bots=tuple(league.evaluated_bots),
+        evaluated=league.evaluated,
+        num_evaluated=len(league.evaluated),
         ghosts=league.evaluated_ghosts,
         num_ghosts=len(league.evaluated_ghosts),
         # Copied only where it is changed later; ghosts, checkpoints and generations only grow.
@@ -153,64 +164,59 @@ def snapshot(
     )
 
 
-def wanted_entrants(known: Snapshot) -> list[Rated]:
-    """Return the entrants whose ratings decide something or are shown.
+def entrants_of(known: Snapshot) -> list[Rated]:
+    """Return the entrants of a fit, in an order that a resume has, too.
 
-    Of a policy its standing, and where its generation began.
-
-    Those of the last fit where it is to be repeated.
+    All that were evaluated: results with weights that no player has any more say how far apart the
+    others are. Where they are too many, the oldest of those are left out for which nothing asks;
+    soon they are merged (`populations.controller.result_merging`). A fit that is repeated has those
+    of the first one.
     """
     if known.rated is not None:
         return [(row.population, entrant) for row in known.rated for entrant in row.entrants]
-    ghosts = sorted(islice(known.ghosts, known.num_ghosts))  # in an order that a resume has too
-    wanted = dict.fromkeys((*known.standing, *known.beginnings, *ghosts, *known.bots))
-    return list(wanted)
+    evaluated = list(islice(known.evaluated, known.num_evaluated))
+    num_over = len(evaluated) - MAX_ENTRANTS - SLACK
+    if num_over <= 0:
+        return evaluated
+    asked = asked_for(known)
+    left_out = {*islice((rated for rated in evaluated if rated not in asked), num_over)}
+    return [rated for rated in evaluated if rated not in left_out]
 
 
 def players_of(known: Snapshot) -> set[Rated]:
-    """Return the entrants that are players of the standings, and not where a generation began."""
-    return {*known.standing, *islice(known.ghosts, known.num_ghosts), *known.bots}
+    """Return the entrants that are players of the standings."""
+    bots = (rated for rated in islice(known.evaluated, known.num_evaluated) if is_bot(rated[1]))
+    return {*known.standing, *islice(known.ghosts, known.num_ghosts), *bots}
 
 
-def chosen_entrants(known: Snapshot) -> dict[Rated, None]:
-    """Return the entrants of a fit: the wanted ones and each policy's recently evaluated ones."""
-    chosen = dict.fromkeys(wanted_entrants(known))
-    # Older weights would make every fit of a long run larger than the one before. They say little
-    # about the present, and lineage skips over them.
-    for line in known.recent:
-        chosen.update(dict.fromkeys(line))
-    # Only ratings of one fit can be compared.
-    chosen.update(dict.fromkeys(_rated_again(known)))
-    return chosen
+def asked_for(known: Snapshot) -> set[Rated]:
+    """Return the evaluated entrants whose ratings decide something or are shown.
+
+    Players, where generations began, each policy's newest and best-rated ones.
+    """
+    return {
+        *players_of(known),
+        *known.beginnings,
+        *chain.from_iterable(known.recent),
+        *known.former_best,
+    }
 
 
 def fit_input(known: Snapshot) -> FitInput:
     """Take out of a snapshot what a fit needs."""
-    wanted = wanted_entrants(known)
-    # Only wanted entrants are stored, so ``newest`` is found before others are added.
-    is_wanted = set(wanted)
+    chosen = dict.fromkeys(entrants_of(known))
     newest = [
-        next((rated for rated in reversed(line) if rated in is_wanted), None)
-        for line in known.recent
+        next((rated for rated in reversed(line) if rated in chosen), None) for line in known.recent
     ]
-    chosen = chosen_entrants(known)
     return FitInput(
         results=known.results.select(chosen),
         links=known.links.select(chosen),
         parents=parents_of(known.checkpoints, chosen),
         times=times_of(known, chosen),
-        wanted=tuple(wanted),
+        entrants=tuple(chosen),
         newest=tuple(rated for rated in newest if rated is not None),
         known=known,
     )
-
-
-def _rated_again(known: Snapshot) -> Iterator[Rated]:
-    """Yield the best-rated weights of the last fit; where that is repeated, of the one before."""
-    if known.rated is None:
-        yield from known.former_best
-    for row in known.rated or ():
-        yield from ((row.population, entrant) for entrant in row.former_best)
 
 
 def times_of(known: Snapshot, chosen: Iterable[Rated]) -> dict[Rated, Time]:
@@ -288,7 +294,7 @@ def fit_ratings(fit: FitInput) -> dict[str, Ratings]:
     """Fit all populations together, each scale with its own ``bot:random`` at 0.
 
     Returns:
-        Ratings by population, of the wanted entrants only.
+        Ratings by population.
     """
     known = fit.known
     anchors = [(population, Entrant(RANDOM_BOT)) for population in known.populations]
@@ -297,7 +303,7 @@ def fit_ratings(fit: FitInput) -> dict[str, Ratings]:
     fitted = model.fit(
         fit.results,
         links=fit.links,
-        entrants=fit.wanted,
+        entrants=fit.entrants,
         parents=fit.parents,
         times=fit.times,
         anchors=anchors,
@@ -308,20 +314,19 @@ def fit_ratings(fit: FitInput) -> dict[str, Ratings]:
     players = players_of(known)
     rows, spreads, centres = [], {}, {}
     for population in known.populations:
-        wanted = [rated for rated in fit.wanted if rated[0] == population]
-        index = np.array([position[rated] for rated in wanted], dtype=np.int64)
+        own = [rated for rated in fit.entrants if rated[0] == population]
+        index = np.array([position[rated] for rated in own], dtype=np.int64)
         spreads[population] = fitted.spread[index]
         newest = [position[rated] for rated in fit.newest if rated[0] == population]
-        ours = np.array([not is_bot(entrant) for _, entrant in wanted], dtype=bool)
+        is_player = np.array([rated in players for rated in own], dtype=bool)
+        may_lead = is_player & np.array([not is_bot(entrant) for _, entrant in own], dtype=bool)
         # Zeros where no policy has been rated.
         centres[population] = fitted.spread[newest].sum(axis=0) / max(len(newest), 1)
-        ranks = ranks_of(
-            fitted, index, is_player=np.array([one in players for one in wanted], bool)
-        )
+        ranks = ranks_of(fitted, index, is_player=is_player)
         rows.append(
             RatingsRow(
                 population=population,
-                entrants=tuple(entrant for _, entrant in wanted),
+                entrants=tuple(entrant for _, entrant in own),
                 ratings=tuple(fitted.ratings[index].tolist()),
                 deviations=tuple(deviations[index].tolist()),
                 cyclicity=measured_cyclicity(fitted, _results_of(fit.results, population)),
@@ -334,7 +339,7 @@ def fit_ratings(fit: FitInput) -> dict[str, Ratings]:
                 rank_lows=tuple(low for low, _ in ranks),
                 rank_highs=tuple(high for _, high in ranks),
                 advantages=advantages,
-                optimism=optimism(fitted, candidates=index[ours], centre=newest),
+                optimism=optimism(fitted, candidates=index[may_lead], centre=newest),
             )
         )
     # With all that decisions ask of them: here, for on this thread nothing waits for it.

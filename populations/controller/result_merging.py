@@ -1,10 +1,11 @@
-"""Merges of results of players that are gone, in a run whose pool of ghosts is full.
+"""Merges of results of players that are gone, where a fit of all of them would take too long.
 
 Weights are gone once no directory has them: their checkpoint was removed, and they are no ghost or
-one that was thinned. Those that the next fit of ratings reads stay all the same; of the others
-stays what they say about these (`populations.league.merging`). Training results go once the player
-cannot be drawn any more, and those of a policy before its weights were replaced. Generations that a
-policy has left long ago become one.
+one that was thinned. Those that something asks for stay all the same, and the newest others as long
+as the fit has room for them; of the rest stays what they say about these
+(`populations.league.merging`). Training results go once the player cannot be drawn any more, and
+those of a policy before its weights were replaced. Generations that a policy has left long ago
+become one. That happens as results are merged, and where the pool of ghosts is full.
 
 All of it happens as ratings are about to be fitted, so a fit that is repeated after a crash reads
 the same results. In a run without evaluation, which fits nothing, it happens as ghosts are thinned.
@@ -15,20 +16,19 @@ Tests: `tests/populations/controller/test_result_merging.py`.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from operator import attrgetter
 
 from arena.types import Digest, Entrant, is_bot, is_trainee, policy_of_trainee, trainee_entrant
 from populations.controller import checkpoint_rows, generation_rows
-from populations.controller.rating_fit import chosen_entrants, snapshot
+from populations.controller.rating_fit import MAX_ENTRANTS, SLACK, asked_for, snapshot
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
 from populations.league.lineage import first_of_line
 from populations.league.meetings import settled_points
 from populations.league.merging import MERGED, Merge, apply_merge
 from populations.ratings.results import Rated
-from populations.records.rows import PolicyRow
+from populations.records.rows import CheckpointRow, PolicyRow
 
 BATCH = 16
 """Evaluated weights that are gone before something is done about them: it is done seldom."""
@@ -52,20 +52,24 @@ def merge(state: ControllerState, tx: Transaction) -> None:
     """
     if state.phase != "training":
         return
-    evaluates = bool(state.config.evaluation.share)
-    full = [population for population in state.setup.populations if _is_full(state, population)]
+    tables, league = state.tables, state.league
     # Most often nothing is to be done, and little is looked at.
-    num_others = len(state.league.records) - len(state.league.evaluated_ghosts)
-    if not full or (evaluates and num_others < BATCH):
+    if state.config.evaluation.share:
+        if len(league.evaluated) <= MAX_ENTRANTS + SLACK:
+            return
+        populations = list(state.setup.populations)
+    else:
+        populations = [name for name in state.setup.populations if _is_full(state, name)]
+    if not populations:
         return
-    tables = state.tables
-    stays = {entrant for _, entrant in chosen_entrants(snapshot(state.league, tables))}
+    gone = _gone(state)
     found: list[Merge] = []
-    for population in full:
-        into = _into(state, population, stays)
+    for population in populations:
+        into = _into(state, population, gone)
         # In an order that a resumed run has, too.
         forgotten = sorted(_forgotten(state, population))[:MAX_FORGOTTEN]
-        if sum(map(len, into.values())) + (0 if evaluates else len(forgotten)) < BATCH:
+        num_merged = sum(map(len, into.values()))
+        if num_merged + (0 if state.config.evaluation.share else len(forgotten)) < BATCH:
             continue
         ratings = state.ratings(population).row
         merge = Merge(
@@ -79,12 +83,12 @@ def merge(state: ControllerState, tx: Transaction) -> None:
         found.append(replace(merge, points=_points(state, merge)))
     if found:
         # Before the merges: their results name rows of checkpoints.
-        checkpoint_rows.remove(state, tx, full)
+        checkpoint_rows.remove(state, tx, populations)
     for merge in found:
         _apply(state, tx, merge)
     if found:
         # After them: they name rows of generations.
-        generation_rows.remove(state, tx, full)
+        generation_rows.remove(state, tx, populations)
 
 
 def _apply(state: ControllerState, tx: Transaction, found: Merge) -> None:
@@ -103,6 +107,25 @@ def _apply(state: ControllerState, tx: Transaction, found: Merge) -> None:
         state.opponent_pools.forget_results()
 
 
+def _gone(state: ControllerState) -> list[tuple[str, CheckpointRow]]:
+    """Return population and origin of evaluated weights that are gone, for which a fit has no room.
+
+    The oldest come first; of all populations, for one fit rates them.
+    """
+    league = state.league
+    asked = asked_for(snapshot(league, state.tables))
+    gone = [
+        (rated[0], made)
+        for rated in league.evaluated
+        if rated not in asked
+        and (made := league.checkpoints.get(Digest(rated[1]))) is not None
+        and made.state == "deleted"
+    ]
+    gone.sort(key=lambda one: (one[1].assignment_id, one[1].weights_digest))
+    num_over = len(league.evaluated) - MAX_ENTRANTS
+    return gone[: min(max(num_over, 0), MAX_MERGED)]
+
+
 def _is_full(state: ControllerState, population: str) -> bool:
     thinned_to = state.config.ghosts.thinned_to
     if thinned_to is None:
@@ -113,24 +136,14 @@ def _is_full(state: ControllerState, population: str) -> bool:
 
 
 def _into(
-    state: ControllerState, population: str, stays: set[Entrant]
+    state: ControllerState, population: str, gone: Iterable[tuple[str, CheckpointRow]]
 ) -> dict[Entrant, tuple[Entrant, ...]]:
-    """Return evaluated weights that are gone, the oldest first, by policy and generation."""
-    league = state.league
-    gone = sorted(
-        (
-            made
-            for own, entrant in league.records
-            if own == population
-            and entrant not in stays
-            and (made := league.checkpoints.get(Digest(entrant))) is not None
-            and made.state == "deleted"
-        ),
-        key=attrgetter("assignment_id", "weights_digest"),
-    )
+    """Return what is merged in a population, by policy and generation that takes its sums."""
     found: defaultdict[Entrant, list[Entrant]] = defaultdict(list)
     recent = {name: _oldest_recent(row) for name, row in state.tables.policies.items()}
-    for made in gone[:MAX_MERGED]:
+    for own, made in gone:
+        if own != population:
+            continue
         # Of a policy that was retired all generations are former ones, and stay as they are.
         number = max(made.generation, recent.get(made.policy, 0))
         generation = trainee_entrant(made.policy, generation=number)

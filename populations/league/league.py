@@ -55,7 +55,7 @@ ResultKey = tuple[Rated, Rated, tuple[int, int]]
 
 
 RECENT_PER_POLICY = 6
-"""Evaluated weights of a policy, besides its standing, that the next fit of ratings includes."""
+"""Newest evaluated weights of a policy, which stay in the fit of ratings whatever leaves it."""
 
 
 class Met(NamedTuple):
@@ -91,7 +91,6 @@ class League:
         checkpoints: Origin of each weights digest.
         last_evaluation_sequence: Sequence of the last evaluation tally.
         recent: Newest evaluated weights of each policy, in order of first evaluation.
-        evaluated_bots: Bots in order of first evaluation.
     """
 
     def __init__(
@@ -117,9 +116,9 @@ class League:
         self.checkpoints: dict[Digest, CheckpointRow] = {}
         self.last_evaluation_sequence = 0
         self.recent: dict[PolicyId, deque[Rated]] = {}
-        self.evaluated_bots: list[Rated] = []
+        self._evaluated: list[Rated] = []
         self._evaluated_ghosts: list[Rated] = []
-        self._some_left = False
+        self._some_left = self._some_dropped = False
         self._ghosts: dict[Rated, set[PlayerId]] = {}
         """Present ghosts by their weights."""
         self._evaluation_pairs: dict[PairKey, PairRow] = {}
@@ -209,6 +208,14 @@ class League:
     def num_rated_seats(self) -> int:
         """Return the number of seats whose advantages are rated, the first ones."""
         return self._rows.num_seats
+
+    @property
+    def evaluated(self) -> list[Rated]:
+        """Return evaluated weights and bots in order of first evaluation; like the ghosts."""
+        if self._some_dropped:
+            self._some_dropped = False
+            self._evaluated = [key for key in self._evaluated if key in self.records]
+        return self._evaluated
 
     @property
     def evaluated_ghosts(self) -> list[Rated]:
@@ -318,6 +325,7 @@ class League:
         """Take out a row of an evaluated entrant."""
         if isinstance(row, RecordRow):
             del self.records[row.key]
+            self._some_dropped = True
             generation = self._generation_of(row.entrant)
             if generation is not None:
                 self._generation_matches[generation] -= row.matches
@@ -373,12 +381,11 @@ class League:
         return None if origin is None else (origin.policy, origin.generation)
 
     def _note_evaluated(self, key: Rated, origin: CheckpointRow | None) -> None:
-        if is_bot(key[1]):
-            self.evaluated_bots.append(key)
         if key in self._ghosts:
             self._evaluated_ghosts.append(key)
+        if is_bot(key[1]) or origin is not None:
+            self._evaluated.append(key)
         if origin is not None:
-            # maxlen drops the oldest, so that fits of long runs do not grow.
             recent = self.recent.setdefault(origin.policy, deque(maxlen=RECENT_PER_POLICY))
             recent.append(key)
 

@@ -36,6 +36,9 @@ BASE_IMPORTANCE = 0.3
 BASE_IMPORTANCE_UNRANKED = 0.03
 """Importance of a ghost with no open question: its rating is only displayed."""
 
+FAR_SHARE = 0.2
+"""Share of the pairs whose opponent is drawn at any distance."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Field:
@@ -174,13 +177,17 @@ def choose_pairs(
     may_play: BoolArray,
     num_pairs: int,
     matches_per_pair: int,
+    rng: np.random.Generator,
     first: Sequence[int] = (),
+    far_share: float = FAR_SHARE,
 ) -> list[tuple[int, int]]:
     """Choose pairs one after the other, each as if the earlier pairs had been played.
 
     Each time the player with the largest weighted variance meets the opponent against whom matches
     reduce the weighted variance of both most. Opponents of similar strength are the most
-    informative in themselves, well known ones about the player.
+    informative in themselves, well known ones about the player: that holds as far as strengths add
+    up. So a share of the pairs have an opponent at any distance, by which a scale that is too long
+    is found and mended.
 
     Args:
         field: Players.
@@ -188,7 +195,9 @@ def choose_pairs(
         may_play: Whether a player's weights exist. [N].
         num_pairs: Number of pairs, if there are two players; pairs may repeat.
         matches_per_pair: Matches per pair.
-        first: Players to serve first, each with its most informative opponent; all may play.
+        rng: Draws the distances.
+        first: Players to serve first; all may play.
+        far_share: Share of the pairs whose opponent is drawn at any distance.
 
     Returns:
         Indices of the pairs, the served player first.
@@ -207,10 +216,13 @@ def choose_pairs(
     )
     pairs = []
     position = {int(player): index for index, player in enumerate(playing)}
+    # Evenly among the pairs, so that few of them have their share over time, too.
+    is_far = np.diff(np.floor(rng.random() + far_share * np.arange(num_pairs + 1))) > 0.0
     for turn in range(num_pairs):
         # Else the largest weighted variance w_i V_ii.
         focus = position[first[turn]] if turn < len(first) else known.most_important()
-        rival = known.play_best_rival(focus)
+        rival = known.rival_anywhere(focus, rng) if is_far[turn] else known.best_rival(focus)
+        known.play(focus, rival)
         pairs.append((int(playing[focus]), int(playing[rival])))
     return pairs
 
@@ -251,8 +263,17 @@ class _Knowledge:
         """Return the player with the largest weighted variance."""
         return int((self._weights * self._variances).argmax())
 
-    def play_best_rival(self, focus: int) -> int:
-        """Let a player meet the opponent against whom matches tell most, and return that one.
+    def rival_anywhere(self, focus: int, rng: np.random.Generator) -> int:
+        """Return an opponent of a player: the nearest to a level drawn evenly from all."""
+        rivals = np.flatnonzero(self._may_meet(focus))
+        levels = self._strengths[rivals]
+        level = rng.uniform(levels.min(), levels.max())
+        # At the beginning many are equal, and none of them is to be met more often.
+        away = np.abs(levels - level)
+        return int(rng.choice(rivals[away == away.min()]))
+
+    def best_rival(self, focus: int) -> int:
+        """Return the opponent against whom matches tell most about a player.
 
         Told is by how much the weighted variances of both fall.
         """
@@ -273,21 +294,33 @@ class _Knowledge:
         gain += others
         gain /= total
         # Gains are at least 0, so -1 is never chosen while another remains.
-        gain[focus] = -1.0
-        if not self._is_one_population:
-            # In a game of several populations an opponent is one of another population.
-            gain[self._population == self._population[focus]] = -1.0
-        rival = int(gain.argmax())
+        gain[~self._may_meet(focus)] = -1.0
+        return int(gain.argmax())
+
+    def _may_meet(self, focus: int) -> BoolArray:
+        """Return whom a player may meet. bool [N]."""
+        if self._is_one_population:
+            found = np.ones(len(self._population), dtype=bool)
+            found[focus] = False
+            return found
+        # In a game of several populations an opponent is one of another population.
+        return np.asarray(self._population != self._population[focus])
+
+    def play(self, focus: int, rival: int) -> None:
+        """Let two players meet: what matches tell of both is known from now on."""
+        covariances = self._covariances(focus)
+        # s + Var(i - j)
+        apart = float(self._variances[focus] - 2.0 * covariances[rival] + self._variances[rival])
+        total = apart + float(self._noise_against(focus)[rival])
         # The Kalman update of a difference: V' = V - l l^T, with l = V (e_i - e_j) / sqrt(s +
         # Var(i - j)).
         lost = covariances - self._covariances(rival)
-        lost /= math.sqrt(total[rival])
+        lost /= math.sqrt(total)
         self._lost[self._num_lost] = lost
         self._num_lost += 1
         lost *= lost
         # Never below 0 by more than rounding: V' is a covariance, too.
-        variances -= lost
-        return rival
+        self._variances -= lost
 
     def _noise_against(self, player: int) -> FloatArray:
         """Return the variance of each difference to one player, as matches measure it. [N]."""

@@ -274,8 +274,12 @@ class Posterior(Generic[E]):
             fit, is_anchored=self.pairs.is_anchored, variances=variances, scale=scale
         )
         anchor = anchor if estranged >= DOUBT else 0.0
+        # A pair with an anchor deviates by no less than others do.
         off = anchor_errors(
-            fit, entrant_of_pair=self._free_of_pairs(), num_entrants=len(self.free), variance=anchor
+            fit,
+            entrant_of_pair=self._free_of_pairs(),
+            num_entrants=len(self.free),
+            variance=max(anchor, pair),
         )
         tau, rho = (
             prior_deviation(

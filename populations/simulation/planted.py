@@ -66,6 +66,9 @@ class PlantedModel:
         pair_deviation: Standard deviation of the effect of each pair of weights of different lines
             besides skills and kinds, Elo; constant for a pair.
         seat_advantage: Elo of the seat with the lower index.
+        lapse: Share of matches that a lot decides, whoever plays: strengths do not add up then.
+        compression: Share by which a difference of 1,000 Elo is longer than matches show, larger
+            ones more: d of two skills plays like d / (1 + compression |d| / 1000).
     """
 
     spread: float = 200.0
@@ -80,6 +83,8 @@ class PlantedModel:
     top_draw_rate: float | None = None
     pair_deviation: float = 0.0
     seat_advantage: float = 0.0
+    lapse: float = 0.0
+    compression: float = 0.0
 
     def fresh(self, rng: np.random.Generator) -> Weights:
         """Make random weights: they play like ``bot:random``, whatever their potential."""
@@ -158,9 +163,9 @@ class PlantedModel:
     ) -> tuple[int, int, int]:
         """Draw wins, draws and losses of the first, which has the lower seat.
 
-        The expected score is `expected_score` of the advantage, however often games are drawn.
+        The expected score does not depend on how often games are drawn.
         """
-        p = expected_score(self.advantage(first, second) + self.seat_advantage)
+        p = self._score(self.advantage(first, second), seat=self.seat_advantage)
         # P(draw) = 2 q min(p, 1 - p), half from wins and half from losses: p stays the mean score.
         draw = 2.0 * self._draw_rate_of(first, second) * min(p, 1.0 - p)
         # One binomial number is drawn faster than a multinomial one, and without draws is the same.
@@ -171,6 +176,22 @@ class PlantedModel:
         shares = [p - 0.5 * draw, draw, max(1.0 - p - 0.5 * draw, 0.0)]
         wins, draws, losses = (int(count) for count in rng.multinomial(num_matches, shares))
         return wins, draws, losses
+
+    def difference(self, first: Weights, second: Weights) -> float:
+        """Return the Elo by which matches, in each seat equally many, show the first ahead.
+
+        Without the effects of kinds and pairs, which no rating has: that of the two skills, less
+        what lapses and compression take from it.
+        """
+        ahead = first.skill - second.skill
+        home = self._score(ahead, seat=self.seat_advantage)
+        away = self._score(ahead, seat=-self.seat_advantage)
+        # The mean of both log-odds: a seat's advantage cancels.
+        return 200.0 * math.log10(home / (1.0 - home) * away / (1.0 - away))
+
+    def _score(self, ahead: float, *, seat: float) -> float:
+        shown = ahead / (1.0 + self.compression * abs(ahead) / 1000.0)
+        return 0.5 * self.lapse + (1.0 - self.lapse) * expected_score(shown + seat)
 
     def _draw_rate_of(self, first: Weights, second: Weights) -> float:
         """Return the share of draws if the two were equals of their mean skill."""

@@ -154,7 +154,11 @@ def final_pairings(
     unsettled = _unsettled(state, known)
     if unsettled.any():
         return pairings_about(
-            state, known, weights=unsettled.astype(np.float64), num_matches=num_matches
+            state,
+            known,
+            weights=unsettled.astype(np.float64),
+            num_matches=num_matches,
+            rng=state.draw(tx),
         ) or validation_pairings(state, num_matches=num_matches, waiting=True)
     missing = _missing(state, known)
     # Open ones may be about these very pairs, and are not in the results yet.

@@ -77,7 +77,7 @@ def draw_pairings(
     missing = missing_matches(state, known)
     weights[list(missing)] += AWAITED_IMPORTANCE
     return pairings_about(
-        state, known, weights=weights, missing=missing, num_matches=num_matches
+        state, known, weights=weights, missing=missing, num_matches=num_matches, rng=rng
     ) or validation_pairings(state, num_matches=num_matches, waiting=True)
 
 
@@ -131,15 +131,18 @@ def pairings_about(
     *,
     weights: FloatArray,
     num_matches: int,
+    rng: np.random.Generator,
     missing: Mapping[int, int] | None = None,
 ) -> tuple[Pairing, ...]:
-    """Seat the pairs that shrink the weighted variances most, and a bot with a player near to it.
+    """Seat the pairs that shrink the weighted variances most, some at any distance, and a bot with
+    a player near to it.
 
     Args:
         state: The controller.
         known: The players.
         weights: How much each rating matters. float64 [N].
         num_matches: About as many as are played.
+        rng: Draws the distances.
         missing: Matches that players are to have before all others, the first of them first.
     """
     may_play = _are_validated(state, known.players)
@@ -155,6 +158,7 @@ def pairings_about(
         may_play=may_play,
         num_pairs=num_pairs,
         matches_per_pair=MATCHES_PER_SEATING * seats_per_pair,
+        rng=rng,
         first=[
             index
             for index, lacking in (missing or {}).items()

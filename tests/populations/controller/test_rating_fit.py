@@ -10,13 +10,16 @@ import numpy as np
 import pytest
 
 from arena.types import AssignmentId, Digest, Entrant, PolicyId
+from populations.controller import rating_fit
 from populations.controller.rating_fit import (
+    asked_for,
+    entrants_of,
     fit_input,
     fit_ratings,
     optimism,
+    players_of,
     ranks_of,
     snapshot,
-    wanted_entrants,
 )
 from populations.controller.state.events import ControllerStarted
 from populations.controller.state.state import make_state
@@ -46,16 +49,17 @@ def rows_of(fitted: Mapping[str, Ratings]) -> list[tuple[RatingsRow, FloatArray]
     return found
 
 
-def test_a_fit_says_of_each_population_what_was_wanted(finished: World) -> None:
+def test_a_fit_rates_all_that_were_evaluated(finished: World) -> None:
     league, tables = finished.state.league, finished.state.tables
     known = snapshot(league, tables)
     fit = fit_input(known)
     fitted = fit_ratings(fit)
-    assert fit.wanted == tuple(wanted_entrants(known))
+    assert {*fit.entrants} == {*league.records}
+    assert len(fit.entrants) > len(players_of(known))
     assert [*fitted] == [*known.populations]
     for row, spread in rows_of(fitted):
         assert [(row.population, e) for e in row.entrants] == [
-            rated for rated in fit.wanted if rated[0] == row.population
+            rated for rated in fit.entrants if rated[0] == row.population
         ]
         assert row.num_tallies == league.last_evaluation_sequence
         assert len(spread) == len(row.entrants)
@@ -67,14 +71,11 @@ def test_a_fit_says_of_each_population_what_was_wanted(finished: World) -> None:
 def test_ranks_are_those_among_the_players_by_their_differences(finished: World) -> None:
     league, tables = finished.state.league, finished.state.tables
     known = snapshot(league, tables)
-    # Weights that a generation began with, and that no player has now, take no rank.
-    former = next(one for one in known.ghosts if one not in known.standing)
-    ghosts = [one for one in known.ghosts if one != former]
-    known = replace(known, ghosts=ghosts, num_ghosts=len(ghosts), beginnings=(former,))
     fitted = fit_ratings(fit_input(known))
     [(row, _)] = rows_of(fitted)
-    players = {*known.standing, *known.ghosts, *known.bots}
-    assert {one for _, one in players} == set(row.entrants) - {former[1]}
+    players = players_of(known)
+    # Weights that no player has now take no rank.
+    assert {one for _, one in players} < set(row.entrants)
     standing = fitted["player"]
     for entrant, low, high in zip(row.entrants, row.rank_lows, row.rank_highs, strict=True):
         rivals = [one for _, one in players if one != entrant]
@@ -109,7 +110,7 @@ def test_parents_are_the_nearest_ancestors_in_the_fit(finished: World) -> None:
     league = finished.state.league
     fit = fit_input(snapshot(league, finished.state.tables))
     chosen = (
-        set(fit.wanted) | set(fit.parents) | {e for r in fit.results for e in (r.first, r.second)}
+        set(fit.entrants) | set(fit.parents) | {e for r in fit.results for e in (r.first, r.second)}
     )
     assert fit.parents
     for rated in chosen:
@@ -130,6 +131,21 @@ def test_results_are_those_between_entrants_of_the_fit(finished: World) -> None:
     }
 
 
+def test_of_too_many_the_oldest_that_nothing_asks_for_are_left_out(
+    finished: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = snapshot(finished.state.league, finished.state.tables)
+    asked, every = asked_for(known), entrants_of(known)
+    others = [rated for rated in every if rated not in asked]
+    assert len(others) > 4
+    monkeypatch.setattr(rating_fit, "SLACK", 2)
+    monkeypatch.setattr(rating_fit, "MAX_ENTRANTS", len(every) - 5)
+    assert entrants_of(known) == [rated for rated in every if rated not in others[:3]]
+    # What is asked for stays, however many there are.
+    monkeypatch.setattr(rating_fit, "MAX_ENTRANTS", 1)
+    assert entrants_of(known) == [rated for rated in every if rated in asked]
+
+
 @pytest.mark.parametrize("document", [DUEL, TAG])
 def test_a_resume_repeats_the_last_fit_to_the_bit(document: dict[str, object]) -> None:
     world = make_world(document, tag_spec()) if document is TAG else make_world(document)
@@ -142,7 +158,7 @@ def test_a_resume_repeats_the_last_fit_to_the_bit(document: dict[str, object]) -
         if is_known and not state.fitting and not state.ratings_are_stale():
             break
     before = dict(state.tables.ratings)
-    # Since then somebody was quarantined, and somebody else has no checkpoint: the wanted changed.
+    # Since then somebody was quarantined, and somebody else has no checkpoint: other players.
     policy = next(iter(state.tables.policies.values()))
     state.tables.policies[policy.policy] = replace(policy, checkpoint=None)
     spreads = {name: known.spread for name, known in state.last_fit.items()}
@@ -190,7 +206,8 @@ def test_time_is_that_of_the_line_whoever_had_the_weights() -> None:
     world = make_world()
     known = replace(
         snapshot(world.state.league, world.state.tables),
-        standing=tuple(("player", Entrant(row.weights_digest)) for row in rows),
+        evaluated=[("player", Entrant(row.weights_digest)) for row in rows],
+        num_evaluated=len(rows),
         checkpoints={row.weights_digest: row for row in rows},
         generations={
             Entrant(name): GenerationRow(

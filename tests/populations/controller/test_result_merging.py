@@ -9,8 +9,8 @@ import pytest
 
 from arena.types import Digest, Entrant, is_trainee, policy_of_trainee
 from populations.audit.tally_checks import differences, refold
-from populations.controller import result_merging
-from populations.controller.rating_fit import chosen_entrants, fit_input, snapshot
+from populations.controller import rating_fit, result_merging
+from populations.controller.rating_fit import asked_for, fit_input, snapshot
 from populations.controller.state.state import make_state
 from populations.league.league import RECENT_PER_POLICY, League
 from populations.league.lineage import first_of_line
@@ -32,6 +32,9 @@ from tests.populations.controller.state.test_state import fold
 pytestmark = pytest.mark.xdist_group("merged results")
 
 KEEP = 16
+ENTRANTS = 24
+"""Entrants of a fit from which on results are merged."""
+
 FEW: dict[str, object] = {
     # Longer than three checkpoints, which are kept in any case.
     "ghosts": {"every_agent_steps": 2000, "keep": KEEP},
@@ -59,9 +62,9 @@ def run(world: World) -> World:
 
 
 def check(world: World, event: EventRow) -> None:
-    """Nobody is merged that a fit reads."""
+    """Nobody is merged for whose rating anything asks."""
     tables, league = world.state.tables, world.state.league
-    chosen = chosen_entrants(snapshot(league, tables))
+    asked = asked_for(snapshot(league, tables))
     (merge,) = merges([event])
     ghosts = {Entrant(ghost.weights_digest) for ghost in tables.ghosts.values() if ghost.is_present}
     # Rows of checkpoints may be gone by now, too.
@@ -76,7 +79,7 @@ def check(world: World, event: EventRow) -> None:
             assert former[1] < into <= oldest
             continue
         made = origins[Digest(gone)]
-        assert (merge.population, gone) not in chosen
+        assert (merge.population, gone) not in asked
         assert made.state == "deleted"
         assert gone not in ghosts
         # The same event may have begun a generation after the merge.
@@ -106,6 +109,9 @@ def merged(request: pytest.FixtureRequest) -> Iterator[World]:
         patch.setattr(result_merging, "BATCH", 4)
         # Fewer than there are, so that some wait for the next time.
         patch.setattr(result_merging, "MAX_MERGED", 12)
+        for module in (rating_fit, result_merging):
+            patch.setattr(module, "MAX_ENTRANTS", ENTRANTS)
+            patch.setattr(module, "SLACK", 4)
         document, spec = GAMES[request.param]
         world = make_world({**document, **FEW}, spec=spec())
         world.join()

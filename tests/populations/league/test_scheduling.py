@@ -48,6 +48,10 @@ def test_only_open_questions_count() -> None:
     np.testing.assert_allclose(close - BASE_IMPORTANCE, [0.0, 0.0, 1.0, 1.0], atol=1e-9)
 
 
+def draws() -> np.random.Generator:
+    return np.random.default_rng(3)
+
+
 def test_the_boundary_of_the_bottom_is_the_best_in_it() -> None:
     """Of five, a fraction of 0.4 is two: the second worst against the others, by hand."""
     field = make_field([0.0, 100.0, 200.0, 5000.0, 9000.0], own=[5000.0] * 5)
@@ -63,7 +67,12 @@ def test_common_uncertainty_decides_nothing() -> None:
     spread = np.full((4, 1), 300.0)
     field = make_field([0.0, 0.0, 0.0, 0.0], spread=spread, own=[0.0, 0.0, 50.0**2, 0.0])
     pairs = choose_pairs(
-        field, weights=np.ones(4), may_play=np.ones(4, dtype=bool), num_pairs=1, matches_per_pair=8
+        field,
+        weights=np.ones(4),
+        may_play=np.ones(4, dtype=bool),
+        num_pairs=1,
+        matches_per_pair=8,
+        rng=draws(),
     )
     assert pairs[0][0] == 2
 
@@ -131,6 +140,8 @@ def test_pairs_are_those_of_dense_covariances(seed: int, size: int, num_pairs: i
         may_play=np.ones(size, dtype=bool),
         num_pairs=num_pairs,
         matches_per_pair=16,
+        rng=draws(),
+        far_share=0.0,
     )
     assert pairs == expected
 
@@ -148,6 +159,7 @@ def test_ten_thousand_players_need_no_matrix_of_all_pairs() -> None:
             may_play=np.ones(size, dtype=bool),
             num_pairs=32,
             matches_per_pair=16,
+            rng=draws(),
         )
         _, most_bytes = tracemalloc.get_traced_memory()
     finally:
@@ -164,7 +176,12 @@ def test_the_only_player_that_matters_is_the_one_that_plays() -> None:
     weights = np.zeros(6)
     weights[3] = 1.0
     pairs = choose_pairs(
-        field, weights=weights, may_play=np.ones(6, dtype=bool), num_pairs=4, matches_per_pair=8
+        field,
+        weights=weights,
+        may_play=np.ones(6, dtype=bool),
+        num_pairs=4,
+        matches_per_pair=8,
+        rng=draws(),
     )
     assert [first for first, _ in pairs] == [3] * 4
 
@@ -178,6 +195,7 @@ def test_matches_are_spread_over_those_who_are_alike() -> None:
         may_play=np.ones(30, dtype=bool),
         num_pairs=60,
         matches_per_pair=8,
+        rng=draws(),
     )
     played = np.bincount(np.array(pairs).ravel(), minlength=30)
     assert played.min() >= 2
@@ -192,6 +210,7 @@ def test_in_a_game_of_several_populations_nobody_meets_its_own() -> None:
         may_play=np.ones(6, dtype=bool),
         num_pairs=12,
         matches_per_pair=8,
+        rng=draws(),
     )
     assert all((first < 3) != (second < 3) for first, second in pairs)
 
@@ -200,7 +219,12 @@ def test_in_a_game_of_several_populations_nobody_meets_its_own() -> None:
 def test_without_two_who_may_play_there_is_no_pair(may_play: list[bool]) -> None:
     field = make_field([0.0, 1.0, 2.0], own=[1.0] * 3)
     pairs = choose_pairs(
-        field, weights=np.ones(3), may_play=np.array(may_play), num_pairs=3, matches_per_pair=8
+        field,
+        weights=np.ones(3),
+        may_play=np.array(may_play),
+        num_pairs=3,
+        matches_per_pair=8,
+        rng=draws(),
     )
     assert pairs == []
 
@@ -209,6 +233,26 @@ def test_who_may_not_play_is_not_chosen() -> None:
     field = make_field([0.0, 1.0, 2.0], own=[1.0, 1e6, 1.0])
     may_play = np.array([True, False, True])
     pairs = choose_pairs(
-        field, weights=np.ones(3), may_play=may_play, num_pairs=4, matches_per_pair=8
+        field, weights=np.ones(3), may_play=may_play, num_pairs=4, matches_per_pair=8, rng=draws()
     )
     assert {player for pair in pairs for player in pair} == {0, 2}
+
+
+def test_a_fifth_of_the_pairs_is_at_all_distances_alike() -> None:
+    """One player matters, and its nearest rival would tell most of it."""
+    ratings = [1000.0, *(100.0 * level for level in range(10))]
+    field = make_field(ratings, own=[100.0**2, *[1.0] * 10])
+    weights = np.array([1.0, *[0.0] * 10])
+    may_play, rng = np.ones(11, dtype=bool), draws()
+    played = np.zeros(11, dtype=np.int64)
+    for _ in range(1000):
+        # Three pairs have their fifth over time, too.
+        pairs = choose_pairs(
+            field, weights=weights, may_play=may_play, num_pairs=3, matches_per_pair=8, rng=rng
+        )
+        assert [focus for focus, _ in pairs] == [0] * 3
+        played += np.bincount([rival for _, rival in pairs], minlength=11)
+    # 600 of 3,000 are drawn, one ninth of them next to each level within, half as many at the ends.
+    assert played[10] == pytest.approx(2400 + 600 / 18, abs=60)
+    assert played[2:10] == pytest.approx(600 / 9, abs=25)
+    assert played[1] == pytest.approx(600 / 18, abs=20)

@@ -1,0 +1,180 @@
+"""Compare the ratings of runs with direct games between their players and with the anchor.
+
+    python -m experiments.ratings.direct_games RUN ... --players 12 --matches 2000
+    python -m experiments.ratings.direct_games RUN ... --table
+
+Players of every age and the anchor play a round robin, half of the matches in each seat. A pair's
+direct difference is the mean of the log-odds of its scores in both seats, in Elo. The league
+predicts it by the difference of two ratings. Pairs are near (less than 100 Elo apart), middle or
+far (more than 400); those decided in all but a few matches, beyond --limit Elo, are left out.
+
+Printed for each run: the root mean square of what is predicted wrong, less the direct games' own
+error; the share of pairs and players whose interval and the direct games' own error cover the
+distance; the mean width of the players' intervals; the scatter of pairs and misfit of the fit. The
+games of a run are kept in direct.json beside its journal.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+
+import arena
+from arena.types import RANDOM_BOT, Entrant
+from populations.controller.rating_fit import fit_input, fit_ratings, snapshot
+from populations.inspection.inspection import Inspection, folded
+from populations.inspection.ratings import RATING
+from populations.league.standings import Ratings, Standing
+from populations.ratings.bradley_terry import ELO_PER_UNIT
+from populations.ratings.model import Z95
+
+GAMES = "direct.json"
+LEVELS = {"near": (0.0, 100.0), "middle": (100.0, 400.0), "far": (400.0, math.inf)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Direct:
+    """Difference of two players by games between them.
+
+    Attributes:
+        elo: Mean of the log-odds in both seats, in Elo.
+        error: Its standard error, in Elo.
+    """
+
+    elo: float
+    error: float
+
+
+def play(run: Path, *, num_players: int, num_matches: int, seed: int) -> dict[str, object]:
+    """Let players of every age meet each other and the anchor; as `arena.evaluate` returns it."""
+    kept = run / GAMES
+    if not kept.exists():
+        inspection = Inspection.open(run)
+        (lines,) = inspection.standings().values()
+        inspection.close()
+        rated = [line for line in lines if line.kind != "bot" and line.rating is not None]
+        ghosts = sorted((line.agent_steps, line.player) for line in rated if line.kind == "ghost")
+        places = np.linspace(0, len(ghosts) - 1, min(num_players, len(ghosts))).astype(int)
+        chosen = [ghosts[place][1] for place in sorted(set(places.tolist()))]
+        chosen += [line.player for line in rated if line.kind == "policy"]
+        players = [f"{run}:{player}" for player in chosen]
+        found = arena.evaluate([*players, RANDOM_BOT], matches=num_matches, seed=seed)
+        kept.write_text(json.dumps({**found, "names": [*chosen, RANDOM_BOT]}))
+    document: dict[str, object] = json.loads(kept.read_text())
+    return document
+
+
+def direct_differences(games: dict[str, object]) -> dict[tuple[str, str], Direct]:
+    """Return the difference of each pair of players by its games."""
+    full: list[str] = games["players"]  # type: ignore[assignment]
+    short: list[str] = games["names"]  # type: ignore[assignment]
+    names = dict(zip(full, short, strict=True))
+    odds: dict[tuple[str, str], tuple[float, float]] = {}
+    for pair in games["pairs"]:  # type: ignore[attr-defined]
+        won = pair["score"] * pair["matches"] + 0.5
+        lost = (1.0 - pair["score"]) * pair["matches"] + 0.5
+        # Var(log-odds) = 1 / (n p q) = 1 / won + 1 / lost
+        odds[names[pair["home"]], names[pair["away"]]] = (
+            math.log(won / lost),
+            1.0 / won + 1.0 / lost,
+        )
+    return {
+        (one, two): Direct(
+            elo=ELO_PER_UNIT * (odds[one, two][0] - odds[two, one][0]) / 2.0,
+            error=ELO_PER_UNIT * math.sqrt(odds[one, two][1] + odds[two, one][1]) / 2.0,
+        )
+        for one, two in combinations(short, 2)
+        if (one, two) in odds and (two, one) in odds
+    }
+
+
+def ratings_of(run: Path) -> tuple[Ratings, dict[str, Standing]]:
+    """Return the ratings of a run's only population with their spread, and its standings."""
+    inspection = Inspection.open(run)
+    tables = inspection.reader.load(pairs=RATING)
+    league = folded(tables, inspection.run_file, inspection.run_dir)
+    (found,) = fit_ratings(fit_input(snapshot(league, tables, rated=tables.ratings))).values()
+    (lines,) = inspection.standings().values()
+    inspection.close()
+    return found, {line.player: line for line in lines}
+
+
+def compare(run: Path, games: dict[str, object], *, limit: float) -> dict[str, float]:
+    """Return the figures of a run."""
+    ratings, lines = ratings_of(run)
+    row = ratings.row
+    assert row is not None, "the run has no ratings"
+    errors: dict[str, list[float]] = {level: [] for level in LEVELS}
+    held: dict[str, list[bool]] = {level: [] for level in LEVELS}
+    players, widths, bias = [], [], []
+    for (one, two), direct in direct_differences(games).items():
+        if abs(direct.elo) > limit:
+            continue
+        first, second = (Entrant(lines[name].weights or name) for name in (one, two))
+        found = ratings.difference(first, second)
+        if found is None:
+            continue
+        if two == RANDOM_BOT:
+            interval = ratings.interval(first)
+            assert interval is not None
+            half = (interval[2] - interval[1]) / 2.0
+            off = interval[0] - direct.elo
+            players.append(abs(off) <= math.hypot(half, Z95 * direct.error))
+            widths.append(2.0 * half)
+            bias.append(off)
+        level = next(n for n, (low, high) in LEVELS.items() if low <= abs(direct.elo) < high)
+        error = found[0] - direct.elo
+        errors[level].append(error**2 - direct.error**2)
+        # A pair deviates from its ratings by as much as the fit found that pairs do.
+        deviation = math.hypot(found[1], row.pair_deviation, direct.error)
+        held[level].append(abs(error) <= Z95 * deviation)
+    top = max(
+        (line for line in lines.values() if line.kind != "bot" and line.champion),
+        key=lambda line: line.kind == "policy",
+    )
+    return {
+        **{level: math.sqrt(max(float(np.mean(v)), 0.0)) for level, v in errors.items() if v},
+        **{f"held_{level}": float(np.mean(v)) for level, v in held.items() if v},
+        "players": float(np.mean(players)),
+        "bias": float(np.mean(bias)),
+        "width": float(np.mean(widths)),
+        "champion": float(top.rating or math.nan),
+        "scatter": row.pair_deviation,
+        "anchor": row.anchor_deviation,
+        "misfit": row.misfit,
+        "entrants": float(len(row.entrants)),
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="Run of one population")
+    parser.add_argument("--players", type=int, default=12, help="Ghosts of every age (default 12)")
+    parser.add_argument("--matches", type=int, default=2000, help="Matches a pair (default 2000)")
+    parser.add_argument("--limit", type=float, default=900.0, help="Largest difference, Elo")
+    parser.add_argument("--seed", type=int, default=5, help="Seed of the games (default 5)")
+    options = parser.parse_args(arguments)
+    for run in options.runs:
+        games = play(
+            run, num_players=options.players, num_matches=options.matches, seed=options.seed
+        )
+        figures = compare(run, games, limit=options.limit)
+        told = " ".join(f"{name} {value:.3g}" for name, value in figures.items())
+        sys.stdout.write(f"{run} {told}\n")
+        sys.stdout.flush()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
