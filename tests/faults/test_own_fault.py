@@ -51,8 +51,9 @@ def edited(run: Run, edit: Callable[[Path, PolicyRow], list[Row]]) -> Iterator[N
 
 def wild_rate(directory: Path, policy: PolicyRow) -> list[Row]:
     """A learning rate at which the first updates leave no number finite."""
+    # After one step weights are of its size, and the square of such a value has no float32.
     del directory
-    return [replace(policy, hyperparameters={**policy.hyperparameters, "learning_rate": 1e6})]
+    return [replace(policy, hyperparameters={**policy.hyperparameters, "learning_rate": 1e30})]
 
 
 def poison(directory: Path, policy: PolicyRow) -> list[Row]:
