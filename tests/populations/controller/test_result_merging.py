@@ -218,19 +218,27 @@ def test_without_a_bound_nothing_is_merged() -> None:
     assert world.events("results_merged") == []
 
 
-def test_strengths_of_a_merge_are_not_those_of_lines(merged: World) -> None:
-    fitted: dict[str, set[float]] = {}
-    found: list[bool] = []
+def test_strengths_of_a_merge_are_the_ratings_of_the_last_fit_else_by_results(
+    merged: World,
+) -> None:
+    fitted: dict[str, dict[Entrant, float]] = {}
+    others: list[bool] = []
+    num_rated = 0
     for row in merged.committed:
         if isinstance(row, RatingsRow):
-            fitted[row.population] = {round(rating, 1) for rating in row.ratings}
+            fitted[row.population] = dict(zip(row.entrants, row.ratings, strict=True))
         elif isinstance(row, EventRow) and row.kind == MERGED:
             (merge,) = merges([row])
-            # A rating of the line would be one of the last fit, to the decimal.
-            found += [
-                point not in fitted[population]
-                for (population, entrant), point in merge.points.items()
-                if entrant in merge.gone
-            ]
-    assert len(found) > KEEP
-    assert sum(found) > 0.5 * len(found)
+            for (population, entrant), point in merge.points.items():
+                if entrant not in merge.gone:
+                    continue
+                rating = fitted[population].get(entrant)
+                if rating is not None:
+                    num_rated += 1
+                    assert point == round(rating, 1)
+                else:
+                    # A rating of the line would be one of the last fit, to the decimal.
+                    others.append(point not in {round(r, 1) for r in fitted[population].values()})
+    assert num_rated > KEEP
+    assert len(others) > KEEP
+    assert sum(others) > 0.5 * len(others)
