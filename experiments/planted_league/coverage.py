@@ -30,11 +30,12 @@ from arena.types import RANDOM_BOT, Digest, Entrant, PlayerId, PolicyId
 from populations.config.run_config import load_config
 from populations.controller.opponents.seatings import make_request
 from populations.gc_pause import collector_paused
-from populations.league.standings import Z95, Ratings, Standing, champion, standings
+from populations.league.ratings import Ratings
+from populations.league.standings import Standing, champion, standings
 from populations.matchmaking.drawing import normalized
 from populations.matchmaking.pfsp import PfspRule
 from populations.ratings.bradley_terry import BradleyTerry
-from populations.ratings.model import Result
+from populations.ratings.model import Z95, Result
 from populations.ratings.results import Rated
 from populations.simulation.environment import simulated_config, simulated_run
 from populations.simulation.league import default_model
@@ -196,7 +197,7 @@ def _population_error(world: World, population: str) -> LeagueError:
     far = [held for held, gap in zip(all_held, gaps, strict=True) if abs(gap) > FAR]
     pfsp = np.mean([_pfsp(world, line.player) for line in final], axis=0).tolist()
     row = world.state.tables.ratings[population]
-    best = champion(lines, row=row)
+    best = champion(lines)
     assert best is not None, "a player is rated"
     assert best.rating is not None
     assert best.rating_low is not None
@@ -258,7 +259,7 @@ def true_strengths(world: World) -> dict[Rated, float]:
             losses=PAIR_MATCHES * (1.0 - score),
         )
 
-    anchors = [rated for rated in known if rated[1] == RANDOM_BOT]
+    anchors = [rated for rated in known if rated[1] == Entrant(RANDOM_BOT)]
     fit = BradleyTerry().fit([result(one, two) for one, two in pairs], anchors=anchors)
     return dict(zip(fit.entrants, fit.ratings.tolist(), strict=True))
 

@@ -49,7 +49,7 @@ def compared(run: Path, *, matches: int) -> Line:
     try:
         ((population, lines),) = inspection.standings().items()
         row = inspection.tables.ratings[population]
-        best = champion(lines, row=row)
+        best = champion(lines)
     finally:
         inspection.close()
     if best is None or best.rating_low is None or best.rating_high is None:

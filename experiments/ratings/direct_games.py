@@ -32,7 +32,8 @@ from arena.types import RANDOM_BOT, Entrant
 from populations.controller.rating_fit import fit_input, fit_ratings, snapshot
 from populations.inspection.inspection import Inspection, folded
 from populations.inspection.ratings import RATING
-from populations.league.standings import Ratings, Standing
+from populations.league.ratings import Ratings
+from populations.league.standings import Standing
 from populations.ratings.bradley_terry import ELO_PER_UNIT
 from populations.ratings.model import Z95
 

@@ -42,6 +42,7 @@ from populations.controller.state.events import (
 )
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
+from populations.league.champions import with_title_of
 from populations.records.rows import GhostRow
 
 
@@ -167,7 +168,8 @@ def _take_ratings(state: ControllerState, tx: Transaction, event: RatingsFitted)
     covered = state.fitted
     for known in event.ratings.values():
         assert known.row is not None, "a fit makes a row of each population"
-        tx.put(known.row)
+        before = state.tables.ratings.get(known.row.population)
+        tx.put(known.row if before is None else with_title_of(known.row, before))
         state.fitted = known.row.num_tallies
     # A repeated fit tells PBT nothing new.
     if state.fitted > covered and state.phase == "training":

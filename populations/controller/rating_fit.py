@@ -22,7 +22,7 @@ from populations.controller.best_rated import (
 )
 from populations.league.league import League
 from populations.league.lineage import steps_since_parent
-from populations.league.standings import Ratings
+from populations.league.ratings import Ratings
 from populations.ratings.bradley_terry import BradleyTerry, Time
 from populations.ratings.fitting.posterior import BoolArray, IntArray
 from populations.ratings.model import Z95, E

@@ -56,13 +56,12 @@ class Inspection:
 
     @cached_property
     def rated(self) -> tuple[Tables, CheckpointFit]:
-        """All checkpoints rated by one fit, and the rows that it was made from.
-
-        The rows are of one moment, which may be later than the inspection's.
+        """All rated checkpoints, and the rows of the moment, which may be later than the
+        inspection's.
         """
         # Training results, most of the rows of pairs, rate nothing.
         tables = self.reader.load(pairs=RATING)
-        return tables, CheckpointFit.of(folded(tables, self.run_file, self.run_dir), tables)
+        return tables, CheckpointFit(folded(tables, self.run_file, self.run_dir), tables)
 
     def history(self) -> History:
         """Return all generations, those whose rows were removed included."""

@@ -1,7 +1,6 @@
-"""Ratings of policies over their training: all evaluated checkpoints, rated by one fit.
+"""Ratings of policies over their training: all evaluated checkpoints, by the last fit.
 
-Stored fits have the players that decide something at their time, and ratings of two fits cannot be
-compared. So this fit is made on demand, from the results in the journal.
+Ratings of two fits cannot be compared; those that are shown are all of that one.
 
 Tests: `tests/populations/inspection/test_ratings.py`.
 """
@@ -10,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
-from arena.types import RANDOM_BOT, Digest, Entrant, is_bot, trainee_entrant
-from populations.controller.rating_fit import parents_of, snapshot, times_of
+from arena.types import Entrant, trainee_entrant
+from populations.controller.rating_fit import fit_input, fit_ratings, snapshot
 from populations.league.league import League
-from populations.ratings.bradley_terry import BradleyTerry
-from populations.ratings.model import Z95, Fit
+from populations.league.ratings import Ratings
+from populations.ratings.model import Z95
 from populations.ratings.results import Rated
 from populations.records.rows import CheckpointRow, EventRow, Json
 from populations.records.tables import Tables
@@ -43,74 +43,50 @@ class Interval:
     high: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True)
 class CheckpointFit:
-    """One fit of the weights of all recorded checkpoints that have played evaluation matches.
+    """Last fit of a run: of all recorded checkpoints that have played evaluation matches.
 
     Attributes:
-        fit: The fit; None without an evaluation match.
-        positions: Place of each entrant in it.
+        league: Fold of the tables, results of pairs included.
+        tables: Rows of the run.
     """
 
-    fit: Fit[Rated] | None
-    positions: Mapping[Rated, int]
-
-    @classmethod
-    def of(cls, league: League, tables: Tables) -> CheckpointFit:
-        """Make the fit.
-
-        Args:
-            league: Fold of the tables, results of pairs included.
-            tables: Rows of the run.
-        """
-        fit = _fit(league, tables)
-        entrants = () if fit is None else fit.entrants
-        return cls(fit=fit, positions={rated: i for i, rated in enumerate(entrants)})
+    league: League
+    tables: Tables
 
     def difference(self, first: Rated, second: Rated) -> Interval | None:
         """Return how much better ``first`` is, with the interval of the difference; None if one of
-        them is unrated.
+        them is unrated, or of another population.
         """
-        i, j = self.positions.get(first), self.positions.get(second)
-        if self.fit is None or i is None or j is None:
+        ratings = self._ratings.get(first[0])
+        gap = None if ratings is None else ratings.difference(first[1], second[1])
+        if gap is None or first[0] != second[0]:
             return None
-        mean = float(self.fit.ratings[i] - self.fit.ratings[j])
-        # What is uncertain about both alike cancels.
-        gap = self.fit.spread[i] - self.fit.spread[j]
-        half = Z95 * float(gap @ gap) ** 0.5
+        mean, half = gap[0], Z95 * gap[1]
         return Interval(mean, mean - half, mean + half)
 
     def intervals(self) -> dict[Rated, Interval]:
         """Return the rating of each entrant; ``bot:random`` is at 0 on each scale."""
-        return {} if self.fit is None else _intervals(self.fit)
+        found: dict[Rated, Interval] = {}
+        for population, row in self.tables.ratings.items():
+            ratings = Ratings(row)
+            for entrant in row.entrants:
+                interval = ratings.interval(entrant)
+                assert interval is not None, "it is in the row"
+                found[population, entrant] = Interval(*interval)
+        return found
 
+    @cached_property
+    def _ratings(self) -> dict[str, Ratings]:
+        """Ratings with what errors have in common, which the journal does not have.
 
-def _fit(league: League, tables: Tables) -> Fit[Rated] | None:
-    known = snapshot(league, tables)
-    chosen = {
-        rated: None
-        for rated in league.records
-        if is_bot(rated[1]) or Digest(rated[1]) in league.checkpoints
-    }
-    if not chosen:
-        return None
-    return BradleyTerry(reduces_bias=True).fit(
-        known.results.select(chosen),
-        links=known.links.select(chosen),
-        entrants=chosen,
-        parents=parents_of(known.checkpoints, chosen),
-        times=times_of(known, chosen),
-        anchors=[(population, Entrant(RANDOM_BOT)) for population in known.populations],
-    )
-
-
-def _intervals(fit: Fit[Rated]) -> dict[Rated, Interval]:
-    # Errors against the anchor widen intervals, as in the standings.
-    half = Z95 * (fit.deviations**2 + fit.anchor_errors**2) ** 0.5
-    lines = zip(fit.entrants, fit.ratings.tolist(), half.tolist(), strict=True)
-    return {
-        rated: Interval(rating, rating - width, rating + width) for rated, rating, width in lines
-    }
+        The fit is repeated for that; matches since then change what is common by little.
+        """
+        rows = self.tables.ratings
+        known = snapshot(self.league, self.tables, rated=rows)
+        again = fit_ratings(fit_input(known))
+        return {name: Ratings(row, again[name].spread) for name, row in rows.items()}
 
 
 def rating_points(

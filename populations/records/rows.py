@@ -395,6 +395,9 @@ class RatingsRow:
         best_deviations: Their standard deviations in Elo, one each.
         former_best: Best-rated weights of the fit before, which this fit has rated again.
         num_records: Number of entrants with evaluation matches when the fit began.
+        champion: Weights of the population's champion; None: there is none, or it was not
+            recorded.
+        champion_agent_steps: Agent steps of the run when it became champion.
     """
 
     population: str
@@ -420,6 +423,8 @@ class RatingsRow:
     former_best: tuple[Entrant, ...] = ()
     # Records are in order of first evaluation, so those after this number are in no fit yet.
     num_records: int = 0
+    champion: Entrant | None = None
+    champion_agent_steps: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

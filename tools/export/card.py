@@ -50,10 +50,7 @@ class Cards:
         from populations.league.standings import champion
 
         ratings = inspection.tables.ratings
-        best = {
-            name: champion(lines, row=ratings.get(name))
-            for name, lines in inspection.standings().items()
-        }
+        best = {name: champion(lines) for name, lines in inspection.standings().items()}
         # The same figures as `arena league RUN calibration`, for these pairs alone.
         anchored = calibrations(
             (
@@ -114,7 +111,7 @@ class Cards:
     def _rating(self, population: str, digest: Digest) -> CardRating:
         """Return the rating of these very weights; a policy's later checkpoints may be unrated."""
         from arena.export.card import CardRating
-        from populations.league.standings import Ratings
+        from populations.league.ratings import Ratings
 
         mode: Literal["greedy", "sampled"] = (
             "greedy" if self.inspection.run_file.config.evaluation.greedy else "sampled"
@@ -123,10 +120,7 @@ class Cards:
         interval = Ratings(row).interval(digest)
         if row is None or interval is None:
             return CardRating(mode=mode)
-        # A champion's rating is lowered: the matches that chose it rate it, too.
-        best = self.champions.get(population)
-        less = row.optimism if best is not None and best.weights == digest else 0.0
-        rating, low, high = (end - less for end in interval)
+        rating, low, high = interval
         met = self._against_random(population, digest)
         return CardRating(
             rating=rating,

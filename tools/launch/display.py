@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from arena.types import Digest
     from populations.controller.server.run_directory import OpenRun
     from populations.controller.state.state import ControllerState
-    from populations.league.standings import Ratings, Standing
+    from populations.league.ratings import Ratings
+    from populations.league.standings import Standing
     from populations.records.rows import EventRow, Json, Row
 
     from ..terminal.screen import Screen

@@ -28,7 +28,7 @@ def champions(inspection: Inspection) -> dict[str, tuple[str, WeightsRef]]:
 
     found: dict[str, tuple[str, WeightsRef]] = {}
     for population, lines in inspection.standings().items():
-        best = champion(lines, row=inspection.tables.ratings.get(population))
+        best = champion(lines)
         # The champion's evaluated weights, which may be older than its latest ones.
         if best is not None and best.weights is not None and best.key is not None:
             found[population] = (best.player, WeightsRef(digest=best.weights, key=best.key))

@@ -18,8 +18,8 @@ from populations.controller.state.teams import (
     is_whole,
     maker_of,
 )
+from populations.league.ratings import Ratings
 from populations.league.scheduling import Field, squared_lengths
-from populations.league.standings import Ratings
 
 FloatArray = npt.NDArray[np.float64]
 

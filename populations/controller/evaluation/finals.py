@@ -34,7 +34,7 @@ from populations.controller.state.countdown import Countdown
 from populations.controller.state.leases import Learner
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
-from populations.league.standings import Ratings
+from populations.league.ratings import Ratings
 from populations.ratings.model import probability_positive
 
 FINAL_DEVIATION = 32.0

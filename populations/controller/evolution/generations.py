@@ -11,7 +11,7 @@ from arena.types import Digest, Entrant, PolicyId, trainee_entrant
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
 from populations.league.lineage import KEPT, first_of_line, steps_since_parent
-from populations.league.standings import Ratings
+from populations.league.ratings import Ratings
 from populations.records.rows import GenerationRow, PolicyRow
 
 Cause = Literal[

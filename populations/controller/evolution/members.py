@@ -6,7 +6,7 @@ from arena.types import Digest, Entrant, PolicyId
 from populations.controller.indexes.player_strengths import nearest_rated
 from populations.controller.state.state import ControllerState
 from populations.core import CommonScores, Member, RatingDifference, Score
-from populations.league.standings import Ratings
+from populations.league.ratings import Ratings
 from populations.pbt.statistics import on_common_opponents
 from populations.ratings.results import Rated
 from populations.records.rows import PolicyRow

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from arena.types import Digest, PolicyId
 from populations.core import Member
 from populations.league.league import League
-from populations.league.standings import Ratings
+from populations.league.ratings import Ratings
 from populations.records.aggregates import RecordRow
 from populations.records.rows import PolicyRow
 from populations.records.tables import Tables

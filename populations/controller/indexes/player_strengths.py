@@ -14,7 +14,7 @@ import numpy as np
 
 from arena.types import Digest, Entrant, Player, PlayerId, PolicyId
 from populations.league.league import League
-from populations.league.standings import Ratings
+from populations.league.ratings import Ratings
 from populations.ratings.bradley_terry import BradleyTerry
 from populations.records.rows import GhostRow, PolicyRow
 from populations.records.tables import Tables

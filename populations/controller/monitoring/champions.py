@@ -1,13 +1,14 @@
-"""The champion of each population, and events of its change. It decides nothing."""
+"""The title of each population's champion, and events of its change. It decides nothing else."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from dataclasses import replace
 
-from arena.types import Digest, Entrant, is_bot
+from arena.types import Digest, Entrant
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
-from populations.records.rows import Json, RatingsRow
+from populations.league.champions import champion_of, holders_of, name_of, next_champion
+from populations.records.rows import Json
 
 CHAMPION = "champion"
 """Kind of the event of a new champion; its subject is the player."""
@@ -17,74 +18,52 @@ RATINGS_FITTED = "ratings_fitted"
 
 
 def announce(state: ControllerState, tx: Transaction) -> None:
-    """Record that ratings were fitted, and each population whose leading player is another one."""
+    """Give the title by the last fit; record the fit, and each population with another champion."""
     leading: dict[str, dict[str, Json]] = {}
-    for population, row in state.tables.ratings.items():
-        best = leading_entrant(state, population)
-        if best is not None:
-            leading[population] = _described(state, row, best)
+    for population, row in list(state.tables.ratings.items()):
+        holders = holders_of(state.tables, state.league, population)
+        found = next_champion(
+            state.ratings(population),
+            holders,
+            agent_steps=state.tables.run.agent_steps,
+            is_over=state.phase != "training",
+        )
+        if found is not None:
+            weights, since = found
+            tx.put(replace(row, champion=weights, champion_agent_steps=since))
+            player = name_of(holders[weights], state.league, weights)
+            leading[population] = _described(state, population, weights, player)
     champions: dict[str, Json] = {
         name: {key: one[key] for key in ("champion", "rating", "rating_low", "rating_high")}
         for name, one in leading.items()
     }
     tx.add_event(RATINGS_FITTED, "", tallies=state.fitted, champions=champions)
-    for population, found in leading.items():
-        player, previous = str(found.pop("champion")), state.champions.get(population)
-        if player != previous:
-            state.champions[population] = player
-            tx.add_event(CHAMPION, player, population=population, previous=previous, **found)
+    for population, one in leading.items():
+        champion, previous = str(one.pop("champion")), state.champions.get(population)
+        if champion != previous:
+            state.champions[population] = champion
+            tx.add_event(CHAMPION, champion, population=population, previous=previous, **one)
 
 
-def _described(state: ControllerState, row: RatingsRow, entrant: Entrant) -> dict[str, Json]:
-    interval = state.ratings(row.population).interval(entrant)
+def _described(
+    state: ControllerState, population: str, weights: Entrant, player: str
+) -> dict[str, Json]:
+    interval = state.ratings(population).interval(weights)
     assert interval is not None, "a champion is rated"
-    rating, low, high = (end - row.optimism for end in interval)
-    champion = _player_of(state, row.population, entrant)
-    origin = state.league.checkpoints.get(Digest(entrant))
+    rating, low, high = interval
+    origin = state.league.checkpoints.get(Digest(weights))
     return {
-        "champion": champion,
+        "champion": player,
         # As a PLAYER of commands: the weights that are rated may be older than the latest ones.
-        "player": champion if origin is None else f"{origin.policy}@{origin.agent_steps}",
-        "weights": str(entrant),
+        "player": player if origin is None else f"{origin.policy}@{origin.agent_steps}",
+        "weights": str(weights),
         "rating": rating,
         "rating_low": low,
         "rating_high": high,
     }
 
 
-def _player_of(state: ControllerState, population: str, entrant: Entrant) -> str:
-    """Return the player with some weights; of several the policy that has trained longest."""
-    weights = Digest(entrant)
-    policies = [
-        row
-        for row in state.tables.policies.values()
-        if row.population == population
-        and row.state == "active"
-        and state.league.standing_weights(row, state.tables) == weights
-    ]
-    if policies:
-        return str(max(policies, key=lambda row: row.agent_steps).policy)
-    ghosts = [
-        row
-        for row in state.tables.ghosts.values()
-        if row.population == population and row.weights_digest == weights and row.is_present
-    ]
-    return str(max(ghosts, key=lambda row: row.agent_steps).player)
-
-
 def leading_entrant(state: ControllerState, population: str) -> Entrant | None:
-    """Return the entrant with the best lower bound, of ghosts and standing weights."""
-    eligible = set(_eligible(state, population))
-    ranked = map(Entrant, state.ratings(population).best_first)
-    return next((name for name in ranked if not is_bot(name) and name in eligible), None)
-
-
-def _eligible(state: ControllerState, population: str) -> Iterator[str]:
-    for ghost in state.tables.ghosts.values():
-        if ghost.population == population and ghost.is_present:
-            yield ghost.weights_digest
-    for policy in state.tables.policies.values():
-        if policy.population == population and policy.state == "active":
-            digest = state.league.standing_weights(policy, state.tables)
-            if digest is not None:
-                yield digest
+    """Return the weights of a population's champion; None before anybody is rated."""
+    holders = holders_of(state.tables, state.league, population)
+    return champion_of(state.ratings(population), holders)

@@ -203,9 +203,7 @@ def _run_metrics(state: ControllerState) -> dict[str, float]:
         best = leading_entrant(state, population)
         if best is not None:
             prefix = f"champion/{population}_"
-            found = _rating_metrics(state, population, best, prefix=prefix)
-            # The best of many was also lucky (`rating_fit.optimism`).
-            metrics |= {name: elo - row.optimism for name, elo in found.items()}
+            metrics |= _rating_metrics(state, population, best, prefix=prefix)
             metrics |= _bot_metrics(state, best, prefix=prefix)
     return metrics
 

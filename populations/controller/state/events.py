@@ -10,7 +10,7 @@ from arena.types import LearnerId, PlayerId, PolicyId
 from arena.wire.messages import Failed, Finished, Heartbeat, Hello
 from populations.config.sections import AlertKind
 from populations.core import Exploration
-from populations.league.standings import Ratings
+from populations.league.ratings import Ratings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

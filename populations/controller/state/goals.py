@@ -17,8 +17,8 @@ from populations.controller.indexes.stop_goals import (
 )
 from populations.controller.indexes.trainee_metrics import MIN_EPISODES
 from populations.controller.state.state import ControllerState
-from populations.league.standings import Z95
 from populations.ratings.any_time import any_time_width, squared_width_of_windows
+from populations.ratings.model import Z95
 from populations.records.rows import PolicyRow
 
 
@@ -60,8 +60,10 @@ def bound_at_any_time(state: ControllerState, policy: PolicyRow) -> float | None
         return None
     rating, low, _ = interval
     width = any_time_width((rating - low) / Z95, scale=ratings.row.child_deviation)
-    # Of many fits one is too high by chance (width), and of many policies the best (optimism).
-    return rating - ratings.row.optimism - width
+    # Of many fits one is too high by chance (width), and of many policies the best (optimism),
+    # which the champion's rating is already less.
+    luck = 0.0 if str(digest) == ratings.row.champion else ratings.row.optimism
+    return rating - luck - width
 
 
 def evaluation_bound(

@@ -47,7 +47,7 @@ from populations.controller.state.transaction import Transaction
 from populations.core import Exploit, Explore, Matchmaker, Thinning
 from populations.hyperparameter_schedules import ScheduledValues
 from populations.league.league import League
-from populations.league.standings import Ratings
+from populations.league.ratings import Ratings
 from populations.matchmaking.external_players import ExternalPlayer, external_bots
 from populations.matchmaking.make import make_matchmaker
 from populations.pbt.make import make_exploit, make_explore

@@ -37,7 +37,7 @@ def champion_view(run: Inspection, population: str | None) -> Document:
     cells = payoff_cells(run.reader.pairs(kind="evaluate"), seats=run.league.seats, names=names)
     champions: list[Json] = []
     for name, lines in found.items():
-        best = champion(lines, row=run.tables.ratings.get(name))
+        best = champion(lines)
         if best is not None:
             history: list[Json] = [span for span in spans if span["population"] == name]
             own = names[name, best.weights or best.player]

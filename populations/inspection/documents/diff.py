@@ -112,9 +112,7 @@ class _Side:
         found, names = run.standings(population), names_of(run.standings())
         cells = payoff_cells(run.reader.pairs(kind="evaluate"), seats=run.league.seats, names=names)
         champions = {
-            name: best
-            for name, lines in found.items()
-            if (best := champion(lines, row=run.tables.ratings.get(name))) is not None
+            name: best for name, lines in found.items() if (best := champion(lines)) is not None
         }
         results = {
             (name, str(row["opponent_population"]), str(row["opponent"])): row

@@ -33,10 +33,7 @@ def openings_view(run: Inspection, population: str | None) -> Document:
         steps[name] = max(steps.get(name, 0), row.agent_steps)
     width = {name: window_width(most) for name, most in steps.items()}
     played = windows_of(run.reader.all_tallies(), league=run.league, width=width)
-    best = {
-        name: champion(lines, row=run.tables.ratings.get(name))
-        for name, lines in run.standings(population).items()
-    }
+    best = {name: champion(lines) for name, lines in run.standings(population).items()}
     rows: list[Json] = []
     summaries: list[Json] = []
     by_seats = is_by_seats(seats)

@@ -28,9 +28,8 @@ def status_view(run: Inspection, population: str | None) -> Document:
     live = (read_status(run.run_dir) or {}) if state == "running" else {}
     champions: Document = {}
     for name, lines in run.standings(population).items():
-        ratings = tables.ratings.get(name)
         # As the last fit decided.
-        best = champion(lines, row=ratings)
+        best = champion(lines)
         if best is not None:
             champions[name] = {
                 "player": best.player,

@@ -17,7 +17,8 @@ from arena.types import RANDOM_BOT, Digest, Entrant, PlayerId, ghost_id
 from populations.inspection.documents.gains import checkpoint_fit
 from populations.inspection.inspection import Document, Inspection
 from populations.inspection.ratings import Interval
-from populations.league.standings import Ratings, Standing, champion
+from populations.league.ratings import Ratings
+from populations.league.standings import Standing, champion
 from populations.ratings.model import Z95
 
 EQUAL = 1e-9
@@ -35,7 +36,7 @@ def unproven_champions(run: Inspection, population: str | None = None) -> Docume
     """Return what `unproven` says of each population's champion, where it says something."""
     found: Document = {}
     for name, lines in run.standings(population).items():
-        best = champion(lines, row=run.tables.ratings.get(name))
+        best = champion(lines)
         said = None if best is None else unproven(run, name, best)
         if said is not None:
             found[name] = said

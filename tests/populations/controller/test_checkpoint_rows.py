@@ -20,7 +20,7 @@ from populations.league.removed_rows import CHECKPOINTS
 from populations.records.rows import AssignmentRow, CheckpointRow, Deletion, EventRow
 from tests.populations.controller.simulated import World, make_world
 from tests.populations.controller.state.test_state import fold
-from tests.populations.controller.test_result_merging import FEW, GAMES, run
+from tests.populations.controller.test_result_merging import ENTRANTS, FEW, GAMES, merge_from, run
 
 # Whole runs, each of which several tests look at.
 pytestmark = pytest.mark.xdist_group("removed checkpoints")
@@ -32,7 +32,7 @@ def known(state: ControllerState) -> object:
     fit = fit_input(snapshot(league, tables))
     policies = list(tables.policies.values())
     return (
-        (fit.parents, fit.times, fit.wanted, fit.newest),
+        (fit.parents, fit.times, fit.entrants, fit.newest),
         [league.standing_weights(policy, tables) for policy in policies],
         [league.first_weights(policy, tables) for policy in policies],
         [
@@ -86,6 +86,7 @@ def watched(world: World, patch: pytest.MonkeyPatch) -> Watched:
 
     patch.setattr(checkpoint_rows, "remove", look)
     patch.setattr(result_merging, "BATCH", 4)
+    merge_from(patch, ENTRANTS)
     return found
 
 

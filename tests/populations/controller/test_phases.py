@@ -91,13 +91,18 @@ def test_a_bound_at_any_time_by_hand() -> None:
         ratings=tuple(500.0 if i == place else 0.0 for i in range(len(row.entrants))),
         deviations=(40.0,) * len(row.entrants),
         child_deviation=200.0,
+        anchor_errors=(),
         optimism=10.0,
+        champion=None,
     )
     state.tables.ratings[policy.population] = known
     # u / v = (200 / 40)^2 = 25: z^2 = (1 + 1 / 25) (2 log 20 + log 26) = 9.62, where 1.96^2 = 3.84.
     bound = bound_at_any_time(state, policy)
     assert bound == pytest.approx(500.0 - 10.0 - 40.0 * math.sqrt(1.04 * (5.991465 + 3.258097)))
     assert lower_bound(state, policy) == pytest.approx(500.0 - 1.959964 * 40.0)
+    # The champion's rating is less its luck already, which counts once.
+    state.tables.ratings[policy.population] = replace(known, champion=Entrant(digest))
+    assert bound_at_any_time(state, policy) == bound
 
 
 def test_a_population_that_nobody_is_left_of_ends_the_run() -> None:

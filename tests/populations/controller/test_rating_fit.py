@@ -23,7 +23,7 @@ from populations.controller.rating_fit import (
 )
 from populations.controller.state.events import ControllerStarted
 from populations.controller.state.state import make_state
-from populations.league.standings import FloatArray, Ratings
+from populations.league.ratings import FloatArray, Ratings
 from populations.ratings.bradley_terry import BradleyTerry
 from populations.ratings.model import Fit, Result
 from populations.ratings.results import Counts

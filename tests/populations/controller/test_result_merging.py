@@ -49,6 +49,13 @@ GAMES = {
 }
 
 
+def merge_from(patch: pytest.MonkeyPatch, num_entrants: int) -> None:
+    """Have results merged as soon as a fit has so many entrants."""
+    for module in (rating_fit, result_merging):
+        patch.setattr(module, "MAX_ENTRANTS", num_entrants)
+        patch.setattr(module, "SLACK", 4)
+
+
 def run(world: World) -> World:
     """Go on until training ends; look at what is merged at each merge."""
     while not world.over and world.now_s < 1e6 and world.state.phase == "training":
@@ -109,9 +116,7 @@ def merged(request: pytest.FixtureRequest) -> Iterator[World]:
         patch.setattr(result_merging, "BATCH", 4)
         # Fewer than there are, so that some wait for the next time.
         patch.setattr(result_merging, "MAX_MERGED", 12)
-        for module in (rating_fit, result_merging):
-            patch.setattr(module, "MAX_ENTRANTS", ENTRANTS)
-            patch.setattr(module, "SLACK", 4)
+        merge_from(patch, ENTRANTS)
         document, spec = GAMES[request.param]
         world = make_world({**document, **FEW}, spec=spec())
         world.join()

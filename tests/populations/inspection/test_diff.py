@@ -93,6 +93,7 @@ def rated(*ratings: tuple[str, float], optimism: float = 0.0) -> RatingsRow:
         cyclicity=0.0,
         num_tallies=0,
         optimism=optimism,
+        champion=Entrant(max(ratings, key=lambda one: one[1])[0]),
     )
 
 

@@ -8,9 +8,12 @@ import pytest
 
 from arena.types import RANDOM_BOT, Digest, Entrant
 from experiments.load.big_journal import Size, write_run
+from populations.controller.rating_fit import FitInput, fit_ratings
+from populations.inspection import ratings
 from populations.inspection.inspection import Inspection, folded
 from populations.inspection.ratings import RATING, CheckpointFit
 from populations.inspection.views import champion_view, lineage_view, ratings_view
+from populations.league.ratings import Ratings
 from populations.storage.journal import JournalReader
 
 SIZE = Size(policies=4, assignments=6, ghosts=3, evaluations=12, pairings=4)
@@ -24,15 +27,17 @@ def run(tmp_path: Path) -> Path:
 
 def test_views_of_one_inspection_share_a_fit(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fits = []
-    fit_of = CheckpointFit.of
 
-    def counted(league: object, tables: object) -> CheckpointFit:
-        fits.append(tables)
-        return fit_of(league, tables)  # type: ignore[arg-type]
+    def counted(known: FitInput) -> dict[str, Ratings]:
+        fits.append(known)
+        return fit_ratings(known)
 
-    monkeypatch.setattr(CheckpointFit, "of", counted)
+    monkeypatch.setattr(ratings, "fit_ratings", counted)
     inspection = Inspection.open(run)
-    for view in (ratings_view, lineage_view, champion_view):
+    # What is stored needs none.
+    ratings_view(inspection, None)
+    assert not fits
+    for view in (lineage_view, champion_view):
         view(inspection, None)
     inspection.close()
     assert len(fits) == 1
@@ -46,7 +51,7 @@ def test_results_of_training_rate_nothing_and_are_not_read(run: Path) -> None:
     assert {row.kind for row in whole.pairs.values()} == {"train", "evaluate"}
     assert tables.pairs == {key: row for key, row in whole.pairs.items() if row.kind in RATING}
     assert len(tables.pairs) < len(whole.pairs)
-    of_all = CheckpointFit.of(folded(whole, inspection.run_file, run), whole)
+    of_all = CheckpointFit(folded(whole, inspection.run_file, run), whole)
     inspection.close()
     found = fit.intervals()
     assert found == of_all.intervals()

@@ -19,6 +19,7 @@ from arena.types import (
     trainee_entrant,
 )
 from populations.audit.tally_checks import refold
+from populations.controller.rating_fit import fit_input, fit_ratings, snapshot
 from populations.inspection.ratings import CheckpointFit, champion_spans, rating_points
 from populations.league.league import League
 from populations.ratings.bradley_terry import BradleyTerry
@@ -129,9 +130,18 @@ def league(known: Tables) -> League:
     return League.fold(known, seats=SEATS, half_life_matches=1000.0)
 
 
+def fitted(known: Tables) -> CheckpointFit:
+    """The rows with a fit of them, as a controller puts it."""
+    own = league(known)
+    fits = fit_ratings(fit_input(snapshot(own, known)))
+    known.ratings.update((name, one.row) for name, one in fits.items() if one.row is not None)
+    return CheckpointFit(own, known)
+
+
 def test_the_fit_is_that_of_the_results_between_recorded_players() -> None:
     known = tables()
-    found = CheckpointFit.of(league(known), known).intervals()
+    shown = fitted(known)
+    found = shown.intervals()
     results = [
         Result(
             first=("player", row.tally.entrants[0]),
@@ -165,6 +175,15 @@ def test_the_fit_is_that_of_the_results_between_recorded_players() -> None:
         assert interval.low == pytest.approx(fit.ratings[at] - Z95 * off, abs=1e-6)
         assert interval.high == pytest.approx(fit.ratings[at] + Z95 * off, abs=1e-6)
     assert found["player", BOT].rating == 0.0
+    # Of a difference the error that both share is none.
+    gap = shown.difference(("player", Entrant(COPY)), ("player", Entrant(SECOND)))
+    assert gap is not None
+    at, to = (fit.index(("player", Entrant(one))) for one in (COPY, SECOND))
+    assert gap.rating == pytest.approx(fit.ratings[at] - fit.ratings[to], abs=1e-6)
+    apart = np.linalg.norm(fit.spread[at] - fit.spread[to])
+    assert gap.high - gap.rating == pytest.approx(Z95 * apart, abs=1e-6)
+    assert shown.difference(("player", BOT), ("other", BOT)) is None
+    assert shown.difference(("player", BOT), ("player", Entrant("missing"))) is None
     ordered = [found["player", Entrant(one)].rating for one in (FIRST, SECOND, COPY)]
     assert ordered == sorted(ordered)
 
@@ -176,9 +195,7 @@ def test_points_are_a_policys_evaluated_checkpoints_in_order() -> None:
         # Given out again after a failure.
         EventRow(sequence=2, time="later", kind="train_assigned", subject="3", data={}),
     ]
-    found: Any = rating_points(
-        known, CheckpointFit.of(league(known), known).intervals(), assigned=events
-    )
+    found: Any = rating_points(known, fitted(known).intervals(), assigned=events)
     own, other = (line["points"] for line in found["player"])
     assert [point["agent_steps"] for point in own] == [100, 300]
     assert [point["time"] for point in own] == [None, "later"]
@@ -189,11 +206,24 @@ def test_points_are_a_policys_evaluated_checkpoints_in_order() -> None:
     assert copied["rating_low"] < copied["rating"] < copied["rating_high"]
 
 
+def test_what_is_shown_is_the_last_fit_whatever_was_played_since() -> None:
+    known = tables()
+    before = fitted(known).intervals()
+    later = refold([*TALLIES, tally(6, COPY, BOT, 0, 90)], seats=SEATS, half_life_matches=1000.0)
+    known.records.update((row.key, row) for row in later.records.values())
+    known.pairs.update((row.key, row) for row in later.pairs.values())
+    shown = CheckpointFit(league(known), known)
+    assert shown.intervals() == before
+    gap = shown.difference(("player", Entrant(COPY)), ("player", BOT))
+    assert gap is not None
+    assert gap.rating == before["player", Entrant(COPY)].rating
+
+
 def test_without_evaluation_there_are_no_ratings() -> None:
     known = tables()
     known.records.clear()
     known.pairs.clear()
-    assert CheckpointFit.of(league(known), known).intervals() == {}
+    assert fitted(known).intervals() == {}
 
 
 def test_a_champion_leads_until_the_next_of_its_population() -> None:

@@ -98,7 +98,7 @@ def test_weights_of_0_agent_steps_are_not_better_whatever_their_rating(
 
 def test_the_likelier_reason_is_chosen_by_what_the_run_knows(idle: World, tmp_path: Path) -> None:
     def reasons(run: Inspection) -> list[str]:
-        best = champion(run.standings()["player"], row=run.tables.ratings["player"])
+        best = champion(run.standings()["player"])
         assert best is not None
         found = unproven(run, "player", best)
         assert found is not None
@@ -133,8 +133,9 @@ def test_where_no_untrained_player_is_rated_random_play_takes_its_place(
     idle: World, tmp_path: Path
 ) -> None:
     with inspected(idle, tmp_path / "run") as run:
-        best = champion(run.standings()["player"], row=run.tables.ratings["player"])
+        best = champion(run.standings()["player"])
         assert best is not None
+        assert best.evaluated_agent_steps != 0
         checkpoints = run.tables.checkpoints
         for key in [key for key, row in checkpoints.items() if row.agent_steps == 0]:
             del checkpoints[key]
@@ -152,7 +153,7 @@ def test_a_lead_is_over_the_weights_that_the_champion_began_with(
     learned: World, tmp_path: Path
 ) -> None:
     with inspected(learned, tmp_path / "run") as run:
-        best = champion(run.standings()["player"], row=run.tables.ratings["player"])
+        best = champion(run.standings()["player"])
         assert best is not None
         own = [*run.league.ancestors(Digest(best.weights or ""))][-1]
         assert run.league.checkpoints[own].agent_steps == 0

@@ -11,7 +11,9 @@ import pytest
 from arena.types import Digest, Entrant, PlayerId, PolicyId
 from populations.controller.state.state import ControllerState
 from populations.league.league import League
-from populations.league.standings import Z95, Ratings, Standing, champion, standings
+from populations.league.ratings import Ratings
+from populations.league.standings import Standing, champion, standings
+from populations.ratings.model import Z95
 from populations.records.rows import RatingsRow
 from tests.populations.controller.simulated import DUEL, TAG, World, make_world, tag_spec
 
@@ -44,7 +46,7 @@ def test_the_champion_and_ghosts_of_the_weights_that_policies_have_are_marked(
 ) -> None:
     tables = finished.state.tables
     lines = standings(tables, finished.state.league)["player"]
-    best = champion(lines, row=tables.ratings["player"])
+    best = champion(lines)
     assert best is not None
     assert [line.player for line in lines if line.champion] == [best.player]
     weights = {line.player: line.weights for line in lines}
@@ -112,20 +114,6 @@ def test_fits_that_recorded_no_ranks_give_none(finished: World) -> None:
     assert Ratings(row).ranks("missing") is None
 
 
-def test_the_champion_has_the_best_lower_bound_among_active_players(finished: World) -> None:
-    lines = standings(finished.state.tables, finished.state.league)["player"]
-    best = champion(lines)
-    assert best is not None
-    bounds = [line.rating_low for line in lines if line.kind != "bot" and line.rating_low]
-    assert best.rating_low == max(bounds)
-    quarantined = [
-        line._replace(state="quarantined") if line.player == best.player else line for line in lines
-    ]
-    other = champion(quarantined)
-    assert other is not None
-    assert other.player != best.player
-
-
 def test_folding_the_rows_again_gives_the_same_league(finished: World) -> None:
     league = finished.state.league
     again = League.fold(
@@ -184,23 +172,14 @@ def test_standing_weights_are_the_latest_evaluated_in_the_line(finished: World) 
         assert not any(state.league.is_evaluated("player", digest) for digest in newer)
 
 
-def test_a_high_rating_that_is_uncertain_is_no_champion(finished: World) -> None:
-    lines = standings(finished.state.tables, finished.state.league)["player"]
-    first, second = [line for line in lines if line.kind == "policy"][:2]
-    sure = first._replace(rating=500.0, rating_low=450.0, rating_high=550.0)
-    unsure = second._replace(rating=600.0, rating_low=300.0, rating_high=900.0)
-    assert champion([unsure, sure]) == sure
-    assert champion([sure._replace(rating_low=None)]) is None
-
-
 def test_a_champion_stands_without_its_luck_and_so_does_a_ghost_of_it(finished: World) -> None:
     state = finished.state
     row = state.tables.ratings["player"]
     assert any(line.kind == "ghost" for line in found(state, row, optimism=0.0))
     lucky, plain = (found(state, row, optimism=elo) for elo in (12.5, 0.0))
-    best = champion(plain, row=row)
+    best = champion(plain)
     assert best is not None
-    reported = champion(lucky, row=row)
+    reported = champion(lucky)
     assert reported is not None
     assert reported.player == best.player
     # In any order: who is lowered may stand behind others.
@@ -222,13 +201,15 @@ def test_a_champion_stands_without_its_luck_and_so_does_a_ghost_of_it(finished: 
 def found(state: ControllerState, row: RatingsRow, *, optimism: float) -> list[Standing]:
     """Return the standings by a fit of some optimism."""
     ratings = {"player": replace(row, optimism=optimism)}
+    assert row.champion is not None
     return standings(replace(state.tables, ratings=ratings), state.league)["player"]
 
 
 def test_what_the_anchor_is_off_by_widens_intervals_and_changes_no_order(finished: World) -> None:
-    row = finished.state.tables.ratings["player"]
+    known = finished.state.tables.ratings["player"]
+    row = replace(known, anchor_errors=(0.0,) * len(known.entrants))
     lines = standings(finished.state.tables, finished.state.league)["player"]
-    best = champion(lines, row=row)
+    best = champion(lines)
     assert best is not None
     place = row.entrants.index(Entrant(str(best.weights)))
     errors = [0.0] * len(row.entrants)
@@ -245,7 +226,7 @@ def test_what_the_anchor_is_off_by_widens_intervals_and_changes_no_order(finishe
     others = [one for index, one in enumerate(row.entrants) if index != place]
     assert [off.interval(one) for one in others] == [ratings.interval(one) for one in others]
     # Its lower bound is far below the others', and it is champion all the same.
-    widened = champion(standings(tables, finished.state.league)["player"], row=off.row)
+    widened = champion(standings(tables, finished.state.league)["player"])
     assert widened is not None
     assert widened.player == best.player
-    assert widened.rating_low == pytest.approx(rating - half - row.optimism)
+    assert widened.rating_low == pytest.approx(low)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from arena.types import Entrant
-from populations.league.standings import Ratings
+from populations.league.ratings import Ratings
 from populations.records.rows import RatingsRow
 from tests.populations.controller.simulated import DUEL, World, make_world
 

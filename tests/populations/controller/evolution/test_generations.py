@@ -12,7 +12,7 @@ from arena.types import Digest, trainee_entrant
 from populations.config.run_config import load_config
 from populations.controller.evolution.generations import ended_generation
 from populations.controller.evolution.members import members_of
-from populations.league.standings import Ratings
+from populations.league.ratings import Ratings
 from populations.pbt.generations import MILLION
 from populations.records.rows import GenerationRow, RatingsRow
 from populations.simulation.environment import simulated_config, simulated_run

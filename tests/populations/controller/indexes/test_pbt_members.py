@@ -9,7 +9,7 @@ from populations.controller.evolution.members import members_of
 from populations.controller.indexes.pbt_members import KeptMembers, MemberIndex
 from populations.controller.state.state import make_state
 from populations.core import Member
-from populations.league.standings import Ratings
+from populations.league.ratings import Ratings
 from tests.populations.controller.simulated import DUEL, make_world
 
 

@@ -16,7 +16,7 @@ from populations.controller.indexes.player_strengths import (
     nearest_rated,
 )
 from populations.controller.state.state import ControllerState
-from populations.league.standings import Z95
+from populations.ratings.model import Z95
 from tests.populations.controller.simulated import DUEL, TAG, World, make_world, tag_spec
 
 

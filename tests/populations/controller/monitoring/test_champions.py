@@ -30,10 +30,7 @@ def test_an_event_is_another_player_than_the_one_before(world: World) -> None:
 
 def test_the_last_one_is_the_champion_of_the_standings(world: World) -> None:
     state = world.state
-    best = champion(
-        standings(state.tables, state.league)["player"],
-        row=state.tables.ratings["player"],
-    )
+    best = champion(standings(state.tables, state.league)["player"])
     last = world.events("champion")[-1]
     assert best is not None
     assert last.subject == best.player == state.champions["player"]

@@ -193,7 +193,7 @@ def test_the_runs_own_curves_end_with_what_it_counted(played: NotingWorld) -> No
         tables.run.evaluation_s / (tables.run.evaluation_s + tables.run.training_s)
     )
     lines = standings(tables, played.state.league)["player"]
-    best = champion(lines, row=tables.ratings["player"])
+    best = champion(lines)
     assert best is not None
     assert metrics["champion/player_low_elo"] == best.rating_low
     assert metrics["rating/player_cyclicity"] == tables.ratings["player"].cyclicity

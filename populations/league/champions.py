@@ -1,0 +1,136 @@
+"""Who leads a population: pure functions of the journal's rows.
+
+The title belongs to weights. It goes to the player with the best lower bound of those that may have
+it, once that one is likely ahead, and not again before the run has trained a tenth more: bounds of
+players who are nearly equal change places with every few matches. The row of the fit has it
+(`populations.records.rows.RatingsRow.champion`).
+
+Tests: `tests/populations/league/test_champions.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from arena.types import Digest, Entrant, PlayerId, PolicyId
+from populations.league.league import League
+from populations.league.ratings import Ratings
+from populations.ratings.model import probability_positive
+from populations.records.rows import RatingsRow
+from populations.records.tables import Tables
+
+LIKELY = 0.9
+"""Probability of being ahead from which on a player takes the title from another one."""
+
+HELD_FOR = 1.1
+"""Growth of the run's agent steps before which the title is not taken from who has just got it."""
+
+
+class Holder(NamedTuple):
+    """Player with weights that may have the title.
+
+    Attributes:
+        player: Its name.
+        policy: The policy, or a ghost's.
+        is_policy: Whether it is no ghost.
+        agent_steps: Its agent steps.
+    """
+
+    player: PlayerId
+    policy: PolicyId
+    is_policy: bool
+    agent_steps: int
+
+
+EQUAL = 10.0
+"""Elo by which lower bounds may differ of players who are equals."""
+
+Holders = Mapping[Entrant, Sequence[Holder]]
+"""Players by their weights."""
+
+
+def holders_of(tables: Tables, league: League, population: str) -> Holders:
+    """Return those who may be champion: ghosts, and active policies by their standing weights."""
+    found: defaultdict[Entrant, list[Holder]] = defaultdict(list)
+    for policy in tables.policies.values():
+        if policy.population == population and policy.state == "active":
+            digest = league.standing_weights(policy, tables)
+            if digest is not None:
+                holder = Holder(PlayerId(policy.policy), policy.policy, True, policy.agent_steps)
+                found[Entrant(digest)].append(holder)
+    for ghost in tables.ghosts.values():
+        if ghost.population == population and ghost.is_present:
+            holder = Holder(ghost.player, ghost.policy, False, ghost.agent_steps)
+            found[Entrant(ghost.weights_digest)].append(holder)
+    return found
+
+
+def champion_of(ratings: Ratings, holders: Collection[Entrant]) -> Entrant | None:
+    """Return the weights of the champion; None before anybody is rated.
+
+    Where nobody has the title, or who had it is gone, those with the best lower bound.
+    """
+    now = None if ratings.row is None else ratings.row.champion
+    return now if now is not None and now in holders else _best_of(ratings, holders)
+
+
+def _best_of(ratings: Ratings, holders: Collection[Entrant]) -> Entrant | None:
+    return next((Entrant(name) for name in ratings.best_first if name in holders), None)
+
+
+def next_champion(
+    ratings: Ratings, holders: Holders, *, agent_steps: int, is_over: bool
+) -> tuple[Entrant, int] | None:
+    """Return the weights that have the title by a fit, and since which agent steps; None: nobody.
+
+    Args:
+        ratings: The fit; its row has the champion of before.
+        holders: Players by the weights that may have the title.
+        agent_steps: Agent steps of the run.
+        is_over: Whether training is over. Then nobody waits, and of equals the one that has trained
+            longest is champion: in a game that many have solved results tell no more.
+    """
+    row, best = ratings.row, _best_of(ratings, holders)
+    if row is None or best is None:
+        return None
+    now, since = row.champion, row.champion_agent_steps
+    if now is None or now not in holders:
+        return best, agent_steps
+    if is_over:
+        bound = (ratings.low(best) or 0.0) - EQUAL
+        equals = [one for one in holders if (ratings.low(one) or -math.inf) >= bound]
+        last = max(equals, key=lambda one: (_trained(holders[one]), one == now))
+        return (now, since) if last == now else (last, agent_steps)
+    gap = ratings.difference(best, now)
+    is_likely = gap is not None and best != now and probability_positive(*gap) >= LIKELY
+    return (best, agent_steps) if is_likely and agent_steps >= HELD_FOR * since else (now, since)
+
+
+def _trained(holders: Sequence[Holder]) -> int:
+    # A policy may have trained on, or copied the weights: the ghost knows best.
+    return min(one.agent_steps for one in holders)
+
+
+def with_title_of(row: RatingsRow, before: RatingsRow) -> RatingsRow:
+    """Return the row of a fit with the champion of the one before."""
+    return replace(row, champion=before.champion, champion_agent_steps=before.champion_agent_steps)
+
+
+def name_of(holders: Sequence[Holder], league: League, weights: Entrant) -> PlayerId:
+    """Return the player that weights are named by: the one that trained them, if it has them still.
+
+    Else its ghost; a policy that has just copied them comes last.
+    """
+    origin = league.checkpoints.get(Digest(weights))
+    return max(
+        holders,
+        key=lambda one: (
+            origin is not None and one.policy == origin.policy,
+            one.is_policy,
+            one.agent_steps,
+        ),
+    ).player

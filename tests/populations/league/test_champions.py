@@ -1,0 +1,116 @@
+"""The title of a champion: when it changes, and by whose name weights go."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+
+from arena.types import Digest, Entrant, PlayerId, PolicyId
+from populations.league.champions import (
+    Holder,
+    Holders,
+    champion_of,
+    name_of,
+    next_champion,
+    with_title_of,
+)
+from populations.league.ratings import Ratings
+from populations.records.rows import RatingsRow
+
+A, B, C = Entrant("a"), Entrant("b"), Entrant("c")
+
+
+def rated(
+    champion: Entrant | None = None, *, since: int = 0, **known: tuple[float, float]
+) -> Ratings:
+    """Independent ratings with their deviations."""
+    row = RatingsRow(
+        population="player",
+        entrants=tuple(Entrant(name) for name in known),
+        ratings=tuple(rating for rating, _ in known.values()),
+        deviations=tuple(deviation for _, deviation in known.values()),
+        cyclicity=0.0,
+        num_tallies=1,
+        champion=champion,
+        champion_agent_steps=since,
+    )
+    return Ratings(row, np.diag(row.deviations))
+
+
+def ghosts(**agent_steps: int) -> Holders:
+    """A ghost with each of some weights."""
+    return {
+        Entrant(name): [Holder(PlayerId(f"p@{steps}"), PolicyId("p"), False, steps)]
+        for name, steps in agent_steps.items()
+    }
+
+
+def test_the_first_title_goes_to_the_best_lower_bound_of_those_who_may_have_it() -> None:
+    ratings = rated(a=(500.0, 10.0), b=(600.0, 200.0), c=(900.0, 10.0))
+    both = ghosts(a=1, b=2)
+    assert next_champion(ratings, both, agent_steps=7, is_over=False) == (A, 7)
+    assert champion_of(ratings, both) == A
+    assert next_champion(ratings, {}, agent_steps=7, is_over=False) is None
+    assert next_champion(Ratings(None), both, agent_steps=7, is_over=False) is None
+    assert champion_of(Ratings(None), both) is None
+
+
+def test_it_changes_once_the_lead_is_likely_and_a_tenth_more_was_trained() -> None:
+    players = ghosts(a=100, b=200)
+    # Ahead by 20 with a deviation of sqrt(2) 10: probability 0.92; by 15: 0.86.
+    likely = rated(A, since=1000, a=(500.0, 10.0), b=(520.0, 10.0))
+    unlikely = rated(A, since=1000, a=(500.0, 10.0), b=(515.0, 10.0))
+    assert next_champion(likely, players, agent_steps=1099, is_over=False) == (A, 1000)
+    assert next_champion(likely, players, agent_steps=1100, is_over=False) == (B, 1100)
+    assert next_champion(unlikely, players, agent_steps=9000, is_over=False) == (A, 1000)
+    # Readers see who has it, whatever bounds say.
+    assert champion_of(likely, players) == A
+
+
+def test_who_is_gone_has_no_title() -> None:
+    ratings = rated(C, since=1000, a=(500.0, 10.0), b=(490.0, 10.0), c=(900.0, 10.0))
+    assert champion_of(ratings, ghosts(a=1, b=2)) == A
+    assert next_champion(ratings, ghosts(a=1, b=2), agent_steps=1001, is_over=False) == (A, 1001)
+
+
+def test_at_the_end_the_longest_trained_of_equals_has_it() -> None:
+    ratings = rated(A, since=1000, a=(500.0, 10.0), b=(495.0, 10.0), c=(489.0, 10.0))
+    players = ghosts(a=100, b=200, c=300)
+    assert next_champion(ratings, players, agent_steps=1001, is_over=True) == (B, 1001)
+    # It keeps it at the next fit.
+    again = rated(B, since=1001, a=(500.0, 10.0), b=(495.0, 10.0), c=(489.0, 10.0))
+    assert next_champion(again, players, agent_steps=1001, is_over=True) == (B, 1001)
+
+
+def test_the_row_of_a_fit_takes_the_title_over() -> None:
+    before, after = rated(A, since=5, a=(1.0, 1.0)).row, rated(a=(2.0, 1.0)).row
+    assert before is not None
+    assert after is not None
+    expected = replace(after, champion=A, champion_agent_steps=5)
+    assert with_title_of(after, before) == expected
+
+
+def test_weights_go_by_the_name_of_the_policy_that_trained_them() -> None:
+    maker, copier = PolicyId("player/p1"), PolicyId("player/p2")
+    league = cast(Any, SimpleNamespace(checkpoints={Digest("a"): SimpleNamespace(policy=maker)}))
+    own = Holder(PlayerId("player/p1"), maker, True, 10)
+    ghost = Holder(PlayerId("player/p1@10"), maker, False, 10)
+    copy = Holder(PlayerId("player/p2"), copier, True, 99)
+    assert name_of([copy, ghost, own], league, A) == "player/p1"
+    # It has trained on since: its ghost, and not who has just copied it.
+    assert name_of([copy, ghost], league, A) == "player/p1@10"
+    assert name_of([copy], league, A) == "player/p2"
+
+
+def test_the_champions_rating_is_less_its_luck_wherever_it_is_read() -> None:
+    ratings = rated(A, a=(500.0, 10.0), b=(400.0, 10.0))
+    assert ratings.row is not None
+    lucky = Ratings(replace(ratings.row, optimism=25.0), ratings.spread)
+    assert lucky.rating(A) == 475.0
+    assert lucky.rating(B) == 400.0
+    # It decides nothing.
+    assert lucky.difference(A, B) == ratings.difference(A, B)
+    assert lucky.low(A) == ratings.low(A)
