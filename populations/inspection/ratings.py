@@ -58,12 +58,15 @@ class CheckpointFit:
     def difference(self, first: Rated, second: Rated) -> Interval | None:
         """Return how much better ``first`` is, with the interval of the difference; None if one of
         them is unrated, or of another population.
+
+        It is the difference of the two ratings as they are shown, the champion's less its luck.
         """
         ratings = self._ratings.get(first[0])
         gap = None if ratings is None else ratings.difference(first[1], second[1])
-        if gap is None or first[0] != second[0]:
+        if ratings is None or gap is None or first[0] != second[0]:
             return None
-        mean, half = gap[0], Z95 * gap[1]
+        mean = (ratings.rating(first[1]) or 0.0) - (ratings.rating(second[1]) or 0.0)
+        half = Z95 * gap[1]
         return Interval(mean, mean - half, mean + half)
 
     def intervals(self) -> dict[Rated, Interval]:
