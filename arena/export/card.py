@@ -146,7 +146,8 @@ class CardRating(_Part):
     Attributes:
         rating: Rating in Elo.
         rating_low: Lower end of the interval.
-        rating_high: Upper end of the interval.
+        rating_high: Upper end of the interval; None: unrated, or open above.
+        open: Whether the interval is open above: nobody took a point from it.
         pair_deviation: Elo by which pairs of the league deviate from their ratings. None: unknown.
         anchor_matches: Evaluation matches against ``bot:random``. None: none.
         anchor_score: Mean score in them, a draw half.
@@ -157,6 +158,7 @@ class CardRating(_Part):
     rating: float | None = None
     rating_low: float | None = None
     rating_high: float | None = None
+    open: bool = False
     pair_deviation: float | None = None
     anchor_matches: float | None = None
     anchor_score: float | None = None

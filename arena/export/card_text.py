@@ -217,6 +217,8 @@ def _calibration(rating: CardRating) -> list[tuple[str, object]]:
 def _strength(rating: CardRating) -> str:
     if rating.rating is None:
         return "unrated"
+    if rating.open and rating.rating_low is not None:
+        return f"{rating.rating_low:.0f}+ (nobody of the league took a point from it)"
     if rating.rating_low is None or rating.rating_high is None:
         return f"{rating.rating:.0f}"
     return f"{rating.rating:.0f} (95%: {rating.rating_low:.0f} to {rating.rating_high:.0f})"

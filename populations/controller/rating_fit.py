@@ -24,6 +24,7 @@ from populations.league.league import League
 from populations.league.lineage import steps_since_parent
 from populations.league.ratings import Ratings
 from populations.ratings.bradley_terry import BradleyTerry, Time
+from populations.ratings.fitting.bounds import open_above
 from populations.ratings.fitting.posterior import BoolArray, IntArray
 from populations.ratings.model import Z95, E
 from populations.ratings.model import Fit as BradleyTerryFit
@@ -312,6 +313,7 @@ def fit_ratings(fit: FitInput) -> dict[str, Ratings]:
     deviations = fitted.deviations
     advantages = tuple(advantage_table(fitted, num_seats=known.num_seats).ravel().tolist())
     players = players_of(known)
+    unbounded = open_above(fit.results, links=fit.links, anchors=anchors)
     rows, spreads, centres = [], {}, {}
     for population in known.populations:
         own = [rated for rated in fit.entrants if rated[0] == population]
@@ -339,6 +341,7 @@ def fit_ratings(fit: FitInput) -> dict[str, Ratings]:
                 rank_lows=tuple(low for low, _ in ranks),
                 rank_highs=tuple(high for _, high in ranks),
                 advantages=advantages,
+                open=tuple(rated[1] for rated in own if rated in unbounded),
                 optimism=optimism(fitted, candidates=index[may_lead], centre=newest),
             )
         )

@@ -132,6 +132,7 @@ EVOLUTION: Mapping[str, Wording] = {
         "{subject:player} leads",
         then=(
             " with {rating:elo} Elo [{rating_low:elo}, {rating_high:elo}] by the fit of then",
+            "{open:when} with {rating_low:elo} Elo or more by the fit of then",
             ", after {previous:player}",
         ),
     ),

@@ -14,7 +14,7 @@ from functools import cached_property
 from arena.types import Entrant, trainee_entrant
 from populations.controller.rating_fit import fit_input, fit_ratings, snapshot
 from populations.league.league import League
-from populations.league.ratings import Ratings
+from populations.league.ratings import Ratings, interval_fields
 from populations.ratings.model import Z95
 from populations.ratings.results import Rated
 from populations.records.rows import CheckpointRow, EventRow, Json
@@ -35,7 +35,7 @@ class Interval:
     Attributes:
         rating: Rating.
         low: Lower end of the interval.
-        high: Upper end.
+        high: Upper end; infinite where results have none.
     """
 
     rating: float
@@ -130,9 +130,7 @@ def _point(
     return {
         "agent_steps": row.agent_steps,
         "time": times.get(str(row.assignment_id)),
-        "rating": interval.rating,
-        "rating_low": interval.low,
-        "rating_high": interval.high,
+        **interval_fields((interval.rating, interval.low, interval.high)),
         "generation": row.generation,
         "cause": None if generation is None else generation.cause,
     }

@@ -145,6 +145,7 @@ def payoff_view(run: Inspection, population: str | None, *, by_seats: bool = Fal
             "rating": line.rating,
             "rating_low": line.rating_low,
             "rating_high": line.rating_high,
+            "open": line.open,
         }
         # Also of other populations: cells name them as opponents.
         for name, lines in run.standings().items()

@@ -32,7 +32,7 @@ class Ratings:
         best_first: All entrants, those with the best lower bounds (`low`) first.
     """
 
-    __slots__ = ("_positions", "best_first", "centre", "row", "spread")
+    __slots__ = ("_open", "_positions", "best_first", "centre", "row", "spread")
 
     def __init__(
         self,
@@ -45,6 +45,7 @@ class Ratings:
         self.centre = centre
         entrants = row.entrants if row is not None else ()
         self._positions: dict[str, int] = {entrant: i for i, entrant in enumerate(entrants)}
+        self._open: frozenset[str] = frozenset(() if row is None else row.open)
         self.best_first: list[str] = [] if row is None else _best_first(row)
 
     def fits(self, row: RatingsRow) -> bool:
@@ -76,7 +77,10 @@ class Ratings:
         return math.sqrt(float(own @ own))
 
     def interval(self, entrant: str | None) -> tuple[float, float, float] | None:
-        """Return a rating and the ends of its 95% interval, in Elo; None if unrated."""
+        """Return a rating and the ends of its 95% interval, in Elo; None if unrated.
+
+        The upper end is infinite where the results have none.
+        """
         i = self.index(entrant)
         if i is None or self.row is None:
             return None
@@ -87,7 +91,7 @@ class Ratings:
         rating = self.row.ratings[i]
         if entrant == self.row.champion:
             rating -= self.row.optimism
-        return rating, rating - half, rating + half
+        return rating, rating - half, math.inf if entrant in self._open else rating + half
 
     def ranks(self, entrant: str | None) -> tuple[int, int] | None:
         """Return the best and worst rank that an entrant may have; None if the fit tells none."""
@@ -123,6 +127,22 @@ class Ratings:
         # Var(i - j) = |S_i - S_j|^2; what both share cancels.
         gap = self.spread[i] - self.spread[j]
         return mean, math.sqrt(float(gap @ gap))
+
+
+def interval_fields(found: tuple[float, float, float] | None) -> dict[str, float | None]:
+    """Return a rating and the ends of its interval (`Ratings.interval`) as documents have them.
+
+    All three None: unrated. ``open``: the interval is open above, as the results have no upper
+    bound; only ``rating_high`` is None then.
+    """
+    rating, low, high = found or (None, None, None)
+    is_open = high == math.inf
+    return {
+        "rating": rating,
+        "rating_low": low,
+        "rating_high": None if is_open else high,
+        "open": is_open,
+    }
 
 
 def _best_first(row: RatingsRow) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 from arena.types import Digest, Entrant, PlayerId, is_bot
 from populations.league.champions import champion_of, holders_of, name_of
 from populations.league.league import League
-from populations.league.ratings import Ratings
+from populations.league.ratings import Ratings, interval_fields
 from populations.records.rows import GhostRow, PolicyRow
 from populations.records.tables import Tables
 
@@ -25,6 +25,7 @@ class Standing(NamedTuple):
         rank_low: Best rank that the player may have, with a confidence of 95%; 1 is the best. Equal
             weights are one player. None: unrated, or not recorded by the last fit.
         rank_high: The worst one.
+        open: Whether the interval is open above: ``rating_high`` is None then.
         score: Score per opponent, in [0, 1] (`arena.matches.pair_scores.mean_score`).
         key: Directory of the weights that the standing is about, relative to the run; None for bots
             and for policies without a checkpoint.
@@ -58,6 +59,7 @@ class Standing(NamedTuple):
     key: str | None
     champion: bool = False
     same_as: PlayerId | None = None
+    open: bool = False
 
 
 def standings(tables: Tables, league: League) -> dict[str, list[Standing]]:
@@ -98,12 +100,9 @@ def _results(
     league: League, ratings: Ratings, population: str, entrant: str | None
 ) -> dict[str, float | int | None]:
     record = league.record(population, entrant or "")
-    rating, low, high = ratings.interval(entrant) or (None, None, None)
     best, worst = ratings.ranks(entrant) or (None, None)
     return {
-        "rating": rating,
-        "rating_low": low,
-        "rating_high": high,
+        **interval_fields(ratings.interval(entrant)),
         "rank_low": best,
         "rank_high": worst,
         "matches": record.matches,

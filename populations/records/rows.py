@@ -395,6 +395,8 @@ class RatingsRow:
         best_deviations: Their standard deviations in Elo, one each.
         former_best: Best-rated weights of the fit before, which this fit has rated again.
         num_records: Number of entrants with evaluation matches when the fit began.
+        open: Entrants whose results have no upper bound: nobody of the others took a point from
+            them (`populations.ratings.fitting.bounds`).
         champion: Weights of the population's champion; None: there is none, or it was not
             recorded.
         champion_agent_steps: Agent steps of the run when it became champion.
@@ -423,6 +425,7 @@ class RatingsRow:
     former_best: tuple[Entrant, ...] = ()
     # Records are in order of first evaluation, so those after this number are in no fit yet.
     num_records: int = 0
+    open: tuple[Entrant, ...] = ()
     champion: Entrant | None = None
     champion_agent_steps: int = 0
 

@@ -111,7 +111,7 @@ class Cards:
     def _rating(self, population: str, digest: Digest) -> CardRating:
         """Return the rating of these very weights; a policy's later checkpoints may be unrated."""
         from arena.export.card import CardRating
-        from populations.league.ratings import Ratings
+        from populations.league.ratings import Ratings, interval_fields
 
         mode: Literal["greedy", "sampled"] = (
             "greedy" if self.inspection.run_file.config.evaluation.greedy else "sampled"
@@ -120,12 +120,9 @@ class Cards:
         interval = Ratings(row).interval(digest)
         if row is None or interval is None:
             return CardRating(mode=mode)
-        rating, low, high = interval
         met = self._against_random(population, digest)
         return CardRating(
-            rating=rating,
-            rating_low=low,
-            rating_high=high,
+            **interval_fields(interval),
             pair_deviation=row.pair_deviation,
             anchor_matches=met and met.matches,
             anchor_score=met and met.seen / met.matches,

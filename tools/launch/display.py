@@ -156,11 +156,10 @@ class LiveDisplay(PlainDisplay):
         shown = sorted(lines, key=lambda line: line.kind != "policy")[:MAX_LINES]
         for line in shown:
             name = one_line(short_name(line.player, populations=populations), max_chars=NAME_CHARS)
-            interval = (
-                f"{line.rating_low:.0f}..{line.rating_high:.0f}"
-                if line.rating_low is not None and line.rating_high is not None
-                else "-"
-            )
+            interval = "-"
+            if line.rating_low is not None:
+                high = "+" if line.rating_high is None else f"..{line.rating_high:.0f}"
+                interval = f"{line.rating_low:.0f}{high}"
             table.add_row(
                 f"{name} *" if line.champion else name,
                 "-" if line.rating is None else f"{line.rating:.0f}",

@@ -24,6 +24,7 @@ class Champion:
     """The best player of a population: its rating, and the ends of its 95% interval.
 
     Attributes:
+        rating_high: None: the interval is open above.
         unproven: Why it is not surely better than untrained (`..notices.unproven_lines`); None: it
             is.
     """
@@ -31,7 +32,7 @@ class Champion:
     player: str
     rating: float
     rating_low: float
-    rating_high: float
+    rating_high: float | None
     unproven: object
 
 
@@ -92,8 +93,13 @@ def last_lines(ending: Ending) -> Iterator[str]:
         return
     for name, one in ending.champions.items():
         of = f" of {name}" if len(ending.champions) > 1 else ""
-        interval = f"[{one.rating_low:.0f}, {one.rating_high:.0f}]"
-        yield f"champion{of}: {one.player}, rating {one.rating:.0f} {interval}"
+        rating = (
+            # Nobody took a point from it.
+            f"{one.rating_low:.0f}+"
+            if one.rating_high is None
+            else f"{one.rating:.0f} [{one.rating_low:.0f}, {one.rating_high:.0f}]"
+        )
+        yield f"champion{of}: {one.player}, rating {rating}"
         yield from unproven_lines([one.unproven])
     proven = [name for name, one in ending.champions.items() if one.unproven is None]
     if len(proven) == len(ending.champions):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -17,6 +17,7 @@ from matplotlib.ticker import FuncFormatter
 
 from arena.errors import ConfigError
 
+from ..open_intervals import upper_ends
 from . import style
 from .kinds import Documents
 
@@ -84,7 +85,7 @@ def _draw_population(
             axes.fill_between(
                 steps,
                 [point["rating_low"] for point in points],
-                [point["rating_high"] for point in points],
+                cast("list[float]", upper_ends(points)),
                 color=colour,
                 alpha=0.15 if colours.is_complete else 0.08,
                 linewidth=0.0,

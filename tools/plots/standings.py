@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 
 from arena.errors import ConfigError
 
+from ..open_intervals import upper_ends
 from . import style
 from .kinds import Documents
 
@@ -69,13 +70,13 @@ def _colour(kind: str) -> str:
 
 
 def _draw_population(axes: Axes, lines: Sequence[dict[str, Any]], names: Sequence[str]) -> None:
-    for row, line in enumerate(lines):
+    for row, (line, high) in enumerate(zip(lines, upper_ends(lines), strict=True)):
         marker, filled = KINDS[line["kind"]]
         colour, rating = _colour(line["kind"]), line["rating"]
         whiskers = None
         # A rating that rests on one game has no interval.
-        if line["rating_low"] is not None and line["rating_high"] is not None:
-            whiskers = np.array([[rating - line["rating_low"]], [line["rating_high"] - rating]])
+        if line["rating_low"] is not None and high is not None:
+            whiskers = np.array([[rating - line["rating_low"]], [high - rating]])
         axes.errorbar(
             *([rating], [row]),
             xerr=whiskers,

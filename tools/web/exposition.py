@@ -5,6 +5,7 @@ Tests: `tests/tools/web/test_exposition.py`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple, cast
 
@@ -119,8 +120,10 @@ def _ratings(line: Line) -> Iterator[Sample]:
     labels = {"player": str(line["player"])}
     keys = (("rating", RATING), ("rating_low", RATING_LOW), ("rating_high", RATING_HIGH))
     for key, family in keys:
-        if line[key] is not None:
-            yield family, labels, float(cast("float", line[key]))
+        # An interval that is open above ends at +Inf.
+        value = math.inf if key == "rating_high" and line.get("open") else line[key]
+        if value is not None:
+            yield family, labels, float(cast("float", value))
 
 
 def _labels(labels: Mapping[str, str]) -> str:

@@ -8,6 +8,7 @@ from arena.types import Digest, Entrant
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
 from populations.league.champions import champion_of, holders_of, name_of, next_champion
+from populations.league.ratings import interval_fields
 from populations.records.rows import Json
 
 CHAMPION = "champion"
@@ -34,7 +35,7 @@ def announce(state: ControllerState, tx: Transaction) -> None:
             player = name_of(holders[weights], state.league, weights)
             leading[population] = _described(state, population, weights, player)
     champions: dict[str, Json] = {
-        name: {key: one[key] for key in ("champion", "rating", "rating_low", "rating_high")}
+        name: {key: one[key] for key in ("champion", *interval_fields(None))}
         for name, one in leading.items()
     }
     tx.add_event(RATINGS_FITTED, "", tallies=state.fitted, champions=champions)
@@ -50,16 +51,13 @@ def _described(
 ) -> dict[str, Json]:
     interval = state.ratings(population).interval(weights)
     assert interval is not None, "a champion is rated"
-    rating, low, high = interval
     origin = state.league.checkpoints.get(Digest(weights))
     return {
         "champion": player,
         # As a PLAYER of commands: the weights that are rated may be older than the latest ones.
         "player": player if origin is None else f"{origin.policy}@{origin.agent_steps}",
         "weights": str(weights),
-        "rating": rating,
-        "rating_low": low,
-        "rating_high": high,
+        **interval_fields(interval),
     }
 
 

@@ -6,6 +6,7 @@ of the last evaluated weights are written once more.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 
@@ -145,7 +146,8 @@ def _rating_metrics(
     if interval is None:
         return {}
     names = (f"{prefix}mean_elo", f"{prefix}low_elo", f"{prefix}high_elo")
-    return dict(zip(names, interval, strict=True))
+    # An interval that is open above has no upper end that a sink could write.
+    return {name: end for name, end in zip(names, interval, strict=True) if math.isfinite(end)}
 
 
 def _record_metrics(state: ControllerState, population: str, digest: Digest) -> dict[str, float]:

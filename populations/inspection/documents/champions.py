@@ -77,6 +77,7 @@ def _described(population: str, best: Standing, history: list[Json]) -> Document
         "rating": best.rating,
         "rating_low": best.rating_low,
         "rating_high": best.rating_high,
+        "open": best.open,
         # Null where the journal has not recorded yet that it leads.
         "since": last.get("since") if last.get("player") == best.player else None,
         "changes": max(len(history) - 1, 0),

@@ -34,7 +34,7 @@ COUNTED = ("exploited", "explored", "immigrated", "kept", "reset", "quarantined"
 """Kinds of events about policies that are counted."""
 
 _COUNTS = ("state", "reason", "elapsed_s", "agent_steps", "matches", "assignments_finished")
-_RATING = ("rating", "rating_low", "rating_high")
+_RATING = ("rating", "rating_low", "rating_high", "open")
 _PLAYER = ("player", *_RATING, "agent_steps", "generation", "matches")
 _RESULT = ("matches", "score", "score_low", "score_high", "mean_return")
 

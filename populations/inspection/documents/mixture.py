@@ -90,6 +90,7 @@ def _members(mixture: Mixture) -> list[Json]:
             "rating": member.standing.rating,
             "rating_low": member.standing.rating_low,
             "rating_high": member.standing.rating_high,
+            "open": member.standing.open,
             "agent_steps": member.standing.agent_steps,
             "weights": member.standing.weights,
         }

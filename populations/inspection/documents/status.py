@@ -37,6 +37,7 @@ def status_view(run: Inspection, population: str | None) -> Document:
                 "rating": best.rating,
                 "rating_low": best.rating_low,
                 "rating_high": best.rating_high,
+                "open": best.open,
                 "unproven": unproven(run, name, best),
             }
     return {

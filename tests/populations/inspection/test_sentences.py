@@ -143,6 +143,19 @@ def test_a_piece_whose_numbers_are_unknown_is_left_out() -> None:
             },
             "player/p001 leads player with 0 Elo [-100, 100] by the fit of then",
         ),
+        (
+            {
+                "kind": "champion",
+                "subject": "player/p001",
+                "population": "player",
+                "previous": "player/p000",
+                "rating": 900.0,
+                "rating_low": 612.3,
+                "rating_high": None,
+                "open": True,
+            },
+            "player/p001 leads player with 612 Elo or more by the fit of then, after player/p000",
+        ),
     ],
 )
 def test_events_are_told_plainly(event: dict[str, Any], told: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
@@ -17,7 +18,8 @@ from populations.league.champions import (
     next_champion,
     with_title_of,
 )
-from populations.league.ratings import Ratings
+from populations.league.ratings import Ratings, interval_fields
+from populations.ratings.model import Z95
 from populations.records.rows import RatingsRow
 
 A, B, C = Entrant("a"), Entrant("b"), Entrant("c")
@@ -103,6 +105,26 @@ def test_weights_go_by_the_name_of_the_policy_that_trained_them() -> None:
     # It has trained on since: its ghost, and not who has just copied it.
     assert name_of([copy, ghost], league, A) == "player/p1@10"
     assert name_of([copy], league, A) == "player/p2"
+
+
+def test_an_interval_without_an_upper_bound_is_open_and_its_other_numbers_stay() -> None:
+    ratings = rated(a=(500.0, 10.0), b=(400.0, 10.0))
+    assert ratings.row is not None
+    known = Ratings(replace(ratings.row, open=(A,)))
+    assert known.interval(A) == (500.0, 500.0 - Z95 * 10.0, math.inf)
+    assert known.interval(B) == ratings.interval(B)
+    assert interval_fields(known.interval(A)) == {
+        "rating": 500.0,
+        "rating_low": 500.0 - Z95 * 10.0,
+        "rating_high": None,
+        "open": True,
+    }
+    assert interval_fields(None) == {
+        "rating": None,
+        "rating_low": None,
+        "rating_high": None,
+        "open": False,
+    }
 
 
 def test_the_champions_rating_is_less_its_luck_wherever_it_is_read() -> None:

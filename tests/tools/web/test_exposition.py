@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as prometheus
 
 from tests.tools.web.conftest import Client
-from tools.web.exposition import _labels
+from tools.web.exposition import _labels, _ratings
 
 
 @pytest.mark.parametrize("accept", ["text/plain", "application/openmetrics-text; version=1.0.0"])
@@ -25,6 +28,21 @@ def test_prometheus_reads_the_figures(client: Client, accept: str) -> None:
     # Its rating is that of board_run's fixture.
     assert samples["arena_rating_elo", ("player", "player/p000"), run] == 300.0
     assert samples["arena_ghosts", run] == 2.0
+
+
+def test_an_interval_that_is_open_above_ends_at_infinity() -> None:
+    line: Any = {
+        "player": "player/p000",
+        "rating": 900.0,
+        "rating_low": 700.0,
+        "rating_high": None,
+        "open": True,
+    }
+    found = {family.name: value for family, _, value in _ratings(line)}
+    assert found["arena_rating_high_elo"] == math.inf
+    assert found["arena_rating_low_elo"] == 700.0
+    unrated: Any = {**line, "rating": None, "rating_low": None, "open": False}
+    assert [*_ratings(unrated)] == []
 
 
 def test_labels_may_have_any_characters() -> None:

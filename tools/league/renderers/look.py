@@ -111,6 +111,8 @@ def share(value: object) -> str:
 def interval(row: Row) -> str | None:
     """Return a row's 95% interval of its rating; None: it has none."""
     low, high = row.get("rating_low"), row.get("rating_high")
+    if isinstance(low, int | float) and row.get("open"):
+        return f"{low:.0f}+"
     if not isinstance(low, int | float) or not isinstance(high, int | float):
         return None
     return f"{low:.0f}..{high:.0f}"

@@ -88,7 +88,9 @@ def _row(
 
 def _with_error(point: Row, look: Look) -> str:
     rating = cast("float", point["rating"])
-    half = (cast("float", point["rating_high"]) - cast("float", point["rating_low"])) / 2
+    half = rating - cast("float", point["rating_low"])
+    if point.get("open"):
+        return f"{cast('float', point['rating_low']):.0f}+"
     return f"{rating:.0f}{'+-' if look.is_ascii else '±'}{half:.0f}"
 
 

@@ -123,6 +123,8 @@ def number(value: object) -> float | None:
 def interval(line: Line) -> str:
     """Return a rating's 95% interval as text."""
     low, high = number(line["rating_low"]), number(line["rating_high"])
+    if low is not None and line.get("open"):
+        return f"{low:.0f}+"
     return "-" if low is None or high is None else f"{low:.0f} to {high:.0f}"
 
 

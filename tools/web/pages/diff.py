@@ -21,6 +21,7 @@ from ...league.renderers.diff import (
     figures_of,
 )
 from ...league.renderers.look import text_of
+from ...open_intervals import upper_ends
 from ..content import Block, Cell, Chart, Content, Row, Table, cell, page_name, part, shown
 from .asked import Document, Line, interval, lines_of, number
 
@@ -222,6 +223,8 @@ def _rated(page: _Page, found: object) -> Point:
     line = cast("Line", found or {})
     keys = ("rating", "rating_low", "rating_high")
     rating, low, high = (number(line.get(key)) for key in keys)
+    if line.get("open"):
+        (high,) = upper_ends([line])
     text = (
         f"{page.short(line.get('player'))}: {shown(rating)}, 95% {interval(line)}" if line else ""
     )

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import cast
 
 from ...notices import alerts_of, unproven_lines
+from ...open_intervals import upper_ends
 from ..content import Block, Cell, Chart, Content, Row, Table, cell, facts, moment, part, shown
 from .asked import Asked, Line, interval, lines_of, number, ranks, standing_lines
 from .learners import learner_blocks
@@ -150,7 +151,7 @@ def whiskers(asked: Asked, lines: list[Line]) -> Chart:
                     "names": [asked.short(line["player"]) for line in chosen],
                     "ratings": [line["rating"] for line in chosen],
                     "low": [line["rating_low"] for line in chosen],
-                    "high": [line["rating_high"] for line in chosen],
+                    "high": upper_ends(chosen),
                     "texts": [
                         f"{asked.short(line['player'])}: {shown(line['rating'])}, "
                         f"95% {interval(line)}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import cast
 
+from ...open_intervals import upper_ends
 from ..content import Block, Chart, Content, Row, Table, cell, moment
 from .asked import Asked, Line, best_policies, interval, lines_of, number, standing_lines
 
@@ -75,7 +76,7 @@ def _curves(asked: Asked, curves: Mapping[str, list[Line]]) -> Chart:
                 "x": [point["agent_steps"] for point in kept],
                 "y": [_whole(point["rating"]) for point in kept],
                 "low": [_whole(point["rating_low"]) for point in kept],
-                "high": [_whole(point["rating_high"]) for point in kept],
+                "high": [_whole(end) for end in upper_ends(kept)],
                 "marks": [
                     {
                         "x": point["agent_steps"],
