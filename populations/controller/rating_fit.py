@@ -24,11 +24,15 @@ from populations.league.league import League
 from populations.league.lineage import steps_since_parent
 from populations.league.ratings import Ratings
 from populations.ratings.bradley_terry import BradleyTerry, Time
-from populations.ratings.fitting.bounds import open_above
 from populations.ratings.fitting.posterior import BoolArray, IntArray
 from populations.ratings.model import Z95, E
 from populations.ratings.model import Fit as BradleyTerryFit
-from populations.ratings.ranks import advantage_table, measured_cyclicity, rank_intervals
+from populations.ratings.ranks import (
+    advantage_table,
+    measured_cyclicity,
+    open_above,
+    rank_intervals,
+)
 from populations.ratings.result_table import ResultSnapshot
 from populations.ratings.results import Rated, ResultColumns
 from populations.records.rows import CheckpointRow, GenerationRow, RatingsRow

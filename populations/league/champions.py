@@ -1,4 +1,4 @@
-"""Who leads a population: pure functions of the journal's rows.
+"""Champions: pure functions of the journal's rows.
 
 The title belongs to weights. It goes to the player with the best lower bound of those that may have
 it, once that one is likely ahead, and not again before the run has trained a tenth more: bounds of

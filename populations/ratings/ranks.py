@@ -1,4 +1,4 @@
-"""Certainty of ranks, and the share of results that no rating can express (cyclicity).
+"""Certainty of ranks, ratings without an upper bound, and the share of results that no rating can express (cyclicity).
 
 Source of the split: Jiang, Lim, Yao and Ye, "Statistical ranking and combinatorial Hodge theory"
 (Mathematical Programming, 2011); used on agents by Balduzzi et al., "Re-evaluating evaluation"
@@ -7,7 +7,7 @@ Source of the split: Jiang, Lim, Yao and Ye, "Statistical ranking and combinator
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from statistics import NormalDist
 
 import numpy as np
@@ -154,3 +154,46 @@ def _noise_quantile(scales: FloatArray) -> float:
     # Wilson and Hilferty: (X / k)^(1/3) is nearly normal with mean 1 - 2 / 9k and variance 2 / 9k.
     spread = 2.0 / (9.0 * freedom)
     return float(mean * (1.0 - spread + Z95_ONE_SIDED * np.sqrt(spread)) ** 3)
+
+
+def open_above(
+    results: ResultColumns[E], *, links: ResultColumns[E], anchors: Collection[E]
+) -> frozenset[E]:
+    """Return the entrants whose results have no upper bound.
+
+    There is one if a path of lost points leads from a player to an anchor: it lost some to a second
+    player, that one some to a third, and so on. Whoever never lost to the others can be any
+    distance above them; only priors keep its rating finite. Nobody is returned where no anchor has
+    played: there is no scale then on which they could be high.
+
+    Args:
+        results: Results of matches.
+        links: Further knowledge of differences, which bounds both sides.
+        anchors: Entrants at 0.
+
+    Source: Ford, "Solution of a ranking problem from binary comparisons" (American Mathematical
+    Monthly, 1957).
+    """
+    names = tuple(dict.fromkeys((*results.entrants, *links.entrants)))
+    position = {name: i for i, name in enumerate(names)}
+    is_bound = np.array([name in anchors for name in names], dtype=bool)
+    own, tied = _places(results, position), _places(links, position)
+    lost, won = results.matches - results.scores > 0.0, results.scores > 0.0
+    # Loser and winner of some points of each pair.
+    loser = np.concatenate([own[lost, 0], own[won, 1], tied[:, 0], tied[:, 1]])
+    winner = np.concatenate([own[lost, 1], own[won, 0], tied[:, 1], tied[:, 0]])
+    played = np.unique(np.concatenate([loser, winner]))
+    if not is_bound[played].any():
+        return frozenset()
+    num_before = 0
+    # Each turn goes one match further away from the anchors.
+    while (num_bound := int(is_bound.sum())) > num_before:
+        num_before = num_bound
+        is_bound[loser[is_bound[winner]]] = True
+    return frozenset(names[i] for i in played.tolist() if not is_bound[i])
+
+
+def _places(columns: ResultColumns[E], position: dict[E, int]) -> IntArray:
+    """Return the places of first and second of each row. int64 [M, 2]."""
+    of = np.array([position[name] for name in columns.entrants], dtype=np.int64)
+    return np.stack([of[columns.first], of[columns.second]], axis=1)

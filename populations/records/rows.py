@@ -396,7 +396,7 @@ class RatingsRow:
         former_best: Best-rated weights of the fit before, which this fit has rated again.
         num_records: Number of entrants with evaluation matches when the fit began.
         open: Entrants whose results have no upper bound: nobody of the others took a point from
-            them (`populations.ratings.fitting.bounds`).
+            them (`populations.ratings.ranks`).
         champion: Weights of the population's champion; None: there is none, or it was not
             recorded.
         champion_agent_steps: Agent steps of the run when it became champion.

@@ -7,8 +7,8 @@ from itertools import pairwise, permutations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from populations.ratings.fitting.bounds import open_above
 from populations.ratings.model import Result
+from populations.ratings.ranks import open_above
 from populations.ratings.results import result_columns
 
 
