@@ -1,4 +1,4 @@
-"""Certainty of ranks, ratings without an upper bound, and the share of results that no rating can express (cyclicity).
+"""Certainty of ranks, who has no upper bound, and what no rating can express (cyclicity).
 
 Source of the split: Jiang, Lim, Yao and Ye, "Statistical ranking and combinatorial Hodge theory"
 (Mathematical Programming, 2011); used on agents by Balduzzi et al., "Re-evaluating evaluation"
