@@ -62,6 +62,28 @@ def misfit_warnings(fits: Mapping[str, Mapping[str, Json]], *, run: Path) -> Ite
             )
 
 
+def anchor_text(anchor: object) -> str | None:
+    """Return what a player has won against the anchor itself; None: nothing is known.
+
+    Args:
+        anchor: Document of `populations.inspection.documents.anchor.anchor_score`, or None.
+    """
+    if not isinstance(anchor, Mapping):
+        return None
+    score, low, high = (anchor[key] for key in ("score", "score_low", "score_high"))
+    return (
+        f"{score:.3f} against {RANDOM_BOT}, 95% {low:.3f} to {high:.3f}, "
+        f"in {anchor['matches']:,} matches"
+    )
+
+
+def anchor_lines(anchors: Mapping[str, object]) -> Iterator[str]:
+    """Yield what each population's champion has won against the anchor itself."""
+    for one in anchors.values():
+        if isinstance(one, Mapping):
+            yield f"champion {one['player']}: {anchor_text(one)}"
+
+
 def unproven_lines(unproven: Iterable[object]) -> Iterator[str]:
     """Yield lines about champions that are not surely better than untrained, and why.
 

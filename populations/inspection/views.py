@@ -22,6 +22,7 @@ from populations.inspection.calibration import calibrations
 from populations.inspection.cells import Names, payoff_cells
 from populations.inspection.checkpoints import pins_of
 from populations.inspection.cross_play import cross_play
+from populations.inspection.documents.anchor import anchor_scores
 from populations.inspection.documents.champions import champion_view, names_of
 from populations.inspection.documents.diff import diff_view
 from populations.inspection.documents.gains import (
@@ -86,6 +87,7 @@ def standings_view(run: Inspection, population: str | None) -> Document:
         },
         "cyclicity": {**cyclicity(run, population)},
         "fit": {**fits(run, population)},
+        "anchor": anchor_scores(run, population),
         "unproven": unproven_champions(run, population),
     }
 

@@ -356,11 +356,23 @@ class JournalReader(DetailReader):
             with storage_errors(self._path):
                 return load_tables(self._connection, self._path, pairs=pairs)
 
-    def pairs(self, *, kind: Literal["train", "evaluate"]) -> list[PairRow]:
-        """Return the results of all pairs of entrants, in order of their first match."""
+    def pairs(
+        self, *, kind: Literal["train", "evaluate"], between: tuple[str, str] | None = None
+    ) -> list[PairRow]:
+        """Return the results of pairs of entrants, in order of their first match.
+
+        Args:
+            kind: Kind of the matches.
+            between: Two entrants, in any order; None: all pairs.
+        """
+        where, values = "WHERE kind = ?", [str(kind)]
+        if between is not None:
+            # Either order is found by the key.
+            where += " AND (first = ? AND second = ? OR first = ? AND second = ?)"
+            values += [*between, *reversed(between)]
         with storage_errors(self._path):
-            suffix = "WHERE kind = ? ORDER BY rowid"
-            return read_rows(self._connection, self._path, PAIRS, suffix, [kind])
+            suffix = f"{where} ORDER BY rowid"
+            return read_rows(self._connection, self._path, PAIRS, suffix, values)
 
     def unreadable_commits(self) -> int:
         """Return the number of commits in a damaged WAL that nobody can read any more.

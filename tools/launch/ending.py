@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from ..notices import unproven_lines
+from ..notices import anchor_text, unproven_lines
 
 if TYPE_CHECKING:
     from populations.records.rows import Json
@@ -25,6 +25,7 @@ class Champion:
 
     Attributes:
         rating_high: None: the interval is open above.
+        anchor: Score against ``bot:random`` itself; None: they never met.
         unproven: Why it is not surely better than untrained (`..notices.unproven_lines`); None: it
             is.
     """
@@ -34,6 +35,7 @@ class Champion:
     rating_low: float
     rating_high: float | None
     unproven: object
+    anchor: object = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +102,8 @@ def last_lines(ending: Ending) -> Iterator[str]:
             else f"{one.rating:.0f} [{one.rating_low:.0f}, {one.rating_high:.0f}]"
         )
         yield f"champion{of}: {one.player}, rating {rating}"
+        if score := anchor_text(one.anchor):
+            yield f"  {score}"
         yield from unproven_lines([one.unproven])
     proven = [name for name, one in ending.champions.items() if one.unproven is None]
     if len(proven) == len(ending.champions):
@@ -137,6 +141,7 @@ def make_ending(
                 rating_low=one["rating_low"],
                 rating_high=one["rating_high"],
                 unproven=one["unproven"],
+                anchor=one.get("anchor"),
             )
             for name, one in champions.items()
         },

@@ -138,8 +138,8 @@ def print_view(shown: Shown, opened: Opened, *, warnings: Sequence[str] = ()) ->
 
 
 def warning_lines(run: Path, view: str, document: Document) -> list[str]:
-    """Return lines about ratings and champions that mislead: documents have them as figures."""
-    from ..notices import cyclic_warnings, misfit_warnings, unproven_lines
+    """Return lines about champions, and ratings that mislead: documents have them as figures."""
+    from ..notices import anchor_lines, cyclic_warnings, misfit_warnings, unproven_lines
 
     if not VIEWS[view].warns:
         return []
@@ -147,7 +147,9 @@ def warning_lines(run: Path, view: str, document: Document) -> list[str]:
     cyclicity = cast("dict[str, float | None]", document.get("cyclicity", {}))
     fits = cast("dict[str, dict[str, float]]", document["fit"])
     unproven = cast("dict[str, object]", document.get("unproven", {}))
+    anchors = cast("dict[str, object]", document.get("anchor", {}))
     return [
+        *anchor_lines(anchors),
         *misfit_warnings(fits, run=run),
         *cyclic_warnings(cyclicity, run=run),
         *unproven_lines(unproven.values()),

@@ -11,13 +11,13 @@ from typing import cast
 from arena.types import Digest, Entrant, trainee_entrant
 from populations.controller.monitoring.champions import CHAMPION
 from populations.inspection.cells import Names, payoff_cells
+from populations.inspection.documents.anchor import anchor_score, wilson
 from populations.inspection.documents.gains import checkpoint_fit
 from populations.inspection.documents.unproven import unproven
 from populations.inspection.inspection import Document, Inspection
 from populations.inspection.ratings import CheckpointFit, champion_spans
 from populations.league.lineage import lineage
 from populations.league.standings import Standing, champion
-from populations.ratings.model import Z95
 from populations.records.rows import Json
 
 
@@ -45,6 +45,7 @@ def champion_view(run: Inspection, population: str | None) -> Document:
                 {
                     **_described(name, best, history),
                     **lead(name, best, lines, fit),
+                    "anchor": anchor_score(run, name, best),
                     "unproven": unproven(run, name, best),
                     "history": history,
                     "opponents": opponents(cells, population=name, player=own),
@@ -128,18 +129,6 @@ def opponents(cells: Iterable[Mapping[str, Json]], *, population: str, player: s
         rows.append((score, -matches, row))
     # Of equal scores the one that more matches tell of comes first.
     return [row for _, _, row in sorted(rows, key=lambda one: one[:2])]
-
-
-def wilson(score: float, matches: int) -> tuple[float, float]:
-    """Return Wilson's 95% interval of a score (1927); draws count as half a win.
-
-    It overstates the width where many matches are drawn.
-    """
-    # (s + z^2 / 2n -+ z sqrt(s (1 - s) / n + z^2 / 4n^2)) / (1 + z^2 / n)
-    square = Z95 * Z95 / matches
-    centre = score + square / 2.0
-    half = Z95 * ((score * (1.0 - score) + square / 4.0) / matches) ** 0.5
-    return max((centre - half) / (1.0 + square), 0.0), min((centre + half) / (1.0 + square), 1.0)
 
 
 def _line(run: Inspection, best: Standing) -> list[Json]:

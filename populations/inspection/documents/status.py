@@ -8,6 +8,7 @@ from typing import cast
 from populations.controller.indexes.pbt_decisions import RECALLED, PbtDecisions
 from populations.controller.indexes.raised_alerts import CLEARED, RAISED, resumed
 from populations.controller.server.live_status import STORAGE, paused_alert
+from populations.inspection.documents.anchor import anchor_score
 from populations.inspection.documents.unproven import unproven
 from populations.inspection.inspection import Document, Inspection
 from populations.league.standings import champion
@@ -38,6 +39,7 @@ def status_view(run: Inspection, population: str | None) -> Document:
                 "rating_low": best.rating_low,
                 "rating_high": best.rating_high,
                 "open": best.open,
+                "anchor": anchor_score(run, name, best),
                 "unproven": unproven(run, name, best),
             }
     return {

@@ -5,7 +5,8 @@ from typing import Any, cast
 
 import pytest
 
-from populations.inspection.documents.champions import lead, opponents, wilson
+from populations.inspection.documents.anchor import wilson
+from populations.inspection.documents.champions import lead, opponents
 from populations.inspection.ratings import Interval
 
 

@@ -63,7 +63,8 @@ def test_ranks_are_in_json_csv_and_the_terminal(
     rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
     assert [(row["rank_low"], row["rank_high"]) for row in rows] == ranks
     league(board_run)
-    shown = [line.split() for line in capsys.readouterr().out.splitlines() if "p00" in line]
+    out = capsys.readouterr().out
+    shown = [line.split() for line in out.splitlines() if line.lstrip().startswith("p00")]
     # The champion has a mark behind its name.
     shown[0].remove("*")
     assert [cells[3] for cells in shown] == ["1..2", "2..3", "3..4", "-"]
@@ -74,7 +75,7 @@ def test_a_policy_and_its_ghost_with_the_same_weights_are_one_row_on_screen_alon
 ) -> None:
     league(board_run)
     text = capsys.readouterr().out
-    names = [line.split()[0] for line in text.splitlines() if "p00" in line]
+    names = [line.split()[0] for line in text.splitlines() if line.lstrip().startswith("p00")]
     assert names == ["p000", "p000@60k", "p001", "p002"]
     # p001 has the weights of its ghost; p000 has gone on since it left its own.
     ghosts = ["player/p000@000000060000", "player/p001@000000090000"]

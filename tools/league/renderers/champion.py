@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, cast
 
-from ...notices import unproven_lines
+from ...notices import anchor_text, unproven_lines
 from .look import Document, Look, Row, clock, interval, share, signed, steps, whole
 from .tables import Column, label, table
 
@@ -39,6 +39,8 @@ def _one(one: Row, look: Look) -> Iterator[RenderableType]:
         f"{steps(one['agent_steps'])} agent steps",
         style="bold",
     )
+    if score := anchor_text(one.get("anchor")):
+        yield Text(score)
     for told in unproven_lines([one["unproven"]]):
         yield Text(told)
     changes = cast("int", one.get("changes") or 0)

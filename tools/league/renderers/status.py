@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
-from ...notices import alert_lines, unproven_lines
+from ...notices import alert_lines, anchor_text, unproven_lines
 from ...terminal.quantities import duration
 from .look import Document, Look, Row, interval, steps, text_of, whole
 
@@ -51,6 +51,8 @@ def _lines(document: Document, look: Look) -> Iterator[tuple[str, str]]:
             f"{look.name(best['player'])}, rating {whole(best['rating'])}"
             + (f", 95% {between}" if between else ""),
         )
+        if score := anchor_text(best.get("anchor")):
+            yield "", score
         for line in unproven_lines([best["unproven"]]):
             yield "", line.strip()
     if waiting := document.get("learners_waiting"):

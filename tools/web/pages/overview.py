@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import cast
 
-from ...notices import alerts_of, unproven_lines
+from ...notices import alerts_of, anchor_text, unproven_lines
 from ...open_intervals import upper_ends
 from ..content import Block, Cell, Chart, Content, Row, Table, cell, facts, moment, part, shown
 from .asked import Asked, Line, interval, lines_of, number, ranks, standing_lines
@@ -190,7 +190,12 @@ def _champions(asked: Asked) -> Block:
     if not lines:
         return Block(heading="Champion", note="No player is rated yet.")
     rows = [_champion_row(asked, line) for line in lines]
-    told = unproven_lines(line["unproven"] for line in lines)
+    met = (
+        f"{asked.short(line['player'])}: {text}."
+        for line in lines
+        if (text := anchor_text(line.get("anchor")))
+    )
+    told = [*met, *unproven_lines(line["unproven"] for line in lines)]
     return Block(
         heading="Champion",
         note=" ".join(shown(line.strip(), most=MAX_ALERT) for line in told),

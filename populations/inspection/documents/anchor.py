@@ -1,0 +1,73 @@
+"""Scores against ``bot:random``: what champions win where they meet the anchor itself.
+
+A rating rests on all matches, at every distance; from it the score against one opponent does not
+follow beyond the scatter of pairs. So whoever shows how strong a champion is shows both.
+
+Tests: `tests/populations/inspection/test_anchor.py`.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+from arena.types import RANDOM_BOT
+from populations.inspection.cells import payoff_cells
+from populations.inspection.inspection import Document, Inspection
+from populations.league.standings import Standing, champion
+from populations.ratings.model import Z95
+
+
+def anchor_scores(run: Inspection, population: str | None = None) -> Document:
+    """Return `anchor_score` of each population's champion."""
+    return {
+        name: anchor_score(run, name, best)
+        for name, lines in run.standings(population).items()
+        if (best := champion(lines)) is not None
+    }
+
+
+def anchor_score(run: Inspection, population: str, player: Standing) -> Document | None:
+    """Return what a player has won against ``bot:random`` in evaluation; None: they never met.
+
+    Returns:
+        ``player``; ``matches``; ``score`` per match, a draw half; ``score_low`` and ``score_high``,
+        the ends of its 95% interval.
+    """
+    weights = player.weights or ""
+    populations = dict.fromkeys(seat.population for seat in run.league.seats)
+    names = {(name, str(RANDOM_BOT)): str(RANDOM_BOT) for name in populations}
+    cells = payoff_cells(
+        run.reader.pairs(kind="evaluate", between=(weights, RANDOM_BOT)),
+        seats=run.league.seats,
+        names={**names, (population, weights): player.player},
+    )
+    # Of several other populations each may have met it.
+    own = [
+        (cast("float", cell["score"]), cast("int", cell["matches"]))
+        for cell in cells
+        if (cell["population"], cell["player"]) == (population, player.player) and cell["matches"]
+    ]
+    if not own:
+        return None
+    matches = sum(num for _, num in own)
+    score = sum(mean * num for mean, num in own) / matches
+    low, high = wilson(score, matches)
+    return {
+        "player": player.player,
+        "matches": matches,
+        "score": score,
+        "score_low": low,
+        "score_high": high,
+    }
+
+
+def wilson(score: float, matches: int) -> tuple[float, float]:
+    """Return Wilson's 95% interval of a score (1927); draws count as half a win.
+
+    It overstates the width where many matches are drawn.
+    """
+    # (s + z^2 / 2n -+ z sqrt(s (1 - s) / n + z^2 / 4n^2)) / (1 + z^2 / n)
+    square = Z95 * Z95 / matches
+    centre = score + square / 2.0
+    half = Z95 * ((score * (1.0 - score) + square / 4.0) / matches) ** 0.5
+    return max((centre - half) / (1.0 + square), 0.0), min((centre + half) / (1.0 + square), 1.0)
