@@ -165,3 +165,40 @@ def test_rooms_of_the_controller_import_those_below() -> None:
         if ROOMS.index(one) >= ROOMS.index(other)
     ]
     assert wrong == []
+
+
+RATED = ("ratings", "anchor_errors", "optimism", "rank_lows", "rank_highs")
+"""Fields of the row of a fit that ratings are made of."""
+
+OF_THEIR_OWN = ("tools/evaluate/", "tools/api/evaluate.py", "tools/rate.py")
+"""Commands that rate matches of no run."""
+
+
+def rated_fields(path: Path) -> list[str]:
+    """Accesses to what ratings are made of, but for the table of fits itself."""
+    return [
+        ast.unparse(node)
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Attribute)
+        and node.attr in RATED
+        # `_state.ratings(...)` is the controller's own reader.
+        and not ast.unparse(node.value).endswith(("tables", "_state"))
+    ]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        path
+        for path in SOURCES
+        if str(path).startswith(("populations/inspection/", "populations/hooks/", "tools/"))
+        and not str(path).startswith(OF_THEIR_OWN)
+    ],
+    ids=str,
+)
+def test_what_shows_a_rating_reads_it_from_one_module(path: Path) -> None:
+    assert rated_fields(path) == [], "populations.league.ratings has the one number"
+
+
+def test_who_reads_the_rows_of_a_fit_is_found() -> None:
+    assert rated_fields(Path("populations/league/ratings.py"))

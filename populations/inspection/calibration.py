@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from arena.types import Seat
 from populations.league.pairs import seat_advantage, seats_of
+from populations.league.ratings import Ratings
 from populations.ratings.elo import expected_score
 from populations.ratings.results import Counts, Rated
 from populations.records.aggregates import PairRow
@@ -67,8 +68,9 @@ def calibrations(
     """
     known: dict[Rated, float] = {
         (population, entrant): rating
-        for population, row in ratings.items()
-        for entrant, rating in zip(row.entrants, row.ratings, strict=True)
+        for population, fit in ((name, Ratings(row)) for name, row in ratings.items())
+        for entrant in fit.best_first
+        if (rating := fit.rating(entrant)) is not None
     }
     # Populations are fitted together: any of their rows has all advantages.
     advantages = next((row.advantages for row in ratings.values()), ())
