@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from arena.types import Seat
+from arena.types import Entrant, Seat
 from populations.league.pairs import seat_advantage, seats_of
 from populations.league.ratings import Ratings
 from populations.ratings.elo import expected_score
@@ -69,7 +69,7 @@ def calibrations(
     known: dict[Rated, float] = {
         (population, entrant): rating
         for population, fit in ((name, Ratings(row)) for name, row in ratings.items())
-        for entrant in fit.best_first
+        for entrant in map(Entrant, fit.best_first)
         if (rating := fit.rating(entrant)) is not None
     }
     # Populations are fitted together: any of their rows has all advantages.
