@@ -4,8 +4,8 @@
     python -m experiments.ratings.direct_games RUN ... --table
 
 Players of every age and the anchor play a round robin, half of the matches in each seat. A pair's
-direct difference is the mean of the log-odds of its scores in both seats, in Elo. The league
-predicts it by the difference of two ratings. Pairs are near (less than 100 Elo apart), middle or
+direct difference is the log-odds of its score over both seats, in Elo. The league predicts it by
+the difference of two ratings. Pairs are near (less than 100 Elo apart), middle or
 far (more than 400); those decided in all but a few matches, beyond --limit Elo, are left out.
 
 Printed for each run: the root mean square of what is predicted wrong, less the direct games' own
@@ -20,6 +20,7 @@ import argparse
 import json
 import math
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -46,7 +47,7 @@ class Direct:
     """Difference of two players by games between them.
 
     Attributes:
-        elo: Mean of the log-odds in both seats, in Elo.
+        elo: Log-odds of the score over both seats, in Elo.
         error: Its standard error, in Elo.
     """
 
@@ -78,23 +79,21 @@ def direct_differences(games: dict[str, object]) -> dict[tuple[str, str], Direct
     full: list[str] = games["players"]  # type: ignore[assignment]
     short: list[str] = games["names"]  # type: ignore[assignment]
     names = dict(zip(full, short, strict=True))
-    odds: dict[tuple[str, str], tuple[float, float]] = {}
+    won: Counter[tuple[str, str]] = Counter()
     for pair in games["pairs"]:  # type: ignore[attr-defined]
-        won = pair["score"] * pair["matches"] + 0.5
-        lost = (1.0 - pair["score"]) * pair["matches"] + 0.5
+        one, two = names[pair["home"]], names[pair["away"]]
+        won[one, two] += pair["score"] * pair["matches"]
+        won[two, one] += (1.0 - pair["score"]) * pair["matches"]
+    found = {}
+    for one, two in combinations(short, 2):
+        # Half a win for each keeps log-odds finite where somebody always won.
+        own, other = won[one, two] + 0.5, won[two, one] + 0.5
         # Var(log-odds) = 1 / (n p q) = 1 / won + 1 / lost
-        odds[names[pair["home"]], names[pair["away"]]] = (
-            math.log(won / lost),
-            1.0 / won + 1.0 / lost,
+        found[one, two] = Direct(
+            elo=ELO_PER_UNIT * math.log(own / other),
+            error=ELO_PER_UNIT * math.sqrt(1.0 / own + 1.0 / other),
         )
-    return {
-        (one, two): Direct(
-            elo=ELO_PER_UNIT * (odds[one, two][0] - odds[two, one][0]) / 2.0,
-            error=ELO_PER_UNIT * math.sqrt(odds[one, two][1] + odds[two, one][1]) / 2.0,
-        )
-        for one, two in combinations(short, 2)
-        if (one, two) in odds and (two, one) in odds
-    }
+    return found
 
 
 def ratings_of(run: Path) -> tuple[Ratings, dict[str, Standing]]:

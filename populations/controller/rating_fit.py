@@ -34,7 +34,7 @@ from populations.ratings.ranks import (
     rank_intervals,
 )
 from populations.ratings.result_table import ResultSnapshot
-from populations.ratings.results import Rated, ResultColumns
+from populations.ratings.results import Rated, ResultColumns, over_seats
 from populations.records.rows import CheckpointRow, GenerationRow, RatingsRow
 from populations.records.tables import Tables
 
@@ -213,8 +213,13 @@ def fit_input(known: Snapshot) -> FitInput:
     newest = [
         next((rated for rated in reversed(line) if rated in chosen), None) for line in known.recent
     ]
+    results = known.results.select(chosen)
+    # Evaluation plays each pair in both orders. Sides of several populations have a scale each, and
+    # of many seats not all orders are played.
+    if len(known.populations) == 1 and known.num_seats == 2:
+        results = over_seats(results)
     return FitInput(
-        results=known.results.select(chosen),
+        results=results,
         links=known.links.select(chosen),
         parents=parents_of(known.checkpoints, chosen),
         times=times_of(known, chosen),

@@ -248,6 +248,62 @@ def merge_columns(columns: ResultColumns[E], *, entrants: tuple[E, ...]) -> Resu
     )
 
 
+def over_seats(columns: ResultColumns[E]) -> ResultColumns[E]:
+    """Pool the results of each two entrants over both orders of their seats, each counting alike.
+
+    What a seat is worth depends on who sits in it: little among beginners, everything among players
+    who have solved the game. So a pair's score is the mean of its scores in both seats, whatever
+    they are. It scatters less than n even matches, by what the seats decide: the sums of squares
+    have that. Two who met in one order only keep those results.
+
+    Args:
+        columns: Results by seats of two.
+
+    Returns:
+        One result for each two, in seats (0, 0), the first of them as in ``columns.entrants``.
+    """
+    swapped = columns.first > columns.second
+    first = np.where(swapped, columns.second, columns.first)
+    second = np.where(swapped, columns.first, columns.second)
+    numbers = np.concatenate([columns.counts, columns.sums], axis=1)
+    numbers = np.where(swapped[:, None], _seen_by_second(numbers), numbers)
+    is_away = swapped ^ (columns.seats[:, 0] > columns.seats[:, 1])
+    width = len(columns.entrants)
+    keys, pair = np.unique(first * width + second, return_inverse=True)
+    # [2, Q, 5]: what each pair did with its first in the lower and in the higher seat.
+    orders = np.zeros((2, len(keys), numbers.shape[1]))
+    np.add.at(orders, (is_away.astype(np.int64), pair), numbers)
+    played = orders[:, :, :3].sum(axis=2)
+    is_both = (played > 0.0).all(axis=0)
+    safe = np.where(played > 0.0, played, 1.0)
+    # n = 4 / (1 / n_0 + 1 / n_1) matches, half of them in each order, tell as much.
+    size = np.where(is_both, 4.0 / (1.0 / safe).sum(axis=0), played.sum(axis=0))
+    pooled = (orders * np.where(is_both, 0.5 * size / safe, 1.0)[:, :, None]).sum(axis=0)
+    score, square = orders[:, :, 3] / safe, orders[:, :, 4] / safe
+    # Of n p (1 - p), the orders' own means take n / 4 (p_0 - p_1)^2; by chance they seem to differ
+    # by the variance of a match.
+    apart = 0.25 * size * (score[0] - score[1]) ** 2 - (square - score**2).mean(axis=0)
+    pooled[:, 4] -= np.where(is_both, apart, 0.0)
+    return ResultColumns(
+        entrants=columns.entrants,
+        first=keys // width,
+        second=keys % width,
+        seats=np.zeros((len(keys), 2), dtype=np.int64),
+        counts=pooled[:, :3],
+        sums=pooled[:, 3:],
+    )
+
+
+def met_in_both_orders(columns: ResultColumns[E]) -> bool:
+    """Return whether all who met did so in both orders of two seats."""
+    if not set(columns.seats.ravel().tolist()) <= {0, 1}:
+        return False
+    orders = np.stack([columns.first, columns.second], axis=1)
+    orders = np.where((columns.seats[:, 0] > columns.seats[:, 1])[:, None], orders[:, ::-1], orders)
+    found = set(map(tuple, orders.tolist()))
+    return all((second, first) in found for first, second in found)
+
+
 def _check(columns: ResultColumns[E]) -> None:
     numbers = np.concatenate([columns.counts, columns.sums], axis=1)
     bad = ~(np.isfinite(numbers) & (numbers >= 0.0)).all(axis=1)

@@ -186,8 +186,8 @@ class PlantedModel:
         ahead = first.skill - second.skill
         home = self._score(ahead, seat=self.seat_advantage)
         away = self._score(ahead, seat=-self.seat_advantage)
-        # The mean of both log-odds: a seat's advantage cancels.
-        return 200.0 * math.log10(home / (1.0 - home) * away / (1.0 - away))
+        score = 0.5 * (home + away)
+        return 400.0 * math.log10(score / (1.0 - score))
 
     def _score(self, ahead: float, *, seat: float) -> float:
         shown = ahead / (1.0 + self.compression * abs(ahead) / 1000.0)

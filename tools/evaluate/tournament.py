@@ -142,8 +142,9 @@ def ratings_of(
 ) -> list[dict[str, object]]:
     """Return Bradley-Terry ratings on one scale, best first.
 
-    ``bot:random`` is at 0 if it took part, else the mean is. The worth of a seat is fitted, too, so
-    that players who can only have different seats are compared through those they met.
+    ``bot:random`` is at 0 if it took part, else the mean is. Scores are those over both seats, as
+    in a run's league. Where not all who met had both, the worth of a seat is fitted, too, so that
+    players who can only have different seats are compared through those they met.
 
     Args:
         result: Result of the tournament.
@@ -154,8 +155,13 @@ def ratings_of(
     from arena.matches.comparisons import is_repeating
     from arena.types import RANDOM_BOT
     from populations.ratings.bradley_terry import BradleyTerry
+    from populations.ratings.results import met_in_both_orders, over_seats, result_columns
 
-    results = [played for tally in result.tallies for played in _results(tally, repeating)]
+    results = result_columns(
+        [played for tally in result.tallies for played in _results(tally, repeating)]
+    )
+    if met_in_both_orders(results):
+        results = over_seats(results)
     # Without it the mean is 0.
     anchors = {str(RANDOM_BOT)} & set(players)
     fit = BradleyTerry().fit(results, entrants=players, anchors=anchors)

@@ -26,7 +26,7 @@ from populations.controller.state.state import make_state
 from populations.league.ratings import FloatArray, Ratings
 from populations.ratings.bradley_terry import BradleyTerry
 from populations.ratings.model import Fit, Result
-from populations.ratings.results import Counts
+from populations.ratings.results import Rated
 from populations.records.rows import CheckpointRow, GenerationRow, RatingsRow
 from tests.populations.controller.simulated import DUEL, TAG, World, make_world, tag_spec
 
@@ -124,11 +124,19 @@ def test_parents_are_the_nearest_ancestors_in_the_fit(finished: World) -> None:
 def test_results_are_those_between_entrants_of_the_fit(finished: World) -> None:
     league = finished.state.league
     fit = fit_input(snapshot(league, finished.state.tables))
-    taken = {(r.first, r.second, r.seats): Counts.from_results(r) for r in fit.results}
     named = set(fit.results.entrants)
-    assert taken == {
-        key: counts for key, counts in league.results.items() if named >= {key[0], key[1]}
-    }
+    scores: dict[tuple[Rated, Rated], list[float]] = {}
+    for (first, second, seats), counts in league.results.items():
+        assert seats == (0, 1)
+        if named >= {first, second}:
+            scores.setdefault((first, second), []).append(counts.points / counts.matches)
+    # Over both seats, each order of which counts alike.
+    for result in fit.results:
+        home = scores.pop((result.first, result.second), [])
+        away = [1.0 - score for score in scores.pop((result.second, result.first), [])]
+        score = (result.wins + result.draws / 2.0) / (result.wins + result.draws + result.losses)
+        assert score == pytest.approx(np.mean(home + away))
+    assert not scores
 
 
 def test_of_too_many_the_oldest_that_nothing_asks_for_are_left_out(

@@ -24,6 +24,7 @@ from populations.inspection.ratings import CheckpointFit, champion_spans, rating
 from populations.league.league import League
 from populations.ratings.bradley_terry import BradleyTerry
 from populations.ratings.model import Z95, Result
+from populations.ratings.results import over_seats, result_columns
 from populations.records.rows import (
     CheckpointRow,
     EventRow,
@@ -154,7 +155,8 @@ def test_the_fit_is_that_of_the_results_between_recorded_players() -> None:
         for row in TALLIES[:4]
     ]
     fit = BradleyTerry(reduces_bias=True).fit(
-        results,
+        # Each counts over both seats.
+        over_seats(result_columns(results)),
         parents={
             ("player", Entrant(SECOND)): ("player", Entrant(FIRST)),
             ("player", Entrant(COPY)): ("player", Entrant(SECOND)),

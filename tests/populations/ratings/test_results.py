@@ -12,6 +12,8 @@ from populations.ratings.results import (
     Counts,
     ResultColumns,
     merge_columns,
+    met_in_both_orders,
+    over_seats,
     result_columns,
 )
 
@@ -136,3 +138,67 @@ def test_a_model_of_wins_and_losses_learns_parts_of_them_where_there_are_margins
     # Seen from c: 0.25 four times, 0.5 and 1.0.
     turned = merge_columns(columns, entrants=("c", "b", "a")).sums.tolist()
     assert turned == [[3.5, 2.5], [4.0, 3.5]] or turned == [[2.5, 1.5], [6.0, 5.5]]
+
+
+def played(first: str, second: str, seats: tuple[int, int], wins: int, losses: int) -> Result[str]:
+    return Result(first=first, second=second, seats=seats, wins=wins, draws=0, losses=losses)
+
+
+def slack(columns: ResultColumns[str]) -> float:
+    return float((columns.scores - columns.squares)[0])
+
+
+def test_a_score_over_both_seats_is_the_mean_of_the_scores_in_each() -> None:
+    # As first a wins 9 of 10, as second 1 of 10: even over both seats, whatever a seat is worth.
+    both = [played("a", "b", (0, 1), 9, 1), played("b", "a", (0, 1), 9, 1)]
+    pooled = over_seats(result_columns(both))
+    (row,) = list(pooled)
+    assert (row.first, row.second, row.seats) == ("a", "b", (0, 0))
+    assert (row.wins, row.losses) == pytest.approx((10.0, 10.0))
+    # n/4 (p_0 - p_1)^2 = 5 x 0.64, less the variance of a match within a seat, 0.09.
+    assert slack(pooled) == pytest.approx(3.2 - 0.09)
+    # As many matches in one order as in the other count as they are; of 30 and 10 as many as 30.
+    uneven = over_seats(
+        result_columns([played("a", "b", (0, 1), 27, 3), played("a", "b", (1, 0), 1, 9)])
+    )
+    assert uneven.scores / uneven.matches == pytest.approx([0.5])
+    assert uneven.matches == pytest.approx([4.0 / (1 / 30 + 1 / 10)])
+
+
+def test_where_seats_decide_nothing_pooling_finds_no_slack_in_the_mean() -> None:
+    rng, found = np.random.default_rng(2), []
+    for _ in range(4000):
+        home, away = rng.binomial(8, 0.7, size=2).tolist()
+        rows = [played("a", "b", (0, 1), home, 8 - home), played("b", "a", (0, 1), 8 - away, away)]
+        found.append(slack(over_seats(result_columns(rows))))
+    assert np.mean(found) == pytest.approx(0.0, abs=0.03)
+
+
+def test_two_who_met_in_one_order_only_keep_their_results() -> None:
+    rows = [played("b", "a", (0, 1), 6, 2), played("a", "c", (0, 1), 1, 7)]
+    columns = result_columns(rows)
+    assert not met_in_both_orders(columns)
+    pooled = over_seats(columns)
+    assert [(r.first, r.second, r.wins, r.losses) for r in pooled] == [
+        ("b", "a", 6.0, 2.0),
+        ("a", "c", 1.0, 7.0),
+    ]
+    assert pooled.squares == pytest.approx(pooled.scores)
+
+
+def test_orders_are_known_however_results_are_written() -> None:
+    rows = [played("a", "b", (0, 1), 1, 0), played("a", "b", (1, 0), 1, 0)]
+    assert met_in_both_orders(result_columns(rows))
+    assert not met_in_both_orders(result_columns([rows[0], played("b", "a", (1, 0), 1, 0)]))
+    assert not met_in_both_orders(result_columns([*rows, played("a", "b", (0, 2), 1, 0)]))
+    assert met_in_both_orders(result_columns([]))
+
+
+@given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20)), min_size=2, max_size=2))
+def test_sums_of_squares_never_fall_below_0(scores: list[tuple[int, int]]) -> None:
+    (won, lost), (more, less) = scores
+    if not (won + lost and more + less):
+        return
+    rows = [played("a", "b", (0, 1), won, lost), played("a", "b", (1, 0), more, less)]
+    pooled = over_seats(result_columns(rows))
+    assert pooled.squares[0] >= -1e-9
