@@ -1,7 +1,6 @@
 """Compare the ratings of runs with direct games between their players and with the anchor.
 
     python -m experiments.ratings.direct_games RUN ... --players 12 --matches 2000
-    python -m experiments.ratings.direct_games RUN ... --table
 
 Players of every age and the anchor play a round robin, half of the matches in each seat. A pair's
 direct difference is the log-odds of its score over both seats, in Elo. The league predicts it by
@@ -97,14 +96,17 @@ def direct_differences(games: dict[str, object]) -> dict[tuple[str, str], Direct
 
 
 def ratings_of(run: Path) -> tuple[Ratings, dict[str, Standing]]:
-    """Return the ratings of a run's only population with their spread, and its standings."""
+    """Return the ratings of a run's only population as it shows them, with the spread of the
+    same fit made again, and its standings.
+    """
     inspection = Inspection.open(run)
     tables = inspection.reader.load(pairs=RATING)
     league = folded(tables, inspection.run_file, inspection.run_dir)
-    (found,) = fit_ratings(fit_input(snapshot(league, tables, rated=tables.ratings))).values()
+    (row,) = tables.ratings.values()
+    (again,) = fit_ratings(fit_input(snapshot(league, tables, rated=tables.ratings))).values()
     (lines,) = inspection.standings().values()
     inspection.close()
-    return found, {line.player: line for line in lines}
+    return Ratings(row, again.spread), {line.player: line for line in lines}
 
 
 def compare(run: Path, games: dict[str, object], *, limit: float) -> dict[str, float]:
