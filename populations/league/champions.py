@@ -69,13 +69,19 @@ def holders_of(tables: Tables, league: League, population: str) -> Holders:
     return found
 
 
-def champion_of(ratings: Ratings, holders: Collection[Entrant]) -> Entrant | None:
+def champion_of(ratings: Ratings, holders: Holders, league: League) -> Entrant | None:
     """Return the weights of the champion; None before anybody is rated.
 
-    Where nobody has the title, or who had it is gone, those with the best lower bound.
+    A policy that trains on keeps its title with the weights that it stands by now. Where nobody has
+    the title, or who had it is gone, it is the player with the best lower bound.
     """
     now = None if ratings.row is None else ratings.row.champion
-    return now if now is not None and now in holders else _best_of(ratings, holders)
+    if now is not None and now not in holders:
+        origin = league.checkpoints.get(Digest(now))
+        now = None if origin is None else _standing_of(origin.policy, holders)
+    if now is None or ratings.low(now) is None:
+        return _best_of(ratings, holders)
+    return now
 
 
 def _best_of(ratings: Ratings, holders: Collection[Entrant]) -> Entrant | None:
@@ -83,13 +89,14 @@ def _best_of(ratings: Ratings, holders: Collection[Entrant]) -> Entrant | None:
 
 
 def next_champion(
-    ratings: Ratings, holders: Holders, *, agent_steps: int, is_over: bool
+    ratings: Ratings, holders: Holders, league: League, *, agent_steps: int, is_over: bool
 ) -> tuple[Entrant, int] | None:
     """Return the weights that have the title by a fit, and since which agent steps; None: nobody.
 
     Args:
         ratings: The fit; its row has the champion of before.
         holders: Players by the weights that may have the title.
+        league: Origins of weights.
         agent_steps: Agent steps of the run.
         is_over: Whether training is over. Then nobody waits, and of equals the one that has trained
             longest is champion: in a game that many have solved results tell no more.
@@ -97,8 +104,9 @@ def next_champion(
     row, best = ratings.row, _best_of(ratings, holders)
     if row is None or best is None:
         return None
-    now, since = row.champion, row.champion_agent_steps
-    if now is None or now not in holders:
+    now, since = champion_of(ratings, holders, league), row.champion_agent_steps
+    assert now is not None, "somebody is the best"
+    if row.champion is None or (row.champion not in holders and now == best):
         return best, agent_steps
     if is_over:
         bound = (ratings.low(best) or 0.0) - EQUAL
@@ -108,6 +116,13 @@ def next_champion(
     gap = ratings.difference(best, now)
     is_likely = gap is not None and best != now and probability_positive(*gap) >= LIKELY
     return (best, agent_steps) if is_likely and agent_steps >= HELD_FOR * since else (now, since)
+
+
+def _standing_of(policy: PolicyId, holders: Holders) -> Entrant | None:
+    for weights, own in holders.items():
+        if any(one.is_policy and one.policy == policy for one in own):
+            return weights
+    return None
 
 
 def _trained(holders: Sequence[Holder]) -> int:

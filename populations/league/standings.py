@@ -88,7 +88,7 @@ def _standings(tables: Tables, league: League, population: str) -> list[Standing
         if name == population and is_bot(entrant)
     ]
     holders = holders_of(tables, league, population)
-    best = champion_of(ratings, holders)
+    best = champion_of(ratings, holders, league)
     if best is not None:
         name = name_of(holders[best], league, best)
         lines = [line if line.player != name else line._replace(champion=True) for line in lines]

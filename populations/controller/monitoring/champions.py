@@ -26,6 +26,7 @@ def announce(state: ControllerState, tx: Transaction) -> None:
         found = next_champion(
             state.ratings(population),
             holders,
+            state.league,
             agent_steps=state.tables.run.agent_steps,
             is_over=state.phase != "training",
         )
@@ -64,4 +65,4 @@ def _described(
 def leading_entrant(state: ControllerState, population: str) -> Entrant | None:
     """Return the weights of a population's champion; None before anybody is rated."""
     holders = holders_of(state.tables, state.league, population)
-    return champion_of(state.ratings(population), holders)
+    return champion_of(state.ratings(population), holders, state.league)

@@ -22,6 +22,9 @@ from populations.league.ratings import Ratings, interval_fields
 from populations.ratings.model import Z95
 from populations.records.rows import RatingsRow
 
+NOBODY = cast(Any, SimpleNamespace(checkpoints={}))
+"""A league that knows no origins."""
+
 A, B, C = Entrant("a"), Entrant("b"), Entrant("c")
 
 
@@ -53,11 +56,11 @@ def ghosts(**agent_steps: int) -> Holders:
 def test_the_first_title_goes_to_the_best_lower_bound_of_those_who_may_have_it() -> None:
     ratings = rated(a=(500.0, 10.0), b=(600.0, 200.0), c=(900.0, 10.0))
     both = ghosts(a=1, b=2)
-    assert next_champion(ratings, both, agent_steps=7, is_over=False) == (A, 7)
-    assert champion_of(ratings, both) == A
-    assert next_champion(ratings, {}, agent_steps=7, is_over=False) is None
-    assert next_champion(Ratings(None), both, agent_steps=7, is_over=False) is None
-    assert champion_of(Ratings(None), both) is None
+    assert next_champion(ratings, both, NOBODY, agent_steps=7, is_over=False) == (A, 7)
+    assert champion_of(ratings, both, NOBODY) == A
+    assert next_champion(ratings, {}, NOBODY, agent_steps=7, is_over=False) is None
+    assert next_champion(Ratings(None), both, NOBODY, agent_steps=7, is_over=False) is None
+    assert champion_of(Ratings(None), both, NOBODY) is None
 
 
 def test_it_changes_once_the_lead_is_likely_and_a_tenth_more_was_trained() -> None:
@@ -65,26 +68,48 @@ def test_it_changes_once_the_lead_is_likely_and_a_tenth_more_was_trained() -> No
     # Ahead by 20 with a deviation of sqrt(2) 10: probability 0.92; by 15: 0.86.
     likely = rated(A, since=1000, a=(500.0, 10.0), b=(520.0, 10.0))
     unlikely = rated(A, since=1000, a=(500.0, 10.0), b=(515.0, 10.0))
-    assert next_champion(likely, players, agent_steps=1099, is_over=False) == (A, 1000)
-    assert next_champion(likely, players, agent_steps=1100, is_over=False) == (B, 1100)
-    assert next_champion(unlikely, players, agent_steps=9000, is_over=False) == (A, 1000)
+    assert next_champion(likely, players, NOBODY, agent_steps=1099, is_over=False) == (A, 1000)
+    assert next_champion(likely, players, NOBODY, agent_steps=1100, is_over=False) == (B, 1100)
+    assert next_champion(unlikely, players, NOBODY, agent_steps=9000, is_over=False) == (A, 1000)
     # Readers see who has it, whatever bounds say.
-    assert champion_of(likely, players) == A
+    assert champion_of(likely, players, NOBODY) == A
 
 
 def test_who_is_gone_has_no_title() -> None:
     ratings = rated(C, since=1000, a=(500.0, 10.0), b=(490.0, 10.0), c=(900.0, 10.0))
-    assert champion_of(ratings, ghosts(a=1, b=2)) == A
-    assert next_champion(ratings, ghosts(a=1, b=2), agent_steps=1001, is_over=False) == (A, 1001)
+    assert champion_of(ratings, ghosts(a=1, b=2), NOBODY) == A
+    assert next_champion(ratings, ghosts(a=1, b=2), NOBODY, agent_steps=1001, is_over=False) == (
+        A,
+        1001,
+    )
+
+
+def test_a_policy_that_trains_on_keeps_the_title() -> None:
+    # Its weights a are no player's any more; it stands by b, which is not surely better or worse.
+    known = rated(A, since=1000, a=(500.0, 10.0), b=(505.0, 30.0), c=(510.0, 10.0))
+    players = {**ghosts(c=3), B: [Holder(PlayerId("p"), PolicyId("p"), True, 9)]}
+
+    def after(maker: str) -> object:
+        origins = {Digest("a"): SimpleNamespace(policy=PolicyId(maker))}
+        league = cast(Any, SimpleNamespace(checkpoints=origins))
+        found = next_champion(known, players, league, agent_steps=1001, is_over=False)
+        assert found is not None
+        # Readers of the row before the next fit see the same.
+        assert champion_of(known, players, league) == found[0]
+        return found
+
+    assert after("p") == (B, 1000)
+    # Of another policy nobody is left.
+    assert after("gone") == (C, 1001)
 
 
 def test_at_the_end_the_longest_trained_of_equals_has_it() -> None:
     ratings = rated(A, since=1000, a=(500.0, 10.0), b=(495.0, 10.0), c=(489.0, 10.0))
     players = ghosts(a=100, b=200, c=300)
-    assert next_champion(ratings, players, agent_steps=1001, is_over=True) == (B, 1001)
+    assert next_champion(ratings, players, NOBODY, agent_steps=1001, is_over=True) == (B, 1001)
     # It keeps it at the next fit.
     again = rated(B, since=1001, a=(500.0, 10.0), b=(495.0, 10.0), c=(489.0, 10.0))
-    assert next_champion(again, players, agent_steps=1001, is_over=True) == (B, 1001)
+    assert next_champion(again, players, NOBODY, agent_steps=1001, is_over=True) == (B, 1001)
 
 
 def test_the_row_of_a_fit_takes_the_title_over() -> None:
