@@ -214,13 +214,19 @@ def test_records_grow_no_more_once_the_pool_is_full(merged: World) -> None:
 
 
 @pytest.mark.slow
-def test_without_a_bound_nothing_is_merged() -> None:
-    world = make_world({**DUEL, **FEW, "ghosts": {"every_agent_steps": 500, "keep": None}})
+def test_without_a_bound_of_ghosts_their_results_stay() -> None:
+    short = {"agent_steps_per_policy": 10_000}
+    few = {"every_agent_steps": 1000, "keep": None}
+    world = make_world({**DUEL, **FEW, "ghosts": few, "stop": short})
     world.join()
     with pytest.MonkeyPatch.context() as patch:
+        merge_from(patch, ENTRANTS)
         patch.setattr(result_merging, "BATCH", 1)
         run(world)
-    assert world.events("results_merged") == []
+    gone = {entrant for merge in all_merges(world) for entrant in merge.gone}
+    ghosts = {Entrant(ghost.weights_digest) for ghost in world.state.tables.ghosts.values()}
+    assert len(ghosts) > ENTRANTS
+    assert not gone & ghosts
 
 
 def test_strengths_of_a_merge_are_the_ratings_of_the_last_fit_else_by_results(
