@@ -41,6 +41,9 @@ each as come meanwhile."""
 RECENT_GENERATIONS = 8
 """Newest generations of a policy that have sums and training results of their own."""
 
+MANY_FORGOTTEN = 256
+"""Entrants whose training results can go, from which on they do without evaluated weights."""
+
 MAX_FORGOTTEN = 1024
 """Entrants whose training results go at once; there are many for each that was evaluated."""
 
@@ -54,22 +57,19 @@ def merge(state: ControllerState, tx: Transaction) -> None:
         return
     tables, league = state.tables, state.league
     # Most often nothing is to be done, and little is looked at.
-    if state.config.evaluation.share:
-        if len(league.evaluated) <= MAX_ENTRANTS + SLACK:
-            return
-        populations = list(state.setup.populations)
-    else:
-        populations = [name for name in state.setup.populations if _is_full(state, name)]
+    is_crowded = len(league.evaluated) > MAX_ENTRANTS + SLACK
+    populations = [name for name in state.setup.populations if is_crowded or _is_full(state, name)]
     if not populations:
         return
-    gone = _gone(state)
+    gone = _gone(state) if is_crowded else []
+    # Training results alone may be many between two evaluations.
+    enough = MANY_FORGOTTEN if state.config.evaluation.share else BATCH
     found: list[Merge] = []
     for population in populations:
         into = _into(state, population, gone)
         # In an order that a resumed run has, too.
         forgotten = sorted(_forgotten(state, population))[:MAX_FORGOTTEN]
-        num_merged = sum(map(len, into.values()))
-        if num_merged + (0 if state.config.evaluation.share else len(forgotten)) < BATCH:
+        if sum(map(len, into.values())) < BATCH and len(forgotten) < enough:
             continue
         ratings = state.ratings(population).row
         merge = Merge(

@@ -303,6 +303,8 @@ def merge(run_dir: Path) -> None:
             # Pools have 16 ghosts at least.
             (result_merging, "_is_full", lambda state, population: True),
             (result_merging, "BATCH", 1),
+            (result_merging, "MAX_ENTRANTS", 0),
+            (result_merging, "SLACK", 0),
             (generation_rows, "BATCH", 1),
             (generation_rows, "KEPT_ROWS", 6),
         ):

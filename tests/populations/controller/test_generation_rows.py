@@ -22,7 +22,7 @@ from populations.records.rows import EventRow, GenerationRow, PolicyRow, TallyRo
 from populations.records.tables import Tables
 from tests.populations.controller.simulated import DUEL, TAG, World, make_world, tag_spec
 from tests.populations.controller.state.test_state import fold
-from tests.populations.controller.test_result_merging import run
+from tests.populations.controller.test_result_merging import ENTRANTS, merge_from, run
 
 # Whole runs, each of which several tests look at.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("generation rows")]
@@ -123,6 +123,7 @@ def watched(request: pytest.FixtureRequest) -> Watched:
         patch.setattr(generation_rows, "KEPT_ROWS", KEPT)
         patch.setattr(generation_rows, "BATCH", 4)
         patch.setattr(result_merging, "BATCH", 4)
+        merge_from(patch, ENTRANTS)
         patch.setattr(result_merging, "RECENT_GENERATIONS", RECENT)
         patch.setattr(result_merging, "_apply", look_at_merge)
         run(world)
@@ -205,6 +206,7 @@ def test_a_run_of_an_earlier_release_closes_up() -> None:
     world.join()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(generation_rows, "KEPT_ROWS", 10**6)
+        merge_from(patch, ENTRANTS)
         run(world)
         tables = world.state.tables
         copies = Counter(
