@@ -45,7 +45,7 @@ import numpy as np
 
 from populations.ratings.design import Deviations, check_lineage, make_design
 from populations.ratings.design import Time as Time
-from populations.ratings.fitting.components import Components, pair_variance, prior_deviation
+from populations.ratings.fitting.components import Components, pair_scatter, prior_deviation
 from populations.ratings.fitting.misfit import (
     DOUBT,
     anchor_errors,
@@ -257,7 +257,6 @@ class Posterior(Generic[E]):
         problem, now = self.problem, self.components
         num_rows = len(problem.matches)
         summed = differences(problem, parameters)
-        variance_now = (now.pair_deviation / ELO_PER_UNIT) ** 2
         term_variances = solver.variances()
         fit, dispersion = pair_fit(
             self.pairs, ahead=summed[:num_rows], scores=problem.scores, matches=problem.matches
@@ -265,21 +264,25 @@ class Posterior(Generic[E]):
         variances = np.zeros(len(fit.error))
         # The seats of a pair's rows differ, but their variances are close: any row's will do.
         variances[self.pairs.of_row] = term_variances[:num_rows]
-        pair, misfit = pair_variance(fit, variances=variances, now=variance_now)
+        # All rows of a pair have its weight.
+        weights = np.ones(len(fit.error))
+        weights[self.pairs.of_row] = problem.weights
+        scatter, misfit = pair_scatter(fit, variances=variances, weights=weights)
+        by_pair = scatter.variances(fit)
         # The scale is tested with the sigma just found, so that styles are not taken for a stretch.
-        scale, stretched = scale_deviation(fit, variances=variances, pair_variance=pair)
+        scale, stretched = scale_deviation(fit, variances=variances, pair_variance=by_pair)
         # Below the threshold chance explains the errors, and intervals stay as they are.
         scale = scale if stretched >= DOUBT else 0.0
         anchor, estranged = anchor_variance(
             fit, is_anchored=self.pairs.is_anchored, variances=variances, scale=scale
         )
         anchor = anchor if estranged >= DOUBT else 0.0
-        # A pair with an anchor deviates by no less than others do.
+        # A pair with an anchor deviates by no less than others far apart do.
         off = anchor_errors(
             fit,
             entrant_of_pair=self._free_of_pairs(),
             num_entrants=len(self.free),
-            variance=max(anchor, pair),
+            variance=max(anchor, scatter.far),
         )
         tau, rho = (
             prior_deviation(
@@ -297,13 +300,13 @@ class Posterior(Generic[E]):
             self,
             problem=replace(
                 problem,
-                weights=fit.weights(pair)[self.pairs.of_row],
+                weights=fit.weights(by_pair)[self.pairs.of_row],
                 precisions=self._precisions(child_deviation=tau, root_deviation=rho),
             ),
             components=Components(
                 child_deviation=tau,
                 root_deviation=rho,
-                pair_deviation=ELO_PER_UNIT * math.sqrt(pair),
+                pair_deviation=ELO_PER_UNIT * math.sqrt(scatter.far),
                 dispersion=dispersion,
                 misfit=max(misfit, stretched, estranged),
                 scale_deviation=scale,

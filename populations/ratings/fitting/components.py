@@ -6,6 +6,8 @@ V = phi n p (1 - p) + sigma^2 (n p (1 - p))^2.
 
 phi is below 1 where matches are drawn or won by margins: these scatter less than wins and losses.
 sigma, in units of theta, is the spread of pairs around what any rating predicts (styles, cycles).
+It rises with their distance, up to `FAR`: players near each other are mostly of one line, and so of
+one style, and most matches are theirs.
 tau is the spread of children around their parent plus the common gain of their time, rho that of
 entrants without a rated parent around the others of their time. They are estimated in turns with
 the ratings: phi and sigma by moments, tau and rho by their marginal likelihood. gamma and
@@ -36,6 +38,11 @@ from populations.ratings.fitting.misfit import (
 from populations.ratings.fitting.pair_errors import PairFit
 from populations.ratings.fitting.posterior import FloatArray
 
+# (300 / ELO_PER_UNIT)
+FAR = 1.73
+"""Distance from which on pairs scatter no more, that of 300 Elo: they are of other lines then, or
+of another time."""
+
 PRIOR_PAIRS = 10.0
 """Weight of sigma's prior, as a number of typical pairs without an effect."""
 
@@ -56,7 +63,7 @@ class Components:
     Attributes:
         child_deviation: tau, in Elo.
         root_deviation: rho, in Elo.
-        pair_deviation: sigma, in Elo.
+        pair_deviation: sigma of pairs that are far apart, in Elo.
         dispersion: phi of all pairs together.
         misfit: Standard deviations by which the pairs' squared errors exceed what chance and phi
             explain, or those of pairs far apart what sigma explains, or those of the anchors what
@@ -76,7 +83,39 @@ class Components:
     anchor_deviation: float = 0.0
 
 
-def pair_variance(fit: PairFit, *, variances: FloatArray, now: float) -> tuple[float, float]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scatter:
+    """Scatter of pairs, in units of theta.
+
+    Attributes:
+        near: sigma^2 of equals.
+        rise: What pairs that are `FAR` apart and more have beside it.
+    """
+
+    near: float = 0.0
+    rise: float = 0.0
+
+    @property
+    def far(self) -> float:
+        """Return sigma^2 of pairs that are far apart."""
+        return min(self.near + self.rise, MAX_PAIR_VARIANCE)
+
+    def variances(self, fit: PairFit) -> FloatArray:
+        """Return sigma^2 of each pair. float64 [Q]."""
+        return np.minimum(self.near + self.rise * _reach(fit), MAX_PAIR_VARIANCE)
+
+
+def _reach(fit: PairFit) -> FloatArray:
+    """Return the distance of each pair as a part of `FAR`, at most 1. float64 [Q]."""
+    expected = fit.won - fit.error
+    # Half a win for each keeps log-odds finite.
+    apart = np.abs(np.log((expected + 0.5) / (fit.played - expected + 0.5)))
+    return np.minimum(apart / FAR, 1.0)
+
+
+def pair_scatter(
+    fit: PairFit, *, variances: FloatArray, weights: FloatArray
+) -> tuple[Scatter, float]:
     """Estimate sigma^2, and test it against 0.
 
     The expected squared error of a pair is (1 - h) V. h = w I v is the share of the pair's
@@ -86,31 +125,37 @@ def pair_variance(fit: PairFit, *, variances: FloatArray, now: float) -> tuple[f
         fit: Fit of each pair.
         variances: v: variance of the difference of each pair's ratings, units of theta. float64
             [Q].
-        now: sigma^2 that the fit was made with.
+        weights: w that the fit was made with. float64 [Q].
 
     Returns:
-        sigma^2 in units of theta, and ``Components.misfit``.
+        sigma^2, and ``Components.misfit``.
     """
-    weights = fit.weights(now)
     # 1 - h; sampled variances and the limit on I can put h above 1.
     left = np.clip(1.0 - weights * fit.information * variances, 0.0, 1.0)
     # A pair that decides its own rating fits it exactly, and a certain one cannot err: 0 / 0.
     usable = (fit.information > 1e-9) & (left > 1e-3)
     if not usable.any():
-        return 0.0, 0.0
+        return Scatter(), 0.0
     error, information = fit.error[usable], fit.information[usable]
     chance, left = (fit.dispersion * fit.information)[usable], left[usable]
     by_weight = weights[usable] ** 2
-    # Moments: sum w^2 (e^2 - (1 - h) phi I) = sigma^2 sum w^2 (1 - h) I^2.
-    excess = float((by_weight * (error**2 - left * chance)).sum())
-    freedom = float(left.sum())
-    # Few pairs or matches cannot tell effects from chance: the prior adds pairs without an effect.
-    known = float((by_weight * left * information**2).sum())
-    known += known * PRIOR_PAIRS / freedom + PRIOR_INFORMATION**2
     # The estimate weighs small pairs down, the test does not: it leaves them out.
     is_tested = (information >= MIN_EXPECTED) & (left >= MIN_LEFT)
     misfit = misfit_of((error**2 / chance)[is_tested], left=left[is_tested])
-    return min(max(excess / known, 0.0), MAX_PAIR_VARIANCE), misfit
+    # Moments, weighted as least squares have it: of f in {1, reach},
+    # sum f w^2 (e^2 - (1 - h) phi I) = sum f (near + rise reach) w^2 (1 - h) I^2.
+    shapes = np.stack([np.ones(len(left)), _reach(fit)[usable]])
+    excess = shapes @ (by_weight * (error**2 - left * chance))
+    known = (shapes * (by_weight * left * information**2)) @ shapes.T
+    # Few pairs or matches cannot tell effects from chance: the prior adds pairs without an effect.
+    known = known * (1.0 + PRIOR_PAIRS / float(left.sum())) + PRIOR_INFORMATION**2 * np.eye(2)
+    near, rise = np.linalg.solve(known, excess).tolist()
+    # A variance is not below 0: then the other part alone explains the errors.
+    if rise < 0.0:
+        near, rise = float(excess[0] / known[0, 0]), 0.0
+    elif near < 0.0:
+        near, rise = 0.0, float(excess[1] / known[1, 1])
+    return Scatter(near=max(near, 0.0), rise=max(rise, 0.0)), misfit
 
 
 def prior_deviation(jumps: FloatArray, *, variances: FloatArray, now: float, prior: float) -> float:

@@ -63,7 +63,7 @@ def _above_chance(surprise: float, *, freedom: float) -> float:
 
 
 def scale_deviation(
-    fit: PairFit, *, variances: FloatArray, pair_variance: float
+    fit: PairFit, *, variances: FloatArray, pair_variance: FloatArray
 ) -> tuple[float, float]:
     """Estimate by which share distances between players far apart are wrong, and test it against 0.
 
@@ -79,7 +79,7 @@ def scale_deviation(
     Args:
         fit: Residuals of the pairs.
         variances: v: of the difference of each pair's ratings, units of theta. float64 [Q].
-        pair_variance: sigma^2 in units of theta.
+        pair_variance: sigma^2 of each pair in units of theta. float64 [Q].
 
     Returns:
         gamma, relative to distances, and the standard deviations by which the weighted squared

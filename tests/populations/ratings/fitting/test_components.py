@@ -7,8 +7,8 @@ import itertools
 import numpy as np
 import pytest
 
-from populations.ratings.bradley_terry import BradleyTerry
-from populations.ratings.fitting.components import pair_variance, prior_deviation
+from populations.ratings.bradley_terry import ELO_PER_UNIT, BradleyTerry
+from populations.ratings.fitting.components import pair_scatter, prior_deviation
 from populations.ratings.fitting.pair_errors import Pairs, pair_fit
 from populations.ratings.fitting.posterior import FloatArray
 from populations.ratings.model import Z95, Fit, Result
@@ -65,12 +65,35 @@ def test_pairs_by_hand() -> None:
         np.array([1.0 - (2.0 + 16.0 / 6.0) / 24.0, 1.0 - 16.0 / 6.0 / 20.0])
     )
     # Nothing was fitted (variance 0): squares 25 and 0 are expected to be phi I + sigma^2 I^2.
-    variance, _ = pair_variance(fit, variances=np.zeros(2), now=0.0)
+    scatter, _ = pair_scatter(fit, variances=np.zeros(2), weights=1.0 / fit.dispersion)
     weights = 1.0 / fit.dispersion**2
     chance = fit.dispersion * fit.information
     excess = float((weights * (np.array([25.0, 0.0]) - chance)).sum())
     known = float((weights * fit.information**2).sum()) * (1.0 + 10.0 / 2.0) + 16.0
-    assert variance == pytest.approx(max(excess / known, 0.0))
+    assert scatter.near == pytest.approx(max(excess / known, 0.0))
+    # All of them are even: of pairs far apart nothing is known.
+    assert scatter.rise == 0.0
+
+
+@pytest.mark.parametrize(("near", "far"), [(15.0, 60.0), (40.0, 40.0), (0.0, 50.0), (0.0, 0.0)])
+def test_scatter_that_rises_with_distance_is_found(near: float, far: float) -> None:
+    rng = np.random.default_rng(4)
+    num, matches = 400, 400
+    # A half of the pairs is even, the other one 300 Elo apart; ratings are known exactly.
+    ahead = np.repeat([0.0, 300.0], num)
+    effects = np.repeat([near, far], num) * rng.normal(size=2 * num)
+    scores = rng.binomial(matches, [expected(one) for one in ahead + effects]).astype(np.float64)
+    first, second = 2 * np.arange(2 * num), 2 * np.arange(2 * num) + 1
+    nothing = np.zeros(2 * num)
+    pairs = Pairs.from_rows(first, second, slack=nothing, is_anchored=nothing > 0.0)
+    played = np.full(2 * num, float(matches))
+    fit, _ = pair_fit(pairs, ahead=ahead / ELO_PER_UNIT, scores=scores, matches=played)
+    scatter, _ = pair_scatter(fit, variances=nothing, weights=np.ones(2 * num))
+    found = [ELO_PER_UNIT * one**0.5 for one in (scatter.near, scatter.far)]
+    assert found == pytest.approx([near, far], abs=9.0)
+    by_pair = scatter.variances(fit)
+    assert by_pair[:num] == pytest.approx(scatter.near, abs=1e-9)
+    assert by_pair[num:] == pytest.approx(scatter.far, rel=0.01)
 
 
 def test_the_dispersion_of_pairs_far_apart_by_hand() -> None:

@@ -126,7 +126,7 @@ def test_a_style_against_the_anchor_is_warned_of_and_widens_its_distance() -> No
         half = Z95 * math.hypot(fit.deviation(BEST), off)
         held += abs(fit.rating(BEST) - direct) <= half
         # The test of all pairs alone sees next to nothing of it.
-        assert fit.components.pair_deviation < 5.0
+        assert fit.components.pair_deviation < 15.0
         assert fit.anchor_errors[fit.index(ANCHOR)] == 0.0
     assert warned >= 7
     assert held >= 11
