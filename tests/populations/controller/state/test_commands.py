@@ -101,8 +101,8 @@ class Room:
     def carry_out(self, command: Command) -> list[object]:
         """Carry a command out; what was asked for, and the events that answer it."""
         self.server._carry_out(command)
-        self.server._worker.shutdown(wait=True)
-        self.server._reader.shutdown(wait=True)
+        for threads in (self.server._fitter, self.server._worker, self.server._reader):
+            threads.shutdown(wait=True)
         answers: Iterator[Event] = self.server._inbox.drain()
         return [*self.log, *answers]
 
