@@ -68,15 +68,10 @@ def test_faulty_learners_of_each_kind_harm_neither_policies_nor_the_run(tmp_path
     populations["player"]["size"] = 12
     patience = replace(IMPATIENT, refused_s=0.0, stall_s=30.0)
 
-    with served(run, config, patience=patience) as watched, contextlib.ExitStack() as stack:
+    with served(run, config, patience=patience) as watched:
         state = watched.server._state
-        processes: list[subprocess.Popen[str]] = []
 
         def is_over(seen: Sequence[EventRow]) -> bool:
-            # Beside healthy ones: a run of which nothing else is known blames itself.
-            if not processes and state.tables.run.assignments_finished >= 2:
-                endpoint = watched.server._transport.endpoint
-                processes.extend(stack.enter_context(faulty(run, KINDS, endpoint=endpoint)))
             dismissed = [event for event in seen if event.kind == "learner_dismissed"]
             if len(dismissed) < len(KINDS):
                 state_at[0] = state.tables.run.assignments_finished
@@ -85,11 +80,13 @@ def test_faulty_learners_of_each_kind_harm_neither_policies_nor_the_run(tmp_path
 
         state_at = [0]
         watched.done = is_over
-        watched.server.run()
-        codes = [process.wait(timeout=TIMEOUT_S) for process in processes]
-        said = [process.stderr.read() for process in processes if process.stderr is not None]
+        with faulty(run, KINDS, endpoint=watched.server._transport.endpoint) as processes:
+            watched.server.run()
+            codes = [process.wait(timeout=TIMEOUT_S) for process in processes]
+            said = [process.stderr.read() for process in processes if process.stderr is not None]
     # Each may come again, once what it says is mended.
-    assert codes == [EXIT_AGAIN] * len(KINDS)
+    ended = state.tables.run.reason, [(event.kind, event.subject) for event in watched.events]
+    assert codes == [EXIT_AGAIN] * len(KINDS), ended
     for text in said:
         assert "assignments in a row failed on this learner and not on others" in text
     dismissed = watched.of("learner_dismissed")
