@@ -297,11 +297,11 @@ def test_a_preempted_learner_hands_its_work_back_and_comes_again(
         assert controller.wait(60) == 130
     assert len(bench.lines("scontrol.calls")) == 1
     arena("verify", run)
-    kinds = [
-        e["kind"] for e in json.loads(arena("league", run, "events", "--json").stdout)["events"]
-    ]
+    events = json.loads(arena("league", run, "events", "--json").stdout)["events"]
+    kinds = [event["kind"] for event in events]
     assert kinds.count("learner_left") >= 1
-    assert not {"learner_lost", "assignment_failed"} & set(kinds)
+    failed = [e for e in events if e["kind"] in ("learner_lost", "assignment_failed")]
+    assert not failed, [event["sentence"] for event in failed]
     wait_until(lambda: not processes_of(run), timeout_s=2.0)
 
 

@@ -159,6 +159,8 @@ class Server:
         self._upkeep = JournalUpkeep(run_dir, journal, state.config.journal, clock=clock)
         self._inbox = Inbox()
         """Events that wait: of learners, and answers of the worker threads."""
+        self._unreached: list[LearnerId] = []
+        """Learners to which an assignment could not be sent since all that had come was heard."""
         self._stop_reasons: list[str] = []
         self._live = LiveFigures()
         self._status: Mapping[str, Json] = {}
@@ -247,6 +249,10 @@ class Server:
                 return
             timeout_s = 0.0
         self._all_heard_s = self._clock()
+        # Behind what they said last: who took its leave and ended is not lost.
+        for learner in self._unreached:
+            self._inbox.record(LearnerUnreachable(learner=learner))
+        self._unreached.clear()
 
     def _work(self) -> None:
         """Do what was heard and what is ready, as long as there is time: learners are to be heard.
@@ -446,7 +452,7 @@ class Server:
             failpoint("controller.assigned")
         # Other messages are repeated on demand: learners repeat what they want answered.
         if is_assignment and not sent:
-            self._inbox.expect(_done(LearnerUnreachable(learner=command.learner)))
+            self._unreached.append(command.learner)
 
 
 def _fit(known: Snapshot) -> Event:

@@ -220,8 +220,15 @@ class Ticked:
     waiting: frozenset[int] = frozenset()
 
 
-LearnerEvent = LearnerJoined | AssignmentFinished | AssignmentFailed | LearnerLeft | StrangerSpoke
-"""An event that follows from a message, but for a heartbeat."""
+LearnerEvent = (
+    LearnerJoined
+    | AssignmentFinished
+    | AssignmentFailed
+    | LearnerLeft
+    | LearnerUnreachable
+    | StrangerSpoke
+)
+"""An event that follows from a message of a learner, but for a heartbeat, or from one to it."""
 
 Event = (
     ControllerStarted

@@ -12,7 +12,7 @@ from typing import get_args
 import pytest
 
 from arena.types import LearnerId, PolicyId
-from arena.wire.messages import FromController, Refuse
+from arena.wire.messages import FromController, Goodbye, Refuse
 from populations.controller.evolution.exploration import answer
 from populations.controller.evolution.generations import history
 from populations.controller.monitoring.sinks import Sinks
@@ -36,6 +36,7 @@ from populations.controller.state.events import (
     Event,
     GhostsLinked,
     HyperparametersExplored,
+    LearnerLeft,
     LearnerUnreachable,
     RatingsFitted,
 )
@@ -221,5 +222,9 @@ def test_only_an_assignment_that_cannot_be_delivered_is_heard_of(room: Room) -> 
     assert len(messages) == 3
     for command in messages:
         room.server._carry_out(command)
-    assert list(room.server._inbox.drain()) == [LearnerUnreachable(learner=LEARNER)] * 2
+    assert room.server._inbox.is_empty, "what it said last may be on its way"
+    room.transport.script = [(LEARNER, Goodbye(reason="preempted"))]
+    room.server._hear()
+    left = LearnerLeft(learner=LEARNER, reason="preempted")
+    assert list(room.server._inbox.drain()) == [left, LearnerUnreachable(learner=LEARNER)]
     assert len(room.log) == 3, "nothing is sent again"
