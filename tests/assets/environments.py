@@ -369,7 +369,8 @@ class ScriptedParallel(ParallelEnv):  # type: ignore[misc]
         for agent, reward in entry.get("rewards", {}).items():
             if agent in rewards:
                 rewards[agent] += reward
-        joining = [a for a in dict.fromkeys(entry.get("join", ())) if a not in self._seen]
+        known = self.agents if self._fault == "revives" else self._seen
+        joining = [a for a in dict.fromkeys(entry.get("join", ())) if a not in known]
         self._seen.update(joining)
         present = acting + joining
         last = self._at == len(self._script)

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator
 
 from arena.types import LearnerId, population_of
 from arena.wire.messages import Hello, Train
-from populations.controller.state.leases import Learner
+from populations.controller.state.leases import Learner, slot_place
 from populations.controller.state.ledger import OWN_PLACE, STORAGE, place_of_kind
 from populations.controller.state.state import ControllerState
 from populations.records.rows import AssignmentRow
@@ -25,11 +25,6 @@ def place_of(learner_id: LearnerId, hello: Hello, *, slot: int | None) -> str:
         return slot_place(slot)
     holder, has_key, _ = learner_id.partition(".")
     return holder if has_key else f"host {hello.host}"
-
-
-def slot_place(slot: int) -> str:
-    """Return the place of the processes in a slot."""
-    return f"slot {slot}"
 
 
 def is_charged(state: ControllerState, learner: Learner, row: AssignmentRow, *, kind: str) -> bool:
@@ -98,15 +93,6 @@ def _able_places(state: ControllerState, row: AssignmentRow, *, without: str) ->
     for other in state.learners.values():
         if other.place != without and serves(other.hello.populations, row):
             yield other.place
-    for index, slot in enumerate(state.slots):
-        place = slot_place(index)
-        # A place whose learner was at fault is not waited for, nor one whose processes end, or
-        # never say Hello, time after time, or for which there is no machine.
-        is_coming = (
-            slot.learner is None
-            and not slot.is_waiting
-            and slot.crashes < MAX_CHARGES
-            and place not in state.faults
-        )
-        if is_coming and place != without and serves(slot.populations, row):
+    for place, slot in state.coming():
+        if place != without and serves(slot.populations, row):
             yield place

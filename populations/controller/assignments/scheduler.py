@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Set
 from dataclasses import replace
 
@@ -77,17 +78,25 @@ def _next_learner(
 ) -> LearnerId | None:
     """Return the learner with the most credit, of those that have any.
 
-    Not one of those that serve populations for which there is nothing to do.
+    Not one of those that serve populations for which there is nothing to do. In a pause those come
+    first that have not failed, then those that have not for longest: with the same one each time a
+    run would end in which others can work.
     """
+    failed_s = {} if state.pause is None else state.pause.failed_s
     # A learner that only evaluates comes first: with no more policies than learners, a policy that
     # is queued where another one trains would be missing where nobody trains. The id is last, so
     # that equal learners come in one order.
     ranked = (
-        (_num_training(state, learner), len(learner.held), learner_id)
+        (
+            failed_s.get(learner.place, -math.inf),
+            _num_training(state, learner),
+            len(learner.held),
+            learner_id,
+        )
         for learner_id, learner in free.items()
         if learner.hello.populations not in idle
     )
-    return min(ranked, default=(0, 0, None))[-1]
+    return min(ranked, default=(0.0, 0, 0, None))[-1]
 
 
 def _num_training(state: ControllerState, learner: Learner) -> int:
@@ -140,6 +149,8 @@ def _give(
     )
     state.learners[learner_id].held.append(held)
     state.holders[row.assignment_id] = learner_id
+    if state.pause is not None:
+        state.pause.failed_s[state.learners[learner_id].place] = tx.now.monotonic_s
     tx.commands.append(SendMessage(learner=learner_id, message=message))
     _explain(state, tx, learner_id, message)
 

@@ -265,6 +265,15 @@ class Learner:
         return is_due
 
 
+MAX_CRASHES = 2
+"""Crashes of a slot in a row after which its next process is not waited for."""
+
+
+def slot_place(slot: int) -> str:
+    """Return the place of the processes in a slot."""
+    return f"slot {slot}"
+
+
 @dataclass(slots=True)
 class Slot:
     """A place of the launcher for one learner process.
@@ -314,6 +323,8 @@ class Pause:
         tried_at_s: When the current try began; None while there is none.
         num_refusals: So far: of the disk, or tries that failed.
         unlinked: Ghosts whose directories could not be made.
+        failed_s: When each place failed last, or was given a try, of those that have finished
+            nothing since.
     """
 
     reason: str
@@ -324,6 +335,7 @@ class Pause:
     tried_at_s: float | None = None
     num_refusals: int = 0
     unlinked: set[PlayerId] = field(default_factory=set)
+    failed_s: dict[str, float] = field(default_factory=dict)
 
     @property
     def is_trying(self) -> bool:

@@ -214,6 +214,11 @@ class Ledger:
             if one.is_failure and one.assignment_id == assignment_id
         }
 
+    def failing_places(self) -> dict[str, float]:
+        """Return when each place failed last, of those that have finished nothing since."""
+        newest = {one.place: one for one in self.outcomes}
+        return {place: one.at_s for place, one in newest.items() if one.is_failure}
+
     def charges_of(self, learner: LearnerId) -> list[Outcome]:
         """Return the failures in a row that are held against a learner."""
         own = [one for one in self.outcomes if one.learner == learner]

@@ -4,7 +4,7 @@ It is nobody's fault, so nobody is blamed for it: assignments stay open and are 
 were. While the pause lasts nothing is given out. When its wait is over, ghosts are linked again and
 one assignment is given out to see whether it can go on; if not, the next wait is twice as long. A
 disk is tried without end. Where nothing finishes the run ends after some tries, but not before
-three assignments could have been done.
+three assignments could have been done, nor while a learner is there or coming that has not failed.
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ def _wait(state: ControllerState, tx: Transaction, *, reason: str, is_storage: b
             wait_s=first_s,
             retry_at_s=now_s + first_s,
             is_storage=is_storage,
+            failed_s=state.ledger.failing_places(),
         )
     elif pause.is_trying:
         # Only a failed try makes the wait longer: work under way when the pause began is refused,
@@ -87,7 +88,8 @@ def follow(state: ControllerState, tx: Transaction) -> None:
         return
     # Whoever has not failed yet may finish what it is at.
     places = {failure.place for failure in failures}
-    if any(learner.held and learner.place not in places for learner in state.learners.values()):
+    others = [learner for learner in state.learners.values() if learner.place not in places]
+    if any(learner.held for learner in others):
         return
     if pause is not None and not pause.is_trying:
         return
@@ -96,7 +98,11 @@ def follow(state: ControllerState, tx: Transaction) -> None:
     # An assignment takes no time that is known in deterministic mode.
     least_s = 0.0 if state.config.deterministic else state.config.assignment.target_s
     is_long = tx.now.monotonic_s - failures[0].at_s >= STALLED_FAILURES * least_s
-    if pause.num_refusals >= state.patience.max_tries and is_long:
+    # Those who serve some populations alone may have nothing to do.
+    others_may = any(not learner.hello.populations for learner in others) or any(
+        place not in places for place, _ in state.coming()
+    )
+    if pause.num_refusals >= state.patience.max_tries and is_long and not others_may:
         state.fail(tx, reason=reason)
         return
     pause.num_refusals += 1

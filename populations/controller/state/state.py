@@ -6,7 +6,7 @@ Data, and what is said of it in one line. `populations.controller.machine` chang
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -34,11 +34,13 @@ from populations.controller.state.events import Now
 from populations.controller.state.fit_pace import FitPace
 from populations.controller.state.leases import (
     CLUSTER_LIVENESS_S,
+    MAX_CRASHES,
     Fault,
     Learner,
     Patience,
     Pause,
     Slot,
+    slot_place,
 )
 from populations.controller.state.ledger import Ledger, Outcome
 from populations.controller.state.match_times import MatchTimes
@@ -369,11 +371,25 @@ class ControllerState:
         """Return whether evaluation matches came in since the last fit."""
         return self.league.last_evaluation_sequence > self.fitted
 
+    def coming(self) -> Iterator[tuple[str, Slot]]:
+        """Yield the places of learners that are yet to say Hello, with their slots.
+
+        A place whose learner was at fault is not waited for, nor one whose processes end, or never
+        say Hello, time after time, or for which there is no machine.
+        """
+        for index, slot in enumerate(self.slots):
+            place = slot_place(index)
+            is_awaited = not slot.is_waiting and slot.crashes < MAX_CRASHES
+            if slot.learner is None and is_awaited and place not in self.faults:
+                yield place, slot
+
     def reset_failures(self, learner_id: LearnerId) -> None:
         """Record that a learner did its work: its failures and crashes are no longer in a row."""
         learner = self.learners[learner_id]
         # A place that does its work is no longer refused or passed over.
         self.faults.pop(learner.place, None)
+        if self.pause is not None:
+            self.pause.failed_s.pop(learner.place, None)
         if learner.slot is not None:
             self.slots[learner.slot].crashes = 0
 

@@ -131,6 +131,14 @@ def test_problems_say_what_is_wrong_where_and_how_it_is_mended(
     )
 
 
+def test_an_agent_that_comes_back_is_noted(assets: str) -> None:
+    script = [{"terminate": ["b"]}, {"join": ["b"]}, {}, {}]
+    report = check("environments:ScriptedParallel", assets, script=script, fault="revives")
+    assert report.problems == []
+    assert report.contract["parallel_api_test"]
+    assert any("revived once dead" in note and "are played" in note for note in report.notes)
+
+
 def test_arrays_that_are_written_again_are_noted(assets: str) -> None:
     report = check("environments:AliasingTurns", assets)
     assert report.problems == []

@@ -250,6 +250,24 @@ def test_trouble_that_stays_pauses_the_run_then_ends_it_and_changes_no_policy(
     watched.assert_unchanged()
 
 
+@pytest.mark.parametrize("start_s", [0.5, 20.0, 50.0])
+@pytest.mark.parametrize("kind", ["error", "environment", "code", "message"])
+def test_learners_that_all_fail_end_no_run_for_which_others_are_there_or_come(
+    kind: str, start_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Learners from elsewhere come first, and fail; the launcher's own start slowly, and work."""
+    monkeypatch.setattr("populations.simulation.world.START_S", start_s)
+    watched = Watched(league(size=4, learners=2))
+    world = watched.world
+    world.fault = lambda slot, message, now_s: kind if slot < 0 else None
+    for _ in range(7):
+        world.join()
+    world.play(start_s + 100.0)
+    assert world.state.phase == "training", world.state.reason
+    assert min(watched.steps().values()) > 1000
+    watched.assert_unchanged()
+
+
 @pytest.mark.parametrize("kind", ["non_finite", "code", "lost"])
 @pytest.mark.parametrize("learners", [1, 3])
 @pytest.mark.parametrize("size", [2, 4])
