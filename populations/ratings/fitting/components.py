@@ -89,7 +89,7 @@ class Scatter:
 
     Attributes:
         near: sigma^2 of equals.
-        rise: What pairs that are `FAR` apart and more have beside it.
+        rise: Part of sigma^2 that pairs have beside it that are `FAR` apart and more.
     """
 
     near: float = 0.0

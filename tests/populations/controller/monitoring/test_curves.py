@@ -89,9 +89,7 @@ def test_every_policy_has_its_rating_with_interval_at_the_weights_that_were_rate
 ) -> None:
     world = played
     tables = world.state.tables
-    # A curve of a policy is by the fit, without what is taken off the champion of the moment.
-    ratings = {"player": replace(tables.ratings["player"], optimism=0.0)}
-    lines = standings(replace(tables, ratings=ratings), world.state.league)["player"]
+    lines = standings(tables, world.state.league)["player"]
     for line in lines:
         if line.kind != "policy":
             continue
