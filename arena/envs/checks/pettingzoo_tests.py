@@ -29,7 +29,7 @@ NAMES: dict[tuple[Test, Api], str] = {
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 REVIVED = "agent cannot be revived once dead"
-"""Words of the parallel test where an agent comes back. It draws without a seed: it may meet none."""
+"""Words of the parallel test where an agent comes back: by chance, as it draws without a seed."""
 
 MAX_SHOWN = 300
 """Length at which messages are cut off."""
