@@ -57,7 +57,9 @@ def merge(state: ControllerState, tx: Transaction) -> None:
         return
     tables, league = state.tables, state.league
     # Most often nothing is to be done, and little is looked at.
-    is_crowded = len(league.evaluated) > MAX_ENTRANTS + SLACK
+    # A resume looks again at what could not go, so a run that is to be the same does each time.
+    num_kept = 0 if state.config.deterministic else state.num_kept_evaluated
+    is_crowded = len(league.evaluated) > max(MAX_ENTRANTS, num_kept) + SLACK
     populations = [name for name in state.setup.populations if is_crowded or _is_full(state, name)]
     if not populations:
         return
@@ -89,6 +91,9 @@ def merge(state: ControllerState, tx: Transaction) -> None:
     if found:
         # After them: they name rows of generations.
         generation_rows.remove(state, tx, populations)
+    # What could not go now is not looked at again before there are more.
+    if is_crowded and len(gone) < MAX_MERGED:
+        state.num_kept_evaluated = len(league.evaluated)
 
 
 def _apply(state: ControllerState, tx: Transaction, found: Merge) -> None:

@@ -48,11 +48,13 @@ class ResultSnapshot(Generic[E]):
     num_rows: int
 
     def select(self, entrants: Collection[E]) -> ResultColumns[E]:
-        """Return the results between some entrants."""
-        is_chosen = np.zeros(self.num_names, dtype=np.bool_)
+        """Return the results between some entrants, which come in the order that is given."""
         # The owner's thread may have added names since; their positions are beyond the snapshot's.
-        found = (self.positions.get(name, self.num_names) for name in entrants)
-        is_chosen[[position for position in found if position < self.num_names]] = True
+        found = ((name, self.positions.get(name, self.num_names)) for name in entrants)
+        places = {name: position for name, position in found if position < self.num_names}
+        positions = list(places.values())
+        is_chosen = np.zeros(self.num_names, dtype=np.bool_)
+        is_chosen[positions] = True
         keys, counts = [np.zeros((0, 4), dtype=np.int64)], [np.zeros((0, NUM_COUNTS))]
         for index, chunk in enumerate(self.chunks):
             # The owner may have filled more rows of the last chunk since.
@@ -63,10 +65,11 @@ class ResultSnapshot(Generic[E]):
             keys.append(own[rows])
             counts.append(chunk.counts[rows])
         # Only names that are chosen, so that what is handed on does not grow with the run.
-        renamed = np.cumsum(is_chosen) - 1
+        renamed = np.zeros(self.num_names, dtype=np.int64)
+        renamed[positions] = np.arange(len(positions))
         chosen, found_counts = np.concatenate(keys), np.concatenate(counts)
         return ResultColumns(
-            entrants=tuple(self.names[position] for position in np.flatnonzero(is_chosen)),
+            entrants=tuple(places),
             first=renamed[chosen[:, 0]],
             second=renamed[chosen[:, 1]],
             seats=chosen[:, 2:],

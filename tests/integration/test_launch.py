@@ -164,13 +164,14 @@ def _check_last_lines(error: str, run: Path) -> None:
     """Why it ended, that all is saved, how to go on, the champion and what next."""
     lines = error.splitlines()
     begin = max(at for at, line in enumerate(lines) if line.startswith("finished: "))
-    reason, saved, resume, champion, *following = lines[begin:]
+    reason, saved, resume, champion, score, *following = lines[begin:]
     assert reason.startswith("finished: stop.agent_steps_per_policy: every active policy has done")
     assert saved == f"everything is saved in {run}; to go on:"
     assert resume == (f"  arena launch --resume --run-dir {run} stop.agent_steps_per_policy=12000")
     assert re.fullmatch(
         r"champion: player/p\d{3}(@\d{12})?, rating -?\d+ \[-?\d+, -?\d+\]", champion
     )
+    assert re.fullmatch(r"  0\.\d{3} against bot:random, 95% .*, in [\d,]+ matches", score)
     # So short a run may have taught nobody anything, and is no run to export from then.
     with closing(Inspection.open(run)) as inspection:
         unproven = unproven_champions(inspection)

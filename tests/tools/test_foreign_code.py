@@ -17,6 +17,7 @@ import yaml
 import arena
 from arena.checkpoints.files import sha256_bytes
 from arena.errors import ArenaError, ConfigError, NotTrusted
+from arena.types import RANDOM_BOT
 from populations.config.run_config import validate_config
 from populations.config.trust import DATA
 from tests.assets.planting import dotted, fields, forms, replaced
@@ -289,6 +290,7 @@ def test_with_the_word_a_run_from_elsewhere_works_with_its_code_beside_it(
     )
     latest = builder.checkpoint("player/p000", agent_steps=100, seed=1)
     builder.policy("player/p000", index=0, latest=latest)
+    builder.met(latest.weights_digest, RANDOM_BOT)
     builder.rate("player", {latest.weights_digest: 10.0})
     run = builder.write()
     monkeypatch.delenv("PYTHONPATH")

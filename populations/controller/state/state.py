@@ -116,6 +116,7 @@ class ControllerState:
         fitting: Whether the worker thread fits ratings now.
         fit_pace: When ratings may be fitted again.
         fitted: Sequence of the last evaluation tally that ratings cover.
+        num_kept_evaluated: Evaluated weights when fewer could be merged than should; 0 before.
         last_fit: Ratings of the last fit, by population. Empty until the first of this epoch.
         stopping_s: When learners were told to stop.
         started_s: When this epoch began, on the controller's clock.
@@ -166,6 +167,7 @@ class ControllerState:
     fitting: bool = False
     fit_pace: FitPace = field(default_factory=FitPace)
     fitted: int = 0
+    num_kept_evaluated: int = 0
     last_fit: dict[str, Ratings] = field(default_factory=dict)
     stopping_s: float = 0.0
     started_s: float = 0.0

@@ -174,6 +174,7 @@ ROWS: st.SearchStrategy[Row] = st.one_of(
         best_ratings=several(FLOATS),
         best_deviations=several(FLOATS),
         former_best=several(NAMES),
+        open=several(NAMES),
     ),
     build(EventRow, sequence=KEYS, data=st.dictionaries(NAMES, JSON, max_size=3)),
 )

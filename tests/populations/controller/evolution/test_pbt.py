@@ -189,6 +189,10 @@ def test_a_deterministic_run_that_is_killed_anywhere_comes_to_the_same(
     thins: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(result_merging, "BATCH", 1)
+    if thins:
+        # As if a fit had room for nobody that nothing asks for.
+        monkeypatch.setattr(result_merging, "MAX_ENTRANTS", 0)
+        monkeypatch.setattr(result_merging, "SLACK", 0)
     document = {
         **EAGER,
         "ghosts": {"every_agent_steps": 250, "keep": 16 if thins else None},
