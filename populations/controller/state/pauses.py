@@ -98,8 +98,10 @@ def follow(state: ControllerState, tx: Transaction) -> None:
     # An assignment takes no time that is known in deterministic mode.
     least_s = 0.0 if state.config.deterministic else state.config.assignment.target_s
     is_long = tx.now.monotonic_s - failures[0].at_s >= STALLED_FAILURES * least_s
-    # Those who serve some populations alone may have nothing to do.
-    others_may = any(not learner.hello.populations for learner in others) or any(
+    # Who serves only populations in which nobody trains any more may have nothing to do.
+    trained = {row.population for row in state.tables.policies.values() if row.state == "active"}
+    served = (set(learner.hello.populations) for learner in others)
+    others_may = any(not own or own & trained for own in served) or any(
         place not in places for place, _ in state.coming()
     )
     if pause.num_refusals >= state.patience.max_tries and is_long and not others_may:

@@ -268,6 +268,28 @@ def test_learners_that_all_fail_end_no_run_for_which_others_are_there_or_come(
     watched.assert_unchanged()
 
 
+@pytest.mark.parametrize("populations", [(), ("player",)])
+def test_a_learner_that_comes_during_the_last_try_is_tried_too(
+    populations: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Failures take a second, and the sixth try has begun 38 s after the start.
+    monkeypatch.setattr("populations.simulation.world.START_S", 38.5)
+    monkeypatch.setattr(
+        World, "_join", lambda self, slot, _: self.join(slot=slot, populations=populations)
+    )
+    watched = Watched(league(size=4, learners=2, evaluates=False))
+    world = watched.world
+    world.fails_after_s = 1.0
+    world.fault = lambda slot, message, now_s: "error" if slot < 0 else None
+    for _ in range(7):
+        world.join()
+    world.play(38.0)
+    assert len(watched.of("paused")) == world.state.patience.max_tries
+    world.play(100.0)
+    assert world.state.phase == "training", world.state.reason
+    assert min(watched.steps().values()) > 1000
+
+
 @pytest.mark.parametrize("kind", ["non_finite", "code", "lost"])
 @pytest.mark.parametrize("learners", [1, 3])
 @pytest.mark.parametrize("size", [2, 4])
