@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
+from operator import itemgetter
 
 import numpy as np
 
@@ -340,7 +341,11 @@ def fit_ratings(fit: FitInput) -> dict[str, Ratings]:
                 entrants=tuple(entrant for _, entrant in own),
                 ratings=tuple(fitted.ratings[index].tolist()),
                 deviations=tuple(deviations[index].tolist()),
-                cyclicity=measured_cyclicity(fitted, _results_of(fit.results, population)),
+                cyclicity=measured_cyclicity(
+                    fitted,
+                    _results_of(fit.results, population),
+                    scale_of=itemgetter(0),
+                ),
                 num_tallies=known.num_tallies,
                 child_deviation=max(model.child_deviation, fitted.components.child_deviation),
                 pair_deviation=fitted.components.pair_deviation,

@@ -269,8 +269,12 @@ class Posterior(Generic[E]):
         weights[self.pairs.of_row] = problem.weights
         scatter, misfit = pair_scatter(fit, variances=variances, weights=weights)
         by_pair = scatter.variances(fit)
-        # The scale is tested with the sigma just found, so that styles are not taken for a stretch.
-        scale, stretched = scale_deviation(fit, variances=variances, pair_variance=by_pair)
+        scale, stretched = scale_deviation(
+            problem,
+            solver,
+            ahead=summed[:num_rows],
+            strengths=self._of_all(parameters[: len(self.free)]),
+        )
         # Below the threshold chance explains the errors, and intervals stay as they are.
         scale = scale if stretched >= DOUBT else 0.0
         anchor, estranged = anchor_variance(

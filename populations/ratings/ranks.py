@@ -7,7 +7,8 @@ Source of the split: Jiang, Lim, Yao and Ye, "Statistical ranking and combinator
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+import math
+from collections.abc import Callable, Collection, Iterable
 from statistics import NormalDist
 
 import numpy as np
@@ -20,6 +21,9 @@ from populations.ratings.results import ResultColumns, result_columns
 Z95_ONE_SIDED = 1.6448536269514722
 MAX_ENTRIES = 1_000_000
 """Differences of entrants in memory at once."""
+
+CONTENDING = 400.0
+"""Elo behind the best up to which a player counts in the cyclicity: it wins one match of eleven."""
 
 
 def rank_intervals(
@@ -70,12 +74,16 @@ def _z95_of_all(number: int) -> float:
     return NormalDist().inv_cdf(0.5 + 0.5 * each)
 
 
-def measured_cyclicity(fit: Fit[E], results: Iterable[Result[E]]) -> float:
-    """Return the share of the results that no rating can express, beyond sampling noise.
+def measured_cyclicity(
+    fit: Fit[E], results: Iterable[Result[E]], *, scale_of: Callable[[E], object] = lambda _: None
+) -> float:
+    """Return the share of the strong ones' results that no rating can express, beyond noise.
 
-    For a pair p with n_p matches, R_p is the first one's score minus the score that the fit
-    expects, Z_p the same against equal ratings, and V_p the variance that the fit gives to R_p.
-    With ``rest`` the sum of R_p^2 / n_p and ``total`` that of Z_p^2 / n_p, the answer is
+    Strong are the players less than `CONTENDING` behind the best: between beginners and masters
+    skill decides, and would hide a circle of masters. For a pair p with n_p matches, R_p is the
+    first one's score minus the score that the fit expects, Z_p the same against equal ratings, and
+    V_p the variance that the fit gives to R_p. With ``rest`` the sum of R_p^2 / n_p and ``total``
+    that of Z_p^2 / n_p, the answer is
 
         max(0, rest - noise) / total,
 
@@ -87,12 +95,17 @@ def measured_cyclicity(fit: Fit[E], results: Iterable[Result[E]]) -> float:
     Args:
         fit: Ratings of all entrants in ``results``.
         results: Results that the figure is about.
+        scale_of: Names the scale of an entrant, each of which has a best player of its own.
 
     Returns:
         Share in [0, 1]; 0 where nothing is known.
     """
     columns = result_columns(results)
     first, second, ahead, advantage = log_odds(fit, columns)
+    is_strong = _are_strong(fit, scale_of)
+    counts = is_strong[first] & is_strong[second]
+    columns, first, second = columns.where(counts), first[counts], second[counts]
+    ahead, advantage = ahead[counts], advantage[counts]
     matches, score = columns.matches, columns.scores
     expected, information = logistic(ahead)
     even, _ = logistic(advantage)
@@ -117,6 +130,15 @@ def measured_cyclicity(fit: Fit[E], results: Iterable[Result[E]]) -> float:
     if total.sum() <= 0.0:
         return 0.0
     return float(np.clip((rest.sum() - noise) / total.sum(), 0.0, 1.0))
+
+
+def _are_strong(fit: Fit[E], scale_of: Callable[[E], object]) -> BoolArray:
+    """Return whether each entrant is less than `CONTENDING` behind the best of its scale. [N]."""
+    scales = [scale_of(entrant) for entrant in fit.entrants]
+    best: dict[object, float] = {}
+    for scale, rating in zip(scales, fit.ratings.tolist(), strict=True):
+        best[scale] = max(rating, best.get(scale, -math.inf))
+    return fit.ratings > np.array([best[scale] for scale in scales]) - CONTENDING
 
 
 def log_odds(

@@ -1,13 +1,15 @@
 """Tests of the fit: are the results what the ratings promise?
 
-Three tests, each against chance: of all pairs, of those far apart, and of those with an anchor.
+Three tests, each against chance: of all pairs, of the scale, and of the pairs with an anchor.
 What the last two find widens intervals.
 
-Sources: Cochran, "Some methods for strengthening the common chi-squared tests" (Biometrics, 1954);
-Satterthwaite, "An approximate distribution of estimates of variance components" (Biometrics, 1946);
-Wilson and Hilferty, "The distribution of chi-square" (PNAS, 1931).
+Sources: Rao, "Large sample tests of statistical hypotheses concerning several parameters"
+(Proceedings of the Cambridge Philosophical Society, 1948); Cochran, "Some methods for strengthening
+the common chi-squared tests" (Biometrics, 1954); Satterthwaite, "An approximate distribution of
+estimates of variance components" (Biometrics, 1946); Wilson and Hilferty, "The distribution of
+chi-square" (PNAS, 1931).
 
-Shapes: Q pairs of entrants; N entrants.
+Shapes: M rows of results; Q pairs of entrants; N entrants.
 """
 
 from __future__ import annotations
@@ -16,8 +18,17 @@ import math
 
 import numpy as np
 
+from populations.ratings.fitting.newton import Solver
 from populations.ratings.fitting.pair_errors import PairFit
-from populations.ratings.fitting.posterior import BoolArray, FloatArray, IntArray
+from populations.ratings.fitting.posterior import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    Problem,
+    by_parameter,
+    differences,
+    logistic,
+)
 
 # (400 / ELO_PER_UNIT)^2
 MAX_PAIR_VARIANCE = 5.3
@@ -25,8 +36,8 @@ MAX_PAIR_VARIANCE = 5.3
 pairs everything.
 """
 
-MISFIT = 4.0
-"""Standard deviations of a misfit below which chance is to blame (once in 30,000 fits)."""
+MISFIT = 3.0
+"""Standard deviations of a misfit below which chance is to blame (once in 700 fits)."""
 
 DOUBT = 2.0
 """Standard deviations from which on a scale or an anchor is in doubt: an interval that is too wide
@@ -44,6 +55,9 @@ MIN_LEFT = 0.1
 """Least share of a pair's information left for the test: a fit agrees with the pairs that it rests
 on.
 """
+
+MAX_PLAYERS = 300
+"""Players, evenly drawn by strength, whose pairs stand for those of all."""
 
 
 def misfit_of(squares: FloatArray, *, left: FloatArray) -> float:
@@ -63,54 +77,49 @@ def _above_chance(surprise: float, *, freedom: float) -> float:
 
 
 def scale_deviation(
-    fit: PairFit, *, variances: FloatArray, pair_variance: FloatArray
+    problem: Problem, solver: Solver, *, ahead: FloatArray, strengths: FloatArray
 ) -> tuple[float, float]:
-    """Estimate by which share distances between players far apart are wrong, and test it against 0.
+    """Estimate by which share the scale is wrong, and test whether log-odds are bent.
 
     The model may be wrong as a whole, not only by pairs: where the better player errs in one match
     of twenty, whomever it meets, each step of a chain of results is right and their sum is too
-    long. A pair's log-odds as seen are then off the expected ones, d, by an error of variance
-
-        (1 - h) u + gamma^2 d^2,    u = phi / I + sigma^2,
-
-    with I the information at the score seen, and h as for sigma. gamma follows by moments, weighted
-    by d^2: it is about pairs far apart, though single ones of them tell little.
+    long. Log-odds are then bent: d + c d |d| shows where the ratings say d. This is Rao's test of
+    c = 0, with what the ratings took over of such a bend taken off: g = d |d| less its projection.
+    The scale is c s, with s the slope of d |d| over d; but it is fitted to the pairs that have met,
+    most of them near, and meant for all pairs alike, whose slope is another one.
 
     Args:
-        fit: Residuals of the pairs.
-        variances: v: of the difference of each pair's ratings, units of theta. float64 [Q].
-        pair_variance: sigma^2 of each pair in units of theta. float64 [Q].
+        problem: Problem of the fit.
+        solver: Solver with the curvature there.
+        ahead: d of each match row. float64 [M].
+        strengths: theta of each entrant. float64 [N].
 
     Returns:
-        gamma, relative to distances, and the standard deviations by which the weighted squared
-        errors are above what chance explains (Satterthwaite's degrees of freedom).
-
-    Source: Satterthwaite, "An approximate distribution of estimates of variance components"
-    (Biometrics, 1946).
+        c times the difference of the slopes, and the standard deviations by which c is off 0.
     """
-    lost, expected = fit.played - fit.won, fit.won - fit.error
-    # Half a win for each keeps log-odds finite where somebody always won; both sides have it.
-    seen = np.log((fit.won + 0.5) / (lost + 0.5))
-    distance = np.log((expected + 0.5) / (fit.played - expected + 0.5))
-    # I = (n + 1) p (1 - p) at p = (won + 1/2) / (n + 1), the variance of a log-odds being 1 / I.
-    information = (fit.won + 0.5) * (lost + 0.5) / (fit.played + 1.0)
-    chance = fit.dispersion / information + pair_variance
-    # 1 - h, with h = v / (u + v) what the ratings took over from the pair itself.
-    left = np.clip(1.0 - variances / (chance + variances), MIN_LEFT, 1.0)
-    # Of a sum of a_i X_i, with X_i chi-squared: mean sum(a), variance 2 sum(a^2).
-    shares = left * distance**2 / chance
-    total = float(shares.sum())
-    # All pairs are expected to be even: no distance, so nothing about a factor of distances.
-    if total <= 0.0:
+    expected, information = logistic(ahead)
+    known = problem.weights * problem.matches * information
+    surplus = problem.weights * (problem.scores - problem.matches * expected)
+    bend = ahead * np.abs(ahead)
+    # X (X^T A X + priors)^-1 X^T A g, with A the information
+    absorbed = solver.solve(by_parameter(problem, known * bend), tolerance=1e-6)
+    left = bend - differences(problem, absorbed)[: len(ahead)]
+    variance = float(known @ (bend * left))
+    # The ratings explain any bend, or nobody is ahead.
+    if variance <= 0.0:
         return 0.0, 0.0
-    squares, known = (seen - distance) ** 2, left * chance
-    freedom = total**2 / float((shares**2).sum())
-    # Weighted mean of e^2 / ((1 - h) u), 1 by chance alone.
-    surprise = float((shares * squares / known).sum()) / total
-    # gamma^2 = sum d^2 (e^2 - (1 - h) u) / sum d^4
-    excess = float((distance**2 * (squares - known)).sum()) / float((distance**4).sum())
-    gamma = math.sqrt(max(excess, 0.0))
-    return gamma, _above_chance(surprise, freedom=freedom)
+    surprise = abs(float(surplus @ left))
+    some = np.sort(strengths)[:: 1 + len(strengths) // MAX_PLAYERS]
+    everybody = np.abs(some[:, None] - some).ravel()
+    of_all = _slope(everybody, weights=logistic(everybody)[1])
+    of_met = _slope(np.abs(ahead), weights=known)
+    return surprise / variance * abs(of_all - of_met), surprise / math.sqrt(variance)
+
+
+def _slope(distances: FloatArray, *, weights: FloatArray) -> float:
+    """Return the slope of squared distances over distances, by weighted least squares."""
+    total = float(weights @ distances**2)
+    return 0.0 if total <= 0.0 else float(weights @ distances**3) / total
 
 
 def anchor_variance(

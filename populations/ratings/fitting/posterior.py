@@ -89,11 +89,7 @@ def evaluate(problem: Problem, parameters: FloatArray) -> tuple[float, FloatArra
 
     # d log L / dd = w (s - n p)
     surplus = problem.weights * (problem.scores - problem.matches * expected)
-    # The last cell collects what falls on the constant 0 and is cut off.
-    gradient = np.zeros(size + 1)
-    for column, sign in enumerate(ROW_SIGNS[:3]):
-        # bincount adds up repeated indices; gradient[index] += would keep one of each.
-        gradient += sign * np.bincount(index[:num_rows, column], surplus, minlength=size + 1)
+    gradient = _gathered(problem, surplus)
     for column, sign in enumerate(PRIOR_SIGNS):
         gradient -= sign * np.bincount(index[num_rows:, column], pull, minlength=size + 1)
     # -d^2 log L / dd^2 = w n p (1 - p); of a prior, its precision.
@@ -101,6 +97,21 @@ def evaluate(problem: Problem, parameters: FloatArray) -> tuple[float, FloatArra
         [problem.weights * problem.matches * information, problem.precisions]
     )
     return value, gradient[:size], curvature
+
+
+def by_parameter(problem: Problem, values: FloatArray) -> FloatArray:
+    """Add up values of match rows [M] by parameter, with the parameter's sign in each. [P]."""
+    return _gathered(problem, values)[: problem.num_parameters]
+
+
+def _gathered(problem: Problem, values: FloatArray) -> FloatArray:
+    size, num_rows = problem.num_parameters, len(problem.matches)
+    # The last cell collects what falls on the constant 0 and is cut off.
+    sums = np.zeros(size + 1)
+    for column, sign in enumerate(ROW_SIGNS[:3]):
+        # bincount adds up repeated indices; sums[index] += would keep one of each.
+        sums += sign * np.bincount(problem.index[:num_rows, column], values, minlength=size + 1)
+    return sums
 
 
 def logistic(ahead: FloatArray) -> tuple[FloatArray, FloatArray]:

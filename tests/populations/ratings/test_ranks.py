@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -153,6 +154,22 @@ def test_measured_cyclicity_by_hand() -> None:
         for i in range(3)
     ]
     assert measured(results) == pytest.approx(1.0 - 0.25 * 7.815 / 75.0, abs=2e-4)
+
+
+def test_a_circle_of_masters_is_not_hidden_by_beginners() -> None:
+    # Three masters in a circle, and seventeen beginners whom skill alone orders.
+    theta = np.array([6.0, 6.0, 6.0, *np.linspace(-1.0, 3.0, 17)])
+    eta = theta[:, None] - theta[None, :]
+    eta[:3, :3] += 2.0 * ROCK_PAPER_SCISSORS
+    rng = np.random.default_rng(5)
+    results = played(eta, matches=200, rng=rng)
+    assert measured(results) > 0.9
+    # Of several scales each has a best player: masters of another one hide nobody.
+    taller = played(np.array([[0.0, 9.0], [-9.0, 0.0]]), matches=200, rng=rng)
+    both = [*results, *(replace(r, first=r.first + 20, second=r.second + 20) for r in taller)]
+    fit = BradleyTerry().fit(both, anchors=[19, 21])
+    assert measured_cyclicity(fit, results, scale_of=lambda player: player < 20) > 0.9
+    assert measured_cyclicity(fit, results) < 0.9
 
 
 def test_nothing_known_is_no_cycle() -> None:
