@@ -52,6 +52,9 @@ class _Commands(TyperGroup):
         except Exception:
             raise
         except BaseException as error:
+            # rich exits where its reader has gone away; typer knows what to do about that.
+            if isinstance(error.__context__, BrokenPipeError):
+                raise error.__context__ from None
             # `exit()` in an environment would end the command without a word, and with 0.
             pass_interrupt(error)
             raise ArenaError(raised("code that this command runs", error)) from error

@@ -184,7 +184,7 @@ def test_a_terminal_that_is_closed_ends_the_run_as_a_hang_up_does(run: Path) -> 
     check_left(run)
 
 
-@pytest.mark.parametrize("view", ["--json", "--csv", None])
+@pytest.mark.parametrize("view", ["--json", "--csv", None, "--help"])
 def test_a_reader_of_results_that_goes_away_is_no_error(view: str | None, run: Path) -> None:
     arena = f"'{sys.executable}' -m populations.commands.main league '{run}' events {view or ''}"
     done = subprocess.run(
