@@ -10,7 +10,8 @@ far (more than 400); those decided in all but a few matches, beyond --limit Elo,
 Printed for each run: the root mean square of what is predicted wrong, less the direct games' own
 error; the share of pairs and players whose interval and the direct games' own error cover the
 distance; the mean width of the players' intervals; the scatter of pairs and misfit of the fit. The
-games of a run are kept in direct.json beside its journal.
+games of a run are kept in direct.json beside its journal. --plot draws the first run's differences
+beside those that its matches of neighbours alone would say.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import math
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
 
@@ -38,6 +39,9 @@ from populations.ratings.bradley_terry import ELO_PER_UNIT
 from populations.ratings.model import Z95
 
 GAMES = "direct.json"
+NEIGHBOURS = 150.0
+"""Elo between players up to which --plot takes their matches for those of neighbours."""
+
 LEVELS = {"near": (0.0, 100.0), "middle": (100.0, 400.0), "far": (400.0, math.inf)}
 
 
@@ -95,23 +99,31 @@ def direct_differences(games: dict[str, object]) -> dict[tuple[str, str], Direct
     return found
 
 
-def ratings_of(run: Path) -> tuple[Ratings, dict[str, Standing]]:
+def ratings_of(
+    run: Path, *, reach: float = math.inf
+) -> tuple[Ratings, Ratings, dict[str, Standing]]:
     """Return the ratings of a run's only population as it shows them, with the spread of the
-    same fit made again, and its standings.
+    same fit made again; those of a fit to matches between players at most ``reach`` Elo apart; and
+    its standings.
     """
     inspection = Inspection.open(run)
     tables = inspection.reader.load(pairs=RATING)
     league = folded(tables, inspection.run_file, inspection.run_dir)
     (row,) = tables.ratings.values()
-    (again,) = fit_ratings(fit_input(snapshot(league, tables, rated=tables.ratings))).values()
+    fit = fit_input(snapshot(league, tables, rated=tables.ratings))
+    (again,) = fit_ratings(fit).values()
+    shown = Ratings(row, again.spread)
+    strengths = np.array([shown.rating(entrant) for _, entrant in fit.results.entrants])
+    gaps = np.abs(strengths[fit.results.first] - strengths[fit.results.second])
+    (near,) = fit_ratings(replace(fit, results=fit.results.where(gaps <= reach))).values()
     (lines,) = inspection.standings().values()
     inspection.close()
-    return Ratings(row, again.spread), {line.player: line for line in lines}
+    return shown, near, {line.player: line for line in lines}
 
 
 def compare(run: Path, games: dict[str, object], *, limit: float) -> dict[str, float]:
     """Return the figures of a run."""
-    ratings, lines = ratings_of(run)
+    ratings, _, lines = ratings_of(run)
     row = ratings.row
     assert row is not None, "the run has no ratings"
     errors: dict[str, list[float]] = {level: [] for level in LEVELS}
@@ -156,6 +168,31 @@ def compare(run: Path, games: dict[str, object], *, limit: float) -> dict[str, f
     }
 
 
+def draw(run: Path, games: dict[str, object], file: Path, *, limit: float) -> None:
+    """Draw a run's differences of players beside direct games, by two fits."""
+    from matplotlib.figure import Figure
+
+    shown, near, lines = ratings_of(run, reach=NEIGHBOURS)
+    figure = Figure(figsize=(6.4, 4.0), layout="constrained")
+    axes = figure.add_subplot(
+        xlabel="difference of two players by 4,000 direct games, Elo",
+        ylabel="difference of their ratings, Elo",
+    )
+    for ratings, label, colour in (
+        (near, "matches of neighbours alone", "tab:orange"),
+        (shown, "matches at all distances", "tab:blue"),
+    ):
+        points = []
+        for (one, two), direct in direct_differences(games).items():
+            found = ratings.difference(*(lines[name].weights or name for name in (one, two)))
+            if found is not None and abs(direct.elo) <= limit:
+                points.append((abs(direct.elo), math.copysign(found[0], found[0] * direct.elo)))
+        axes.plot(*zip(*points, strict=True), "o", label=label, color=colour, alpha=0.6, ms=4)
+    axes.axline((0.0, 0.0), slope=1.0, color="black", lw=0.8)
+    axes.legend(frameon=False)
+    figure.savefig(file)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line."""
     parser = argparse.ArgumentParser(
@@ -166,6 +203,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--matches", type=int, default=2000, help="Matches a pair (default 2000)")
     parser.add_argument("--limit", type=float, default=900.0, help="Largest difference, Elo")
     parser.add_argument("--seed", type=int, default=5, help="Seed of the games (default 5)")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="Picture of the first run")
     options = parser.parse_args(arguments)
     for run in options.runs:
         games = play(
@@ -175,6 +213,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         told = " ".join(f"{name} {value:.3g}" for name, value in figures.items())
         sys.stdout.write(f"{run} {told}\n")
         sys.stdout.flush()
+        if options.plot is not None and run == options.runs[0]:
+            draw(run, games, options.plot, limit=options.limit)
     return 0
 
 

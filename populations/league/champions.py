@@ -113,9 +113,25 @@ def next_champion(
         equals = [one for one in holders if (ratings.low(one) or -math.inf) >= bound]
         last = max(equals, key=lambda one: (_trained(holders[one]), one == now))
         return (now, since) if last == now else (last, agent_steps)
+    now = _trained_on(now, ratings, holders, league)
     gap = ratings.difference(best, now)
     is_likely = gap is not None and best != now and probability_positive(*gap) >= LIKELY
     return (best, agent_steps) if is_likely and agent_steps >= HELD_FOR * since else (now, since)
+
+
+def _trained_on(now: Entrant, ratings: Ratings, holders: Holders, league: League) -> Entrant:
+    """Return the weights that the champion's policy has trained since, unless likely worse.
+
+    The title is its policy's, also where a ghost has the weights that it was given for.
+    """
+    origin = league.checkpoints.get(Digest(now))
+    newer = None if origin is None else _standing_of(origin.policy, holders)
+    made = None if newer is None else league.checkpoints.get(Digest(newer))
+    # It may stand by weights that it has copied since.
+    if origin is None or newer is None or made is None or made.policy != origin.policy:
+        return now
+    gap = ratings.difference(newer, now)
+    return now if gap is None or probability_positive(*gap) < 1.0 - LIKELY else newer
 
 
 def _standing_of(policy: PolicyId, holders: Holders) -> Entrant | None:

@@ -21,6 +21,7 @@ RATINGS_FITTED = "ratings_fitted"
 def announce(state: ControllerState, tx: Transaction) -> None:
     """Give the title by the last fit; record the fit, and each population with another champion."""
     leading: dict[str, dict[str, Json]] = {}
+    had = {population: row.champion for population, row in state.tables.ratings.items()}
     for population, row in list(state.tables.ratings.items()):
         holders = holders_of(state.tables, state.league, population)
         found = next_champion(
@@ -42,7 +43,8 @@ def announce(state: ControllerState, tx: Transaction) -> None:
     tx.add_event(RATINGS_FITTED, "", tallies=state.fitted, champions=champions)
     for population, one in leading.items():
         champion, previous = str(one.pop("champion")), state.champions.get(population)
-        if champion != previous:
+        # Who has copied the weights since, or a ghost of them, is no other champion.
+        if champion != previous and one["weights"] != had[population]:
             state.champions[population] = champion
             tx.add_event(CHAMPION, champion, population=population, previous=previous, **one)
 

@@ -103,6 +103,29 @@ def test_a_policy_that_trains_on_keeps_the_title() -> None:
     assert after("gone") == (C, 1001)
 
 
+def test_a_policy_takes_the_title_along_though_a_ghost_has_the_weights_that_it_was_given_for() -> (
+    None
+):
+    p, q = PolicyId("p"), PolicyId("q")
+    players = {**ghosts(a=3), B: [Holder(PlayerId("p"), p, True, 9)]}
+
+    def after(gain: float, *, maker: PolicyId = p) -> object:
+        # Better by the gain with a deviation of sqrt(2) 10.
+        known = rated(A, since=1000, a=(500.0, 10.0), b=(500.0 + gain, 10.0))
+        origins = {
+            Digest("a"): SimpleNamespace(policy=p),
+            Digest("b"): SimpleNamespace(policy=maker),
+        }
+        league = cast(Any, SimpleNamespace(checkpoints=origins))
+        return next_champion(known, players, league, agent_steps=1001, is_over=False)
+
+    # Likely worse is a probability of 0.9, 18 Elo.
+    assert after(5.0) == after(-15.0) == (B, 1000)
+    assert after(-20.0) == (A, 1000)
+    # What it has copied since is another's title.
+    assert after(5.0, maker=q) == (A, 1000)
+
+
 def test_at_the_end_the_longest_trained_of_equals_has_it() -> None:
     ratings = rated(A, since=1000, a=(500.0, 10.0), b=(495.0, 10.0), c=(489.0, 10.0))
     players = ghosts(a=100, b=200, c=300)
