@@ -26,6 +26,7 @@ def test_an_event_is_another_player_than_the_one_before(world: World) -> None:
     assert changes[0].data["previous"] is None
     for before, after in pairwise(changes):
         assert after.data["previous"] == before.subject != after.subject
+        assert after.data["weights"] != before.data["weights"]
 
 
 def test_the_last_one_is_the_champion_of_the_standings(world: World) -> None:
