@@ -380,8 +380,8 @@ def imported_immigrants(run_dir: Path, config: RunConfig) -> dict[str, WeightsRe
     """
     keys = [
         immigrant_key(name, index)
-        for name, population in config.populations.items()
-        for index in range(len((population.pbt or config.pbt).immigration.players))
+        for name in config.populations
+        for index in range(len(config.pbt_of(name).immigration.players))
     ]
     if config.roles.is_imported:
         keys += [
