@@ -92,7 +92,7 @@ class Player:
     def module(self, *, agent: str | None = None) -> torch.nn.Module: ...
 
 def launch(
-    config: str | os.PathLike[str] | None = None,
+    config: str | os.PathLike[str] | Mapping[str, object] | None = None,
     *,
     run_dir: str | os.PathLike[str] | None = None,
     overrides: Mapping[str, object] | Sequence[str] = (),

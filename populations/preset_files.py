@@ -5,6 +5,7 @@ Tests: `tests/tools/test_presets.py`, `tests/populations/config/test_run_config.
 
 from __future__ import annotations
 
+import re
 from importlib import resources
 from pathlib import Path
 
@@ -33,8 +34,9 @@ def preset_text(name: str) -> bytes:
     except ModuleNotFoundError as error:
         raise ConfigError("the presets are not installed; run: pip install -e .") from error
     if name not in names:
+        meant = _environment_hint(name) or nearest(name, names)
         raise ConfigError(
-            f"there is no preset {name!r}{nearest(name, names)}; presets: {', '.join(names)}; "
+            f"there is no preset {name!r}{meant}; presets: {', '.join(names)}; "
             "a file's name must end in .yaml"
         )
     return (resources.files(PRESETS) / f"{name}.yaml").read_bytes()
@@ -56,4 +58,12 @@ def config_text(source: str | Path) -> bytes:
             # A byte more tells that it is too long; a device has no end.
             return file.read(MAX_BYTES + 1)
     except OSError as error:
-        raise ConfigError(f"cannot read {source}: {error.strerror}") from error
+        hint = _environment_hint(str(source))
+        raise ConfigError(f"cannot read {source}: {error.strerror}{hint}") from error
+
+
+def _environment_hint(name: str) -> str:
+    """Return how a run in an environment is launched, if a name looks like one's id."""
+    if not re.search(r"\w:\w|[-_]v\d+$", name):
+        return ""
+    return f"; `arena envs check {name} --write FILE.yaml` writes a configuration of an environment"

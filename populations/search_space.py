@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
 
 RANGE_KEYS = ("low", "high", "log", "step", "complement", "factors")
+LEAST_STEP = 0.01
+"""Part of a range without steps by which 0 moves, or 1 with ``complement``."""
+
 MAX_FACTORS = 16
 MAX_NUMBER = 1e300
 """Larger bounds would overflow when multiplied."""
@@ -80,7 +83,8 @@ class Range:
         """Multiply by ``factor``, or 1 - x by it; drawn anew if value is not finite.
 
         With steps (integers have steps of 1) the result is at least one away, in the direction of
-        the factor, unless a bound is in the way.
+        the factor, unless a bound is in the way. So it is with 0, which no factor moves: there a
+        range without steps has one of a hundredth of its width.
         """
         # NaN stands for a hyperparameter without a value.
         if not math.isfinite(value):
@@ -89,10 +93,13 @@ class Range:
         start = self.fit(value)
         # x' = f x, or 1 - f (1 - x) with complement.
         moved = self.fit(self._turn(self._turn(value) * factor))
-        if self.step is not None and moved == start:
+        step = self.step
+        if step is None and self._turn(start) == 0.0:
+            step = LEAST_STEP * (self.high - self.low)
+        if step is not None and moved == start:
             # Rounding ate the move: 2 * 1.2 and 2 * 0.8 both come back to 2.
             direction = (factor > 1.0) - (factor < 1.0)
-            moved = self.fit(start + direction * self.step * (-1 if self.complement else 1))
+            moved = self.fit(start + direction * step * (-1 if self.complement else 1))
         return moved
 
     def fit(self, value: float) -> float:

@@ -172,7 +172,8 @@ class PolicyStack:
             return self._divided(observation, player=player, busy=busy)
         row_of_place, place_of_row = _places(owner, counts=counts)
         padded = observation.index_select(0, torch.from_numpy(row_of_place).to(device))
-        outputs = self._forward(padded.view(self._num_policies, -1, observation.shape[1]))
+        rows_each = len(padded) // self._num_policies
+        outputs = self._forward(padded.view(self._num_policies, rows_each, observation.shape[1]))
         return outputs.index_select(0, torch.from_numpy(place_of_row).to(device))
 
     def _divided(

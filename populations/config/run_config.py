@@ -150,6 +150,10 @@ class RunConfig(Model):
             return environment.lessons
         return (environment.kwargs,) if self.evaluation.kwargs else ()
 
+    def pbt_of(self, population: str) -> PbtConfig:
+        """Return a population's settings of PBT."""
+        return self.populations[population].pbt or self.pbt
+
     @property
     def devices(self) -> tuple[str, ...]:
         """Devices that are dealt to the local learners in turn."""

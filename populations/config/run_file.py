@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
+from typing import cast
 
 from pydantic import Field, TypeAdapter, ValidationError
 
@@ -25,6 +26,7 @@ from arena.rules import broken_rules, shown
 from arena.types import Digest, canonical_digest, is_bot
 from populations.config.message_sizes import check_messages
 from populations.config.overrides.aliases import Notify, overridden
+from populations.config.overrides.cli_overrides import apply_values
 from populations.config.resolve import resolve_config
 from populations.config.resume.differences import Change, compare
 from populations.config.resume.rules import MAY_CHANGE, why_not
@@ -37,6 +39,7 @@ from populations.config.sizing import (
 )
 from populations.config.validation import validate_document
 from populations.errors import ResumeRefused, StorageError
+from populations.records.rows import Json
 from populations.yaml_documents import MAX_BYTES, read_document, write_document
 
 FORMAT_VERSION = 3
@@ -362,13 +365,12 @@ def check_resume(
     settled = resolve_config(old.config, old.spec, launch_directory=old.launch_directory)
     # Compared as plain data, in which one value has one form.
     before = settled.model_dump(mode="json")
+    is_own = config is None
     if config is None:
         config = validate_config(overridden(before, overrides, notify=notify))
     # Before resolving, which would choose sizes anew where the file says auto.
     config = with_sizes_of(config, old.config)
-    new = resolve_config(config, old.spec, launch_directory=old.launch_directory)
-    compared = compare(before, new.model_dump(mode="json"))
-    changes = tuple(change for change in compared if change.before != change.after)
+    new, changes = _changed(old, before, config)
     bots = {**old.config.matchmaking.bots, **new.matchmaking.bots}
     refused = [
         f"{change.key} is {shown(change.before)} in this run and cannot become "
@@ -381,9 +383,44 @@ def check_resume(
             f"{'; '.join(refused)}: only {', '.join(MAY_CHANGE)} may change at a resume; a new run "
             "takes anything, and --init-from its weights from this one"
         )
+    # A configuration that was given whole says of each population what is its own.
+    if is_own:
+        new, changes = _changed(old, before, _followed(before, config, notify=notify))
     if changes:
         check_messages(new, learner_setup(with_config(old, new), root=Path()))
     return new, changes
+
+
+def _changed(
+    old: RunFile, before: Mapping[str, Json], config: RunConfig
+) -> tuple[RunConfig, tuple[Change, ...]]:
+    new = resolve_config(config, old.spec, launch_directory=old.launch_directory)
+    compared = compare(before, new.model_dump(mode="json"))
+    return new, tuple(change for change in compared if change.before != change.after)
+
+
+def _followed(before: Mapping[str, Json], config: RunConfig, *, notify: Notify) -> RunConfig:
+    """Let populations follow a change of the section ``pbt``, of which each has a whole copy.
+
+    One whose value was another before has chosen it, and keeps it.
+    """
+    after = config.model_dump(mode="json")
+    values: list[tuple[tuple[str, ...], object]] = []
+    for change in compare(before["pbt"], after["pbt"]):
+        for name in config.populations if change.before != change.after else ():
+            path = ("populations", name, "pbt", *change.key.split("."))
+            own = _at(before, path)
+            if own == change.before and own == _at(after, path):
+                values.append((path, change.after))
+            elif own != change.before:
+                notify(f"{'.'.join(path)} is its own, and stays {shown(own)}")
+    return validate_config(apply_values(after, values)) if values else config
+
+
+def _at(document: Json, path: Sequence[str]) -> Json:
+    for part in path:
+        document = cast("Mapping[str, Json]", document)[part]
+    return document
 
 
 def with_config(

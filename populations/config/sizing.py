@@ -284,7 +284,8 @@ def load_of(config: RunConfig, spec: EnvironmentSpec) -> Load:
         if in_turns
         else max(len(population.agents or ()) for population in config.populations.values()),
         rollout_length=rollout_length,
-        rollout_bytes=rollout_length * (max(seen) if in_turns else sum(seen)),
+        # At least one byte: a game may show nothing.
+        rollout_bytes=rollout_length * max(max(seen) if in_turns else sum(seen), 1),
         num_learners=sum(learners.values()) if isinstance(learners, dict) else learners or 1,
         agent_steps=wanted if config.deterministic else None,
     )

@@ -120,6 +120,27 @@ def test_types_stay() -> None:
         assert type(dimension.perturb(START[name], factor=1.2, rng=rng)) is type(START[name])
 
 
+@pytest.mark.parametrize(
+    ("entry", "start", "up", "down"),
+    [
+        ({"low": 0.0, "high": 0.5}, 0.0, 0.005, 0.0),
+        ({"low": -1.0, "high": 1.0}, 0.0, 0.02, -0.02),
+        # 1 - x is what a factor multiplies, and 0 here.
+        ({"low": 0.5, "high": 1.0, "complement": True}, 1.0, 0.995, 1.0),
+        # 1e-300 is moved by a factor, and a bound is no fixed point.
+        ({"low": 0.0, "high": 1.0}, 1e-300, 1.2e-300, 8e-301),
+        ({"low": 0.1, "high": 1.0}, 0.0, 0.1, 0.1),
+    ],
+)
+def test_what_no_factor_moves_goes_a_hundredth_of_its_range(
+    entry: dict[str, object], start: float, up: float, down: float
+) -> None:
+    dimension = parse_search_space({"kl_coef": entry}, start={"kl_coef": start})["kl_coef"]
+    rng = np.random.default_rng(0)
+    assert dimension.perturb(start, factor=1.2, rng=rng) == pytest.approx(up, rel=1e-12)
+    assert dimension.perturb(start, factor=0.8, rng=rng) == pytest.approx(down, rel=1e-12)
+
+
 def test_choices_of_an_integer_are_integers() -> None:
     dimension = parse_search_space({"num_epochs": {"choices": [2, 4.0]}}, start=START)["num_epochs"]
     assert dimension == Choices(choices=(2, 4))

@@ -81,6 +81,15 @@ def test_what_nobody_expected_has_a_traceback(
     [
         (["launch", "conect_four"], "arena: there is no preset 'conect_four'; did you mean"),
         (
+            ["launch", "nim:env"],
+            "arena: there is no preset 'nim:env'; `arena envs check nim:env --write FILE.yaml`",
+        ),
+        (
+            ["launch", "classic/chess-v6"],
+            "arena: cannot read classic/chess-v6: No such file or directory; `arena envs check "
+            "classic/chess-v6",
+        ),
+        (
             ["launch", "connect_four", "sede=1"],
             "arena: unknown key sede (= 1); did you mean 'seed'",
         ),

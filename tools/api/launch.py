@@ -9,6 +9,9 @@ import json
 import os
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from arena.errors import ConfigError
 
@@ -19,7 +22,7 @@ _POLL_S = 0.02
 
 
 def launch(
-    config: str | os.PathLike[str] | None = None,
+    config: str | os.PathLike[str] | Mapping[str, object] | None = None,
     *,
     run_dir: str | os.PathLike[str] | None = None,
     overrides: Mapping[str, object] | Sequence[str] = (),
@@ -38,7 +41,8 @@ def launch(
     The lines that the command prints are logged by the logger ``arena.launch``, level INFO.
 
     Args:
-        config: Name of a preset (``connect_four``), or a YAML file. None: only with ``resume``.
+        config: Name of a preset (``connect_four``), a YAML file, or the content of one as plain
+            data. None: only with ``resume``.
         run_dir: Run directory. None: ``runs/<preset>-<UTC time>``.
         overrides: Keys of the configuration by their dotted paths, with values of plain data:
             ``{"stop.duration_s": 60, "populations.player.size": 8}``; or texts ``KEY=VALUE``, each
@@ -70,7 +74,7 @@ def launch(
                 f"launch needs a config, or with resume a run_dir, got config={config!r}, "
                 f"resume={resume}"
             )
-        run_dir = default_run_dir(os.fspath(config))
+        run_dir = default_run_dir("config" if isinstance(config, Mapping) else os.fspath(config))
     options = ["--run-dir", os.fspath(run_dir)]
     options += [] if learners is None else ["--learners", str(learners)]
     options += [] if replay is None else ["--replay", replay]
@@ -83,17 +87,23 @@ def launch(
         "trust": trust,
     }
     options += [f"--{name}" for name, is_on in switches.items() if is_on]
-    positional = [] if config is None else [os.fspath(config)]
-    # Behind "--" nothing is taken for an option.
-    run = LaunchedRun(run_dir, [*options, "--", *positional, *_as_texts(overrides)])
-    try:
-        if wait:
-            run.wait()
-        else:
-            _until_begun(run)
-    except BaseException:  # Ctrl-C too
-        run.stop()
-        raise
+    texts = _as_texts(overrides)
+    # A file of plain data is there until the run has ended, or begun and so read it.
+    with TemporaryDirectory() if isinstance(config, Mapping) else nullcontext() as directory:
+        if isinstance(config, Mapping):
+            config, data = Path(str(directory)) / "config.yaml", config
+            config.write_text(_as_json("config", data))
+        positional = [] if config is None else [os.fspath(config)]
+        # Behind "--" nothing is taken for an option.
+        run = LaunchedRun(run_dir, [*options, "--", *positional, *texts])
+        try:
+            if wait:
+                run.wait()
+            else:
+                _until_begun(run)
+        except BaseException:  # Ctrl-C too
+            run.stop()
+            raise
     return run
 
 
@@ -113,14 +123,15 @@ def _as_texts(overrides: Mapping[str, object] | Sequence[str]) -> list[str]:
         raise ConfigError(f"overrides must be a mapping or a list of KEY=VALUE, got {overrides!r}")
     if not isinstance(overrides, Mapping):
         return list(overrides)
-    texts = []
-    for key, value in overrides.items():
-        try:
-            # All JSON is YAML.
-            texts.append(f"{key}={json.dumps(value, allow_nan=False)}")
-        except (TypeError, ValueError) as error:
-            raise ConfigError(f"overrides: {key} must be plain data, got {value!r}") from error
-    return texts
+    return [f"{key}={_as_json(f'overrides: {key}', value)}" for key, value in overrides.items()]
+
+
+def _as_json(name: str, value: object) -> str:
+    try:
+        # All JSON is YAML.
+        return json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"{name} must be plain data, got {value!r}") from error
 
 
 def _until_begun(run: LaunchedRun) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from ..league.documents import inspected, view_document
+from ..league.narrowing import checked_kinds
 from .records import Records, records_of
 
 
@@ -74,8 +75,11 @@ class Run:
             player: Subject of the events: a policy, ghost or learner. None: any.
             population: Population of the subjects; events about the whole run are included. None:
                 all.
+
+        Raises:
+            ConfigError: If there is no such kind.
         """
-        kinds = [kind] if isinstance(kind, str) else kind
+        kinds = kind if kind is None else checked_kinds([kind] if isinstance(kind, str) else kind)
         found = self._view("events", population, kinds=kinds)
         return Records(row for row in found if player in (None, row["subject"]))
 
@@ -90,8 +94,7 @@ class Run:
     def ratings_over_time(self, *, population: str | None = None) -> Records:
         """Return the ratings of all recorded checkpoints that have played evaluation matches.
 
-        All of them are of one fit, so they can be compared; it is made for the call, which takes
-        seconds where a run has thousands of checkpoints.
+        All of them are of the last fit, so they can be compared.
 
         Args:
             population: Population of the policies. None: all.

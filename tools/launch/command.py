@@ -6,7 +6,7 @@ Tests: `tests/integration/test_launch.py`, `tests/faults/test_run_directory.py`.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -144,7 +144,7 @@ def _start(
     target = run_dir if run_dir is not None else default_run_dir(source)
     # Before the environment is inspected, which takes seconds.
     _check_target(target, force=force)
-    run_file, initial = _new_run_file(draft, source, target=target, origin=origin)
+    run_file, initial = _new_run_file(draft, source, overrides, target=target, origin=origin)
     # Weights are read into memory now: their files may be gone, or thrown away by --force, later.
     immigrants = find_immigrants(run_file) | find_outsiders(run_file) | find_resets(run_file)
     make_run_directory(target)
@@ -189,7 +189,7 @@ def _check_target(target: Path, *, force: bool) -> None:
 
 
 def _new_run_file(
-    draft: Draft[RunConfig], source: str, *, target: Path, origin: Origin
+    draft: Draft[RunConfig], source: str, overrides: Sequence[str], *, target: Path, origin: Origin
 ) -> tuple[RunFile, Mapping[str, Import]]:
     """Check a configuration with its environment and sinks, and apply its origins.
 
@@ -234,7 +234,11 @@ def _new_run_file(
     if origin.with_hyperparameters:
         # Anew, because sizes and margins follow from hyperparameters, too.
         try:
-            run_file = make(with_hyperparameters(config, run_file.config, imports=initial))
+            run_file = make(
+                with_hyperparameters(
+                    config, run_file.config, imports=initial, overrides=overrides, notify=tell
+                )
+            )
         # The values are not in what the user wrote.
         except ConfigError as error:
             raise ConfigError(f"--with-hyperparameters: {error}") from error

@@ -6,10 +6,11 @@ Tests: `tests/integration/test_launch.py`, `tests/faults/test_run_directory.py`.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import typer
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from populations.config.resume.differences import Change
     from populations.config.run_file import RunFile
     from populations.controller.server.run_directory import OpenRun
-    from populations.records.rows import Json
+    from populations.records.rows import EventRow, Json
 
     from .world import World
 
@@ -117,7 +118,8 @@ def serve(
         if run.loss is not None:
             tell(f"warning: {run.loss}; --accept-loss: the run goes on without it")
             run.note_event("work_lost", run.loss.data, utc=utc_now())
-        run.reconfigure(changes, utc=utc_now())
+        for line in overwritten_lines(run.reconfigure(changes, utc=utc_now())):
+            tell(line)
         holds = _holding_limit(run)
         if holds is None:
             control(run)
@@ -128,6 +130,32 @@ def serve(
     if json_:
         print_json(document)
     _end(str(document["state"]), str(document["reason"]))
+
+
+def overwritten_lines(events: Iterable[EventRow]) -> Iterator[str]:
+    """Yield a line for each hyperparameter that a resume changed: what policies had before.
+
+    Args:
+        events: Events of the resume.
+    """
+    from arena.rules import shown
+
+    before: defaultdict[tuple[str, str], list[Json]] = defaultdict(list)
+    after: dict[tuple[str, str], Json] = {}
+    for event in events:
+        if event.kind != "hyperparameters_changed":
+            continue
+        old, new = (cast("dict[str, Json]", event.data[key]) for key in ("old", "new"))
+        population = event.subject.rpartition("/")[0]
+        for name in dict.fromkeys((*old, *new)):
+            if old.get(name) != new.get(name):
+                after[population, name] = new.get(name)
+                before[population, name] += [old[name]] if name in old else []
+    for (population, name), value in after.items():
+        had = before[population, name]
+        told = {f"{one:.4g}" if isinstance(one, float) else shown(one) for one in had}
+        values = ", ".join(sorted(told)) or "none"
+        yield f"{name} of {population} is {shown(value)} now; {len(had)} policies had {values}"
 
 
 def _holding_limit(run: OpenRun) -> str | None:

@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated
 
 import typer
 
@@ -22,19 +22,13 @@ from .renderers.look import Document
 from .tables import Shown, print_view, warning_lines, write_csv
 from .views import VIEWS
 
-if TYPE_CHECKING:
-    ViewName = str
-else:
-    # typer reads the names from the Literal; mypy cannot, so it sees str above.
-    ViewName = Literal[tuple(VIEWS)]
-
 WATCH_S = 2.0
 
 
 def league(
     run: RunDirectory,
     view: Annotated[
-        ViewName, typer.Argument(metavar="[VIEW]", help=f"View to show: {', '.join(VIEWS)}.")
+        str, typer.Argument(metavar="[VIEW]", help=f"View to show: {', '.join(VIEWS)}.")
     ] = "standings",
     operand: Annotated[
         str | None,
@@ -202,7 +196,7 @@ def _has_keys() -> bool:
 
 
 def _check(view: str, operand: str | None, given: Mapping[str, tuple[bool, Sequence[str]]]) -> None:
-    """Refuse an option or argument that would change nothing.
+    """Refuse a view that is none, and an option or argument that would change nothing.
 
     Args:
         view: View that was asked for.
@@ -213,7 +207,12 @@ def _check(view: str, operand: str | None, given: Mapping[str, tuple[bool, Seque
         ConfigError: If there is one, or an argument is missing.
     """
     from arena.errors import ConfigError
+    from populations.yaml_documents import nearest
 
+    if view not in VIEWS:
+        raise ConfigError(
+            f"there is no view {view!r}{nearest(view, VIEWS)}; views are {', '.join(VIEWS)}"
+        )
     for option, (is_given, views) in given.items():
         if is_given and view not in views:
             belongs = f"the view {views[0]}" if len(views) == 1 else f"the views {', '.join(views)}"

@@ -318,16 +318,19 @@ class OpenRun:
         tx.add_event(kind, "", **data)
         self.journal.commit(tx.rows)
 
-    def reconfigure(self, changes: Sequence[Change], *, utc: str) -> None:
+    def reconfigure(self, changes: Sequence[Change], *, utc: str) -> list[EventRow]:
         """Make changes of run.yaml durable, with an event for each; policies take new start values.
 
         A kill leaves the old run.yaml and journal, or the new ones.
+
+        Returns:
+            The events.
 
         Raises:
             StorageError: If the disk refuses.
         """
         if not changes:
-            return
+            return []
         digest = prepare(self.run_dir, self.run_file)
         tx = self.state.begin(Now(monotonic_s=0.0, utc=utc))
         for change in changes:
@@ -358,6 +361,7 @@ class OpenRun:
         tx.put(replace(self.state.tables.run, configuration=digest))
         self.journal.commit(tx.rows)
         finish(self.run_dir)
+        return [row for row in tx.rows if isinstance(row, EventRow)]
 
     def __enter__(self) -> Self:
         return self
@@ -380,8 +384,8 @@ def imported_immigrants(run_dir: Path, config: RunConfig) -> dict[str, WeightsRe
     """
     keys = [
         immigrant_key(name, index)
-        for name, population in config.populations.items()
-        for index in range(len((population.pbt or config.pbt).immigration.players))
+        for name in config.populations
+        for index in range(len(config.pbt_of(name).immigration.players))
     ]
     if config.roles.is_imported:
         keys += [

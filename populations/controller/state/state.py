@@ -312,7 +312,7 @@ class ControllerState:
 
     def pbt(self, population: str) -> PbtConfig:
         """Return a population's settings of PBT."""
-        return self.config.populations[population].pbt or self.config.pbt
+        return self.config.pbt_of(population)
 
     @property
     def is_evolving(self) -> bool:

@@ -94,7 +94,7 @@ def _pbt(run: Inspection) -> Document:
     """Count decisions of PBT that were due and made, with reasons for those that wait."""
     decisions = PbtDecisions.from_events(run.reader.recalled_events(kinds=RECALLED))
     config = run.run_file.config
-    settings = {name: one.pbt or config.pbt for name, one in config.populations.items()}
+    settings = {name: config.pbt_of(name) for name in config.populations}
     return decisions.document(run.tables, pbt=settings)
 
 

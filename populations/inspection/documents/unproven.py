@@ -153,7 +153,7 @@ def _what(run: Inspection, population: str, best: Standing, lead: _Lead | None) 
 
 def _reasons(run: Inspection, population: str, best: Standing) -> tuple[str, str]:
     config = run.run_file.config
-    settings = config.populations[population].pbt or config.pbt
+    settings = config.pbt_of(population)
     trained = max(
         (row.agent_steps for row in run.tables.policies.values() if row.population == population),
         default=0,

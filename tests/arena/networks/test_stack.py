@@ -125,6 +125,7 @@ def box(*shape: int, dtype: str = "float32") -> ObservationLayout:
 DISCRETE_OBSERVATION = ObservationLayout.from_json({"kind": "Discrete", "n": 4, "start": 0})
 
 
+@pytest.mark.filterwarnings("ignore:Initializing zero-element tensors")
 @pytest.mark.parametrize(
     "layout",
     [
@@ -138,8 +139,10 @@ DISCRETE_OBSERVATION = ObservationLayout.from_json({"kind": "Discrete", "n": 4, 
         with_agent_id(DISCRETE_OBSERVATION, num_agents=2),
         # Nothing but who decides.
         with_agent_id(box(0), num_agents=3),
+        # Nothing at all: matching pennies.
+        box(0),
     ],
-    ids=["box", "bytes", "discrete", "id", "one+id", "bytes+id", "discrete+id", "only id"],
+    ids=["box", "bytes", "discrete", "id", "one+id", "bytes+id", "discrete+id", "only id", "none"],
 )
 def test_any_row_is_normalized_in_the_stack_as_alone(layout: ObservationLayout) -> None:
     generator = torch.Generator().manual_seed(3)
@@ -161,7 +164,7 @@ def test_any_row_is_normalized_in_the_stack_as_alone(layout: ObservationLayout) 
         if network.observation_normalizer is not None:
             network.observation_normalizer.update(rows(50))
         policies.append(FrozenPolicy(network))
-    observation, player = rows(12), torch.arange(12) % 3
+    observation, player = rows(13), torch.arange(13) % 3
     found = PolicyStack(policies).logits(observation, player=player)
     alone = torch.cat(
         [policies[k].logits(observation[i : i + 1]) for i, k in enumerate(player.tolist())]

@@ -290,7 +290,7 @@ def test_a_resume_may_change_when_it_stops_and_who_works(run_file: RunFile) -> N
          "populations.player.hyperparameters.gamma"),
         ("populations.player.search_space.gamma.low=0.5",
          "populations.player.search_space.gamma.low"),
-        ("pbt.ready_agent_steps=7", "pbt.ready_agent_steps"),
+        ("populations.player.pbt.ready_agent_steps=7", "populations.player.pbt.ready_agent_steps"),
         ("ghosts.every_agent_steps=1", "ghosts.every_agent_steps"),
         ("checkpoints.keep=9", "checkpoints.keep"),
     ],
@@ -300,6 +300,40 @@ def test_a_resume_may_change_how_the_league_goes_on(
 ) -> None:
     _, changes = check_resume(run_file, config=None, overrides=[override])
     assert [change.key for change in changes] == [key]
+
+
+def test_populations_follow_a_change_of_pbt_but_for_what_is_their_own() -> None:
+    overrides = [
+        "populations={one: {agents: [player_0]}, two: {agents: [player_1]}}",
+        "populations.two.pbt={fraction: 0.5, immigration: {probability: 0.9}}",
+        "pbt.immigration.probability=0.7",
+    ]
+    made = new_run_file(
+        load_config("connect_four", overrides), SPEC, name="two", launch_directory="/somewhere"
+    )
+    told: list[str] = []
+    changes = [
+        *("pbt.exploit=none", "pbt.fraction=0.3", "pbt.immigration.probability=0.8"),
+        *("pbt.min_matches=30", "populations.one.pbt.min_matches=40"),
+    ]
+    config, _ = check_resume(made, config=None, overrides=changes, notify=told.append)
+    found = {
+        name: (pbt.exploit, pbt.fraction, pbt.immigration.probability, pbt.min_matches)
+        for name in ("one", "two")
+        for pbt in [config.pbt_of(name)]
+    }
+    assert found == {"one": ("none", 0.3, 0.8, 40), "two": ("none", 0.5, 0.9, 30)}
+    assert told == [
+        "populations.two.pbt.fraction is its own, and stays 0.5",
+        "populations.two.pbt.immigration.probability is its own, and stays 0.9",
+    ]
+    # What followed once follows again.
+    again, _ = check_resume(with_config(made, config), config=None, overrides=["pbt.exploit=none"])
+    assert again == config
+    back, _ = check_resume(
+        with_config(made, config), config=None, overrides=["pbt.exploit=binary_tournament"]
+    )
+    assert {back.pbt_of(name).exploit for name in ("one", "two")} == {"binary_tournament"}
 
 
 @pytest.mark.parametrize(

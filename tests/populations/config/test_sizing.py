@@ -237,6 +237,15 @@ def test_nobody_needs_to_play_to_have_sizes() -> None:
     assert (config.assignment.episodes, config.assignment.agent_steps) == (None, 4 * 32 * 256)
 
 
+def test_a_game_that_shows_nothing_has_sizes() -> None:
+    seen = {"kind": "Box", "shape": [0], "dtype": "float32", "low": 0.0, "high": 1.0}
+    spec = make_spec()
+    blind = {name: replace(facts, observation=seen) for name, facts in spec.agent_specs.items()}
+    # Its observations have no bytes, nor has the environment.
+    config = resolve(pace_of(1), spec=replace(spec, agent_specs=blind))
+    assert config.environment.num_envs == 256
+
+
 def test_whole_episodes_come_near_the_agent_steps_that_are_wanted() -> None:
     at_once = make_spec(4, api="parallel")
     environment = {"id": "package.module:env", "num_envs": 8}

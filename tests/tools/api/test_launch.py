@@ -15,6 +15,8 @@ import pytest
 import arena
 from experiments.faults.killing import processes_of
 from populations.errors import RunInUse
+from populations.preset_files import config_text
+from populations.yaml_documents import read_document
 from tests.integration.conftest import SMALL
 from tests.support import wait_until
 
@@ -70,7 +72,9 @@ def test_a_run_is_looked_at_stopped_and_resumed(
 @pytest.mark.integration
 def test_a_run_whose_process_was_killed_says_so(tmp_path: Path) -> None:
     directory = tmp_path / "run"
-    run = arena.launch("tictactoe", run_dir=directory, overrides=ENDLESS, wait=False)
+    config = read_document(config_text("tictactoe"), name="tictactoe")
+    assert isinstance(config, dict)
+    run = arena.launch(config, run_dir=directory, overrides=ENDLESS, wait=False)
     os.kill(run.pid, signal.SIGKILL)
     with pytest.raises(arena.RunFailed, match=r"ended by signal 9; .* resume=True goes on"):
         run.wait()
@@ -158,6 +162,7 @@ def test_faults_of_the_configuration_are_raised(tmp_path: Path) -> None:
         ({}, "launch needs a config, or with resume a run_dir, got config=None, resume=False"),
         ({"resume": True}, "got config=None, resume=True"),
         ({"config": "tictactoe", "overrides": "seed=1"}, "must be a mapping or a list"),
+        ({"config": {"seed": {1}}}, r"config must be plain data, got \{'seed': \{1\}\}"),
         (
             {"config": "tictactoe", "overrides": {"seed": {1}}},
             r"seed must be plain data, got \{1\}",

@@ -92,3 +92,8 @@ def test_what_is_not_there_is_named(tmp_path: Path, board_run: Path) -> None:
         arena.open(tmp_path)
     with pytest.raises(arena.ConfigError, match="no population prey: the run has player"):
         arena.open(board_run).standings(population="prey")
+
+
+def test_a_kind_of_event_that_does_not_exist_is_a_mistake(board_run: Path) -> None:
+    with pytest.raises(arena.ConfigError, match="no kind of event 'exploit'; nearest: exploited"):
+        arena.open(board_run).events(kind="exploit")

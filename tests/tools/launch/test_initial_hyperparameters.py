@@ -37,8 +37,14 @@ def player(hyperparameters: Mapping[str, object], **more: object) -> Any:
     )  # fmt: skip
 
 
-def started(config: RunConfig, one: Any) -> RunConfig:
-    changed = start.with_hyperparameters(config, config, imports={"player": one})
+def started(config: RunConfig, one: Any, *given: str, told: list[str] | None = None) -> RunConfig:
+    changed = start.with_hyperparameters(
+        config,
+        config,
+        imports={"player": one},
+        overrides=given,
+        notify=([] if told is None else told).append,
+    )
     return resolved_again(changed)
 
 
@@ -52,6 +58,28 @@ def test_start_values_are_the_players_and_those_that_it_had_none_of_the_algorith
     assert "target_kl" not in values
     # run.yaml goes on with them.
     assert resolved_again(validate_config(changed.model_dump(mode="json"))) == changed
+
+
+def test_what_the_command_line_gives_goes_before_the_players_and_is_said() -> None:
+    config = resolved(
+        hyperparameters={"learning_rate": 1e-3, "gamma": 0.5, "target_kl": 0.1},
+        algorithm_settings={"advantages": "gae"},
+    )
+    one = player({"learning_rate": 7e-4, "gamma": 0.9, "advantages": "vtrace"})
+    below, told = "populations.player", list[str]()
+    given = [
+        *(f"{below}.hyperparameters.lr=0.001", f"{below}.hyperparameters.target_kl=0.1"),
+        *(f"{below}.algorithm_settings={{advantages: gae}}", "seed=2"),
+    ]
+    population = started(config, one, *given, told=told).populations["player"]
+    values = population.start_values
+    # What the configuration's file says of gamma gives way, as asked.
+    assert (values["learning_rate"], values["gamma"], values["target_kl"]) == (1e-3, 0.9, 0.1)
+    assert population.algorithm_settings["advantages"] == "gae"
+    assert told == [
+        "learning_rate of player is 0.001, as given, not 0.0007 of player/p001",
+        "advantages of player is 'gae', as given, not 'vtrace' of player/p001",
+    ]
 
 
 def test_a_schedule_stays_whatever_value_the_player_had() -> None:

@@ -16,6 +16,7 @@ from tools.league.command import league
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        ({"view": "standing"}, "there is no view 'standing'; did you mean 'standings'?"),
         ({"view": "payoff", "kind": ["kept"]}, "--kind belongs to the view events, not to payoff"),
         ({"view": "status", "limit": 3}, "--limit belongs to the views standings, .*not to status"),
         ({"view": "lineage", "player": "p000"}, "--player belongs to the views events, payoff"),
