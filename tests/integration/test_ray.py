@@ -198,9 +198,11 @@ def test_on_nodes_that_see_nothing_of_the_run_weights_travel_by_the_store(
         directory.mkdir(parents=True)
         (directory / "my_game.py").write_text(GAME)
     run = here / "run"
-    own = ("environment.id=my_game:make", "environment.num_envs=4", "ray.custom={simulator: 1}")
-    # Policies as young as these are hardly apart: they are copied by a guess, or late.
-    own += ("pbt.confidence=0",)
+    own = (
+        *("environment.id=my_game:make", "environment.num_envs=4", "ray.custom={simulator: 1}"),
+        # Policies as young as these are hardly apart: they are copied by a guess, or late.
+        "pbt.confidence=0",
+    )
     with (
         node_without(hidden, address=cluster.address, cwd=there) as host,
         contextlib.ExitStack() as stack,
