@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, cast
 
 from ..league.documents import inspected, view_document
-from ..league.narrowing import checked_kinds
 from .records import Records, records_of
 
 
@@ -79,6 +78,8 @@ class Run:
         Raises:
             ConfigError: If there is no such kind.
         """
+        from ..league.narrowing import checked_kinds
+
         kinds = kind if kind is None else checked_kinds([kind] if isinstance(kind, str) else kind)
         found = self._view("events", population, kinds=kinds)
         return Records(row for row in found if player in (None, row["subject"]))
