@@ -1,9 +1,9 @@
 """Champions: pure functions of the journal's rows.
 
-The title belongs to weights. It goes to the player with the best lower bound of those that may have
-it, once that one is likely ahead, and not again before the run has trained a tenth more: bounds of
-players who are nearly equal change places with every few matches. The row of the fit has it
-(`populations.records.rows.RatingsRow.champion`).
+The title goes to the player with the best lower bound of those that may have it, once that one is
+likely ahead, and not again before the run has trained a tenth more: bounds of players who are
+nearly equal change places with every few matches. A policy takes it along to what it trains. The
+row of the fit has the weights (`populations.records.rows.RatingsRow.champion`).
 
 Tests: `tests/populations/league/test_champions.py`.
 """
@@ -30,6 +30,10 @@ HELD_FOR = 1.1
 """Growth of the run's agent steps before which the title is not taken from who has just got it."""
 
 
+EQUAL = 10.0
+"""Elo by which lower bounds may differ of players who are equals."""
+
+
 class Holder(NamedTuple):
     """Player with weights that may have the title.
 
@@ -45,9 +49,6 @@ class Holder(NamedTuple):
     is_policy: bool
     agent_steps: int
 
-
-EQUAL = 10.0
-"""Elo by which lower bounds may differ of players who are equals."""
 
 Holders = Mapping[Entrant, Sequence[Holder]]
 """Players by their weights."""

@@ -374,7 +374,8 @@ class RatingsRow:
         ratings: Ratings in Elo, one per entrant.
         deviations: Standard deviations in Elo, one per entrant. Those of differences are smaller,
             as errors are shared: see `populations.league.standings.Ratings`.
-        cyclicity: Share of the results that no rating can express; 0 where unknown.
+        cyclicity: Share of the results of strong players that no rating can express; 0 where
+            unknown.
         num_tallies: Sequence of the last evaluation tally that the fit covers.
         child_deviation: Elo by which new weights deviate from the rating of their parents.
         pair_deviation: Elo by which pairs deviate from their ratings; part of the intervals.

@@ -50,7 +50,7 @@ RUN_METRICS: Mapping[str, str] = {
     "hyperparameter/<population>_<name>_mean": (
         "Mean over active policies of a hyperparameter in the search space."
     ),
-    "rating/<population>_cyclicity": "Share of results that no rating can express.",
+    "rating/<population>_cyclicity": "Share of strong players' results that no rating can express.",
     "champion/<population>_mean_elo": "The champion's rating.",
     "champion/<population>_low_elo": "Lower end of its 95% interval, by which it is champion.",
     "champion/<population>_high_elo": "Upper end of its 95% interval.",

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 
+from populations.controller.monitoring.champions import CHAMPION, announce
 from populations.league.standings import champion, standings
+from populations.records.rows import EventRow
+from tests.populations.controller.eager import transaction
 from tests.populations.controller.simulated import DUEL, TAG, World, make_world, tag_spec
 
 
@@ -27,6 +31,25 @@ def test_an_event_is_another_player_than_the_one_before(world: World) -> None:
     for before, after in pairwise(changes):
         assert after.data["previous"] == before.subject != after.subject
         assert after.data["weights"] != before.data["weights"]
+
+
+def test_another_name_of_the_same_weights_is_no_other_champion(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(world.state.champions, "player", "player/p009")
+
+    def announced() -> list[str]:
+        tx = transaction(world)
+        announce(world.state, tx)
+        return [row.subject for row in tx.rows if isinstance(row, EventRow) if row.kind == CHAMPION]
+
+    best = champion(standings(world.state.tables, world.state.league)["player"])
+    assert best is not None
+    assert announced() == []
+    # As if other weights had had the title.
+    row = world.state.tables.ratings["player"]
+    monkeypatch.setitem(world.state.tables.ratings, "player", replace(row, champion=None))
+    assert announced() == [best.player]
 
 
 def test_the_last_one_is_the_champion_of_the_standings(world: World) -> None:

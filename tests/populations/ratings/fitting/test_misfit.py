@@ -137,5 +137,6 @@ def test_leagues_without_a_style_are_rarely_in_doubt() -> None:
     doubted = [fit for fit in fits if fit.components.anchor_deviation > 0.0]
     # Chance has 1 in 44 above 2 standard deviations: 5 or more of 60 once in 50 times.
     assert len(doubted) <= 4
+    assert max(fit.components.misfit for fit in fits) < 4.0
     # Three tests of each, each above 3 once in 700 times.
     assert sum(fit.components.misfit >= MISFIT for fit in fits) <= 1
