@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import importlib
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,7 +36,7 @@ BASE_IMPORTANCE = 0.3
 BASE_IMPORTANCE_UNRANKED = 0.03
 """Importance of a ghost with no open question: its rating is only displayed."""
 
-FAR_SHARE = 0.2
+FAR_SHARE = 1 / 3
 """Share of the pairs whose opponent is drawn at any distance."""
 
 
@@ -57,6 +57,8 @@ class Field:
             meets one of its own. int64 [N].
         remaining: Share of each variance that remains after the matches since the last fit, in (0,
             1]. float64 [N].
+        scatter: Variance of pairs around what ratings say of them, in Elo squared, at least 0.
+        met: Returns the matches that one player has had with each of them. float64 [N].
     """
 
     ratings: FloatArray
@@ -66,6 +68,8 @@ class Field:
     is_ranked: BoolArray
     population: IntArray
     remaining: FloatArray
+    scatter: float
+    met: Callable[[int], FloatArray]
 
     def populations(self) -> list[int]:
         """Return the populations that have players, in order of their indices."""
@@ -99,6 +103,10 @@ class Field:
         covariances = np.asarray(self.spread @ self.spread[player])
         covariances[player] += self.own_variance[player]
         return covariances
+
+
+MAX_AHEAD = 30.0
+"""Limit of log-odds, so that e^-d is not 0."""
 
 
 def squared_lengths(rows: FloatArray) -> FloatArray:
@@ -185,9 +193,10 @@ def choose_pairs(
 
     Each time the player with the largest weighted variance meets the opponent against whom matches
     reduce the weighted variance of both most. Opponents of similar strength are the most
-    informative in themselves, well known ones about the player: that holds as far as strengths add
-    up. So a share of the pairs have an opponent at any distance, by which a scale that is too long
-    is found and mended.
+    informative in themselves, well known ones about the player, and those that it has not met:
+    pairs scatter around what ratings say, so the hundredth match of a pair tells less of all others
+    than its first one. All that holds as far as strengths add up. So a share of the pairs have an
+    opponent at any distance, by which a scale that is too long is found and mended.
 
     Args:
         field: Players.
@@ -227,6 +236,15 @@ def choose_pairs(
     return pairs
 
 
+def anywhere(strengths: FloatArray, players: IntArray, rng: np.random.Generator) -> int:
+    """Draw one of some players: the nearest to a level drawn evenly from all of theirs."""
+    levels = strengths[players]
+    level = rng.uniform(levels.min(), levels.max())
+    # At the beginning many are equal, and none of them is to be met more often.
+    away = np.abs(levels - level)
+    return int(rng.choice(players[away == away.min()]))
+
+
 class _Knowledge:
     """Covariance of the playing players, as it will be after the chosen pairs.
 
@@ -248,14 +266,20 @@ class _Knowledge:
         spread *= np.sqrt(remaining)[:, None]
         self._spread, self._own = spread, field.own_variance[playing] * remaining
         self._rows: dict[int, FloatArray] = {}
-        self._noises: dict[int, FloatArray] = {}
+        self._met: dict[int, FloatArray] = {}
+        """Matches of those who are served with each player, before the chosen pairs."""
+        self._chosen: list[tuple[int, int]] = []
+        self._certainties: dict[int, FloatArray] = {}
+        """p (1 - p) of one of them with each player."""
         self._lost = np.zeros((num_pairs, len(playing)))
         self._num_lost = 0
         self._variances = squared_lengths(spread) + self._own
         self._weights = weights
         self._importances: list[float] = weights.tolist()
         self._strengths = field.ratings[playing] / ELO_PER_UNIT
-        self._noise = ELO_PER_UNIT**2 / matches_per_pair
+        self._scatter = field.scatter / ELO_PER_UNIT**2
+        self._matches = matches_per_pair
+        self._meetings, self._playing = field.met, playing
         self._population = field.population[playing]
         self._is_one_population = len(field.populations()) == 1
 
@@ -264,13 +288,8 @@ class _Knowledge:
         return int((self._weights * self._variances).argmax())
 
     def rival_anywhere(self, focus: int, rng: np.random.Generator) -> int:
-        """Return an opponent of a player: the nearest to a level drawn evenly from all."""
-        rivals = np.flatnonzero(self._may_meet(focus))
-        levels = self._strengths[rivals]
-        level = rng.uniform(levels.min(), levels.max())
-        # At the beginning many are equal, and none of them is to be met more often.
-        away = np.abs(levels - level)
-        return int(rng.choice(rivals[away == away.min()]))
+        """Return an opponent of a player at any distance."""
+        return anywhere(self._strengths, np.flatnonzero(self._may_meet(focus)), rng)
 
     def best_rival(self, focus: int) -> int:
         """Return the opponent against whom matches tell most about a player.
@@ -318,19 +337,37 @@ class _Knowledge:
         lost /= math.sqrt(total)
         self._lost[self._num_lost] = lost
         self._num_lost += 1
+        self._chosen.append((focus, rival))
         lost *= lost
         # Never below 0 by more than rounding: V' is a covariance, too.
         self._variances -= lost
 
     def _noise_against(self, player: int) -> FloatArray:
-        """Return the variance of each difference to one player, as matches measure it. [N]."""
-        # Few are served, each often.
-        noise = self._noises.get(player)
-        if noise is None:
-            ahead = self._strengths[player] - self._strengths
-            # 1 / (n p (1 - p)), and 1 / (p (1 - p)) = 2 + 2 cosh(d), as in `noise_of`.
-            noise = self._noises[player] = self._noise * (2.0 + 2.0 * np.cosh(ahead))
-        return noise
+        """Return the variance of each difference to one player, as more matches measure it. [N]."""
+        met = self._met_by(player)
+        information = self._certainties.get(player)
+        if information is None:
+            ahead = np.abs(self._strengths[player] - self._strengths)
+            # p (1 - p) = e^-d / (1 + e^-d)^2; far apart it must not be 0.
+            small = np.exp(-np.minimum(ahead, MAX_AHEAD))
+            information = self._certainties[player] = small / (1.0 + small) ** 2
+        # n matches of a pair tell I(n) = 1 / (1 / (n p (1 - p)) + s) about all, with
+        # s the scatter of pairs, and n more tell I(m + n) - I(m), which is
+        # n p (1 - p) / ((1 + s m p (1 - p)) (1 + s (m + n) p (1 - p))).
+        before = 1.0 + self._scatter * information * met
+        after = before + self._scatter * information * self._matches
+        return np.asarray(ELO_PER_UNIT**2 * before * after / (self._matches * information))
+
+    def _met_by(self, player: int) -> FloatArray:
+        """Return the matches of a player with each, those of the chosen pairs included. [N]."""
+        met = self._met.get(player)
+        if met is None:
+            met = self._met[player] = self._meetings(int(self._playing[player]))[self._playing]
+        met = met.copy()
+        for focus, rival in self._chosen:
+            if player in (focus, rival):
+                met[rival if player == focus else focus] += self._matches
+        return met
 
     def _covariances(self, player: int) -> FloatArray:
         """Return the covariances with one player, after the chosen pairs. float64 [N]."""

@@ -107,7 +107,7 @@ def bootstrap(
         resampled = replace(
             posterior.problem, matches=drawn.sum(axis=1).astype(np.float64), scores=drawn @ POINTS
         )
-        ratings[b] = posterior.elo(
+        ratings[b] = posterior.ratings(
             maximize(resampled, estimated.solver, start=estimated.parameters)
         )
     return Bootstrap(entrants=posterior.entrants, ratings=ratings)

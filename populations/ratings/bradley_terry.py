@@ -45,12 +45,19 @@ import numpy as np
 
 from populations.ratings.design import Deviations, check_lineage, make_design
 from populations.ratings.design import Time as Time
+from populations.ratings.fitting.bend import (
+    MAX_BEND,
+    bent,
+    ratings_by,
+    ratings_of,
+    scatter_of,
+)
 from populations.ratings.fitting.components import Components, pair_scatter, prior_deviation
 from populations.ratings.fitting.misfit import (
     DOUBT,
     anchor_errors,
     anchor_variance,
-    scale_deviation,
+    bend_of,
 )
 from populations.ratings.fitting.newton import MAX_EXACT, Solver, make_solver, maximize
 from populations.ratings.fitting.pair_errors import Pairs, pair_fit
@@ -59,6 +66,7 @@ from populations.ratings.fitting.posterior import (
     IntArray,
     Problem,
     differences,
+    log_odds,
     logistic,
 )
 from populations.ratings.model import E, Fit, Result
@@ -140,7 +148,7 @@ class BradleyTerry:
         )
         estimated = self.estimate(posterior)
         return estimated.posterior.fit(
-            estimated.parameters, estimated.solver.spread(), shrunk=estimated.shrunk
+            estimated.parameters, estimated.solver, shrunk=estimated.shrunk
         )
 
     def estimate(self, posterior: Posterior[E]) -> Estimated[E]:
@@ -229,8 +237,8 @@ class Posterior(Generic[E]):
         roots: Prior terms of entrants without a rated parent whose time is known. int64 [R].
         components: Components of variance.
         model: Model that the posterior was made by.
-        anchor_errors: By how much results against the anchors may be off the ratings of the free
-            entrants, in Elo. float64 [F].
+        anchor_errors: Means and deviations of what results against the anchors are off the log-odds
+            of the free entrants, in units of theta. float64 [2, F].
     """
 
     problem: Problem
@@ -257,36 +265,32 @@ class Posterior(Generic[E]):
         problem, now = self.problem, self.components
         num_rows = len(problem.matches)
         summed = differences(problem, parameters)
+        told, slopes = log_odds(problem, summed)
         term_variances = solver.variances()
         fit, dispersion = pair_fit(
-            self.pairs, ahead=summed[:num_rows], scores=problem.scores, matches=problem.matches
+            self.pairs, ahead=told[:num_rows], scores=problem.scores, matches=problem.matches
         )
         variances = np.zeros(len(fit.error))
         # The seats of a pair's rows differ, but their variances are close: any row's will do.
-        variances[self.pairs.of_row] = term_variances[:num_rows]
+        variances[self.pairs.of_row] = (slopes**2 * term_variances)[:num_rows]
         # All rows of a pair have its weight.
         weights = np.ones(len(fit.error))
         weights[self.pairs.of_row] = problem.weights
         scatter, misfit = pair_scatter(fit, variances=variances, weights=weights)
-        by_pair = scatter.variances(fit)
-        scale, stretched = scale_deviation(
-            problem,
-            solver,
-            ahead=summed[:num_rows],
-            strengths=self._of_all(parameters[: len(self.free)]),
+        bend, unsure, _ = bend_of(problem, solver, summed=summed)
+        anchor, estranged = anchor_variance(
+            fit, is_anchored=self.pairs.is_anchored, variances=variances
         )
         # Below the threshold chance explains the errors, and intervals stay as they are.
-        scale = scale if stretched >= DOUBT else 0.0
-        anchor, estranged = anchor_variance(
-            fit, is_anchored=self.pairs.is_anchored, variances=variances, scale=scale
-        )
         anchor = anchor if estranged >= DOUBT else 0.0
+        entrants, signs = self._free_of_pairs()
         # A pair with an anchor deviates by no less than others far apart do.
         off = anchor_errors(
             fit,
-            entrant_of_pair=self._free_of_pairs(),
+            entrants=entrants,
+            signs=signs,
             num_entrants=len(self.free),
-            variance=max(anchor, scatter.far),
+            variance=max(anchor, scatter),
         )
         tau, rho = (
             prior_deviation(
@@ -304,19 +308,19 @@ class Posterior(Generic[E]):
             self,
             problem=replace(
                 problem,
-                weights=fit.weights(by_pair)[self.pairs.of_row],
+                weights=fit.weights(scatter)[self.pairs.of_row],
                 precisions=self._precisions(child_deviation=tau, root_deviation=rho),
+                bend=min(max(bend, 0.0), MAX_BEND),
             ),
             components=Components(
                 child_deviation=tau,
                 root_deviation=rho,
-                pair_deviation=ELO_PER_UNIT * math.sqrt(scatter.far),
+                pair_deviation=ELO_PER_UNIT * math.sqrt(scatter),
                 dispersion=dispersion,
-                misfit=max(misfit, stretched, estranged),
-                scale_deviation=scale,
+                misfit=max(misfit, bend / unsure, estranged),
                 anchor_deviation=ELO_PER_UNIT * math.sqrt(anchor),
             ),
-            anchor_errors=ELO_PER_UNIT * off,
+            anchor_errors=off,
         )
 
     def widened(self) -> Posterior[E]:
@@ -354,8 +358,9 @@ class Posterior(Generic[E]):
         """
         problem = self.problem
         num_rows = len(problem.matches)
-        _, information = logistic(differences(problem, parameters)[:num_rows])
-        variances = solver.variances()[:num_rows]
+        told, slopes = log_odds(problem, differences(problem, parameters))
+        _, information = logistic(told[:num_rows])
+        variances = (slopes**2 * solver.variances())[:num_rows]
         # Leverage h = w n p (1 - p) v, at most 1. The weight w cancels: the fit weights the added
         # matches again.
         added = (
@@ -372,14 +377,16 @@ class Posterior(Generic[E]):
             ),
         )
 
-    def _free_of_pairs(self) -> IntArray:
-        """Return the free entrant of each pair with an anchor; elsewhere P. int64 [Q]."""
+    def _free_of_pairs(self) -> tuple[IntArray, FloatArray]:
+        """Return the free entrant of each pair with an anchor, elsewhere P, and its sign. [Q]."""
         num_rows, nobody = len(self.problem.matches), self.problem.num_parameters
         # An anchor has the parameter P, that of none.
         first, second = self.problem.index[:num_rows, :2].T
         found = np.full(len(self.pairs.is_anchored), nobody, dtype=np.int64)
         found[self.pairs.of_row] = np.minimum(first, second)
-        return np.where(self.pairs.is_anchored, found, nobody)
+        signs = np.ones(len(found))
+        signs[self.pairs.of_row] = np.where(first == nobody, -self.pairs.sign, self.pairs.sign)
+        return np.where(self.pairs.is_anchored, found, nobody), signs
 
     def _precisions(
         self, *, child_deviation: float | FloatArray, root_deviation: float
@@ -391,16 +398,21 @@ class Posterior(Generic[E]):
         precisions[self.roots - num_rows] = (ELO_PER_UNIT / root_deviation) ** 2
         return precisions
 
-    def elo(self, values: FloatArray) -> FloatArray:
-        """Convert parameter values [P, ...] to Elo of every entrant [N, ...].
+    def ratings(self, parameters: FloatArray) -> FloatArray:
+        """Return the ratings of parameters [P], in Elo. float64 [N]."""
+        strengths = self._of_all(parameters[: len(self.free)])
+        found, _ = ratings_of(strengths, strengths[:, None], bend=self.problem.bend)
+        return self.elo(found)
+
+    def elo(self, rows: FloatArray) -> FloatArray:
+        """Convert values of every entrant [N, ...] to Elo.
 
         Without anchors the mean over the entrants is 0.
         """
-        rows = ELO_PER_UNIT * self._of_all(values[: len(self.free)])
         # Only differences are known then. A spread is shifted alike, column by column.
         if 0 < len(self.free) == len(self.entrants):
-            rows -= rows.mean(axis=0)
-        return rows
+            rows = rows - rows.mean(axis=0)
+        return ELO_PER_UNIT * rows
 
     def _of_all(self, values: FloatArray) -> FloatArray:
         """Return values of the free entrants [F, ...] and zeros of the anchors. [N, ...]."""
@@ -409,23 +421,37 @@ class Posterior(Generic[E]):
         rows[self.free] = values
         return rows
 
-    def fit(self, parameters: FloatArray, spread: FloatArray, *, shrunk: FloatArray) -> Fit[E]:
-        """Return the fit of parameters [P], their spread [P, K] and the shrunk parameters [P]."""
-        ratings, scale = self.elo(parameters), self.components.scale_deviation
-        # A factor that is unknown is one more direction in which all ratings may be off: the
-        # covariance gains scale^2 r r^T.
-        stretched = [scale * ratings[:, None]] if scale > 0.0 else []
+    def fit(self, parameters: FloatArray, solver: Solver, *, shrunk: FloatArray) -> Fit[E]:
+        """Return the fit of parameters [P], with the solver at them, and the shrunk ones [P]."""
+        bend, num_free = self.problem.bend, len(self.free)
+        # An unknown bend is one more direction in which all ratings may be off.
+        _, unsure, by_bend = bend_of(
+            self.problem, solver, summed=differences(self.problem, parameters)
+        )
+        spread = np.concatenate([solver.spread(), unsure * by_bend[:, None]], axis=1)
+        strengths = self._of_all(parameters[:num_free])
+        ratings, rows = ratings_of(strengths, self._of_all(spread[:num_free]), bend=bend)
+        rows[:, -1] += unsure * ratings_by(strengths, bend=bend)
+        # What the fit itself says of results against the anchors is off the ratings, too.
+        off = self._of_all(self.anchor_errors.T)
+        off[:, 0] += bent(strengths, bend)[0] - ratings
+        far = scatter_of(strengths, ratings, bend=bend)
+        components = replace(
+            self.components,
+            bend=bend,
+            pair_deviation=math.hypot(self.components.pair_deviation, ELO_PER_UNIT * far**0.5),
+        )
         return Fit(
             entrants=self.entrants,
-            ratings=ratings,
-            spread=np.concatenate([self.elo(spread), *stretched], axis=1),
+            ratings=self.elo(ratings),
+            spread=self.elo(rows),
             advantages={
-                pair: float(ELO_PER_UNIT * parameters[len(self.free) + k])
+                pair: float(ELO_PER_UNIT * parameters[num_free + k])
                 for k, pair in enumerate(self.seats)
             },
-            components=self.components,
-            shrunk=self.elo(shrunk),
-            anchor_errors=self._of_all(self.anchor_errors),
+            components=components,
+            shrunk=self.ratings(shrunk),
+            anchor_errors=ELO_PER_UNIT * np.linalg.norm(off, axis=1),
         )
 
 
@@ -485,5 +511,5 @@ def _posterior(
             child_deviation=model.child_deviation, root_deviation=model.root_deviation
         ),
         model=model,
-        anchor_errors=np.zeros(len(design.free)),
+        anchor_errors=np.zeros((2, len(design.free))),
     )

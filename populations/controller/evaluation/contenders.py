@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -83,8 +83,31 @@ def evaluation_pool(state: ControllerState, rng: np.random.Generator | None) -> 
             is_ranked=np.array([known.kind == "policy" for known in players], dtype=bool),
             population=np.array([names.index(known.population) for known in players]),
             remaining=state.pending_matches.remaining(players),
+            scatter=max(
+                row.pair_deviation**2 if (row := state.ratings(name).row) is not None else 0.0
+                for name in names
+            ),
+            met=_meetings(state, players),
         ),
     )
+
+
+def _meetings(
+    state: ControllerState, players: Sequence[PlayerStrength]
+) -> Callable[[int], FloatArray]:
+    """Return a function from a player's place to its matches with each player."""
+    places = {(known.population, known.entrant): place for place, known in enumerate(players)}
+
+    def met(player: int) -> FloatArray:
+        found = np.zeros(len(players))
+        own = (players[player].population, players[player].entrant)
+        for (first, second, _), counts in state.league.results.of_entrant(own):
+            place = places.get(second if first == own else first)
+            if place is not None:
+                found[place] += counts.matches
+        return found
+
+    return met
 
 
 def _spread(state: ControllerState, players: list[PlayerStrength]) -> FloatArray:

@@ -33,7 +33,7 @@ from populations.controller.state.leases import Learner
 from populations.controller.state.state import ControllerState
 from populations.controller.state.teams import frozen_team, is_whole, leader_of, team_of
 from populations.controller.state.transaction import Transaction
-from populations.league.scheduling import choose_pairs, importance
+from populations.league.scheduling import anywhere, choose_pairs, importance
 from populations.pbt.scheduler import next_mark
 from populations.records.rows import PolicyRow
 
@@ -157,7 +157,7 @@ def pairings_about(
         weights=weights,
         may_play=may_play,
         num_pairs=num_pairs,
-        matches_per_pair=MATCHES_PER_SEATING * seats_per_pair,
+        matches_per_pair=max(num_matches // num_pairs, 1),
         rng=rng,
         first=[
             index
@@ -167,7 +167,7 @@ def pairings_about(
             for _ in range(-(-lacking * num_pairs // num_matches))
         ],
     )
-    chosen += _anchoring(state, known, chosen, may_play=may_play)
+    chosen += _anchoring(state, known, chosen, may_play=may_play, rng=rng)
     # A pair that was chosen more than once plays more.
     pairs = Counter((*chosen, *goal_pairs(state, known, may_play=may_play, num_pairs=len(chosen))))
     shares: Counter[Seating] = Counter()
@@ -244,9 +244,10 @@ def _anchoring(
     chosen: Sequence[tuple[int, int]],
     *,
     may_play: npt.NDArray[np.bool_],
+    rng: np.random.Generator,
 ) -> Iterator[tuple[int, int]]:
     """Return one pair for each bot, so that the scale keeps its zero."""
-    ratings, population = known.field.ratings, known.field.population
+    population = known.field.population
     is_alone = len(state.ranked_populations) == 1
     for index, player in enumerate(known.players):
         if player.kind != "bot":
@@ -258,11 +259,10 @@ def _anchoring(
         if not rivals.size:
             continue
         # By turns the bot meets the player that this evaluation is about most, so that everybody
-        # meets it at times, and the one of the nearest strength, which tells most about the
-        # distance.
+        # meets it at times, and one of any strength: its distance is that from all of them.
         first = chosen[0][0] if chosen else int(rivals[0])
         if state.tables.run.next_assignment % 2 == 0 or not is_rival[first]:
-            first = int(rivals[np.abs(ratings[rivals] - ratings[index]).argmin()])
+            first = anywhere(known.field.ratings, rivals, rng)
         yield first, index
 
 

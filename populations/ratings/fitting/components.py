@@ -5,13 +5,14 @@ The summed score of a pair with expected score p in n matches has the variance
 V = phi n p (1 - p) + sigma^2 (n p (1 - p))^2.
 
 phi is below 1 where matches are drawn or won by margins: these scatter less than wins and losses.
-sigma, in units of theta, is the spread of pairs around what any rating predicts (styles, cycles).
-It rises with their distance, up to `FAR`: players near each other are mostly of one line, and so of
-one style, and most matches are theirs.
+sigma, in units of theta, is the spread of pairs around what any rating predicts (styles, cycles),
+of pairs that are far apart. It rises with their distance, up to `FAR`: players near each other are
+mostly of one line, and so of one style, and most matches are theirs. But what near pairs deviate by
+is common to many of them and adds up along a ladder, so all pairs weigh as those far apart do.
 tau is the spread of children around their parent plus the common gain of their time, rho that of
 entrants without a rated parent around the others of their time. They are estimated in turns with
-the ratings: phi and sigma by moments, tau and rho by their marginal likelihood. gamma and
-alpha, by which distances and results against anchors may be wrong, come from tests of the fit
+the ratings: phi and sigma by moments, tau and rho by their marginal likelihood. The bend of
+log-odds, and alpha, by which results against anchors may be off, come from tests of the fit
 (`populations.ratings.fitting.misfit`).
 
 Sources: Wedderburn, "Quasi-likelihood functions, generalized linear models, and the Gauss-Newton
@@ -63,15 +64,15 @@ class Components:
     Attributes:
         child_deviation: tau, in Elo.
         root_deviation: rho, in Elo.
-        pair_deviation: sigma of pairs that are far apart, in Elo.
+        pair_deviation: Deviation of pairs from the ratings, in Elo: sigma of those that are far
+            apart, and what the bend adds.
         dispersion: phi of all pairs together.
         misfit: Standard deviations by which the pairs' squared errors exceed what chance and phi
-            explain, or those of pairs far apart what sigma explains, or those of the anchors what
-            gamma explains, whichever is most. 0 where too little is known.
-        scale_deviation: gamma, the standard deviation of the unknown factor (around 1) by which
-            distances are wrong. 0 where chance explains the errors.
+            explain, or the bend exceeds 0, or the anchors' errors exceed what chance explains,
+            whichever is most. 0 where too little is known.
+        bend: b, by which log-odds of long distances are less than the sums of short ones.
         anchor_deviation: alpha, in Elo, by which players' results against the anchors are off
-            their ratings. 0 where chance and gamma explain the errors.
+            what the fit says. 0 where chance explains the errors.
     """
 
     child_deviation: float
@@ -79,30 +80,8 @@ class Components:
     pair_deviation: float = 0.0
     dispersion: float = 1.0
     misfit: float = 0.0
-    scale_deviation: float = 0.0
+    bend: float = 0.0
     anchor_deviation: float = 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scatter:
-    """Scatter of pairs, in units of theta.
-
-    Attributes:
-        near: sigma^2 of equals.
-        rise: Part of sigma^2 that pairs have beside it that are `FAR` apart and more.
-    """
-
-    near: float = 0.0
-    rise: float = 0.0
-
-    @property
-    def far(self) -> float:
-        """Return sigma^2 of pairs that are far apart."""
-        return min(self.near + self.rise, MAX_PAIR_VARIANCE)
-
-    def variances(self, fit: PairFit) -> FloatArray:
-        """Return sigma^2 of each pair. float64 [Q]."""
-        return np.minimum(self.near + self.rise * _reach(fit), MAX_PAIR_VARIANCE)
 
 
 def _reach(fit: PairFit) -> FloatArray:
@@ -115,8 +94,8 @@ def _reach(fit: PairFit) -> FloatArray:
 
 def pair_scatter(
     fit: PairFit, *, variances: FloatArray, weights: FloatArray
-) -> tuple[Scatter, float]:
-    """Estimate sigma^2, and test it against 0.
+) -> tuple[float, float]:
+    """Estimate sigma^2 of pairs that are far apart, and test it against 0.
 
     The expected squared error of a pair is (1 - h) V. h = w I v is the share of the pair's
     information that the ratings have absorbed: weight w, information I, variance v of its log-odds.
@@ -135,7 +114,7 @@ def pair_scatter(
     # A pair that decides its own rating fits it exactly, and a certain one cannot err: 0 / 0.
     usable = (fit.information > 1e-9) & (left > 1e-3)
     if not usable.any():
-        return Scatter(), 0.0
+        return 0.0, 0.0
     error, information = fit.error[usable], fit.information[usable]
     chance, left = (fit.dispersion * fit.information)[usable], left[usable]
     by_weight = weights[usable] ** 2
@@ -155,7 +134,7 @@ def pair_scatter(
         near, rise = float(excess[0] / known[0, 0]), 0.0
     elif near < 0.0:
         near, rise = 0.0, float(excess[1] / known[1, 1])
-    return Scatter(near=max(near, 0.0), rise=max(rise, 0.0)), misfit
+    return min(max(near, 0.0) + max(rise, 0.0), MAX_PAIR_VARIANCE), misfit
 
 
 def prior_deviation(jumps: FloatArray, *, variances: FloatArray, now: float, prior: float) -> float:

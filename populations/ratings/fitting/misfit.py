@@ -1,7 +1,7 @@
 """Tests of the fit: are the results what the ratings promise?
 
-Three tests, each against chance: of all pairs, of the scale, and of the pairs with an anchor.
-What the last two find widens intervals.
+Three tests, each against chance: of all pairs, of the bend, and of the pairs with an anchor.
+What is not known of the bend, and what the last one finds, widen intervals.
 
 Sources: Rao, "Large sample tests of statistical hypotheses concerning several parameters"
 (Proceedings of the Cambridge Philosophical Society, 1948); Cochran, "Some methods for strengthening
@@ -18,6 +18,7 @@ import math
 
 import numpy as np
 
+from populations.ratings.fitting.bend import bent_by
 from populations.ratings.fitting.newton import Solver
 from populations.ratings.fitting.pair_errors import PairFit
 from populations.ratings.fitting.posterior import (
@@ -27,6 +28,7 @@ from populations.ratings.fitting.posterior import (
     Problem,
     by_parameter,
     differences,
+    log_odds,
     logistic,
 )
 
@@ -40,9 +42,12 @@ MISFIT = 3.0
 """Standard deviations of a misfit below which chance is to blame (once in 700 fits)."""
 
 DOUBT = 2.0
-"""Standard deviations from which on a scale or an anchor is in doubt: an interval that is too wide
-once in 40 fits that hold is better than one that is too narrow in those that do not.
+"""Standard deviations from which on an anchor is in doubt: an interval that is too wide once in 40
+fits that hold is better than one that is too narrow in those that do not.
 """
+
+PRIOR_BEND = 0.25
+"""Prior deviation of the bend: that of real games is 0.3 to 0.6 and clear, that of exact ones 0."""
 
 MIN_EXPECTED = 1.0
 """Least information of a pair in the test of the fit, after Cochran's rule of one expected event.
@@ -55,9 +60,6 @@ MIN_LEFT = 0.1
 """Least share of a pair's information left for the test: a fit agrees with the pairs that it rests
 on.
 """
-
-MAX_PLAYERS = 300
-"""Players, evenly drawn by strength, whose pairs stand for those of all."""
 
 
 def misfit_of(squares: FloatArray, *, left: FloatArray) -> float:
@@ -76,54 +78,39 @@ def _above_chance(surprise: float, *, freedom: float) -> float:
     return (math.pow(surprise, 1.0 / 3.0) - (1.0 - spread)) / math.sqrt(spread)
 
 
-def scale_deviation(
-    problem: Problem, solver: Solver, *, ahead: FloatArray, strengths: FloatArray
-) -> tuple[float, float]:
-    """Estimate by which share the scale is wrong, and test whether log-odds are bent.
+def bend_of(
+    problem: Problem, solver: Solver, *, summed: FloatArray
+) -> tuple[float, float, FloatArray]:
+    """Take one Newton step of the bend b, at the mode of all else.
 
-    The model may be wrong as a whole, not only by pairs: where the better player errs in one match
-    of twenty, whomever it meets, each step of a chain of results is right and their sum is too
-    long. Log-odds are then bent: d + c d |d| shows where the ratings say d. This is Rao's test of
-    c = 0, with what the ratings took over of such a bend taken off: g = d |d| less its projection.
-    The scale is c s, with s the slope of d |d| over d; but it is fitted to the pairs that have met,
-    most of them near, and meant for all pairs alike, whose slope is another one.
+    At b = 0 this is Rao's test of a bend, with what the ratings took over of it taken off: dh/db
+    less its projection.
 
     Args:
         problem: Problem of the fit.
         solver: Solver with the curvature there.
-        ahead: d of each match row. float64 [M].
-        strengths: theta of each entrant. float64 [N].
+        summed: d of each term. float64 [T].
 
     Returns:
-        c times the difference of the slopes, and the standard deviations by which c is off 0.
+        b, its standard deviation, and the change of the parameters with b [P].
     """
+    num_rows = len(problem.matches)
+    ahead, slopes = (told[:num_rows] for told in log_odds(problem, summed))
     expected, information = logistic(ahead)
     known = problem.weights * problem.matches * information
-    surplus = problem.weights * (problem.scores - problem.matches * expected)
-    bend = ahead * np.abs(ahead)
+    by_bend = bent_by(summed[:num_rows], problem.bend)
     # X (X^T A X + priors)^-1 X^T A g, with A the information
-    absorbed = solver.solve(by_parameter(problem, known * bend), tolerance=1e-6)
-    left = bend - differences(problem, absorbed)[: len(ahead)]
-    variance = float(known @ (bend * left))
-    # The ratings explain any bend, or nobody is ahead.
-    if variance <= 0.0:
-        return 0.0, 0.0
-    surprise = abs(float(surplus @ left))
-    some = np.sort(strengths)[:: 1 + len(strengths) // MAX_PLAYERS]
-    everybody = np.abs(some[:, None] - some).ravel()
-    of_all = _slope(everybody, weights=logistic(everybody)[1])
-    of_met = _slope(np.abs(ahead), weights=known)
-    return surprise / variance * abs(of_all - of_met), surprise / math.sqrt(variance)
-
-
-def _slope(distances: FloatArray, *, weights: FloatArray) -> float:
-    """Return the slope of squared distances over distances, by weighted least squares."""
-    total = float(weights @ distances**2)
-    return 0.0 if total <= 0.0 else float(weights @ distances**3) / total
+    absorbed = solver.solve(by_parameter(problem, known * slopes * by_bend), tolerance=1e-6)
+    left = by_bend - slopes * differences(problem, absorbed)[:num_rows]
+    # Rounding puts it below 0 where the ratings explain any bend, or nobody is ahead.
+    told = max(float((known * by_bend) @ left), 0.0) + PRIOR_BEND**-2
+    surplus = problem.weights * (problem.scores - problem.matches * expected)
+    pull = float(surplus @ left) - problem.bend * PRIOR_BEND**-2
+    return problem.bend + pull / told, 1.0 / math.sqrt(told), -absorbed
 
 
 def anchor_variance(
-    fit: PairFit, *, is_anchored: BoolArray, variances: FloatArray, scale: float
+    fit: PairFit, *, is_anchored: BoolArray, variances: FloatArray
 ) -> tuple[float, float]:
     """Estimate alpha^2, by which results against anchors are off the ratings, and test it.
 
@@ -136,7 +123,6 @@ def anchor_variance(
         fit: Residuals of the pairs.
         is_anchored: Pairs in which an anchor plays. bool [Q].
         variances: v: of the difference of each pair's ratings, units of theta. float64 [Q].
-        scale: gamma.
 
     Returns:
         alpha^2 in units of theta, and the standard deviations by which the squared errors are above
@@ -148,10 +134,7 @@ def anchor_variance(
     if not used.any():
         return 0.0, 0.0
     error, information = fit.error[used], fit.information[used]
-    expected = fit.won[used] - error
-    distance = np.log((expected + 0.5) / (fit.played[used] - expected + 0.5))
-    by_chance = left[used] * fit.dispersion[used] * information
-    explained = by_chance + (scale * distance * information) ** 2
+    explained = left[used] * fit.dispersion[used] * information
     # Of a sum of a_i X_i, with X_i chi-squared: mean sum(a), variance 2 sum(a^2).
     freedom = float(explained.sum()) ** 2 / float((explained**2).sum())
     surprise = float((error**2).sum()) / float(explained.sum())
@@ -161,32 +144,33 @@ def anchor_variance(
 
 
 def anchor_errors(
-    fit: PairFit, *, entrant_of_pair: IntArray, num_entrants: int, variance: float
+    fit: PairFit, *, entrants: IntArray, signs: FloatArray, num_entrants: int, variance: float
 ) -> FloatArray:
-    """Return by how much each entrant's results against anchors may be off its rating.
+    """Estimate by how much each entrant's results against anchors are off what the fit says.
 
-    An entrant's error x has the prior N(0, alpha^2), and its own matches with the anchor tell it:
-    its precision is 1 / alpha^2 + A and its mean B / precision, with A the sum of I / phi and B
-    that of e / phi over its pairs with an anchor. The answer is sqrt(E[x^2]).
+    An entrant's error has the prior N(0, alpha^2), and its own matches with the anchor tell it: its
+    precision is 1 / alpha^2 + A and its mean B / precision, with A the sum of I / phi and B that of
+    e / phi over its pairs with an anchor.
 
     Args:
         fit: Residuals of the pairs.
-        entrant_of_pair: Entrant of each pair with an anchor, elsewhere ``num_entrants`` or more.
-            int64 [Q].
+        entrants: Entrant of each pair with an anchor, elsewhere ``num_entrants`` or more. int64
+            [Q].
+        signs: 1 where that is the pair's first, else -1. float64 [Q].
         num_entrants: N.
         variance: alpha^2, in units of theta.
 
     Returns:
-        In units of theta. float64 [N].
+        Means and standard deviations, in units of theta. float64 [2, N].
     """
     if variance <= 0.0:
-        return np.zeros(num_entrants)
-    places = np.minimum(entrant_of_pair, num_entrants)
+        return np.zeros((2, num_entrants))
+    places = np.minimum(entrants, num_entrants)
 
     def by_entrant(values: FloatArray) -> FloatArray:
         sums = np.bincount(places, values, minlength=num_entrants + 1)
         return np.asarray(sums[:num_entrants], dtype=np.float64)
 
     precision = 1.0 / variance + by_entrant(fit.information / fit.dispersion)
-    mean = by_entrant(fit.error / fit.dispersion) / precision
-    return np.asarray(np.sqrt(mean**2 + 1.0 / precision))
+    mean = by_entrant(signs * fit.error / fit.dispersion) / precision
+    return np.stack([mean, np.sqrt(1.0 / precision)])

@@ -86,8 +86,8 @@ class PairFit:
     played: FloatArray
     won: FloatArray
 
-    def weights(self, pair_variance: FloatArray) -> FloatArray:
-        """Return information over variance, with sigma^2 [Q] in units of theta. float64 [Q]."""
+    def weights(self, pair_variance: float) -> FloatArray:
+        """Return information over variance, with sigma^2 in units of theta. float64 [Q]."""
         # w = n p (1 - p) / V = 1 / (phi + sigma^2 n p (1 - p))
         return np.asarray(1.0 / (self.dispersion + pair_variance * self.information))
 

@@ -2,7 +2,8 @@
 
 The parameters are theta of every free entrant, one advantage per pair of seats, and the stages of
 learning (see `populations.ratings.bradley_terry`). Every match row, prior and link is a
-*term* about a signed sum of at most four parameters. The negated Hessian is
+*term* about a signed sum of at most four parameters: of rows and links a distance d, of which
+results say the log-odds h(d) (`populations.ratings.fitting.bend`). The expected negated Hessian is
 J.T @ diag(weights) @ J, where J has a row of signs for each term.
 
 Shapes: P parameters; M match rows; T terms, the M rows first, then the P priors, then the links.
@@ -16,6 +17,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+
+from populations.ratings.fitting.bend import bent
 
 BoolArray = npt.NDArray[np.bool_]
 FloatArray = npt.NDArray[np.float64]
@@ -44,6 +47,7 @@ class Problem:
         means: Means of their signed sums, 0 of priors. float64 [T - M].
         groups: Group of parameters that move together, -1 for none; it speeds up sparse solvers and
             changes nothing else. int64 [P].
+        bend: b of h. 0: distances are log-odds.
     """
 
     num_parameters: int
@@ -54,6 +58,7 @@ class Problem:
     precisions: FloatArray
     means: FloatArray
     groups: IntArray
+    bend: float = 0.0
 
     @property
     def signs(self) -> FloatArray:
@@ -65,13 +70,21 @@ class Problem:
 
 
 def differences(problem: Problem, parameters: FloatArray) -> FloatArray:
-    """Return the signed sum of each term's parameters: of rows, the log-odds of a win.
-    float64 [T].
-    """
+    """Return the signed sum of each term's parameters: of rows and links, d. float64 [T]."""
     padded = np.append(parameters, 0.0)
     num_rows = len(problem.matches)
     rows = padded[problem.index[:num_rows]] @ ROW_SIGNS
     return np.concatenate([rows, padded[problem.index[num_rows:]] @ PRIOR_SIGNS])
+
+
+def log_odds(problem: Problem, summed: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return h(d) of rows and links and the sums of priors, with their slopes. float64 [T]."""
+    found, slopes = summed.copy(), np.ones(len(summed))
+    if problem.bend:
+        num_rows = len(problem.matches)
+        for told in (slice(0, num_rows), slice(num_rows + problem.num_parameters, None)):
+            found[told], slopes[told] = bent(summed[told], problem.bend)
+    return found, slopes
 
 
 def evaluate(problem: Problem, parameters: FloatArray) -> tuple[float, FloatArray, FloatArray]:
@@ -79,24 +92,25 @@ def evaluate(problem: Problem, parameters: FloatArray) -> tuple[float, FloatArra
     weights [T].
     """
     size, index, num_rows = problem.num_parameters, problem.index, len(problem.matches)
-    summed = differences(problem, parameters)
-    ahead, step = summed[:num_rows], summed[num_rows:] - problem.means
+    told, slopes = log_odds(problem, differences(problem, parameters))
+    ahead, step = told[:num_rows], told[num_rows:] - problem.means
     expected, information = logistic(ahead)
-    # log L = w (s d - n log(1 + e^d)) - 1/2 precision step^2
+    # log L = w (s h - n log(1 + e^h)) - 1/2 precision step^2
     log_likelihood = problem.scores * ahead - problem.matches * np.logaddexp(0.0, ahead)
     pull = problem.precisions * step
     value = float(problem.weights @ log_likelihood - 0.5 * (step @ pull))
 
-    # d log L / dd = w (s - n p)
+    # d log L / dd = w (s - n p) h'
     surplus = problem.weights * (problem.scores - problem.matches * expected)
-    gradient = _gathered(problem, surplus)
+    gradient = _gathered(problem, surplus * slopes[:num_rows])
+    pull *= slopes[num_rows:]
     for column, sign in enumerate(PRIOR_SIGNS):
         gradient -= sign * np.bincount(index[num_rows:, column], pull, minlength=size + 1)
-    # -d^2 log L / dd^2 = w n p (1 - p); of a prior, its precision.
+    # E(-d^2 log L / dd^2) = w n p (1 - p) h'^2; of a prior, its precision.
     curvature = np.concatenate(
         [problem.weights * problem.matches * information, problem.precisions]
     )
-    return value, gradient[:size], curvature
+    return value, gradient[:size], curvature * slopes**2
 
 
 def by_parameter(problem: Problem, values: FloatArray) -> FloatArray:

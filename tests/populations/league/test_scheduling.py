@@ -25,6 +25,8 @@ def make_field(
     own: list[float] | FloatArray | None = None,
     population: list[int] | None = None,
     remaining: list[float] | None = None,
+    scatter: float = 0.0,
+    met: FloatArray | None = None,
 ) -> Field:
     size = len(ratings)
     return Field(
@@ -35,6 +37,8 @@ def make_field(
         is_ranked=np.ones(size, dtype=bool),
         population=np.array(population or [0] * size, dtype=np.int64),
         remaining=np.ones(size) if remaining is None else np.array(remaining),
+        scatter=scatter,
+        met=lambda player: np.zeros(size) if met is None else met[player],
     )
 
 
@@ -103,7 +107,7 @@ def dense_update(covariance: FloatArray, i: int, j: int, *, noise: float) -> Flo
     return covariance - np.outer(column, column) / (contrast @ column + noise)
 
 
-def match_noise(ratings: FloatArray, i: int, j: int, *, num_matches: int) -> float:
+def match_noise(ratings: FloatArray, i: int, j: int, *, num_matches: float) -> float:
     chance = 1.0 / (1.0 + math.exp(-(ratings[i] - ratings[j]) / ELO_PER_UNIT))
     return float(ELO_PER_UNIT**2 / (num_matches * chance * (1.0 - chance)))
 
@@ -116,7 +120,20 @@ def test_pairs_are_those_of_dense_covariances(seed: int, size: int, num_pairs: i
     spread = rng.normal(0.0, 80.0, (size, 3))
     own = rng.uniform(1.0, 10_000.0, size)
     weights = rng.uniform(0.1, 2.0, size)
-    field = make_field(ratings, spread=spread, own=own)
+    scatter = float(rng.choice([0.0, 50.0**2]))
+    met = rng.integers(0, 500, (size, size)).astype(np.float64)
+    met += met.T
+    field = make_field(ratings, spread=spread, own=own, scatter=scatter, met=met.copy())
+
+    def noise_between(one: int, other: int) -> float:
+        """Of 16 more matches: what all together tell, less what is known."""
+
+        def told(matches: float) -> float:
+            if matches == 0.0:
+                return 0.0
+            return 1.0 / (scatter + match_noise(ratings, one, other, num_matches=matches))
+
+        return 1.0 / (told(met[one, other] + 16.0) - told(met[one, other]))
 
     centred = spread - spread.mean(axis=0)
     covariance = centred @ centred.T + np.diag(own)
@@ -125,13 +142,14 @@ def test_pairs_are_those_of_dense_covariances(seed: int, size: int, num_pairs: i
         focus = int(np.argmax(weights * np.diag(covariance)))
         gains = {}
         for rival in set(range(size)) - {focus}:
-            noise = match_noise(ratings, focus, rival, num_matches=16)
+            noise = noise_between(focus, rival)
             after = dense_update(covariance, focus, rival, noise=noise)
             lost = np.diag(covariance - after)
             gains[rival] = weights[focus] * lost[focus] + weights[rival] * lost[rival]
         rival = max(gains, key=lambda player: gains[player])
-        noise = match_noise(ratings, focus, rival, num_matches=16)
-        covariance = dense_update(covariance, focus, rival, noise=noise)
+        covariance = dense_update(covariance, focus, rival, noise=noise_between(focus, rival))
+        met[focus, rival] += 16.0
+        met[rival, focus] += 16.0
         expected.append((focus, rival))
 
     pairs = choose_pairs(
@@ -238,21 +256,40 @@ def test_who_may_not_play_is_not_chosen() -> None:
     assert {player for pair in pairs for player in pair} == {0, 2}
 
 
-def test_a_fifth_of_the_pairs_is_at_all_distances_alike() -> None:
+def test_a_third_of_the_pairs_is_at_all_distances_alike() -> None:
     """One player matters, and its nearest rival would tell most of it."""
     ratings = [1000.0, *(100.0 * level for level in range(10))]
     field = make_field(ratings, own=[100.0**2, *[1.0] * 10])
     weights = np.array([1.0, *[0.0] * 10])
     may_play, rng = np.ones(11, dtype=bool), draws()
     played = np.zeros(11, dtype=np.int64)
-    for _ in range(1000):
-        # Three pairs have their fifth over time, too.
+    for _ in range(750):
+        # Four pairs have their third over time, too.
         pairs = choose_pairs(
-            field, weights=weights, may_play=may_play, num_pairs=3, matches_per_pair=8, rng=rng
+            field, weights=weights, may_play=may_play, num_pairs=4, matches_per_pair=8, rng=rng
         )
-        assert [focus for focus, _ in pairs] == [0] * 3
+        assert [focus for focus, _ in pairs] == [0] * 4
         played += np.bincount([rival for _, rival in pairs], minlength=11)
-    # 600 of 3,000 are drawn, one ninth of them next to each level within, half as many at the ends.
-    assert played[10] == pytest.approx(2400 + 600 / 18, abs=60)
-    assert played[2:10] == pytest.approx(600 / 9, abs=25)
-    assert played[1] == pytest.approx(600 / 18, abs=20)
+    # 1,000 of 3,000 are drawn, a ninth of them next to each level within, half as many at the ends.
+    assert played[10] == pytest.approx(2000 + 1000 / 18, abs=60)
+    assert played[2:10] == pytest.approx(1000 / 9, abs=30)
+    assert played[1] == pytest.approx(1000 / 18, abs=25)
+
+
+def test_a_pair_that_scatters_is_not_asked_again_and_again() -> None:
+    """Beside a rival of its own strength, who it has met often, an unknown pair tells more."""
+    met = np.zeros((3, 3))
+    met[0, 1] = met[1, 0] = 400.0
+    rivals = {}
+    for scatter in (0.0, 50.0**2):
+        field = make_field([0.0, 0.0, 150.0], own=[100.0**2, 1.0, 1.0], scatter=scatter, met=met)
+        ((_, rivals[scatter]),) = choose_pairs(
+            field,
+            weights=np.array([1.0, 0.0, 0.0]),
+            may_play=np.ones(3, dtype=bool),
+            num_pairs=1,
+            matches_per_pair=64,
+            rng=draws(),
+            far_share=0.0,
+        )
+    assert rivals == {0.0: 1, 50.0**2: 2}

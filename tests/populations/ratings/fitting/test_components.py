@@ -70,9 +70,8 @@ def test_pairs_by_hand() -> None:
     chance = fit.dispersion * fit.information
     excess = float((weights * (np.array([25.0, 0.0]) - chance)).sum())
     known = float((weights * fit.information**2).sum()) * (1.0 + 10.0 / 2.0) + 16.0
-    assert scatter.near == pytest.approx(max(excess / known, 0.0))
-    # All of them are even: of pairs far apart nothing is known.
-    assert scatter.rise == 0.0
+    # All of them are even: of pairs far apart nothing else is known.
+    assert scatter == pytest.approx(max(excess / known, 0.0))
 
 
 @pytest.mark.parametrize(("near", "far"), [(15.0, 60.0), (40.0, 40.0), (0.0, 50.0), (0.0, 0.0)])
@@ -89,11 +88,9 @@ def test_scatter_that_rises_with_distance_is_found(near: float, far: float) -> N
     played = np.full(2 * num, float(matches))
     fit, _ = pair_fit(pairs, ahead=ahead / ELO_PER_UNIT, scores=scores, matches=played)
     scatter, _ = pair_scatter(fit, variances=nothing, weights=np.ones(2 * num))
-    found = [ELO_PER_UNIT * one**0.5 for one in (scatter.near, scatter.far)]
-    assert found == pytest.approx([near, far], abs=9.0)
-    by_pair = scatter.variances(fit)
-    assert by_pair[:num] == pytest.approx(scatter.near, abs=1e-9)
-    assert by_pair[num:] == pytest.approx(scatter.far, rel=0.01)
+    assert ELO_PER_UNIT * scatter**0.5 == pytest.approx(far, abs=9.0)
+    # All weigh as those far apart do.
+    assert fit.weights(scatter) == pytest.approx(1.0 / (1.0 + scatter * fit.information))
 
 
 def test_the_dispersion_of_pairs_far_apart_by_hand() -> None:

@@ -29,39 +29,16 @@ def test_anchor_variance_by_hand() -> None:
         won=np.array([60.0, 52.0, 100.0]),
     )
     is_anchored = np.array([True, True, False])
-    found, deviations = anchor_variance(
-        fit, is_anchored=is_anchored, variances=np.zeros(3), scale=0.0
-    )
+    found, deviations = anchor_variance(fit, is_anchored=is_anchored, variances=np.zeros(3))
     # (100 + 4 - 50) / (2 * 25^2)
     assert found == pytest.approx(54.0 / 1250.0)
     # chi^2 / k = 104 / 50 with k = 50^2 / (2 * 25^2) = 2; spread 2 / 18
     assert deviations == pytest.approx((2.08 ** (1 / 3) - 8 / 9) / (1 / 3))
     # Ratings that took over half of what a pair says leave half of its chance: h = v I / (1 + v I).
-    found, _ = anchor_variance(
-        fit, is_anchored=is_anchored, variances=np.full(3, 1.0 / 25.0), scale=0.0
-    )
+    found, _ = anchor_variance(fit, is_anchored=is_anchored, variances=np.full(3, 1.0 / 25.0))
     assert found == pytest.approx((104.0 - 25.0) / 625.0)
     none = np.zeros(3, dtype=bool)
-    assert anchor_variance(fit, is_anchored=none, variances=np.zeros(3), scale=0.0) == (0.0, 0.0)
-
-
-def test_a_scale_explains_what_is_far_away() -> None:
-    # Log-odds 1 are expected, so a factor of 1 +- 0.4 moves a score by 0.4 I = 4.
-    expected = 100.0 / (1.0 + math.exp(-1.0))
-    fit = PairFit(
-        error=np.array([5.0]),
-        information=np.array([10.0]),
-        dispersion=np.ones(1),
-        played=np.array([100.0]),
-        won=np.array([expected + 5.0]),
-    )
-    alone = {"is_anchored": np.ones(1, dtype=bool), "variances": np.zeros(1)}
-    found, _ = anchor_variance(fit, **alone, scale=0.0)
-    assert found == pytest.approx(15.0 / 100.0)
-    found, deviations = anchor_variance(fit, **alone, scale=0.4)
-    # 25 - 10 - 16 < 0; half a win on both sides makes log-odds 1 a little smaller.
-    assert found == 0.0
-    assert deviations < 0.5
+    assert anchor_variance(fit, is_anchored=none, variances=np.zeros(3)) == (0.0, 0.0)
 
 
 def test_errors_against_the_anchor_by_hand() -> None:
@@ -74,10 +51,11 @@ def test_errors_against_the_anchor_by_hand() -> None:
         played=np.array([300.0, 200.0]),
         won=np.array([160.0, 108.0]),
     )
-    of_pair = np.array([0, 7])
-    errors = anchor_errors(fit, entrant_of_pair=of_pair, num_entrants=2, variance=0.04)
-    assert errors == pytest.approx([math.sqrt(0.01 + 0.01), 0.2])
-    assert not anchor_errors(fit, entrant_of_pair=of_pair, num_entrants=2, variance=0.0).any()
+    # The entrant of the first pair is its second player.
+    seated = {"entrants": np.array([0, 7]), "signs": np.array([-1.0, 1.0]), "num_entrants": 2}
+    errors = anchor_errors(fit, **seated, variance=0.04)
+    assert errors == pytest.approx(np.array([[-0.1, 0.0], [0.1, 0.2]]))
+    assert not anchor_errors(fit, **seated, variance=0.0).any()
 
 
 def league(*, style: float, seed: int) -> tuple[Fit[str], float]:
@@ -125,8 +103,8 @@ def test_a_style_against_the_anchor_is_warned_of_and_widens_its_distance() -> No
         off = fit.anchor_errors[fit.index(BEST)]
         half = Z95 * math.hypot(fit.deviation(BEST), off)
         held += abs(fit.rating(BEST) - direct) <= half
-        # The test of all pairs alone sees next to nothing of it.
-        assert fit.components.pair_deviation < 15.0
+        # The test of all pairs alone sees little of it.
+        assert fit.components.pair_deviation < 20.0
         assert fit.anchor_errors[fit.index(ANCHOR)] == 0.0
     assert warned >= 7
     assert held >= 11
