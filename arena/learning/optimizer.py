@@ -8,10 +8,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-EPSILON = 1e-5
-"""Larger than usual: keeps the first steps, whose gradients are tiny, from being full-sized."""
-
-BETA2 = 0.999
+from arena.learning.hyperparameters import ADAM_BETA2, ADAM_EPS
 
 STATE = ("exp_avg", "exp_avg_sq", "step")
 
@@ -22,13 +19,21 @@ class NamedAdam:
     The state holds no hyperparameters, so that restoring it can never overwrite a mutated one.
     """
 
-    def __init__(self, module: nn.Module, *, learning_rate: float, beta1: float) -> None:
+    def __init__(
+        self,
+        module: nn.Module,
+        *,
+        learning_rate: float,
+        beta1: float,
+        beta2: float = ADAM_BETA2,
+        eps: float = ADAM_EPS,
+    ) -> None:
         self._parameters = dict(module.named_parameters())
         self._adam = torch.optim.Adam(
             self._parameters.values(),
             lr=learning_rate,
-            betas=(beta1, BETA2),
-            eps=EPSILON,
+            betas=(beta1, beta2),
+            eps=eps,
             fused=True,
         )
         # torch makes the state in the first step, but a checkpoint may come before.
@@ -45,11 +50,17 @@ class NamedAdam:
         """Learning rate, read back from the optimizer."""
         return float(self._adam.param_groups[0]["lr"])
 
-    def apply(self, *, learning_rate: float, beta1: float) -> None:
+    def apply(
+        self,
+        *,
+        learning_rate: float,
+        beta1: float,
+        beta2: float = ADAM_BETA2,
+        eps: float = ADAM_EPS,
+    ) -> None:
         """Set the hyperparameters."""
         for group in self._adam.param_groups:
-            group["lr"] = learning_rate
-            group["betas"] = (beta1, BETA2)
+            group.update(lr=learning_rate, betas=(beta1, beta2), eps=eps)
 
     def tensors(self) -> dict[str, torch.Tensor]:
         """Return the live state: ``exp_avg.<parameter>``, ``exp_avg_sq.<...>``, ``step.<...>``."""

@@ -100,11 +100,7 @@ class Ppo(ActingNetwork):
             *([MAGNET_KL] if self._magnet is not None else []),
             *([OLD_KL] if hyperparameters.kl_coef else []),
         )
-        self._optimizer = NamedAdam(
-            self._network,
-            learning_rate=hyperparameters.learning_rate,
-            beta1=hyperparameters.adam_beta1,
-        )
+        self._optimizer = NamedAdam(self._network, **self._adam_numbers)
         self._learner_updates = 0
         self._skipped_in_a_row = 0
 
@@ -253,12 +249,18 @@ class Ppo(ActingNetwork):
             moments = {k: v for k, v in state.items() if not k.startswith((LIVE, MAGNET))}
             load_tensors(self._optimizer.tensors(), moments, what="optimizer")
         # Last: hyperparameters are the policy's own, whatever state was loaded.
-        self._optimizer.apply(
-            learning_rate=self._hyperparameters.learning_rate,
-            beta1=self._hyperparameters.adam_beta1,
-        )
+        self._optimizer.apply(**self._adam_numbers)
         self._learner_updates = learner_updates
         self._skipped_in_a_row = 0
+
+    @property
+    def _adam_numbers(self) -> dict[str, float]:
+        return {
+            "learning_rate": self._hyperparameters.learning_rate,
+            "beta1": self._hyperparameters.adam_beta1,
+            "beta2": self._hyperparameters.adam_beta2,
+            "eps": self._hyperparameters.adam_eps,
+        }
 
     def _learn(self, rollout: Rollout, *, generator: torch.Generator) -> UpdateMetrics:
         """Take all epochs over one rollout."""

@@ -33,6 +33,8 @@ def test_names_and_defaults_are_those_of_the_interface() -> None:
         "num_minibatches": 4,
         "rollout_length": 32,
         "adam_beta1": 0.9,
+        "adam_beta2": 0.999,
+        "adam_eps": 1e-5,
         "value_clip": None,
         "magnet_coef": 0.0,
         "magnet_rate": 0.01,
@@ -70,6 +72,8 @@ def test_coerce_keeps_real_values_exactly(target_kl: float, gamma: float) -> Non
         ("num_epochs", math.inf, "finite"),
         ("num_minibatches", math.nan, "finite"),
         ("adam_beta1", 1.0, "less than 1"),
+        ("adam_beta2", 1.0, "less than 1"),
+        ("adam_eps", 0.0, "greater than 0"),
         ("target_kl", 0.0, "greater than 0"),
     ],
 )
