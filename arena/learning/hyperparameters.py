@@ -67,6 +67,10 @@ class PpoHyperparameters(Model):
     adam_eps: float = Field(ADAM_EPS, gt=0.0, le=1.0)
     """Added to the root of that mean, by which a step is divided."""
 
+    desired_kl: float | None = Field(None, gt=0.0)
+    """The learning rate follows this KL of an update, by steps of 1.5 times and at most 38 times
+    from `learning_rate`; None: it stays. Needs two optimizer steps per rollout."""
+
     value_clip: float | None = Field(None, gt=0.0)
     """A value gains nothing by moving further from the one that was predicted while playing, in
     standard deviations of returns; None: it moves as it likes."""

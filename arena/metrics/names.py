@@ -52,7 +52,7 @@ TRAINING_METRICS: Mapping[str, str] = {
     ),
     "gradient/norm": "Length of the gradient before clipping, mean over minibatches.",
     "gradient/skipped": "Updates that were skipped because a number was not finite.",
-    "optimizer/learning_rate": "Learning rate in use.",
+    "optimizer/learning_rate": "Learning rate in use, which follows the KL with `desired_kl`.",
     "optimizer/updates": "Optimizer steps in this assignment.",
     "episode/return_mean": (
         "Undiscounted return of the trainee's agents in finished episodes. Episodes in which "
