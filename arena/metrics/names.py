@@ -33,6 +33,7 @@ TRAINING_METRICS: Mapping[str, str] = {
     "policy/kl": (
         "Mean KL divergence from the policy that collected the rollout, estimated from samples."
     ),
+    "policy/kl_max": "Highest of these of one update: that of a rollout.",
     "policy/magnet_kl": "Mean KL divergence from the policy's magnet, where it has one.",
     "policy/old_kl": (
         "Mean KL divergence from the policy before the update, where `kl_coef` is not 0."

@@ -27,6 +27,7 @@ METRICS = {
     "loss/total",
     "policy/entropy",
     "policy/kl",
+    "policy/kl_max",
     "policy/clip_fraction",
     "policy/ratio_min",
     "policy/ratio_max",
