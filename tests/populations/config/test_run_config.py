@@ -258,6 +258,10 @@ def test_an_inline_launcher_has_one_learner(minimal: Path) -> None:
         (["endpoint=tcp://*:5555"], "an endpoint must be"),
         (["endpoint=tcp://example.org:5555"], "an IP address of this machine"),
         (["endpoint=ipc:///tmp/socket"], "endpoint must be null"),
+        (
+            ["launcher=inline", "learner_nice=5"],
+            "learner_nice must be 0 where launcher is not local",
+        ),
         (["remote_learners=2"], "remote_learners is 2, but endpoint is null"),
         (["store_endpoint=tcp://127.0.0.1:*"], "store_endpoint must be null where remote_learners"),
         (["endpoint=tcp://127.0.0.1:*", "launcher=inline"], "endpoint must be null where launcher"),
