@@ -23,7 +23,7 @@ def test_losses_are_means_over_all_epochs_and_diagnostics_over_the_last() -> Non
     }
     metrics.begin_epoch()
     metrics.add([6.0, 5.0])
-    assert metrics.results() == {"loss/total": 3.0, "policy/kl": 5.0}
+    assert metrics.results() == {"loss/total": 3.0, "policy/kl": 5.0, "policy/kl_max": 5.0}
     assert metrics.skipped == 1
 
 
