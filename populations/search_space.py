@@ -1,20 +1,21 @@
 """Hyperparameters that PBT may change, and their bounds.
 
-A hyperparameter's entry is ``{low, high, log, step, complement, factors}`` or ``{choices: [...]}``,
-of numbers, of text, or of true and false (`populations.choices`).
+A hyperparameter's entry is ``{low, high, log, step, complement, factors, uniform}`` or
+``{choices: [...]}``, of numbers, of text, or of true and false (`populations.choices`).
 ``complement`` is for those that are used as 1 - x (``gamma``: its horizon is 1 / (1 - gamma)):
 bounds are those of x, while perturbing, ``log`` and sampling are about 1 - x.
 
 Whether a hyperparameter is integral is decided by its own value, not by how its bounds are written:
 ``gae_lambda: {low: 0, high: 1}`` is an interval, not a coin.
 
-``factors`` are those by which perturbing multiplies this hyperparameter alone.
+``factors`` are those by which perturbing multiplies this hyperparameter alone, ``uniform: [a, b]``
+the ends of the factors between which it draws one.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING
@@ -30,11 +31,12 @@ from populations.yaml_documents import nearest
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
 
-RANGE_KEYS = ("low", "high", "log", "step", "complement", "factors")
+RANGE_KEYS = ("low", "high", "log", "step", "complement", "factors", "uniform")
 LEAST_STEP = 0.01
 """Part of a range without steps by which 0 moves, or 1 with ``complement``."""
 
 MAX_FACTORS = 16
+UNIFORM_RULE = "must be [a, b] with 0 < a < 1 < b (of others values would only rise, or only fall)"
 MAX_NUMBER = 1e300
 """Larger bounds would overflow when multiplied."""
 
@@ -53,7 +55,8 @@ class Range:
         step: Distance of the values low, low + step, and so on; None: all numbers.
         complement: Perturbing, sampling and ``log`` are about 1 - x.
         integral: Values are integers (``int``).
-        factors: Factors of perturbing in place of ``pbt.perturb_factors``; None: those.
+        factors: Factors of perturbing in place of those of ``pbt``; None: those.
+        uniform: Ends of the factors in place of ``factors``.
     """
 
     low: float
@@ -63,6 +66,7 @@ class Range:
     complement: bool = False
     integral: bool = False
     factors: tuple[float, ...] | None = None
+    uniform: tuple[float, float] | None = None
 
     def sample(self, rng: np.random.Generator) -> float:
         """Draw from Optuna's distribution of the same bounds, log and step."""
@@ -305,7 +309,26 @@ def _parse_range(entry: Mapping[str, object], *, value: float | None, key: str) 
         complement=complement,
         integral=integral,
         factors=_factors(entry.get("factors"), key=f"{key}.factors"),
+        uniform=_uniform(entry, key=key),
     )
+
+
+def spans_one(ends: Sequence[float]) -> bool:
+    """Return whether factors between two ends lead up and down."""
+    return len(ends) == 2 and 0.0 < ends[0] < 1.0 < ends[1]
+
+
+def _uniform(entry: Mapping[str, object], *, key: str) -> tuple[float, float] | None:
+    value = entry.get("uniform")
+    if value is None:
+        return None
+    if entry.get("factors") is not None:
+        raise ConfigError(f"{key}: factors and uniform exclude each other, got {dict(entry)!r}")
+    ends = value if isinstance(value, (list, tuple)) else ()
+    numbers = [float(_number(end, key=f"{key}.uniform")) for end in ends]
+    if not spans_one(numbers):
+        raise ConfigError(f"{key}.uniform: {UNIFORM_RULE}, got {value!r}")
+    return numbers[0], numbers[1]
 
 
 def _factors(value: object, *, key: str) -> tuple[float, ...] | None:

@@ -8,11 +8,12 @@ Tests: `tests/arena/checkpoints/test_shapes.py`.
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
 import safetensors.numpy
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 
 from arena.checkpoints.files import read_verified
 from arena.checkpoints.manifest import OPTIMIZER, WEIGHTS, Manifest
@@ -35,6 +36,23 @@ def read_shapes(directory: Path, manifest: Manifest) -> Shapes:
     if OPTIMIZER in manifest.files and (directory / OPTIMIZER).exists():
         _shapes(directory, OPTIMIZER, manifest)
     return _shapes(directory, WEIGHTS, manifest)
+
+
+def num_parameters(directory: Path) -> int | None:
+    """Return the number of weights of a checkpoint's or ghost's network; None: it cannot be read.
+
+    Statistics of normalizers, which no gradient moves, are not counted.
+    """
+    try:
+        # The header alone is read.
+        with safe_open(directory / WEIGHTS, framework="np") as file:
+            return sum(
+                int(math.prod(file.get_slice(name).get_shape()))
+                for name in file.keys()  # noqa: SIM118
+                if not name.partition(".")[0].endswith("_normalizer")
+            )
+    except (OSError, SafetensorError):
+        return None
 
 
 def _shapes(directory: Path, name: str, manifest: Manifest) -> Shapes:

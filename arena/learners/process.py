@@ -27,7 +27,7 @@ from arena.learners.remote import remote_work
 from arena.learners.state import EXIT_DONE, EXIT_REFUSED, Patience
 from arena.processes.bounded_log import open_shortened
 from arena.processes.bursts import Bursts
-from arena.processes.child import end_with_guard
+from arena.processes.child import end_with_guard, give_way
 from arena.processes.log import begin_log
 from arena.rules import broken_rules
 from arena.transfer.remote_store import Remote
@@ -42,6 +42,8 @@ def main(argv: Sequence[str] | None = None, *, make_work: MakeWork = make_worker
     options = _parse(argv)
     end_with_guard()
     begin_log()
+    if options.nice:
+        give_way(options.nice)
     faulthandler.enable()
     if options.stacks is not None:
         # The file stays open: when all hangs, nothing can be opened and no Python runs.
@@ -162,6 +164,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--stacks", type=Path, help="SIGUSR1 appends all stacks to this file")
     parser.add_argument("--populations", default="", help="comma-separated; default: any")
     parser.add_argument("--device", help="device; default: the setup's")
+    parser.add_argument("--nice", type=int, default=0, help="priority that it gives up, 0 to 19")
     return parser.parse_args(argv)
 
 

@@ -23,6 +23,7 @@ def spawn_learner(
     populations: tuple[str, ...],
     log_path: Path,
     device: str | None = None,
+    nice: int = 0,
     keys: Path | None = None,
     remote: Remote | None = None,
     python: str = sys.executable,
@@ -37,6 +38,7 @@ def spawn_learner(
         log_path: File that its output is appended to; the directory is made, but not that one's
             parent.
         device: Device in place of the setup's; None: the setup's.
+        nice: Priority that it gives up, 0 to 19.
         keys: Key file, which only its owner can read.
         remote: Way to the run's store, if it does not see the run's directory; None: it does.
         python: Path of the interpreter.
@@ -50,6 +52,8 @@ def spawn_learner(
         arguments += ["--populations", ",".join(populations)]
     if device is not None:
         arguments += ["--device", device]
+    if nice:
+        arguments += ["--nice", str(nice)]
     if keys is not None:
         # The path only: everybody can read the arguments of a process.
         arguments += ["--keys", str(keys)]

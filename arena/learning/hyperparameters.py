@@ -16,6 +16,11 @@ from arena.rules import broken_rules
 REWARD_WEIGHT = "reward_weights."
 """Prefix of the hyperparameters that weigh components of the reward."""
 
+ADAM_BETA2 = 0.999
+
+ADAM_EPS = 1e-5
+"""Larger than usual: keeps the first steps, whose gradients are tiny, from being full-sized."""
+
 
 class PpoHyperparameters(Model):
     """Hyperparameters of PPO. A value outside of its range is refused, never clamped."""
@@ -55,6 +60,16 @@ class PpoHyperparameters(Model):
 
     adam_beta1: float = Field(0.9, ge=0.0, lt=1.0)
     """Decay of Adam's mean of gradients."""
+
+    adam_beta2: float = Field(ADAM_BETA2, ge=0.0, lt=1.0)
+    """Decay of Adam's mean of squared gradients."""
+
+    adam_eps: float = Field(ADAM_EPS, gt=0.0, le=1.0)
+    """Added to the root of that mean, by which a step is divided."""
+
+    desired_kl: float | None = Field(None, gt=0.0)
+    """The learning rate follows this KL of an update, by steps of 1.5 times and at most 38 times
+    from `learning_rate`; None: it stays. Needs two optimizer steps per rollout."""
 
     value_clip: float | None = Field(None, gt=0.0)
     """A value gains nothing by moving further from the one that was predicted while playing, in

@@ -23,7 +23,7 @@ from arena.experience import Rollout, Sequences
 from arena.learning.acting import ActingNetwork, product_dtype
 from arena.learning.averages import AveragedNetwork, with_prefix, without_prefix
 from arena.learning.hyperparameters import PpoHyperparameters, PpoSettings
-from arena.learning.optimizer import NamedAdam
+from arena.learning.optimizer import KlFactor, NamedAdam
 from arena.learning.ppo_loss import (
     Batch,
     explained_variance,
@@ -47,6 +47,9 @@ LIVE = "live."
 
 MAGNET = "magnet."
 """Begins the names of the magnet's weights."""
+
+FACTOR = "factor."
+"""Begins the name of what the learning rate has learned from the KL."""
 
 
 class Ppo(ActingNetwork):
@@ -100,11 +103,9 @@ class Ppo(ActingNetwork):
             *([MAGNET_KL] if self._magnet is not None else []),
             *([OLD_KL] if hyperparameters.kl_coef else []),
         )
-        self._optimizer = NamedAdam(
-            self._network,
-            learning_rate=hyperparameters.learning_rate,
-            beta1=hyperparameters.adam_beta1,
-        )
+        # A factor of the learning rate; None: the rate stays.
+        self._factor = KlFactor(hyperparameters.desired_kl) if hyperparameters.desired_kl else None
+        self._optimizer = NamedAdam(self._network, **self._adam_numbers)
         self._learner_updates = 0
         self._skipped_in_a_row = 0
 
@@ -174,13 +175,19 @@ class Ppo(ActingNetwork):
         else:
             self._follow(rollout)
         explained = explained_variance(rollout.value, rollout.return_)
-        return {
+        metrics = {
             **progress.results(),
             **({} if explained is None else {"value/explained_variance": explained}),
             "gradient/skipped": float(progress.skipped),
             "optimizer/learning_rate": self._optimizer.learning_rate,
             "optimizer/updates": float(self._learner_updates),
         }
+        # The KL is measured before each step, so that of a single one is 0 at any rate.
+        kl = metrics.get("policy/kl") if self._learner_updates > updates_before + 1 else None
+        if self._factor is not None and kl is not None:
+            self._factor.follow(kl)
+            self._optimizer.apply(**self._adam_numbers)
+        return metrics
 
     def update_normalizers(
         self, observation: torch.Tensor, *, critic_input: torch.Tensor | None
@@ -210,13 +217,16 @@ class Ppo(ActingNetwork):
     def optimizer_state(self) -> dict[str, torch.Tensor]:
         """Return ``exp_avg.<parameter>``, ``exp_avg_sq.<parameter>``, ``step.<parameter>``.
 
-        With a magnet also ``magnet.<parameter>``; where an average plays, ``live.<parameter>``.
+        With a magnet also ``magnet.<parameter>``; where an average plays, ``live.<parameter>``;
+        where the learning rate follows the KL, ``factor.steps``.
         """
         tensors = self._optimizer.tensors()
         if self._magnet is not None:
             tensors |= with_prefix(MAGNET, self._magnet.tensors())
         if self._average is not None:
             tensors |= with_prefix(LIVE, dict(self._network.named_parameters()))
+        if self._factor is not None:
+            tensors |= with_prefix(FACTOR, self._factor.tensors())
         return copy_tensors(tensors)
 
     def load(
@@ -228,8 +238,9 @@ class Ppo(ActingNetwork):
     ) -> None:
         """Take over weights and optimizer (None: a fresh one), then apply the hyperparameters.
 
-        A magnet or an average that the state does not have starts from the weights; one that the
-        hyperparameters do not ask for is dropped.
+        A magnet or an average that the state does not have starts from the weights, a learning rate
+        that follows the KL from ``learning_rate``; one that the hyperparameters do not ask for is
+        dropped.
 
         Raises:
             CheckpointCorrupt: If names, shapes or dtypes differ from this architecture's, or a
@@ -246,19 +257,31 @@ class Ppo(ActingNetwork):
             self._magnet.restart()
             if magnet := without_prefix(MAGNET, state):
                 load_tensors(self._magnet.tensors(), magnet, what="magnet")
+        if self._factor is not None:
+            self._factor.reset()
+            if factor := without_prefix(FACTOR, state):
+                load_tensors(self._factor.tensors(), factor, what="factor")
         if optimizer_state is None:
             self._optimizer.reset()
         else:
             # The rest is Adam's.
-            moments = {k: v for k, v in state.items() if not k.startswith((LIVE, MAGNET))}
+            others = (LIVE, MAGNET, FACTOR)
+            moments = {k: v for k, v in state.items() if not k.startswith(others)}
             load_tensors(self._optimizer.tensors(), moments, what="optimizer")
         # Last: hyperparameters are the policy's own, whatever state was loaded.
-        self._optimizer.apply(
-            learning_rate=self._hyperparameters.learning_rate,
-            beta1=self._hyperparameters.adam_beta1,
-        )
+        self._optimizer.apply(**self._adam_numbers)
         self._learner_updates = learner_updates
         self._skipped_in_a_row = 0
+
+    @property
+    def _adam_numbers(self) -> dict[str, float]:
+        factor = 1.0 if self._factor is None else self._factor.value
+        return {
+            "learning_rate": self._hyperparameters.learning_rate * factor,
+            "beta1": self._hyperparameters.adam_beta1,
+            "beta2": self._hyperparameters.adam_beta2,
+            "eps": self._hyperparameters.adam_eps,
+        }
 
     def _learn(self, rollout: Rollout, *, generator: torch.Generator) -> UpdateMetrics:
         """Take all epochs over one rollout."""

@@ -13,6 +13,9 @@ LOSSES = ("loss/policy", "loss/value", "loss/total", "policy/entropy", "gradient
 DIAGNOSTICS = ("policy/kl", "policy/clip_fraction")
 """Means over the last epoch: how far the policy has come from the one that played."""
 
+KL_MAX = "policy/kl_max"
+"""The KL divergence of an update, of which the highest counts: one may destroy a policy."""
+
 RATIOS = ("policy/ratio_min", "policy/ratio_max")
 """Lowest and highest probability ratio of a decision in any of the rollout's optimizer steps."""
 
@@ -24,7 +27,7 @@ METRICS = LOSSES + DIAGNOSTICS + RATIOS
 LOWEST = frozenset({RATIOS[0], ADVANTAGES[0]})
 """Metrics of which the lowest value counts, where others have a mean."""
 
-HIGHEST = frozenset({RATIOS[1], ADVANTAGES[1]})
+HIGHEST = frozenset({KL_MAX, RATIOS[1], ADVANTAGES[1]})
 """Metrics of which the highest value counts."""
 
 MAGNET_KL = "policy/magnet_kl"
@@ -76,6 +79,8 @@ class UpdateMetrics:
         last = self._by_column(self._epoch)
         results = {name: value for name, value in results.items() if name not in DIAGNOSTICS}
         results |= {name: last[name] for name in DIAGNOSTICS if name in last}
+        if DIAGNOSTICS[0] in last:
+            results[KL_MAX] = last[DIAGNOSTICS[0]]
         return results | self._advantages
 
     def _by_column(self, steps: Sequence[Sequence[float]]) -> dict[str, float]:

@@ -33,6 +33,7 @@ TRAINING_METRICS: Mapping[str, str] = {
     "policy/kl": (
         "Mean KL divergence from the policy that collected the rollout, estimated from samples."
     ),
+    "policy/kl_max": "Highest of these of one update: that of a rollout.",
     "policy/magnet_kl": "Mean KL divergence from the policy's magnet, where it has one.",
     "policy/old_kl": (
         "Mean KL divergence from the policy before the update, where `kl_coef` is not 0."
@@ -52,7 +53,7 @@ TRAINING_METRICS: Mapping[str, str] = {
     ),
     "gradient/norm": "Length of the gradient before clipping, mean over minibatches.",
     "gradient/skipped": "Updates that were skipped because a number was not finite.",
-    "optimizer/learning_rate": "Learning rate in use.",
+    "optimizer/learning_rate": "Learning rate in use, which follows the KL with `desired_kl`.",
     "optimizer/updates": "Optimizer steps in this assignment.",
     "episode/return_mean": (
         "Undiscounted return of the trainee's agents in finished episodes. Episodes in which "

@@ -1,13 +1,15 @@
-"""A process that must not outlive its guard: its own side, where the kernel does not see to it.
+"""A process below a guard, on its own side: its end with the guard, its priority.
 
 Tests: `tests/arena/processes/test_guard.py`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import threading
+from pathlib import Path
 
 from arena.processes.guard import DEATH_FD
 
@@ -18,6 +20,14 @@ def end_with_guard() -> None:
     if death_fd is not None:
         watch = threading.Thread(target=_wait_for_death, args=(int(death_fd),), daemon=True)
         watch.start()
+
+
+def give_way(nice: int) -> None:
+    """Give up priority, 1 to 19, for this process and all that it starts from now on."""
+    os.nice(nice)
+    # With autogroups Linux weighs sessions against each other, and each child has its own.
+    with contextlib.suppress(OSError):
+        Path("/proc/self/autogroup").write_text(str(nice), encoding="ascii")
 
 
 def _wait_for_death(death_fd: int) -> None:

@@ -91,6 +91,9 @@ class RunConfig(Model):
     learners: Count | dict[str, Count] | None = None
     """Learner processes, or so many for each population; default: cores, at most policies."""
 
+    learner_nice: int = Field(0, ge=0, le=19)
+    """Priority that local learners and their workers give up, as the command nice has it."""
+
     endpoint: str | None = None
     """Address of the controller: null, a Unix socket of this user, or tcp with keys."""
 
@@ -198,6 +201,11 @@ class RunConfig(Model):
             yield f"learners must be 1 where launcher is inline, got {self.learners!r}"
         if self.launcher == "inline" and self.endpoint is not None:
             yield f"endpoint must be null where launcher is inline, got {self.endpoint!r}"
+        if self.launcher != "local" and self.learner_nice:
+            yield (
+                "learner_nice must be 0 where launcher is not local (only learner processes that "
+                f"it starts here have one), got {self.learner_nice}"
+            )
         if self.launcher == "ray" and len(self.devices) > 1:
             yield (
                 "device must be one where launcher is ray (Ray deals the GPUs of its nodes, "

@@ -373,6 +373,7 @@ AlertKind = Literal[
     "entropy_collapsed",
     "loss_high",
     "kl_high",
+    "policy_destroyed",
     "assignments_failing",
     "void_episodes",
     "learner_failing",

@@ -44,7 +44,7 @@ RUN: Mapping[str, Wording] = {
     ),
     "configuration_changed": said("The configuration was changed: {data:pairs}"),
     "hyperparameters_changed": said(
-        "{subject:player} follows changed start values",
+        "{subject:player} follows changed start values or bounds",
         then=(" at {agent_steps:count} agent steps", ": {changes}"),
     ),
     "lesson_began": said(

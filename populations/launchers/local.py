@@ -35,6 +35,7 @@ class LocalLauncher:
         endpoint: str,
         logs: Path,
         devices: Sequence[str],
+        nice: int = 0,
         keys: Path | None = None,
     ) -> None:
         """Store the arguments; no process is started.
@@ -44,12 +45,14 @@ class LocalLauncher:
             endpoint: Address that learners connect to.
             logs: Directory for their output.
             devices: Devices, dealt to the slots in turn; at least one.
+            nice: Priority that learners give up, 0 to 19.
             keys: Directory with each slot's key, where the controller uses keys.
         """
         self._setup_path = setup_path
         self._endpoint = endpoint
         self._logs = logs
         self._devices = tuple(devices)
+        self._nice = nice
         self._keys = keys
         self._processes: dict[int, ChildProcess] = {}
         self._dying: list[tuple[ChildProcess, float]] = []
@@ -64,6 +67,7 @@ class LocalLauncher:
             # By slot: a learner's successor has its device.
             device=self._devices[slot % len(self._devices)],
             log_path=self._logs / f"{slot_name(slot)}.log",
+            nice=self._nice,
             keys=None if self._keys is None else key_path(self._keys, slot_name(slot)),
         )
 

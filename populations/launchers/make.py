@@ -83,6 +83,7 @@ def _local(run: OpenRun, stack: ExitStack, notify: Callable[[str], None]) -> Con
         endpoint=transport.endpoint,
         logs=run.run_dir / "logs",
         devices=config.devices,
+        nice=config.learner_nice,
         keys=None if endpoint is None else run.run_dir / KEYS,
     )
     return Connections(transport=transport, launcher=launcher, store=store)

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from pydantic import Field, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 
 from arena.config import Model
 from populations.choices import Categories
@@ -19,7 +19,14 @@ from populations.core import Exploration, SearchSpace
 from populations.fields import Share
 from populations.records.rows import GenerationRow
 from populations.rule_kinds import NoSettings, RuleKind
-from populations.search_space import Choices, Dimension, parse_search_space
+from populations.search_space import (
+    UNIFORM_RULE,
+    Choices,
+    Dimension,
+    Range,
+    parse_search_space,
+    spans_one,
+)
 
 PERTURB_FACTORS = (0.8, 1.2)
 RESAMPLE_PROBABILITY = 0.25
@@ -28,8 +35,11 @@ RESAMPLE_PROBABILITY = 0.25
 class PerturbSettings(Model):
     """Settings of ``perturb``, and of rules that fall back to it."""
 
-    perturb_factors: tuple[float, ...] = Field((0.8, 1.2), min_length=1, max_length=16)
+    perturb_factors: tuple[float, ...] = Field(PERTURB_FACTORS, min_length=1, max_length=16)
     """A hyperparameter is multiplied by one of these, or of its own ``factors``."""
+
+    perturb_uniform: tuple[float, float] | None = None
+    """In place of `perturb_factors`: any factor between these ends, all equally likely."""
 
     resample_probability: Share = 0.25
     """How often a hyperparameter is drawn anew from its range instead."""
@@ -47,6 +57,19 @@ class PerturbSettings(Model):
             raise ValueError("every factor must be greater than 0")
         return factors
 
+    @field_validator("perturb_uniform")
+    @classmethod
+    def _spans_one(
+        cls, ends: tuple[float, float] | None, info: ValidationInfo
+    ) -> tuple[float, float] | None:
+        if ends is not None and not spans_one(ends):
+            raise ValueError(UNIFORM_RULE)
+        # A dump has the default beside it.
+        factors = info.data.get("perturb_factors", PERTURB_FACTORS)
+        if ends is not None and factors != PERTURB_FACTORS:
+            raise ValueError(f"must be null where perturb_factors are {list(factors)}")
+        return ends
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Perturb:
@@ -55,6 +78,7 @@ class Perturb:
     Attributes:
         factors: One of them, drawn uniformly, multiplies the value (1 - x with ``complement``);
             choices move to a neighbour, integers by at least 1. A range may have its own.
+        uniform: Ends of the factors in place of ``factors``.
         resample_probability: Probability that a value is drawn from its range instead.
         mutation_probability: Probability that a hyperparameter moves at all; the others stay,
             even where they began outside of their bounds.
@@ -63,6 +87,7 @@ class Perturb:
     """
 
     factors: tuple[float, ...] = PERTURB_FACTORS
+    uniform: tuple[float, float] | None = None
     resample_probability: float = RESAMPLE_PROBABILITY
     mutation_probability: float = 1.0
     reset_probability: float = 0.0
@@ -94,10 +119,7 @@ class Perturb:
     ) -> tuple[float, str]:
         # All decisions are drawn before any is used: their number depends on the settings alone.
         is_anew = bool(rng.random() < self.resample_probability)
-        # A category or a choice has no factors of its own.
-        own = None if isinstance(dimension, Choices) else dimension.factors
-        factors = own or self.factors
-        factor = factors[int(rng.integers(len(factors)))]
+        factor = self._factor(dimension, rng)
         is_kept = self.mutation_probability < 1.0 and rng.random() >= self.mutation_probability
         is_reset = self.reset_probability > 0.0 and rng.random() < self.reset_probability
         # No value yet (null in YAML): there is nothing to keep, reset or multiply.
@@ -113,6 +135,15 @@ class Perturb:
             return dimension.sample(rng), "resampled"
         new = dimension.perturb(old, factor=factor, rng=rng)
         return new, _move(dimension, old=old, new=new, factor=factor)
+
+    def _factor(self, dimension: Dimension, rng: np.random.Generator) -> float:
+        factors, uniform = self.factors, self.uniform
+        # A category or a choice has none of its own.
+        if isinstance(dimension, Range) and (dimension.factors or dimension.uniform):
+            factors, uniform = dimension.factors or (), dimension.uniform
+        if uniform is not None:
+            return float(rng.uniform(*uniform))
+        return factors[int(rng.integers(len(factors)))]
 
 
 def _move(dimension: Dimension, *, old: float, new: float, factor: float) -> str:
@@ -182,6 +213,7 @@ def make_perturb(settings: PerturbSettings) -> Perturb:
     """Make the rule ``perturb`` with its settings."""
     return Perturb(
         factors=settings.perturb_factors,
+        uniform=settings.perturb_uniform,
         resample_probability=settings.resample_probability,
         mutation_probability=settings.mutation_probability,
         reset_probability=settings.reset_probability,

@@ -19,7 +19,7 @@ RUN_EVENTS: Mapping[str, str] = {
     "work_lost": "Acknowledged work is lost, and the run goes on without it (`--accept-loss`, "
     "`--repair`); the numbers are the least ones.",
     "configuration_changed": "A resume changed a key; the value before and the value after.",
-    "hyperparameters_changed": "A resume changed start values, and a policy has followed.",
+    "hyperparameters_changed": "A resume changed start values or bounds: a policy follows.",
     "lesson_began": "Training went on to the next lesson of `environment.curriculum`.",
     "training_stopped": "A stop condition was reached; final matches follow.",
     "tournament_assigned": "The possible champions play the matches that they lack.",

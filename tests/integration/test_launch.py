@@ -138,6 +138,11 @@ def test_ctrl_c_saves_everything_and_resume_goes_on(
     assert last[3].startswith("champion: ")
     before = arena_json("league", run_dir, "status")
     assert before["state"] == "stopped"
+    # 18 inputs, 16 hidden, 9 actions and the value: 18 * 16 + 16 + 16 * 9 + 9 + 16 + 1
+    assert before["parameters"] == {"player": 474}
+    assert [line for line in said if "networks of" in line] == [
+        "networks of player: 474 parameters"
+    ]
     arena("verify", run_dir)
     damaged = _damage_a_current_checkpoint(arena_json, run_dir)
     arena("verify", run_dir, code=5)
@@ -154,6 +159,7 @@ def test_ctrl_c_saves_everything_and_resume_goes_on(
     assert after["agent_steps"] > before["agent_steps"]
     again = arena("launch", "--resume", "--run-dir", run_dir)
     assert "is finished, and a limit holds still" in again.stderr
+    assert "networks of" not in again.stderr
     _check_last_lines(again.stderr, run_dir)
     # A limit that does not end it is raised in vain: the one that holds is named.
     in_vain = arena("launch", "--resume", "--run-dir", run_dir, "stop.agent_steps=1e9")

@@ -233,6 +233,18 @@ def test_a_valid_space_passes_also_with_a_start_value_outside() -> None:
             {"low": 0.1, "high": 1, "factors": [0.9, "1.1"]},
             ".factors: must be a number, got '1.1'",
         ),
+        (
+            "clip_coef",
+            {"low": 0.1, "high": 1, "factors": [0.9], "uniform": [0.8, 1.2]},
+            ": factors and uniform exclude each other",
+        ),
+        (
+            "clip_coef",
+            {"low": 0.1, "high": 1, "uniform": [1.1, 1.5]},
+            ".uniform: must be [a, b] with 0 < a < 1 < b (of others values would only rise, or "
+            "only fall), got [1.1, 1.5]",
+        ),
+        ("clip_coef", {"low": 0.1, "high": 1, "uniform": 1.5}, ".uniform: must be [a, b] with"),
         ("num_epochs", {"choices": []}, ".choices: must be a list of one or more numbers, got []"),
         ("num_epochs", {"choices": [1, 2.5]}, ".choices: must be integers, got [1, 2.5]"),
         ("num_epochs", {"choices": [1, 1]}, ".choices: must be different numbers"),

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from arena.types import population_of
 from populations.league.names import short_name
 
 from ..notices import alert_lines, alerts_of
@@ -17,6 +18,8 @@ from ..terminal.text import one_line, plain
 from .headline import Moment, counts, learner_lines, shares, what_happens
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rich.console import JustifyMethod, RenderableType
     from rich.live import Live
 
@@ -56,13 +59,13 @@ def make_display(run: OpenRun) -> Iterator[PlainDisplay]:
     # Before the first line of progress: other commands need it.
     screen.print(f"run directory: {run.run_dir}", soft_wrap=True, highlight=False)
     if not screen.is_terminal:
-        yield PlainDisplay(screen, run.state)
+        yield PlainDisplay(screen, run.state, run.run_dir)
         return
     from rich.live import Live
 
     # No thread of rich's: the state belongs to the controller's thread, which refreshes.
     with Live(console=screen, auto_refresh=False, transient=False) as live:
-        yield LiveDisplay(screen, live, run.state)
+        yield LiveDisplay(screen, live, run.state, run.run_dir)
 
 
 class PlainDisplay:
@@ -71,9 +74,12 @@ class PlainDisplay:
     Its methods are called from the controller's thread and return at once.
     """
 
-    def __init__(self, screen: Screen, state: ControllerState) -> None:
+    def __init__(self, screen: Screen, state: ControllerState, run_dir: Path) -> None:
         self._screen = screen
         self._state = state
+        self._run_dir = run_dir
+        # A resume has nothing new to say.
+        self._sized = {population_of(row.policy) for row in state.tables.checkpoints.values()}
         self._next_line_s = 0.0
         self._phase = ""
 
@@ -84,8 +90,20 @@ class PlainDisplay:
 
     def note(self, rows: Sequence[Row]) -> None:
         """Print those of the committed rows that matter."""
-        for row in told(rows):
-            self._screen.print(explain(row), soft_wrap=True, highlight=False, markup=False)
+        lines = [*map(explain, told(rows)), *self._sizes(rows)]
+        for line in lines:
+            self._screen.print(line, soft_wrap=True, highlight=False, markup=False)
+
+    def _sizes(self, rows: Sequence[Row]) -> Iterator[str]:
+        """Yield the size of the networks of each population of which this is the first."""
+        from arena.checkpoints.shapes import num_parameters
+        from populations.records.rows import CheckpointRow
+
+        for row in rows:
+            if isinstance(row, CheckpointRow) and population_of(row.policy) not in self._sized:
+                self._sized.add(population := population_of(row.policy))
+                if number := num_parameters(self._run_dir / row.key):
+                    yield f"networks of {population}: {number:,} parameters"
 
     def wait_for(self, name: str, most_s: float) -> None:
         """Print what the end of the run waits for, and for how long at most."""
@@ -105,8 +123,8 @@ class PlainDisplay:
 class LiveDisplay(PlainDisplay):
     """Standings with trends, bars per policy, speed, time left; events scroll by above."""
 
-    def __init__(self, screen: Screen, live: Live, state: ControllerState) -> None:
-        super().__init__(screen, state)
+    def __init__(self, screen: Screen, live: Live, state: ControllerState, run_dir: Path) -> None:
+        super().__init__(screen, state, run_dir)
         self._live = live
         self._trends: dict[str, Trend] = {}
 

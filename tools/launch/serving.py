@@ -141,7 +141,7 @@ def overwritten_lines(events: Iterable[EventRow]) -> Iterator[str]:
     from arena.rules import shown
 
     before: defaultdict[tuple[str, str], list[Json]] = defaultdict(list)
-    after: dict[tuple[str, str], Json] = {}
+    after: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
     for event in events:
         if event.kind != "hyperparameters_changed":
             continue
@@ -149,13 +149,14 @@ def overwritten_lines(events: Iterable[EventRow]) -> Iterator[str]:
         population = event.subject.rpartition("/")[0]
         for name in dict.fromkeys((*old, *new)):
             if old.get(name) != new.get(name):
-                after[population, name] = new.get(name)
+                after[population, name].add(shown(new.get(name)))
                 before[population, name] += [old[name]] if name in old else []
-    for (population, name), value in after.items():
+    for (population, name), now in after.items():
         had = before[population, name]
         told = {f"{one:.4g}" if isinstance(one, float) else shown(one) for one in had}
         values = ", ".join(sorted(told)) or "none"
-        yield f"{name} of {population} is {shown(value)} now; {len(had)} policies had {values}"
+        value = ", ".join(sorted(now))
+        yield f"{name} of {population} is {value} now; {len(had)} policies had {values}"
 
 
 def _holding_limit(run: OpenRun) -> str | None:

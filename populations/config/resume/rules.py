@@ -14,6 +14,7 @@ MAY_CHANGE = (
     "remote_learners",
     "store_endpoint",
     "device",
+    "learner_nice",
     "environment.num_env_workers",
     "launcher",
     "ray",

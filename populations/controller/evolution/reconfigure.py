@@ -1,15 +1,17 @@
-"""New start values of hyperparameters at a resume: policies continue with them."""
+"""New start values and bounds of hyperparameters at a resume: policies continue with them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
 
+from populations.controller.evolution.exploration import numbers
 from populations.controller.evolution.generations import explored_on
 from populations.controller.evolution.rewind import end_assignments
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
-from populations.records.rows import Json, PolicyRow
+from populations.records.rows import Json
+from populations.search_space import Dimension
 
 
 def reconfigure(
@@ -17,10 +19,12 @@ def reconfigure(
     tx: Transaction,
     population: str,
     changed: Mapping[str, float | None],
+    bounds: Mapping[str, Dimension],
 ) -> None:
     """Give every policy of a population the start values that were changed, in a new generation.
 
-    Values that were not changed stay, explored ones too. A changed schedule begins with the factor
+    Other values stay, explored ones too, but for those outside of bounds that were changed: the
+    nearest value in these takes their place. A changed schedule begins with the factor
     1 and has the value of each policy's own agent steps. Open training assignments end, for they
     began with the old values. A decision that waits goes on waiting, about the new ones.
 
@@ -30,7 +34,10 @@ def reconfigure(
         population: Name of the population.
         changed: New start values by name, of schedules their first; None: the hyperparameter is
             gone.
+        bounds: Ranges and choices that were changed, by name.
     """
+    # A new start value may be outside of the bounds, as at a launch.
+    bounds = {name: dimension for name, dimension in bounds.items() if name not in changed}
     for policy in list(state.tables.policies.values()):
         if policy.population != population:
             continue
@@ -38,7 +45,7 @@ def reconfigure(
         kept = {name: factor for name, factor in policy.factors.items() if name not in changed}
         factors = scheduled.completed(kept)
         new = scheduled.values(
-            with_changed(policy.hyperparameters, changed),
+            with_changed(policy.hyperparameters, changed, bounds),
             factors=factors,
             agent_steps=policy.agent_steps,
         )
@@ -48,7 +55,9 @@ def reconfigure(
         after = replace(policy, hyperparameters=new, factors=factors)
         after = explored_on(state, tx, after, cause="reconfigure")
         if policy.pending:
-            tx.put(replace(after, pending=_pending(policy, changed)))
+            waiting = numbers(policy.pending["hyperparameters"])
+            base: dict[str, Json] = {**with_changed(waiting, changed, bounds)}
+            tx.put(replace(after, pending={**policy.pending, "hyperparameters": base}))
         tx.add_event(
             "hyperparameters_changed",
             policy.policy,
@@ -60,16 +69,11 @@ def reconfigure(
 
 
 def with_changed(
-    values: Mapping[str, float], changed: Mapping[str, float | None]
+    values: Mapping[str, float],
+    changed: Mapping[str, float | None],
+    bounds: Mapping[str, Dimension],
 ) -> dict[str, float]:
-    """Return hyperparameters with changed ones replaced, and those that are gone left out."""
-    merged = {**values, **changed}
+    """Return hyperparameters with changed ones replaced, in the bounds, without those gone."""
+    fitted = {name: bounds[name].fit(values[name]) for name in bounds if name in values}
+    merged = {**values, **fitted, **changed}
     return {name: value for name, value in merged.items() if value is not None}
-
-
-def _pending(policy: PolicyRow, changed: Mapping[str, float | None]) -> dict[str, Json]:
-    base = policy.pending.get("hyperparameters")
-    assert isinstance(base, Mapping), "a decision is about hyperparameters"
-    new: dict[str, Json] = {**base, **changed}
-    values = {name: value for name, value in new.items() if value is not None}
-    return {**policy.pending, "hyperparameters": values}

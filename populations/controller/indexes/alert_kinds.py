@@ -75,6 +75,14 @@ KINDS: Mapping[str, Kind] = {
         advice="Each update changes the policy too much. Lower learning_rate or num_epochs, or set "
         "target_kl (0.02, for example).",
     ),
+    "policy_destroyed": Kind(
+        begins="An update had a KL divergence above 1 (`policy/kl_max`).",
+        ends="3 assignments in a row in which none is above 0.5.",
+        clear_after=3,
+        advice="Little is left of what the policy had learned. Lower learning_rate, and its bound "
+        "in the search space, or set target_kl (0.02, for example). arena rewind puts the policy "
+        "back on a checkpoint of before.",
+    ),
     "assignments_failing": Kind(
         begins="3 of the last 100 attempts at assignments failed; one that is held against its "
         "learner counts once that works again.",

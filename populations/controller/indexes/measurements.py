@@ -42,6 +42,9 @@ HIGH_LOSS, GOOD_LOSS = 10.0, 5.0
 
 HIGH_KL, GOOD_KL = 0.2, 0.1
 
+DESTROYED_KL, WHOLE_KL = 1.0, 0.5
+"""The same of a single update, in nats; those of healthy runs stay below 0.1."""
+
 
 @dataclass(slots=True)
 class Window:
@@ -237,6 +240,13 @@ def kl_high(trained: Trained) -> str | None:
     return _too_high(divergence, high=HIGH_KL, good=GOOD_KL, text=text)
 
 
+def policy_destroyed(trained: Trained) -> str | None:
+    """Return whether an update left little of a policy."""
+    divergence = trained.metrics.get("policy/kl_max")
+    text = "an update moved it by a KL divergence of {:.3g}"
+    return _too_high(divergence, high=DESTROYED_KL, good=WHOLE_KL, text=text)
+
+
 def _too_high(value: float | None, *, high: float, good: float, text: str) -> str | None:
     # As with the entropy: in between an alert neither begins nor ends.
     if value is None or good <= value <= high:
@@ -251,4 +261,5 @@ RULES: Mapping[str, Callable[[Trained], str | None]] = {
     "entropy_collapsed": entropy_collapsed,
     "loss_high": loss_high,
     "kl_high": kl_high,
+    "policy_destroyed": policy_destroyed,
 }

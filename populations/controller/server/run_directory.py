@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -45,6 +45,7 @@ from populations.matchmaking.external_players import (
 from populations.records.rows import EventRow, Json, Row, RunRow
 from populations.records.tables import Tables
 from populations.roles import has_exploiters
+from populations.search_space import parse_search_space
 from populations.storage.database import BACKUP, JOURNAL, storage_errors
 from populations.storage.journal import Journal, JournalReader
 from populations.storage.loss import accepted_loss
@@ -319,7 +320,7 @@ class OpenRun:
         self.journal.commit(tx.rows)
 
     def reconfigure(self, changes: Sequence[Change], *, utc: str) -> list[EventRow]:
-        """Make changes of run.yaml durable, with an event for each; policies take new start values.
+        """Make changes of run.yaml durable, with an event for each; policies take their new values.
 
         A kill leaves the old run.yaml and journal, or the new ones.
 
@@ -347,17 +348,16 @@ class OpenRun:
                     for n in row.hyperparameters
                 ),
             }
-            changed = {
-                hyperparameter: start.get(hyperparameter)
-                for hyperparameter in known
-                if any(
-                    change.key == prefix + hyperparameter
-                    or change.key.startswith(f"{prefix}{hyperparameter}.")
-                    for change in changes
-                )
+            changed = {one: start.get(one) for one in known if _concerns(changes, prefix + one)}
+            space = parse_search_space(population.search_space, start=start)
+            prefix = f"populations.{name}.search_space."
+            bounds = {
+                one: dimension
+                for one, dimension in space.items()
+                if _concerns(changes, prefix + one, but=("log", "factors", "uniform"))
             }
-            if changed:
-                reconfigure(self.state, tx, name, changed)
+            if changed or bounds:
+                reconfigure(self.state, tx, name, changed, bounds)
         tx.put(replace(self.state.tables.run, configuration=digest))
         self.journal.commit(tx.rows)
         finish(self.run_dir)
@@ -368,6 +368,15 @@ class OpenRun:
 
     def __exit__(self, *exception: object) -> None:
         self._stack.close()
+
+
+def _concerns(changes: Sequence[Change], key: str, *, but: Collection[str] = ()) -> bool:
+    """Return whether a key was changed, or one below it whose name is none of some."""
+    return any(
+        change.key == key
+        or (change.key.startswith(f"{key}.") and change.key.removeprefix(f"{key}.") not in but)
+        for change in changes
+    )
 
 
 def imported_weights(run_dir: Path) -> dict[str, WeightsRef]:

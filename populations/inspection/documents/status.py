@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import cast
 
+from arena.checkpoints.shapes import num_parameters
 from populations.controller.indexes.pbt_decisions import RECALLED, PbtDecisions
 from populations.controller.indexes.raised_alerts import CLEARED, RAISED, resumed
 from populations.controller.server.live_status import STORAGE, paused_alert
@@ -58,6 +59,7 @@ def status_view(run: Inspection, population: str | None) -> Document:
         "assignments_finished": row.assignments_finished,
         "checkpoints": sum(1 for c in tables.checkpoints.values() if c.state == "present"),
         "ghosts": len(tables.ghosts),
+        "parameters": _parameters(run),
         "exploits": row.exploits,
         "lesson": _lesson(run),
         "evaluation": live.get("evaluation") or _evaluation(run),
@@ -68,6 +70,12 @@ def status_view(run: Inspection, population: str | None) -> Document:
         "learners_waiting": live.get("learners_waiting"),
         "champion": champions,
     }
+
+
+def _parameters(run: Inspection) -> Document:
+    """Return the number of weights of each population's networks, which are all alike."""
+    newest = {p.population: p.checkpoint for p in run.tables.policies.values() if p.checkpoint}
+    return {name: num_parameters(run.run_dir / key) for name, key in newest.items()}
 
 
 def _lesson(run: Inspection) -> Document | None:

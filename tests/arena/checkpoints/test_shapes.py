@@ -12,7 +12,7 @@ import torch
 from arena.checkpoints.files import file_records
 from arena.checkpoints.manifest import OPTIMIZER, WEIGHTS, Manifest
 from arena.checkpoints.publish import publish
-from arena.checkpoints.shapes import read_shapes
+from arena.checkpoints.shapes import num_parameters, read_shapes
 from arena.checkpoints.tensors import serialize
 from arena.errors import CheckpointCorrupt
 from tests.arena.transfer.conftest import checkpoint
@@ -33,6 +33,16 @@ def test_shapes_are_those_of_the_tensors_that_torch_wrote(tmp_path: Path) -> Non
     # A ghost has no optimizer.
     (directory / OPTIMIZER).unlink()
     assert read_shapes(directory, manifest) == expected
+
+
+def test_parameters_are_the_weights_without_statistics(tmp_path: Path) -> None:
+    tensors = {"head.weight": torch.zeros(3, 2), "a": torch.ones(())}
+    statistics = {"observation_normalizer.mean": torch.zeros(5)}
+    directory, _ = published(tmp_path, {WEIGHTS: serialize({**tensors, **statistics})})
+    assert num_parameters(directory) == 7
+    (directory / WEIGHTS).write_bytes(b"junk")
+    assert num_parameters(directory) is None
+    assert num_parameters(tmp_path / "nothing") is None
 
 
 HUGE = b'{"a":{"dtype":"F32","shape":[1099511627776],"data_offsets":[0,4398046511104]}}'

@@ -291,6 +291,17 @@ def test_a_learner_that_cannot_start_exits_with_2_and_says_why(
     assert complaint in log_path.read_text()
 
 
+def test_a_learner_gives_up_priority(tmp_path: Path) -> None:
+    path = tmp_path / "setup.json"
+    path.write_text(setup().model_dump_json())
+    own = psutil.Process().nice()
+    # Nobody answers there: it waits.
+    endpoint, log_path = f"ipc://{tmp_path}/nobody", tmp_path / "learner.log"
+    with spawn_learner(path, endpoint, populations=(), log_path=log_path, nice=5) as process:
+        learner = psutil.Process(process.pid)
+        wait_until(lambda: learner.nice() == min(own + 5, 19), timeout_s=TIMEOUT_S)
+
+
 def test_what_cannot_be_started_leaks_nothing(tmp_path: Path) -> None:
     before = psutil.Process().num_fds()
     with pytest.raises(FileNotFoundError):

@@ -33,6 +33,9 @@ def test_names_and_defaults_are_those_of_the_interface() -> None:
         "num_minibatches": 4,
         "rollout_length": 32,
         "adam_beta1": 0.9,
+        "adam_beta2": 0.999,
+        "adam_eps": 1e-5,
+        "desired_kl": None,
         "value_clip": None,
         "magnet_coef": 0.0,
         "magnet_rate": 0.01,
@@ -50,7 +53,8 @@ def test_coerce_rounds_integral_values_and_fills_in_defaults() -> None:
     assert (values["rollout_length"], values["num_epochs"], values["learning_rate"]) == (38, 3, 1.0)
     assert type(values["rollout_length"]) is int
     assert type(values["learning_rate"]) is float
-    assert set(values) == set(PpoHyperparameters.model_fields) - {"target_kl", "value_clip"}
+    without_value = {"target_kl", "desired_kl", "value_clip"}
+    assert set(values) == set(PpoHyperparameters.model_fields) - without_value
     assert coerce_hyperparameters(PpoHyperparameters, values) == values
 
 
@@ -70,7 +74,10 @@ def test_coerce_keeps_real_values_exactly(target_kl: float, gamma: float) -> Non
         ("num_epochs", math.inf, "finite"),
         ("num_minibatches", math.nan, "finite"),
         ("adam_beta1", 1.0, "less than 1"),
+        ("adam_beta2", 1.0, "less than 1"),
+        ("adam_eps", 0.0, "greater than 0"),
         ("target_kl", 0.0, "greater than 0"),
+        ("desired_kl", 0.0, "greater than 0"),
     ],
 )
 def test_coerce_names_key_rule_and_value(name: str, value: float, rule: str) -> None:

@@ -36,12 +36,13 @@ def test_long_gradients_are_scaled_down() -> None:
 
 def test_hyperparameters_can_change_and_state_be_forgotten() -> None:
     layer, adam = make(0.0)
-    adam.apply(learning_rate=0.25, beta1=0.9)
+    adam.apply(learning_rate=0.25, beta1=0.9, beta2=0.5, eps=1.0)
     assert adam.learning_rate == 0.25
     adam.compute_gradients(layer.weight.sum(), max_norm=100.0)
     adam.step()
-    # A first step of Adam is the learning rate long.
-    assert layer.weight.item() == pytest.approx(-0.25, rel=1e-4)
+    # A first step of Adam is the learning rate long, here by 1 / (1 + eps).
+    assert layer.weight.item() == pytest.approx(-0.125, rel=1e-4)
     assert adam.tensors()["exp_avg.weight"].item() == pytest.approx(0.1)
+    assert adam.tensors()["exp_avg_sq.weight"].item() == pytest.approx(0.5)
     adam.reset()
     assert not any(tensor.any() for tensor in adam.tensors().values())

@@ -27,6 +27,7 @@ METRICS = {
     "loss/total",
     "policy/entropy",
     "policy/kl",
+    "policy/kl_max",
     "policy/clip_fraction",
     "policy/ratio_min",
     "policy/ratio_max",
@@ -299,6 +300,22 @@ def test_a_restore_never_overwrites_a_mutated_hyperparameter() -> None:
     assert metrics["optimizer/learning_rate"] == 5e-5
     assert metrics["optimizer/updates"] == 3 + 16
     assert not any("lr" in name or "beta" in name for name in donor.optimizer_state())
+
+
+@pytest.mark.parametrize(("name", "value"), [("adam_beta2", 0.5), ("adam_eps", 1e-2)])
+def test_a_mutated_number_of_adam_works_after_a_restore(name: str, value: float) -> None:
+    donor = make()
+    train(donor, num_rollouts=1)
+    kept, explorer = make(), make(PpoHyperparameters.model_validate({name: value}))
+    for ppo in (kept, explorer):
+        ppo.load(donor.weights(), donor.optimizer_state(), learner_updates=0)
+        ppo.update(make_rollout(ppo), generator=torch.Generator().manual_seed(5))
+    bias = "trunk.0.bias"
+    distance = (explorer.weights()[bias] - kept.weights()[bias]).abs().max().item()
+    assert distance > 1e-5
+    # exp_avg_sq decays by beta2; eps only divides the step.
+    squares = [ppo.optimizer_state()[f"exp_avg_sq.{bias}"].max().item() for ppo in (kept, explorer)]
+    assert (squares[1] > 10.0 * squares[0]) == (name == "adam_beta2")
 
 
 def test_loading_without_optimizer_state_starts_a_fresh_one() -> None:

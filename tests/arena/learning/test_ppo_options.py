@@ -250,8 +250,10 @@ def restored(ppo: Ppo, numbers: Mapping[str, float] | None = None) -> Ppo:
 
 def test_a_restored_policy_learns_on_bit_for_bit() -> None:
     numbers = {"ema_decay": 0.9, "magnet_coef": 0.2, "magnet_rate": 0.1, "value_clip": 0.2}
+    numbers["desired_kl"] = 1e-5
     one = make(numbers)
     learn(one, rollouts=2)
+    assert one.optimizer_state()["factor.steps"].item() == -2.0
     other = restored(one, numbers)
     for _ in range(2):
         assert same(one.weights(), other.weights())
@@ -275,6 +277,35 @@ def test_an_exploit_takes_magnet_and_live_weights_whatever_is_explored() -> None
     for name, tensor in live.items():
         assert torch.equal(state[f"magnet.{name}"], tensor)
         assert torch.equal(state[f"live.{name}"], tensor)
+
+
+def test_the_learning_rate_follows_the_kl_within_bounds() -> None:
+    free = make()
+    learn(free, rollouts=1)
+    assert not any(name.startswith("factor") for name in free.optimizer_state())
+    kl = learn(make(), rollouts=1)["policy/kl"]
+    # The first update has the same KL at any desired one; up to twice and down to half are near it.
+    for desired, step in ((kl / 2.1, -1), (kl / 1.9, 0), (kl * 1.9, 0), (kl * 2.1, 1)):
+        ppo = make({"desired_kl": desired})
+        assert learn(ppo, rollouts=1)["optimizer/learning_rate"] == 3e-3
+        rate = learn(ppo, rollouts=1, first=1)["optimizer/learning_rate"]
+        assert rate == pytest.approx(3e-3 * 1.5**step, rel=1e-12)
+    for desired, steps in ((1e-12, -9), (1e6, 9)):
+        ppo = make({"desired_kl": desired, "learning_rate": 1e-4})
+        rate = learn(ppo, rollouts=12)["optimizer/learning_rate"]
+        assert rate == pytest.approx(1e-4 * 1.5**steps, rel=1e-12)
+        # A donor's factor is taken, the explored learning rate is the policy's own.
+        other = restored(ppo, {"desired_kl": desired, "learning_rate": 2e-4})
+        rate = learn(other, rollouts=1)["optimizer/learning_rate"]
+        assert rate == pytest.approx(2e-4 * 1.5**steps, rel=1e-12)
+        assert learn(restored(ppo), rollouts=1)["optimizer/learning_rate"] == 3e-3
+        ppo.load(ppo.weights(), None, learner_updates=0)
+        assert learn(ppo, rollouts=1)["optimizer/learning_rate"] == 1e-4
+
+
+def test_the_kl_of_a_single_step_says_nothing_about_the_learning_rate() -> None:
+    ppo = make({"desired_kl": 0.01, **ONE_STEP})
+    assert learn(ppo, rollouts=3)["optimizer/learning_rate"] == 3e-3
 
 
 def test_without_training_state_everything_starts_from_the_weights() -> None:

@@ -16,10 +16,14 @@ def test_losses_are_means_over_all_epochs_and_diagnostics_over_the_last() -> Non
     metrics.add([1.0, 10.0])
     metrics.add(None)
     metrics.add([2.0, 30.0])
-    assert metrics.results() == {"loss/total": 1.5, "policy/kl": 20.0}
+    assert metrics.results() == {
+        "loss/total": 1.5,
+        "policy/kl": 20.0,
+        "policy/kl_max": 20.0,
+    }
     metrics.begin_epoch()
     metrics.add([6.0, 5.0])
-    assert metrics.results() == {"loss/total": 3.0, "policy/kl": 5.0}
+    assert metrics.results() == {"loss/total": 3.0, "policy/kl": 5.0, "policy/kl_max": 5.0}
     assert metrics.skipped == 1
 
 
@@ -43,6 +47,7 @@ def test_ratios_are_the_extremes_of_all_epochs_and_skipped_steps_have_none() -> 
     metrics.add([0.7, 0.625, 2.0])
     assert metrics.results() == {
         "policy/kl": 0.7,
+        "policy/kl_max": 0.7,
         "policy/ratio_min": 0.5,
         "policy/ratio_max": 4.0,
     }

@@ -68,6 +68,8 @@ def test_two_equal_players_form_one_population_with_two_sides() -> None:
         "num_minibatches": 4,
         "rollout_length": 32,
         "adam_beta1": 0.9,
+        "adam_beta2": 0.999,
+        "adam_eps": 1e-5,
         "magnet_coef": 0.0,
         "magnet_rate": 0.01,
         "kl_coef": 0.0,

@@ -30,13 +30,18 @@ def test_devices_are_dealt_to_the_slots_in_turn_and_stay_there(
 ) -> None:
     given: list[object] = []
 
-    def spawn(*_: object, device: str, **__: object) -> Spawned:
+    def spawn(*_: object, device: str, nice: int, **__: object) -> Spawned:
         given.append(device)
+        assert nice == 3
         return Spawned()
 
     monkeypatch.setattr(local, "spawn_learner", spawn)
     launcher = LocalLauncher(
-        setup_path=tmp_path / "setup.json", endpoint="ipc://x", logs=tmp_path, devices=devices
+        setup_path=tmp_path / "setup.json",
+        endpoint="ipc://x",
+        logs=tmp_path,
+        devices=devices,
+        nice=3,
     )
     # The fourth and the first learner end, and others come in their places.
     for slot in (0, 1, 2, 3, 3, 0):

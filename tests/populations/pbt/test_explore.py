@@ -9,14 +9,17 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from arena.types import Entrant, PolicyId
 from populations.core import Explore, SearchSpace
 from populations.pbt.explore import (
     NoExplore,
     Perturb,
+    PerturbSettings,
     Resample,
     initial_hyperparameters,
+    make_perturb,
 )
 from populations.records.rows import GenerationRow
 
@@ -91,6 +94,27 @@ def test_a_hyperparameter_with_factors_of_its_own_moves_by_these() -> None:
     # 1 * 1.005; 1 - 0.5 * 0.1; 0.2 * 1.2
     assert found.new == pytest.approx({"rho_bar": 1.005, "gamma": 0.95, "clip_coef": 0.24})
     assert found.moves == {"rho_bar": "x1.005", "gamma": "x0.5", "clip_coef": "x1.2"}
+
+
+def test_factors_are_drawn_between_two_ends() -> None:
+    space: dict[str, dict[str, object]] = {
+        "learning_rate": {"low": 0.1, "high": 9.0},
+        "gamma": {"low": 0.0, "high": 1.0, "complement": True, "uniform": [0.5, 2.0]},
+        "clip_coef": {"low": 0.1, "high": 9.0, "factors": [3.0]},
+        "num_epochs": {"choices": [1, 2, 3]},
+    }
+    start = {"learning_rate": 1.0, "gamma": 0.6, "clip_coef": 1.0, "num_epochs": 2}
+    rule = make_perturb(PerturbSettings(perturb_uniform=(0.75, 1.5), resample_probability=0.0))
+    rng = np.random.default_rng(0)
+    found = [rule.explore(start, space, rng=rng).new for _ in range(2000)]
+    rates = np.array([new["learning_rate"] for new in found])
+    gammas = np.array([new["gamma"] for new in found])
+    assert stats.kstest(rates, stats.uniform(0.75, 0.75).cdf).pvalue > 0.01
+    # 1 - U(0.5, 2) * 0.4
+    assert stats.kstest(gammas, stats.uniform(0.2, 0.6).cdf).pvalue > 0.01
+    assert {new["clip_coef"] for new in found} == {3.0}
+    # A choice goes up with factors above 1: two thirds of them.
+    assert np.mean([new["num_epochs"] == 3 for new in found]) == pytest.approx(2 / 3, abs=0.04)
 
 
 def test_one_step_down_by_hand() -> None:

@@ -30,7 +30,8 @@ def test_every_kind_of_selection_but_none_is_a_rule() -> None:
 def test_settings_by_kind_are_those_of_before() -> None:
     """A rule that loses one breaks configurations."""
     perturb = {
-        "perturb_factors", "resample_probability", "mutation_probability", "reset_probability"
+        "perturb_factors", "perturb_uniform", "resample_probability", "mutation_probability",
+        "reset_probability",
     }  # fmt: skip
     read = {n: set(kind.settings.model_fields) for n, kind in {**EXPLOITS, **EXPLORES}.items()}
     assert read == {

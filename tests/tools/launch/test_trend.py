@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import io
 import re
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -70,7 +71,7 @@ def test_the_live_display_fits_80_columns(encoding: str) -> None:
     screen = screens.Screen(stream, force_terminal=True, width=80, height=60, no_color=True)
     status: dict[str, Any] = {"elapsed_s": 0.0, "agent_steps_per_s": None, "alerts": []}
     with Live(console=screen, auto_refresh=False) as live:
-        display.LiveDisplay(screen, live, world.state).refresh(status)
+        display.LiveDisplay(screen, live, world.state, Path()).refresh(status)
     stream.flush()
     buffer = stream.buffer
     assert isinstance(buffer, io.BytesIO)

@@ -13,6 +13,7 @@ def test_updates_become_means_bounds_and_last_values() -> None:
             "optimizer/updates": 16.0,
             "advantage/min": -2.0,
             "advantage/max": 0.5,
+            "policy/kl_max": 2.0,
             "policy/ratio_min": 0.75,
             "policy/ratio_max": 1.5,
         }
@@ -23,6 +24,7 @@ def test_updates_become_means_bounds_and_last_values() -> None:
             "optimizer/updates": 32.0,
             "advantage/min": -1.0,
             "advantage/max": 3.0,
+            "policy/kl_max": 0.5,
             "policy/ratio_min": 0.25,
             "policy/ratio_max": 1.25,
         }
@@ -32,6 +34,7 @@ def test_updates_become_means_bounds_and_last_values() -> None:
         "optimizer/updates": 32.0,
         "advantage/min": -2.0,
         "advantage/max": 3.0,
+        "policy/kl_max": 2.0,
         "policy/ratio_min": 0.25,
         "policy/ratio_max": 1.5,
     }

@@ -271,7 +271,7 @@ def test_a_schedule_that_a_resume_brings_begins_with_the_factor_one() -> None:
     # As a run whose rows are of before its hyperparameters had schedules.
     for row in list(state.tables.policies.values()):
         transaction(world).put(replace(row, factors={}))
-    reconfigure(state, transaction(world), "player", {"learning_rate": 2.0e-3})
+    reconfigure(state, transaction(world), "player", {"learning_rate": 2.0e-3}, {})
     for row in state.tables.policies.values():
         assert row.factors == {"learning_rate": 1.0, "num_epochs": 1.0}
         assert row.hyperparameters["learning_rate"] == pytest.approx(

@@ -117,6 +117,7 @@ PROVOKED: dict[str, tuple[dict[str, float], dict[str, float]]] = {
     "entropy_collapsed": ({**BUSY, "policy/entropy": 0.005}, {**BUSY, "policy/entropy": 0.9}),
     "loss_high": ({**BUSY, "loss/value": 25.0}, {**BUSY, "loss/value": 0.8}),
     "kl_high": ({**BUSY, "policy/kl": 0.9}, {**BUSY, "policy/kl": 0.01}),
+    "policy_destroyed": ({**BUSY, "policy/kl_max": 2.9}, {**BUSY, "policy/kl_max": 0.1}),
 }
 
 
@@ -127,6 +128,7 @@ FIRST = {
     "entropy_collapsed": 5,
     "loss_high": 5,
     "kl_high": 5,
+    "policy_destroyed": 1,
 }
 """After so many assignments of one policy it is told."""
 
