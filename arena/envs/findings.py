@@ -38,6 +38,11 @@ MENDS: tuple[tuple[str, str], ...] = (
         "return self._was_dead_step(action)`, and take nobody out of agents before that",
     ),
     (
+        "attribute 'close'",
+        "inherit from pettingzoo.ParallelEnv or AECEnv, whose close does nothing, or write a close "
+        "that releases what the environment holds",
+    ),
+    (
         "must have shape",
         "return arrays of exactly the declared shape, or declare the shape that you return "
         "(observation.shape against observation_space(agent).shape)",

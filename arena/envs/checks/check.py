@@ -185,6 +185,8 @@ class _Subject:
         self.actions = action_layouts(spec, populations=self.populations)
         self.num_envs = NUM_ENVS
         """Number of environments in the batch."""
+        self.unclosed: EnvironmentFault | None = None
+        """Fault of the last batch that could not be closed."""
 
     def is_pettingzoo(self) -> bool:
         """Return whether there is a PettingZoo environment to look at, besides the batch."""
@@ -205,8 +207,15 @@ class _Subject:
             launch_directory=self._launch_directory,
             possible_agents=self._possible_agents,
         )
-        with contextlib.closing(make_batched_env(request)) as env:
+        env = make_batched_env(request)
+        try:
             yield env
+        finally:
+            try:
+                env.close()
+            except EnvironmentFault as fault:
+                # What was found before stands.
+                self.unclosed = fault
 
     def single(self) -> Any:  # noqa: ANN401
         """Make PettingZoo's own environment."""
@@ -313,6 +322,8 @@ def _play_batch(
             _note_difference(difference, report)
     except EnvironmentFault as fault:
         report.problems.append(finding_of(fault))
+    if subject.unclosed is not None:
+        report.problems.append(finding_of(subject.unclosed))
 
 
 def _of_unchanging(unchanging: Mapping[str, str], spec: EnvironmentSpec) -> str:
