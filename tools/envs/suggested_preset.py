@@ -16,6 +16,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from arena.envs.checks.roles import kinds_of
+from arena.envs.findings import some
 
 if TYPE_CHECKING:
     from arena.environment_spec import AgentSpec
@@ -235,7 +236,8 @@ def _population(
     yield f"  {name}:", ""
     yield f"    agents: {_yaml(_patterns(agents, report.spec.agents))}", ""
     yield "    size: 4", "policies; more explore more, and each trains less"
-    yield from _network(facts)
+    same = next((v for v in report.same_views if len({*v} & {*agents}) > 1), ())
+    yield from _network(facts, same_view=same)
     yield "    hyperparameters:", ""
     decisions = _decisions_per_episode(report)
     # 1 / (1 - gamma) is the horizon in decisions: 100, 200 and 500.
@@ -254,7 +256,7 @@ def _population(
     yield "      entropy_coef: 0.01", ""
 
 
-def _network(facts: AgentSpec) -> Iterator[Line]:
+def _network(facts: AgentSpec, *, same_view: Sequence[str] = ()) -> Iterator[Line]:
     from arena.config import NetworkConfig
     from arena.envs.spaces.observations import ObservationLayout
     from arena.networks.planes import convolved_parts
@@ -274,6 +276,9 @@ def _network(facts: AgentSpec) -> Iterator[Line]:
     if binary:
         keys.append("normalize_observations: false")
         seen += "; zeros and ones need no statistics"
+    if same_view:
+        keys.append("agent_id: true")
+        seen += f"; {some(same_view)} see the same, so a policy is told which one it plays"
     yield f"    network: {{{', '.join(keys)}}}", seen
 
 

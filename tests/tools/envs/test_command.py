@@ -246,6 +246,25 @@ def test_what_is_written_can_be_launched(
     assert json.loads(capsys.readouterr().out)["state"] == "finished"
 
 
+def test_who_sees_the_same_is_told_which_one_it_plays(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(ASSETS)
+    preset, run_dir = tmp_path / "preset.yaml", tmp_path / "run"
+    arguments = ("--seconds", "0.1", "--train", "100", "--write", str(preset))
+    assert run("envs", "check", "one_view:Prison", *arguments) == 0
+    assert "note: 'prisoner', 'guard' have equal spaces and saw the" in capsys.readouterr().out
+    ((population, written),) = yaml.safe_load(preset.read_text())["populations"].items()
+    assert written["agents"] == ["*"]
+    small = ("environment.num_envs=4", f"populations.{population}.size=1", *SMALL)
+    assert run("launch", str(preset), *small, "--run-dir", str(run_dir), "--json") == 0
+    # One network for both; of the same view it makes two things.
+    export = tmp_path / "export"
+    assert run("export", str(run_dir), "--to", str(export)) == 0
+    card = json.loads((export / "card.json").read_text())
+    assert card["network"]["agent_id"] is True
+
+
 def test_an_unknown_environment_exits_2(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("envs", "check", "classic/tictactoo-v3", "--json") == 2
     said = capsys.readouterr()
