@@ -67,8 +67,8 @@ def rate(
         bool,
         typer.Option(
             "--no-seats",
-            help="Fit without an advantage of home (bradley_terry), for lists whose first column "
-            "is no seat: the winner first, or the challenger.",
+            help="List whose first column is no seat (the winner first, or the challenger): "
+            "bradley_terry fits no advantage of home.",
         ),
     ] = False,
     as_json: AsJson = False,
