@@ -40,7 +40,8 @@ class EnvironmentRequest:
         possible_agents: ``environment.possible_agents``.
         reads_state: Whether a value network reads ``state()``, so that its space is a fact, too.
         lenient: Whether to accept breaches of the contract that do not hide the facts, such as a
-            reset of a ParallelEnv that breaks its form; a later check reports them.
+            reset of a ParallelEnv that breaks its form, or a ``close`` that raises; a later check
+            reports them.
         asks_chance: Whether random play is to show if the game has chance.
     """
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -23,6 +24,17 @@ COLUMNS = ("home", "away", "score")
 # 2^-8: by chance in one of 256 files with even players.
 FEW = 8
 """Number of matches below which it can be chance that home won all of them."""
+
+NEARLY_ALL = 0.95
+"""Share of the wins from which on one column seems to be the winners'."""
+
+TOLD_APART = 0.5
+"""`share_told_apart` below which an advantage of home is mostly skill by another name."""
+
+SMALL = 10.0
+"""Elo of an advantage that changes little, whatever it is."""
+
+SEATLESS = "if these columns are no seats (winner or challenger first), say --no-seats"
 
 
 def rate(
@@ -51,6 +63,14 @@ def rate(
         ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the resampling.")] = 0,
+    no_seats: Annotated[
+        bool,
+        typer.Option(
+            "--no-seats",
+            help="List whose first column is no seat (the winner first, or the challenger): "
+            "bradley_terry fits no advantage of home.",
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Rate the players of a CSV file with one match per line.
@@ -60,7 +80,8 @@ def rate(
 
     Meaning of a rating, by model:
 
-    - bradley_terry: Elo points (400 are odds of 10:1), all matches at once.
+    - bradley_terry: Elo points (400 are odds of 10:1), all matches at once, beside an advantage
+    of being home. Lists whose columns are no seats need --no-seats.
 
     - elo, weng_lin: Elo points, match after match in the order of the file.
 
@@ -69,15 +90,21 @@ def rate(
 
     - alpha_rank: share of time that evolution spends at the player, between 0 and 1.
     """
-    from populations.ratings.table import Settings
+    from populations.ratings.table import MatchTable, Settings
 
     _check(k_factor=k_factor, bootstrap=bootstrap)
     # The file's mistakes before any fit.
-    scores = read_scores(matches)
-    settings = Settings(anchor=anchor, k_factor=k_factor, num_resamples=bootstrap, seed=seed)
-    table, rated = _rate(scores, model=model, settings=settings)
+    table = MatchTable.from_matches(read_scores(matches))
+    settings = Settings(
+        anchor=anchor,
+        k_factor=k_factor,
+        num_resamples=bootstrap,
+        seed=seed,
+        has_seats=not no_seats,
+    )
+    rated = _rate(table, model=model, settings=settings)
     # On standard error, beside the document.
-    for note in _notes(table, model=model, settings=settings):
+    for note in _notes(table, rated, model=model, settings=settings):
         log_console().print(note)
     if as_json:
         print_json(_document(table, rated, model=model))
@@ -95,8 +122,8 @@ def _check(*, k_factor: float, bootstrap: int | None) -> None:
         raise ConfigError("--bootstrap must be 0 or at least 2, got 1")
 
 
-def read_scores(path: Path) -> list[Score]:
-    """Read (home, away, score of home), one for each line.
+def read_scores(path: Path) -> Iterator[Score]:
+    """Yield (home, away, score of home), one for each line that is not blank, at least one.
 
     Raises:
         ConfigError: Names the line, the rule and the value.
@@ -108,55 +135,60 @@ def read_scores(path: Path) -> list[Score]:
     try:
         # -sig: spreadsheets write a byte order mark, which would belong to the first column's name.
         with path.open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.DictReader(file, strict=True)
-            header = [name.strip() for name in reader.fieldnames or ()]
-            missing = [name for name in COLUMNS if name not in header]
-            if missing:
-                raise ConfigError(
-                    f"{path}: line 1 must name the columns home, away and score; "
-                    f"{missing[0]!r} is missing, got {', '.join(header) or 'nothing'}"
-                )
+            reader = csv.reader(file, strict=True)
             # Stripped names: blanks after commas are common.
-            reader.fieldnames = header
-            scores = [_score(row, where=f"{path}: line {reader.line_num}") for row in reader]
+            header = [name.strip() for name in next(reader, ())]
+            for name in COLUMNS:
+                if header.count(name) != 1:
+                    found = "is there more than once" if name in header else "is missing"
+                    raise ConfigError(
+                        f"{path}: line 1 must name the columns home, away and score; {name!r} "
+                        f"{found}, got {', '.join(header) or 'nothing'}"
+                    )
+            columns = [header.index(name) for name in COLUMNS]
+            num_scores = 0
+            for row in reader:
+                # Spreadsheets leave lines of commas.
+                if any(map(str.strip, row)):
+                    cells = [row[column] if column < len(row) else "" for column in columns]
+                    yield _score(cells, path=path, line=reader.line_num)
+                    num_scores += 1
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from error
     except (csv.Error, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is no CSV file in UTF-8: {error}") from error
-    if not scores:
+    if not num_scores:
         raise ConfigError(f"{path}: must have at least one match")
-    return scores
 
 
-def _score(row: dict[str, str | None], *, where: str) -> Score:
+def _score(cells: list[str], *, path: Path, line: int) -> Score:
+    home, away, text = map(str.strip, cells)
+    try:
+        score = float(text)
+    except ValueError:
+        # Refused below, with the same message as numbers out of range.
+        score = math.nan
+    # NaN is none of these.
+    if home and away and home != away and 0.0 <= score <= 1.0:
+        return home, away, score
     from arena.errors import ConfigError
 
-    home, away, text = ((row[column] or "").strip() for column in COLUMNS)
+    where = f"{path}: line {line}"
     for column, name in (("home", home), ("away", away)):
         if not name:
             raise ConfigError(f"{where}: {column} must not be empty")
     if home == away:
         raise ConfigError(f"{where}: home and away must differ, got {home!r} twice")
-    try:
-        score = float(text)
-    except ValueError:
-        # Refused below, with the same message as numbers out of range.
-        score = float("nan")
-    if not 0.0 <= score <= 1.0:  # NaN is refused too
-        raise ConfigError(f"{where}: score must be a number in [0, 1], got {text!r}")
-    return home, away, score
+    raise ConfigError(f"{where}: score must be a number in [0, 1], got {text!r}")
 
 
-def _rate(
-    scores: list[Score], *, model: Model, settings: Settings
-) -> tuple[MatchTable, RatedTable]:
+def _rate(table: MatchTable, *, model: Model, settings: Settings) -> RatedTable:
     from rich.progress import Progress as Bar
 
     from arena.errors import ConfigError
-    from populations.ratings.table import MatchTable, rate_table
+    from populations.ratings.table import rate_table
     from populations.yaml_documents import nearest
 
-    table = MatchTable.from_matches(scores)
     anchor = settings.anchor
     # Before minutes of fitting.
     if anchor is not None and anchor not in table.players:
@@ -171,7 +203,7 @@ def _rate(
             bar.update(task, completed=done, total=total)
 
         progress: Progress = show
-        return table, rate_table(table, model=model, settings=settings, progress=progress)
+        return rate_table(table, model=model, settings=settings, progress=progress)
 
 
 def _document(table: MatchTable, rated: RatedTable, *, model: Model) -> dict[str, object]:
@@ -194,6 +226,7 @@ def _document(table: MatchTable, rated: RatedTable, *, model: Model) -> dict[str
         "model": model,
         "ratings": lines,
         "cyclicity": rated.cyclicity,
+        "advantage": rated.advantage,
     }
     if rated.mixture is not None:
         document["mixture"] = _mixture(rated.players, rated.mixture.tolist())
@@ -210,17 +243,13 @@ def _mixture(players: tuple[str, ...], masses: list[float]) -> dict[str, float]:
     return dict(sorted(((p, mass) for p, mass in shares if mass > 0.0), key=lambda x: -x[1]))
 
 
-def _notes(table: MatchTable, *, model: Model, settings: Settings) -> list[str]:
+def _notes(table: MatchTable, rated: RatedTable, *, model: Model, settings: Settings) -> list[str]:
     """Return notes about ratings that could be misread."""
     from populations.ratings.table import share_of_pairs_met
 
-    notes = []
-    # Lists with the winner first have no home losses: the fit would explain all by the seat.
-    if model == "bradley_terry" and len(table.scores) >= FEW and table.scores.min() == 1.0:
-        notes.append(
-            "home won every match, which bradley_terry takes for an advantage of being home: "
-            "list matches by seat, not winner first"
-        )
+    notes = [] if rated.advantage is None else list(_about_seats(table, rated.advantage))
+    if model != "bradley_terry" and not settings.has_seats:
+        notes.append(f"{model} knows no seats: --no-seats changes nothing")
     if model == "alpha_rank" and settings.anchor is not None:
         notes.append("alpha_rank's ratings are shares: --anchor changes nothing")
     if model in ("nash_averaging", "alpha_rank"):
@@ -230,12 +259,36 @@ def _notes(table: MatchTable, *, model: Model, settings: Settings) -> list[str]:
     return notes
 
 
+def _about_seats(table: MatchTable, advantage: float) -> Iterator[str]:
+    """Yield what speaks for columns that are no seats: the fit explains skill by an advantage."""
+    from populations.ratings.table import share_told_apart
+
+    won, lost = int((table.scores > 0.5).sum()), int((table.scores < 0.5).sum())
+    fitted = f"bradley_terry takes for an advantage of being home, of {advantage:+.0f} Elo"
+    if won + lost >= FEW and max(won, lost) >= NEARLY_ALL * (won + lost):
+        did, number = ("won", won) if won > lost else ("lost", lost)
+        yield (
+            f"home {did} {number:,} of the {won + lost:,} matches that somebody won, which "
+            f"{fitted}: {SEATLESS}"
+        )
+    elif abs(advantage) >= SMALL and share_told_apart(table) < TOLD_APART:
+        yield (
+            "home is nearly always the next one in one order of the players, so that skill is hard "
+            f"to tell from what {fitted}: {SEATLESS}; else list matches of equal pairs in both "
+            "orders, too"
+        )
+
+
 def _print_table(table: MatchTable, rated: RatedTable, *, model: Model) -> None:
     from rich.table import Table
 
     digits = 3 if model == "alpha_rank" else 0
     screen = console()
-    shown = Table("player", title=f"{model}, cyclicity {rated.cyclicity:.3f}")
+    title = f"{model}, cyclicity {rated.cyclicity:.3f}"
+    if rated.advantage is not None:
+        # -0.0 + 0.0 is 0.0, as below.
+        title += f", being home is worth {round(rated.advantage) + 0.0:+.0f}"
+    shown = Table("player", title=title)
     for name in ("rating", "95%", "ranks", "matches"):
         shown.add_column(name, justify="right")
     matches = table.num_matches()

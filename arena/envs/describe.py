@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext, suppress
 from functools import partial
 from importlib import metadata
 from typing import Any, Literal, cast
@@ -79,7 +80,9 @@ def environment_facts(request: EnvironmentRequest) -> EnvironmentSpec:
         first(seed=MASK_SEED + 1)
         _same_after_another_reset(env, specs)
     finally:
-        env.close()
+        # A check goes on, and lists this with all else.
+        with suppress(Exception) if request.lenient else nullcontext():
+            env.close()
     return EnvironmentSpec(
         id=canonical_id(environment_id),
         kwargs=dict(kwargs),

@@ -38,6 +38,11 @@ MENDS: tuple[tuple[str, str], ...] = (
         "return self._was_dead_step(action)`, and take nobody out of agents before that",
     ),
     (
+        "attribute 'close'",
+        "inherit from pettingzoo.ParallelEnv or AECEnv, whose close does nothing, or write a close "
+        "that releases what the environment holds",
+    ),
+    (
         "must have shape",
         "return arrays of exactly the declared shape, or declare the shape that you return "
         "(observation.shape against observation_space(agent).shape)",
@@ -221,7 +226,11 @@ def with_others(problem: str, agents: Sequence[str]) -> str:
     if len(agents) < 2:
         return problem
     told, lines = split_lines(problem)
-    shown = ", ".join(repr(agent) for agent in agents[1 : 1 + NUM_SHOWN])
-    more = f" and {len(agents) - 1 - NUM_SHOWN} more" if len(agents) - 1 > NUM_SHOWN else ""
     # Before the lines of the user's code, which end the text.
-    return f"{told} (likewise {shown}{more}){lines}"
+    return f"{told} (likewise {some(agents[1:])}){lines}"
+
+
+def some(agents: Sequence[str]) -> str:
+    """Name the first agents, and say how many more there are."""
+    shown = ", ".join(map(repr, agents[:NUM_SHOWN]))
+    return f"{shown} and {len(agents) - NUM_SHOWN} more" if len(agents) > NUM_SHOWN else shown

@@ -14,6 +14,7 @@ import re
 import sys
 import warnings
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
@@ -128,7 +129,9 @@ def native_api(environment_id: str, *, kwargs: Mapping[str, object], launch_dire
     # A factory of its own has one form; `api` is not read for it.
     env = _call_factory(environment_id, kwargs=kwargs, api="aec", launch_directory=launch_directory)
     api = _api_of(env, environment_id=environment_id)
-    env.close()
+    # Its form is known; whoever uses one of these environments tells that they do not close.
+    with suppress(Exception):
+        env.close()
     return api
 
 

@@ -97,6 +97,29 @@ class AtOnce(ParallelEnv):  # type: ignore[misc]
         raise KeyError("no such move")
 
 
+class Nan(AtOnce):
+    """One reward is no number."""
+
+    def __init__(self) -> None:
+        super().__init__(mistakes=["nan"])
+
+
+class NoReset(AtOnce):
+    """It raises in ``reset``."""
+
+    def reset(self, seed: int | None = None, options: object = None) -> Any:
+        raise RuntimeError("there is no map")
+
+
+class NoClose(AtOnce):
+    """Right but for ``close``, which it does not have, as where nothing was inherited."""
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "close":
+            raise AttributeError("'NoClose' object has no attribute 'close'")
+        return super().__getattribute__(name)
+
+
 class Hanging(AtOnce):
     """Never returns, whatever is raised in it."""
 

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import get_args
 
+import numpy as np
 import pytest
 import typer
 from typer.testing import CliRunner
@@ -11,7 +12,7 @@ from typer.testing import CliRunner
 from arena.errors import ConfigError
 from populations.ratings.bradley_terry import BradleyTerry
 from populations.ratings.model import Result
-from populations.ratings.table import Settings
+from populations.ratings.table import MatchTable, Settings
 from tools.rate import Model, Score, _document, _rate, rate, read_scores
 
 ROCK, PAPER, SCISSORS = "rock", "paper", "scissors"
@@ -21,7 +22,9 @@ app.command()(rate)
 
 def rate_scores(scores: list[Score], *, model: Model, anchor: str | None) -> dict[str, object]:
     """The document of ``arena rate --json``."""
-    return _document(*_rate(scores, model=model, settings=Settings(anchor=anchor)), model=model)
+    table = MatchTable.from_matches(scores)
+    rated = _rate(table, model=model, settings=Settings(anchor=anchor))
+    return _document(table, rated, model=model)
 
 
 def written(path: Path, text: str) -> Path:
@@ -122,10 +125,96 @@ def test_what_ratings_leave_out_is_said_on_the_other_stream(tmp_path: Path) -> N
     assert sum(line["rating"] for line in json.loads(outcome.stdout)["ratings"]) == pytest.approx(1)
 
 
-def test_winners_listed_first_are_noticed(tmp_path: Path) -> None:
-    file = written(tmp_path, "home,away,score\n" + "a,b,1\nb,c,1\n" * 4)
-    outcome = CliRunner().invoke(app, [str(file), "--json"], catch_exceptions=False)
-    assert "list matches by seat, not winner first" in " ".join(outcome.stderr.split())
+SKILLS = {f"p{number:02d}": 60.0 * number - 270.0 for number in range(10)}
+NAMES = tuple(SKILLS)
+
+
+def planted(kind: str, *, home: float = 0.0) -> list[Score]:
+    """Matches of players with these skills, a tenth of them drawn, listed as is usual somewhere."""
+    rng = np.random.default_rng(7)
+
+    def score(first: str, second: str) -> float:
+        # 1 / (1 + 10^(-d / 400)), less half of the draws
+        expected = 1.0 / (1.0 + 10.0 ** ((SKILLS[second] - SKILLS[first] - home) / 400.0))
+        drawn = rng.random()
+        return 1.0 if drawn < expected - 0.05 else 0.5 if drawn < expected + 0.05 else 0.0
+
+    if kind == "challenger first":
+        pairs = [(NAMES[k + 1], NAMES[k]) for k in range(9) for _ in range(400)]
+    else:
+        pairs = [tuple(rng.permutation(NAMES)[:2]) for _ in range(3000)]
+    rows = [(str(first), str(second), score(first, second)) for first, second in pairs]
+    if kind == "winner first":
+        rows = [row if row[2] >= 0.5 else (row[1], row[0], 1.0) for row in rows]
+    return rows
+
+
+def rated(
+    tmp_path: Path, rows: list[Score], *options: str, form: str = "{},{},{}\n", start: str = ""
+) -> tuple[float, float, str]:
+    """Return the error of the ratings, the Elo of being home, and what is said beside."""
+    lines = "".join(form.format(*row) for row in rows)
+    file = written(tmp_path, f"{start}home,away,score\n{lines}")
+    outcome = CliRunner().invoke(app, [str(file), "--json", *options], catch_exceptions=False)
+    document = json.loads(outcome.stdout)
+    errors = [line["rating"] - SKILLS[line["player"]] for line in document["ratings"]]
+    advantage = document["advantage"]
+    said = " ".join(outcome.stderr.split())
+    return float(np.std(errors)), 0.0 if advantage is None else advantage, said
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("winner first", "home won {0:,} of the {0:,} matches that somebody won, which"),
+        ("challenger first", "home is nearly always the next one in one order of the players"),
+    ],
+)
+def test_columns_that_are_no_seats_are_noticed_and_fitted_without(
+    tmp_path: Path, kind: str, said: str
+) -> None:
+    rows = planted(kind)
+    said = said.format(sum(score != 0.5 for _, _, score in rows))
+    error, advantage, note = rated(tmp_path, rows)
+    assert error > 50.0
+    assert abs(advantage) > 20.0
+    assert note.startswith(said)
+    assert f"an advantage of being home, of {advantage:+.0f} Elo" in note
+    assert "say --no-seats" in note
+    error, advantage, note = rated(tmp_path, rows, "--no-seats")
+    assert error < 30.0
+    assert (advantage, note) == (0.0, "")
+    # The other columns first is the same.
+    turned = [(away, home, 1.0 - score) for home, away, score in rows]
+    assert rated(tmp_path, turned)[2].startswith(said.replace("home won", "home lost"))
+    assert rated(tmp_path, turned, "--no-seats")[0] == pytest.approx(error, abs=0.1)
+
+
+@pytest.mark.parametrize("home", [0.0, 150.0])
+def test_true_seats_are_fitted_without_a_word(tmp_path: Path, home: float) -> None:
+    error, advantage, note = rated(tmp_path, planted("seats", home=home))
+    assert error < 30.0
+    assert advantage == pytest.approx(home, abs=25.0)
+    assert note == ""
+
+
+def test_blanks_and_a_byte_order_mark_change_nothing(tmp_path: Path) -> None:
+    rows = planted("seats")[:300]
+    plain = rated(tmp_path, rows)
+    spaced = rated(tmp_path, rows, form=" {} ,\t{}, {} \n\n , ,\n", start="\ufeff")
+    assert spaced == plain
+    # A line that is there twice is two matches: the same ratings, known better.
+    twice = MatchTable.from_matches([*rows, *rows])
+    assert int(twice.num_matches().sum()) == 4 * len(rows)
+
+
+def test_what_knows_no_seats_says_so(tmp_path: Path) -> None:
+    file = written(tmp_path, "home,away,score\na,b,1\nb,a,1\n")
+    arguments = [str(file), "--model", "elo", "--no-seats"]
+    outcome = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert "elo knows no seats: --no-seats changes nothing" in outcome.stderr
+    text = CliRunner().invoke(app, [str(file)], catch_exceptions=False).stdout
+    assert "being home is worth" in " ".join(text.split())
 
 
 def test_options_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
@@ -188,7 +277,7 @@ def test_rock_paper_scissors_is_cyclic_and_even() -> None:
 
 def test_other_columns_spaces_and_a_byte_order_mark_do_no_harm(tmp_path: Path) -> None:
     file = written(tmp_path, '\ufeffdate, score ,away,home\n2024, 0.5 ,"b, jr", a\n\n')
-    assert read_scores(file) == [("a", "b, jr", 0.5)]
+    assert list(read_scores(file)) == [("a", "b, jr", 0.5)]
 
 
 @pytest.mark.parametrize(
@@ -197,6 +286,12 @@ def test_other_columns_spaces_and_a_byte_order_mark_do_no_harm(tmp_path: Path) -
         ("", "line 1 must name the columns home, away and score; 'home' is missing, got nothing"),
         ("home,away\na,b\n", "'score' is missing, got home, away"),
         ("home,away,score\n", "must have at least one match"),
+        ("home,away,score\n,,\n \n", "must have at least one match"),
+        (
+            "home,away,score,home\na,b,1,c\n",
+            "line 1 must name the columns home, away and score; "
+            "'home' is there more than once, got home, away, score, home",
+        ),
         (
             "home,away,score\na,b,1\na,b,1.5\n",
             "line 3: score must be a number in [0, 1], got '1.5'",
@@ -213,7 +308,7 @@ def test_errors_name_the_line_the_rule_and_the_value(
     tmp_path: Path, text: str, message: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:
-        read_scores(written(tmp_path, text))
+        list(read_scores(written(tmp_path, text)))
     assert message in str(caught.value)
     assert "matches.csv" in str(caught.value)
 
@@ -222,9 +317,9 @@ def test_what_is_no_text_file_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "matches.csv"
     file.write_bytes(b"\xff\xfe\x00home")
     with pytest.raises(ConfigError, match="is no CSV file in UTF-8"):
-        read_scores(file)
+        list(read_scores(file))
     with pytest.raises(ConfigError, match=r"cannot read .*: No such file or directory"):
-        read_scores(tmp_path / "nothing.csv")
+        list(read_scores(tmp_path / "nothing.csv"))
 
 
 def test_an_anchor_that_never_played_is_refused() -> None:

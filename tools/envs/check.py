@@ -38,12 +38,19 @@ class Checked:
     Attributes:
         report: Findings about the environment.
         trial: Trial training in it; None: not tried.
-        preset: A configuration, as YAML; empty where there are problems.
+        given: The section ``environment`` as it was given.
     """
 
     report: EnvironmentReport
     trial: SmokeTraining | None
-    preset: str
+    given: Mapping[str, object]
+
+    @property
+    def preset(self) -> str:
+        """A configuration, as YAML; where there are problems, as far as it is known."""
+        # What does not train has no speed.
+        trial = None if self.trial is None or self.trial.problem else self.trial
+        return preset_text(self.report, environment=self.given, trial=trial, problems=self.problems)
 
     @property
     def problems(self) -> list[Finding]:
@@ -68,7 +75,7 @@ class Checked:
         document["problems"] = [asdict(finding) for finding in self.problems]
         document["works"] = not self.problems
         document["trial"] = None if self.trial is None else asdict(self.trial)
-        document["preset"] = self.preset or None
+        document["preset"] = None if self.problems else self.preset
         return {**document, **measured}
 
 
@@ -105,13 +112,13 @@ def check_and_try(
     )
     # Training would fail for the same reasons, less clearly.
     if report.problems:
-        return Checked(report=report, trial=None, preset="")
+        return Checked(report=report, trial=None, given=given)
     # The trial trains by the very configuration that is suggested.
     untried = preset_text(report, environment=given)
     setup, hyperparameters = _trial_setup(untried, report)
     # After `_trial_setup`: what cannot be configured is refused without a trial, too.
     if not agent_steps:
-        return Checked(report=report, trial=None, preset=untried)
+        return Checked(report=report, trial=None, given=given)
     # Stays None where the time limit leaves the stage (`TimeLimit.stage`).
     trial = None
     with limit.stage(TRAINING):
@@ -122,14 +129,7 @@ def check_and_try(
             # Matches end with episodes; where none ended at random these might not, either.
             matches=TRIAL_MATCHES if report.measured.episodes else 0,
         )
-    if trial is None:
-        return Checked(report=report, trial=None, preset=untried)
-    # A configuration that does not train is not suggested.
-    if trial.problem:
-        return Checked(report=report, trial=trial, preset="")
-    # Again, with budgets by the speed that the trial showed.
-    preset = preset_text(report, environment=given, trial=trial)
-    return Checked(report=report, trial=trial, preset=preset)
+    return Checked(report=report, trial=trial, given=given)
 
 
 def _trial_setup(
@@ -175,7 +175,8 @@ def print_checked(checked: Checked) -> None:
         out.print(f"  cut off {when}: {what}", markup=False, soft_wrap=True)
     for note in checked.report.notes:
         out.print(f"  note: {note}", markup=False, soft_wrap=True)
-    if checked.preset:
+    # A configuration that does not train is not suggested; --write writes it with its problems.
+    if not checked.problems:
         out.print("  a configuration for it (--write FILE writes it):", markup=False)
         for line in checked.preset.splitlines():
             out.print(f"    {line}", markup=False, soft_wrap=True)

@@ -155,27 +155,41 @@ def _check_alone(
         typer.Exit: If the environment has problems.
     """
     from arena.envs.checks.time_limit import TimeLimit
+    from arena.errors import ArenaError
 
     from ..terminal.progress import hard_limit, stage_progress
     from .check import check_and_try, print_checked
+    from .suggested_preset import left_out
 
     time_limit = effort.time_limit
     # Two limits: stages are left by an exception, a call that never returns by ending the process.
-    with stage_progress(time_limit) as tell, hard_limit(time_limit):
-        limit = TimeLimit(time_limit, tell=tell)
-        checked = check_and_try(
-            given, seconds=effort.seconds, agent_steps=effort.agent_steps, limit=limit
-        )
+    try:
+        with stage_progress(time_limit) as tell, hard_limit(time_limit):
+            limit = TimeLimit(time_limit, tell=tell)
+            checked = check_and_try(
+                given, seconds=effort.seconds, agent_steps=effort.agent_steps, limit=limit
+            )
+    except ArenaError:
+        if write is not None:
+            said = f"nothing is written to {write}: agents and spaces are not known"
+            log_console().print(said, soft_wrap=True, markup=False)
+        raise
     if as_json:
         print_json(checked.document())
     else:
         print_checked(checked)
     # After printing, so that programs get the document with any exit code.
-    if checked.problems:
-        raise typer.Exit(PROBLEMS_EXIT_CODE)
     if write is not None:
         write.write_text(checked.preset, encoding="utf8")
-        log_console().print(f"written to {write}: arena launch {write}", soft_wrap=True)
+        said = f"written to {write}: arena launch {write}"
+        if checked.problems:
+            missing = "; ".join(left_out(checked.report))
+            said = (
+                f"written to {write}, to be launched once no problem is left; left out: {missing}"
+            )
+        log_console().print(said, soft_wrap=True, markup=False)
+    if checked.problems:
+        raise typer.Exit(PROBLEMS_EXIT_CODE)
 
 
 def _environment_keys(environment: str, overrides: Sequence[str]) -> dict[str, object]:

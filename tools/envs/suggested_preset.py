@@ -16,10 +16,12 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from arena.envs.checks.roles import kinds_of
+from arena.envs.findings import some
 
 if TYPE_CHECKING:
     from arena.environment_spec import AgentSpec
     from arena.envs.checks.check import EnvironmentReport
+    from arena.envs.findings import Finding
     from arena.envs.probe.pace import Pace
     from arena.learners.smoke_training import SmokeTraining
 
@@ -59,13 +61,15 @@ def preset_text(
     *,
     environment: Mapping[str, object],
     trial: SmokeTraining | None = None,
+    problems: Sequence[Finding] = (),
 ) -> str:
     """Return a YAML document that `arena launch` takes.
 
     Args:
-        report: Findings about an environment without problems.
+        report: Findings about an environment.
         environment: Keys of the section that the user has set; they stay.
         trial: Trial training; None: not tried, and budgets are defaults.
+        problems: Problems of the environment, which the document begins with.
     """
     spec, batch = report.spec, _batch(report, environment.get("num_envs"))
     lines: list[Line] = [("environment:", "")]
@@ -80,7 +84,25 @@ def preset_text(
         f"# {spec.id}, as arena envs check found it.\n"
         "# What is not here has its default: arena presets default shows every key.\n"
     )
+    if problems:
+        texts = [
+            # Without the lines of the user's code, which follow the first.
+            *(f"problem: {finding.problem.splitlines()[0]}" for finding in problems),
+            *(f"left out: {left}" for left in left_out(report)),
+        ]
+        head += "# Not ready to train; to be checked again when this is mended:\n"
+        head += "".join(f"#   {text}\n" for text in texts)
     return head + "".join(_written(line, comment) for line, comment in lines)
+
+
+def left_out(report: EnvironmentReport) -> Iterator[str]:
+    """Yield what a configuration of an environment with problems does not say, and why."""
+    if not report.measured.env_steps_per_s:
+        yield (
+            "what follows from random play (roles, sides, the outcome, lengths of episodes), which "
+            "ended at a problem; defaults are in its place"
+        )
+    yield "budgets of ghosts and pbt, as nothing was trained; they have their defaults"
 
 
 def _written(line: str, comment: str) -> str:
@@ -98,7 +120,11 @@ def _environment(
         if key not in ("id", "num_envs", "sides") and value:
             # As written: the user's keys are no guess.
             yield f"  {key}: {_yaml(value)}", ""
-    speed = f"{measured.env_steps_per_s:,.0f} environment steps/s of one core"
+    speed = (
+        f"{measured.env_steps_per_s:,.0f} environment steps/s of one core"
+        if measured.env_steps_per_s
+        else "its speed was not measured"
+    )
     if report.twin is not None:
         speed += "; its native twin, which trains in its place, is faster"
     yield f"  num_envs: {batch.num_envs}", speed
@@ -210,13 +236,14 @@ def _population(
     yield f"  {name}:", ""
     yield f"    agents: {_yaml(_patterns(agents, report.spec.agents))}", ""
     yield "    size: 4", "policies; more explore more, and each trains less"
-    yield from _network(facts)
+    same = next((v for v in report.same_views if len({*v} & {*agents}) > 1), ())
+    yield from _network(facts, same_view=same)
     yield "    hyperparameters:", ""
     decisions = _decisions_per_episode(report)
     # 1 / (1 - gamma) is the horizon in decisions: 100, 200 and 500.
     gamma = 0.99 if decisions is None or decisions < 100 else 0.995 if decisions < 400 else 0.998
     length = (
-        "no episode ended at random"
+        ("no episode ended at random" if report.measured.env_steps_per_s else "a default")
         if decisions is None
         else f"{decisions:.0f} decisions of an agent in an episode, at random"
     )
@@ -229,7 +256,7 @@ def _population(
     yield "      entropy_coef: 0.01", ""
 
 
-def _network(facts: AgentSpec) -> Iterator[Line]:
+def _network(facts: AgentSpec, *, same_view: Sequence[str] = ()) -> Iterator[Line]:
     from arena.config import NetworkConfig
     from arena.envs.spaces.observations import ObservationLayout
     from arena.networks.planes import convolved_parts
@@ -249,6 +276,9 @@ def _network(facts: AgentSpec) -> Iterator[Line]:
     if binary:
         keys.append("normalize_observations: false")
         seen += "; zeros and ones need no statistics"
+    if same_view:
+        keys.append("agent_id: true")
+        seen += f"; {some(same_view)} see the same, so a policy is told which one it plays"
     yield f"    network: {{{', '.join(keys)}}}", seen
 
 
@@ -283,6 +313,9 @@ def _batch(report: EnvironmentReport, given: object) -> _Batch:
     row_bytes = max(rows) if in_turns else sum(rows)
     # The user's number, the twin's, or "auto", which is resolved at launch.
     written = given or (TWIN_ENVS if report.twin is not None else "auto")
+    # Nothing is known that another length could follow from.
+    if not report.measured.env_steps_per_s:
+        return _Batch(num_envs=str(written), rollout_length=USUAL_ROLLOUT)
     if isinstance(written, int):
         num_envs = written
     else:

@@ -117,9 +117,8 @@ def find_immigrants(run_file: RunFile) -> dict[str, Mapping[str, bytes]]:
     from populations.controller.evolution.immigration import immigrant_key
 
     files: dict[str, Mapping[str, bytes]] = {}
-    for name, population in run_file.config.populations.items():
-        # A population's own section counts, as when the run looks for immigrants.
-        immigration = (population.pbt or run_file.config.pbt).immigration
+    for name in run_file.config.populations:
+        immigration = run_file.config.pbt_of(name).immigration
         for index, player in enumerate(immigration.players):
             said = f"populations.{name}.pbt.immigration.from: {player}"
             # By position, because a run resumes without the paths it was launched with.

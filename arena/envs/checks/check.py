@@ -18,7 +18,7 @@ from arena.envs.checks.native_watch import Look
 from arena.envs.checks.pettingzoo_tests import Contract, run_contract
 from arena.envs.checks.time_limit import TimeLimit
 from arena.envs.describe import mask_like
-from arena.envs.findings import MEND_EMPTY, MEND_SEED, Finding, finding_of
+from arena.envs.findings import MEND_EMPTY, MEND_SEED, Finding, finding_of, some
 from arena.envs.inspect import inspect_environment
 from arena.envs.make import BatchRequest, make_batched_env
 from arena.envs.openspiel.game import is_openspiel
@@ -66,6 +66,7 @@ class EnvironmentReport:
         spec: Environment's spec.
         measured: Figures of random play; all zeros where it could not be played.
         turn_order: Order of turns in words, as observed in one episode.
+        same_views: Groups of agents with equal spaces that always saw the same.
         never_asked: Agents without a decision in the observed episodes.
         aliased: First agent with an observation that changed after it was returned.
         deterministic: Whether two runs with one seed were equal.
@@ -80,6 +81,7 @@ class EnvironmentReport:
     spec: EnvironmentSpec
     measured: Measured = field(default_factory=Measured)
     turn_order: str = "one at a time"
+    same_views: tuple[tuple[str, ...], ...] = ()
     never_asked: tuple[str, ...] = ()
     aliased: str | None = None
     deterministic: bool = False
@@ -185,6 +187,8 @@ class _Subject:
         self.actions = action_layouts(spec, populations=self.populations)
         self.num_envs = NUM_ENVS
         """Number of environments in the batch."""
+        self.unclosed: EnvironmentFault | None = None
+        """Fault of the last batch that could not be closed."""
 
     def is_pettingzoo(self) -> bool:
         """Return whether there is a PettingZoo environment to look at, besides the batch."""
@@ -205,8 +209,15 @@ class _Subject:
             launch_directory=self._launch_directory,
             possible_agents=self._possible_agents,
         )
-        with contextlib.closing(make_batched_env(request)) as env:
+        env = make_batched_env(request)
+        try:
             yield env
+        finally:
+            try:
+                env.close()
+            except EnvironmentFault as fault:
+                # What was found before stands.
+                self.unclosed = fault
 
     def single(self) -> Any:  # noqa: ANN401
         """Make PettingZoo's own environment."""
@@ -233,6 +244,13 @@ def _note_look(seen: Look, report: EnvironmentReport) -> None:
             "written again): Arena copies what it gets at once and is not misled, but other code "
             "that keeps observations is; return new arrays: array.copy()"
         )
+    report.same_views = seen.same_views
+    report.notes += [
+        f"{some(agents)} have equal spaces and saw the same at each moment: a policy "
+        "that plays them all does not know which one it is; network.agent_id: true tells it (it "
+        "is in the configuration where they share policies), or give each a population of its own"
+        for agents in seen.same_views
+    ]
     if seen.unchanging:
         report.notes.append(_of_unchanging(seen.unchanging, spec))
     report.notes += [
@@ -313,6 +331,8 @@ def _play_batch(
             _note_difference(difference, report)
     except EnvironmentFault as fault:
         report.problems.append(finding_of(fault))
+    if subject.unclosed is not None:
+        report.problems.append(finding_of(subject.unclosed))
 
 
 def _of_unchanging(unchanging: Mapping[str, str], spec: EnvironmentSpec) -> str:

@@ -194,6 +194,7 @@ def _play_parallel(env: Any, *, acting: _Acting, watch: Watch) -> Iterator[Told]
                 raise watch.stop("after reset", text)
             return
         is_first = False
+        watch.compare({agent: observations[agent] for agent in deciding})
         actions = {}
         for agent in deciding:
             watch.observed(agent, observations[agent])
@@ -347,6 +348,13 @@ def _decide(env: Any, agent: str, *, acting: _Acting, watch: Watch) -> tuple[obj
     with watch.calling(f"observe({agent!r})"):
         observation: object = env.observe(agent)
     watch.observed(agent, observation)
+    views = {agent: observation}
+    for other in watch.rivals_in_view(agent):
+        # Nothing asks for it in training, so that nothing follows from what it raises.
+        with contextlib.suppress(Exception):
+            if other in env.agents and not _is_dead(env, other):
+                views[other] = env.observe(other)
+    watch.compare(views)
     # A missing or broken attribute is noted in `_check_turn`.
     infos = getattr(env, "infos", {})
     info = infos.get(agent) if isinstance(infos, Mapping) else None

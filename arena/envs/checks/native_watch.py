@@ -56,6 +56,8 @@ class Look:
         aliased: First agent with an observation that changed after it was returned.
         out_of_bounds: First observation outside its space, by agent.
         unchanging: Observation that was the same at each of at least two decisions, by agent.
+        alike: Groups of agents with equal spaces that have not seen different things at one moment.
+        compared: Agents that have seen something at the same moment as another one of their group.
         reward_low: Smallest reward, at most 0; None: there was none.
         reward_high: Largest reward, at least 0.
         findings: Broken rules.
@@ -69,6 +71,8 @@ class Look:
     aliased: str | None = None
     out_of_bounds: dict[str, str] = field(default_factory=dict)
     unchanging: dict[str, str] = field(default_factory=dict)
+    alike: list[list[str]] = field(default_factory=list)
+    compared: set[str] = field(default_factory=set)
     reward_low: float | None = None
     reward_high: float | None = None
     findings: Findings = field(default_factory=Findings)
@@ -77,6 +81,12 @@ class Look:
     def problems(self) -> list[Finding]:
         """Findings that must be fixed."""
         return self.findings.listed()
+
+    @property
+    def same_views(self) -> tuple[tuple[str, ...], ...]:
+        """Groups of two or more agents that saw the same whenever more than one could be asked."""
+        groups = (tuple(a for a in group if a in self.compared) for group in self.alike)
+        return tuple(sorted(group for group in groups if len(group) > 1))
 
     @property
     def turn_order(self) -> str:
@@ -124,6 +134,10 @@ class Watch:
         self._returned: list[tuple[str, npt.NDArray[Any], npt.NDArray[Any]]] = []
         self._first: dict[str, object] = {}
         self._began = 0
+        by_spaces: dict[str, list[str]] = {}
+        for agent, facts in spec.agent_specs.items():
+            by_spaces.setdefault(f"{facts.observation} {facts.action}", []).append(agent)
+        seen.alike = list(by_spaces.values())
 
     def begin(self, env: Any) -> None:  # noqa: ANN401
         """Begin another episode."""
@@ -235,6 +249,25 @@ class Watch:
                 self._first[agent] = _CHANGED
                 seen.unchanging.pop(agent, None)
 
+    def rivals_in_view(self, agent: str) -> list[str]:
+        """Return the others that have not seen anything else than an agent so far."""
+        group = next((group for group in self.seen.alike if agent in group), [])
+        return [other for other in group if other != agent]
+
+    def compare(self, views: Mapping[str, object]) -> None:
+        """Record who sees the same at one moment, but for action masks."""
+        for group in list(self.seen.alike):
+            first, *others = [agent for agent in group if agent in views] or [""]
+            if not others:
+                continue
+            self.seen.compared.update((first, *others))
+            seen = _without_mask(views[first])
+            apart = [a for a in others if not _equal(seen, _without_mask(views[a]))]
+            if apart:
+                group[:] = [agent for agent in group if agent not in apart]
+                # They may still be alike among themselves.
+                self.seen.alike.append(apart)
+
     def _look_again(self) -> None:
         """Check the kept arrays for changes, once a call."""
         for owner, array, copy in self._returned:
@@ -243,6 +276,12 @@ class Watch:
         # Emptied when full, so that later calls are looked at, too.
         if len(self._returned) >= min(MAX_KEPT, KEPT * len(self.spec.agents)):
             self._returned.clear()
+
+
+def _without_mask(observation: object) -> object:
+    if not isinstance(observation, Mapping):
+        return observation
+    return {key: part for key, part in observation.items() if key != "action_mask"}
 
 
 def _contains(space: Any, observation: object) -> bool:  # noqa: ANN401

@@ -73,7 +73,11 @@ def draw_pairings(
         return newcomers
     rng = state.draw(tx)
     known = evaluation_pool(state, rng)
-    weights = importance(known.field, fraction=state.config.pbt.fraction)
+    # Each population has a fraction of its own, which is about its own players.
+    fractions = [state.pbt(name).fraction for name in state.ranked_populations]
+    weights = np.stack([importance(known.field, fraction=fraction) for fraction in fractions])[
+        known.field.population, np.arange(len(known.players))
+    ]
     missing = missing_matches(state, known)
     weights[list(missing)] += AWAITED_IMPORTANCE
     return pairings_about(

@@ -446,7 +446,7 @@ def make_state(
     pbt_decisions: PbtDecisions | None = None,
 ) -> ControllerState:
     """Return the controller of a run, from its configuration and its journal's rows."""
-    pbt = {name: population.pbt or config.pbt for name, population in config.populations.items()}
+    pbt = {name: config.pbt_of(name) for name in config.populations}
     return ControllerState(
         config=config,
         setup=setup,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,7 @@ def make_setup(
     network: NetworkConfig = NETWORK,
     bots: tuple[PlayerId, ...] = (),
     greedy_matches: bool = False,
+    algorithm_settings: Mapping[str, object] | None = None,
 ) -> LearnerSetup:
     agents = ("a", "b")
     agent_spec = AgentSpec(
@@ -73,7 +74,11 @@ def make_setup(
         ),
         sides=sides,
         seats=make_seats(agents=agents, sides=sides, populations={"player": agents}),
-        populations={"player": PopulationSetup(agents=agents, network=network)},
+        populations={
+            "player": PopulationSetup(
+                agents=agents, network=network, algorithm_settings=dict(algorithm_settings or {})
+            )
+        },
         device="cpu",
         precision="float32",
         bots=bots,

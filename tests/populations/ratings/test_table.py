@@ -17,6 +17,7 @@ from populations.ratings.table import (
     nash_mixture,
     rate_table,
     share_of_pairs_met,
+    share_told_apart,
 )
 from tests.populations.ratings.sequential_elo import elo_ratings
 
@@ -206,3 +207,23 @@ def test_every_table_has_ratings_that_are_finite(
     assert 0.0 <= rated.cyclicity <= 1.0
     if model == "alpha_rank":
         assert rated.ratings.sum() == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "expected"),
+    [
+        # Each pair in both orders.
+        (["ab", "ba", "bc", "cb"], 1.0),
+        # A chain: x = 0, 1, 2 makes every difference 1.
+        (["ba", "cb", "cb"], 0.0),
+        # A cycle, whose differences sum to 0.
+        (["ab", "bc", "ca"], 1.0),
+        # x = 0, 2/3, 4/3: what is left of three matches are 1/3, 1/3 and -1/3.
+        (["ba", "cb", "ca"], 1.0 / 9.0),
+        # Two that never meet each other's players: a chain, and a pair in both orders.
+        (["ba", "dc", "cd"], 2.0 / 3.0),
+    ],
+)
+def test_how_far_an_advantage_is_told_from_skill_by_hand(pairs: list[str], expected: float) -> None:
+    table = MatchTable.from_matches([(pair[0], pair[1], 0.5) for pair in pairs])
+    assert share_told_apart(table) == pytest.approx(expected, abs=1e-9)

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from populations.config.run_config import load_config
+
 ASSETS = Path(__file__).parents[2] / "assets"
 CONNECT_FOUR_TWIN = "arena.envs.batched.connect_four:ConnectFour"
 KUHN_TWIN = "arena.envs.batched.kuhn_poker:KuhnPoker"
@@ -91,6 +93,51 @@ def test_check_for_people(
     assert "problem: two runs with one seed and the same actions differ: observations" in output
     assert "mend: draw everything random from a generator that reset(seed=...) makes" in output
     assert "deterministic by seed: no" in output
+    assert "a configuration for it" not in output
+
+
+@pytest.mark.parametrize(
+    ("environment", "problem", "left_out"),
+    [
+        # It shows after random play.
+        ("mistakes:NoClose", "has no attribute 'close'", ["as nothing was trained"]),
+        # It ends the play of one environment.
+        ("mistakes:Nan", "got nan", ["what follows from random play", "as nothing was trained"]),
+    ],
+)
+def test_with_problems_what_is_known_is_written_with_what_is_not(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    environment: str,
+    problem: str,
+    left_out: list[str],
+) -> None:
+    monkeypatch.chdir(ASSETS)
+    preset = tmp_path / "preset.yaml"
+    arguments = ("--seconds", "0.1", "--write", str(preset))
+    assert run("envs", "check", environment, *arguments) == 3
+    said, text = capsys.readouterr().err, preset.read_text()
+    assert f"written to {preset}, to be launched once no problem is left; left out: " in said
+    comments = [line for line in text.splitlines() if line.startswith("#   ")]
+    assert any(problem in line for line in comments)
+    assert sum("left out: " in line for line in comments) == len(left_out)
+    for what in left_out:
+        assert what in said
+        assert what in "".join(comments)
+    # What is known of it is a configuration.
+    assert load_config(preset).environment.id == environment
+    assert yaml.safe_load(text)["populations"]
+
+
+def test_where_nothing_is_known_nothing_is_written(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(ASSETS)
+    preset = tmp_path / "preset.yaml"
+    assert run("envs", "check", "mistakes:NoReset", "--write", str(preset)) == 3
+    said = capsys.readouterr().err
+    assert f"nothing is written to {preset}: agents and spaces are not known" in said
     assert not preset.exists()
 
 
@@ -197,6 +244,25 @@ def test_what_is_written_can_be_launched(
     small = ("environment.num_envs=4", *sizes, *SMALL)
     assert run("launch", str(preset), *small, "--run-dir", str(run_dir), "--json") == 0
     assert json.loads(capsys.readouterr().out)["state"] == "finished"
+
+
+def test_who_sees_the_same_is_told_which_one_it_plays(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(ASSETS)
+    preset, run_dir = tmp_path / "preset.yaml", tmp_path / "run"
+    arguments = ("--seconds", "0.1", "--train", "100", "--write", str(preset))
+    assert run("envs", "check", "one_view:Prison", *arguments) == 0
+    assert "note: 'prisoner', 'guard' have equal spaces and saw the" in capsys.readouterr().out
+    ((population, written),) = yaml.safe_load(preset.read_text())["populations"].items()
+    assert written["agents"] == ["*"]
+    small = ("environment.num_envs=4", f"populations.{population}.size=1", *SMALL)
+    assert run("launch", str(preset), *small, "--run-dir", str(run_dir), "--json") == 0
+    # One network for both; of the same view it makes two things.
+    export = tmp_path / "export"
+    assert run("export", str(run_dir), "--to", str(export)) == 0
+    card = json.loads((export / "card.json").read_text())
+    assert card["network"]["agent_id"] is True
 
 
 def test_an_unknown_environment_exits_2(capsys: pytest.CaptureFixture[str]) -> None:

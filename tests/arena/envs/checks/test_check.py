@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from arena.environment_spec import EnvironmentRequest, EnvironmentSpec
+from arena.environment_spec import AgentSpec, EnvironmentRequest, EnvironmentSpec
 from arena.envs.checks.check import EnvironmentReport, check_environment
 from arena.envs.checks.native_play import first_difference, look
-from arena.envs.checks.native_watch import Look
+from arena.envs.checks.native_watch import Look, Watch
 from arena.envs.checks.roles import roles_of
 from arena.envs.checks.time_limit import TimeLimit
 from arena.envs.describe import environment_facts, mask_like
@@ -25,6 +25,54 @@ def check(environment_id: str, assets: str, **kwargs: object) -> EnvironmentRepo
     return check_environment(
         EnvironmentRequest(environment_id, kwargs=kwargs, launch_directory=assets), seconds=0.1
     )
+
+
+BOTH = (("prisoner", "guard"),)
+
+
+@pytest.mark.parametrize(
+    ("environment_id", "same_views"),
+    [
+        ("one_view:Prison", BOTH),
+        ("one_view:in_turns", BOTH),
+        ("one_view:OwnView", ()),
+        # The first one sees nothing yet, as the other one would; both have their own view later.
+        ("classic/tictactoe-v3", ()),
+        ("classic/rps-v2", ()),
+        ("mpe2/simple_spread_v3", ()),
+    ],
+)
+def test_roles_that_see_the_same_are_found(
+    environment_id: str, same_views: tuple[tuple[str, ...], ...], assets: str
+) -> None:
+    report = check(environment_id, assets)
+    assert report.problems == []
+    assert list(report.same_views) == list(same_views)
+    told = [note for note in report.notes if "saw the same at each moment" in note]
+    assert len(told) == len(same_views)
+    for note in told:
+        assert note.startswith("'prisoner', 'guard' have equal spaces")
+        assert "network.agent_id: true" in note
+
+
+def test_who_saw_the_same_once_is_told_apart_by_anything_else() -> None:
+    box = describe(spaces.Box(0.0, 9.0, (2,)))
+    facts = AgentSpec(observation=box, action=describe(spaces.Discrete(2)), mask=None)
+    agents = ("a", "b", "c", "d", "e")
+    spec = EnvironmentSpec(
+        id="x:y", kwargs={}, api="parallel", agents=agents, agent_specs=dict.fromkeys(agents, facts)
+    )
+    seen = Look()
+    watch = Watch(spec=spec, seen=seen)
+    for views in ("aabb", "aabb", "ab.c", "...."):
+        pairs = zip(agents, views, strict=False)
+        # Nobody has met the last one.
+        watch.compare({agent: np.array([ord(view)]) for agent, view in pairs if view != "."})
+    assert seen.same_views == (("c", "d"),)
+    watch.compare({"c": {"board": 1, "action_mask": 1}, "d": {"board": 1, "action_mask": 0}})
+    assert seen.same_views == (("c", "d"),)
+    watch.compare({"c": {"board": 1}, "d": {"board": 2}})
+    assert len(seen.same_views) == 0
 
 
 @pytest.mark.parametrize("environment_id", ["classic/tictactoe-v3", "mpe2/simple_spread_v3"])

@@ -9,6 +9,7 @@ import torch
 
 from arena.checkpoints.tensors import load_weights
 from arena.config import NetworkConfig
+from arena.learning.hyperparameters import PpoHyperparameters
 from arena.networks.frozen import FrozenPolicy
 from arena.types import Entrant, Player, PlayerId, PolicyId, Seating
 from tests.layouts import flat_observation
@@ -168,6 +169,52 @@ def test_the_same_message_again_gives_the_same_result(bench: Bench) -> None:
     other = bench.train(start, bench.mirror(), Seating(players=(bench.me(), RANDOM)), seed=12)
     assert bench.finished(worker.carry_out(other)).checkpoints != one.checkpoints
     assert bench.num_made == 1
+
+
+FAST = {"learning_rate": 0.05, "num_epochs": 4}
+PULLED = {"magnet_coef": 1.0, "magnet_rate": 0.0}
+VTRACE = {"advantages": "vtrace"}
+EFFECTS: dict[str, tuple[float, dict[str, float]]] = {
+    "learning_rate": (0.01, {}),
+    "clip_coef": (0.01, FAST),
+    "entropy_coef": (1.0, {}),
+    "value_coef": (50.0, {}),
+    "gamma": (0.1, {}),
+    "gae_lambda": (0.0, {}),
+    "max_grad_norm": (1e-3, {}),
+    "target_kl": (1e-9, FAST),
+    "num_epochs": (1, {}),
+    "num_minibatches": (1, {}),
+    "rollout_length": (16, {}),
+    "adam_beta1": (0.0, {}),
+    "value_clip": (1e-4, FAST),
+    "magnet_coef": (1.0, {}),
+    "magnet_rate": (1.0, PULLED),
+    "kl_coef": (10.0, FAST),
+    "ema_decay": (0.9, {}),
+    "rho_bar": (0.01, {}),
+    "c_bar": (0.0, {}),
+}
+"""Another value of each hyperparameter, and others without which it does nothing."""
+
+
+@pytest.mark.parametrize("name", PpoHyperparameters.model_fields)
+def test_each_hyperparameter_of_an_assignment_changes_what_is_learned(
+    bench: Bench, name: str
+) -> None:
+    """As after a resume with another start value, or a decision of PBT."""
+    worker = bench.worker(algorithm_settings=VTRACE if name.endswith("_bar") else {})
+    start = bench.start(worker)
+    value, others = EFFECTS[name]
+
+    def learned(hyperparameters: dict[str, float]) -> str:
+        given = {**HYPERPARAMETERS, **others, **hyperparameters}
+        message = bench.train(start, bench.mirror(), agent_steps=300, hyperparameters=given)
+        return bench.weights_sha256(bench.published(worker.carry_out(message)))
+
+    before = learned({})
+    assert learned({}) == before
+    assert learned({name: value}) != before
 
 
 def test_frozen_players_never_change(bench: Bench) -> None:
