@@ -11,7 +11,7 @@ Printed for each run: the root mean square of what is predicted wrong, less the 
 error; the share of pairs and players whose interval and the direct games' own error cover the
 distance; the mean width of the players' intervals; the scatter of pairs and misfit of the fit. The
 games of a run are kept in direct.json beside its journal. --plot draws the first run's differences
-beside those that its matches of neighbours alone would say.
+beside the sums of what its matches of neighbours say.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import math
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 
@@ -35,7 +35,7 @@ from populations.inspection.inspection import Inspection, folded
 from populations.inspection.ratings import RATING
 from populations.league.ratings import Ratings
 from populations.league.standings import Standing
-from populations.ratings.bradley_terry import ELO_PER_UNIT
+from populations.ratings.bradley_terry import ELO_PER_UNIT, BradleyTerry
 from populations.ratings.model import Z95
 
 GAMES = "direct.json"
@@ -101,10 +101,10 @@ def direct_differences(games: dict[str, object]) -> dict[tuple[str, str], Direct
 
 def ratings_of(
     run: Path, *, reach: float = math.inf
-) -> tuple[Ratings, Ratings, dict[str, Standing]]:
+) -> tuple[Ratings, dict[Entrant, float], dict[str, Standing]]:
     """Return the ratings of a run's only population as it shows them, with the spread of the
-    same fit made again; those of a fit to matches between players at most ``reach`` Elo apart; and
-    its standings.
+    same fit made again; by entrant the sums of strengths that matches between players at most
+    ``reach`` Elo apart say; and its standings.
     """
     inspection = Inspection.open(run)
     tables = inspection.reader.load(pairs=RATING)
@@ -115,10 +115,14 @@ def ratings_of(
     shown = Ratings(row, again.spread)
     strengths = np.array([shown.rating(entrant) for _, entrant in fit.results.entrants])
     gaps = np.abs(strengths[fit.results.first] - strengths[fit.results.second])
-    (near,) = fit_ratings(replace(fit, results=fit.results.where(gaps <= reach))).values()
+    anchors = [rated for rated in fit.entrants if str(rated[1]) == RANDOM_BOT]
+    near = BradleyTerry(reduces_bias=True).fit(
+        fit.results.where(gaps <= reach), parents=fit.parents, times=fit.times, anchors=anchors
+    )
     (lines,) = inspection.standings().values()
     inspection.close()
-    return shown, near, {line.player: line for line in lines}
+    sums = {entrant: near.rating((name, entrant)) for name, entrant in fit.entrants}
+    return shown, sums, {line.player: line for line in lines}
 
 
 def compare(run: Path, games: dict[str, object], *, limit: float) -> dict[str, float]:
@@ -175,18 +179,22 @@ def draw(run: Path, games: dict[str, object], file: Path, *, limit: float) -> No
     shown, near, lines = ratings_of(run, reach=NEIGHBOURS)
     figure = Figure(figsize=(6.4, 4.0), layout="constrained")
     axes = figure.add_subplot(
-        xlabel="difference of two players by 4,000 direct games, Elo",
-        ylabel="difference of their ratings, Elo",
+        xlabel="difference of two players by direct games, Elo",
+        ylabel="difference by the run's matches, Elo",
     )
+    assert shown.row is not None, "the run has no ratings"
     for ratings, label, colour in (
-        (near, "matches of neighbours alone", "tab:orange"),
-        (shown, "matches at all distances", "tab:blue"),
+        (near, "sums of what neighbours say", "tab:orange"),
+        (dict(zip(shown.row.entrants, shown.row.ratings, strict=True)), "ratings", "tab:blue"),
     ):
         points = []
         for (one, two), direct in direct_differences(games).items():
-            found = ratings.difference(*(lines[name].weights or name for name in (one, two)))
-            if found is not None and abs(direct.elo) <= limit:
-                points.append((abs(direct.elo), math.copysign(found[0], found[0] * direct.elo)))
+            first, second = (
+                ratings.get(Entrant(lines[name].weights or name)) for name in (one, two)
+            )
+            if first is not None and second is not None and abs(direct.elo) <= limit:
+                gap = first - second
+                points.append((abs(direct.elo), math.copysign(gap, gap * direct.elo)))
         axes.plot(*zip(*points, strict=True), "o", label=label, color=colour, alpha=0.6, ms=4)
     axes.axline((0.0, 0.0), slope=1.0, color="black", lw=0.8)
     axes.legend(frameon=False)

@@ -310,7 +310,7 @@ def fit_ratings(fit: FitInput) -> dict[str, Ratings]:
     known = fit.known
     anchors = [(population, Entrant(RANDOM_BOT)) for population in known.populations]
     # One fit: populations meet, and their spreads share columns.
-    model = BradleyTerry(reduces_bias=True)
+    model = BradleyTerry(reduces_bias=True, bends=True)
     fitted = model.fit(
         fit.results,
         links=fit.links,

@@ -101,6 +101,8 @@ class BradleyTerry:
             match.
         reduces_bias: Whether Firth's correction pulls ratings at the end of long chains of results
             towards the anchor. The ratings are then no longer the mode of the posterior.
+        bends: Whether log-odds may be bent (`populations.ratings.fitting.bend`). Ratings are then
+            the additive strengths nearest to them, all pairs of entrants alike.
         num_rounds: Estimates of the components of variance. 0: they stay as they are here.
         max_exact: Number of parameters up to which the fit is exact.
     """
@@ -112,6 +114,7 @@ class BradleyTerry:
     stage_deviation: float = 500.0
     advantage_deviation: float = 400.0
     reduces_bias: bool = False
+    bends: bool = False
     num_rounds: int = NUM_ROUNDS
     max_exact: int = MAX_EXACT
 
@@ -310,7 +313,7 @@ class Posterior(Generic[E]):
                 problem,
                 weights=fit.weights(scatter)[self.pairs.of_row],
                 precisions=self._precisions(child_deviation=tau, root_deviation=rho),
-                bend=min(max(bend, 0.0), MAX_BEND),
+                bend=min(max(bend, 0.0), MAX_BEND) if self.model.bends else 0.0,
             ),
             components=Components(
                 child_deviation=tau,
@@ -424,14 +427,15 @@ class Posterior(Generic[E]):
     def fit(self, parameters: FloatArray, solver: Solver, *, shrunk: FloatArray) -> Fit[E]:
         """Return the fit of parameters [P], with the solver at them, and the shrunk ones [P]."""
         bend, num_free = self.problem.bend, len(self.free)
-        # An unknown bend is one more direction in which all ratings may be off.
-        _, unsure, by_bend = bend_of(
-            self.problem, solver, summed=differences(self.problem, parameters)
-        )
-        spread = np.concatenate([solver.spread(), unsure * by_bend[:, None]], axis=1)
         strengths = self._of_all(parameters[:num_free])
-        ratings, rows = ratings_of(strengths, self._of_all(spread[:num_free]), bend=bend)
-        rows[:, -1] += unsure * ratings_by(strengths, bend=bend)
+        ratings, rows = ratings_of(strengths, self._of_all(solver.spread()[:num_free]), bend=bend)
+        if self.model.bends:
+            # An unknown bend is one more direction in which all ratings may be off.
+            summed = differences(self.problem, parameters)
+            _, unsure, change = bend_of(self.problem, solver, summed=summed)
+            _, moved = ratings_of(strengths, self._of_all(change[:num_free, None]), bend=bend)
+            column = moved + ratings_by(strengths, bend=bend)[:, None]
+            rows = np.concatenate([rows, unsure * column], axis=1)
         # What the fit itself says of results against the anchors is off the ratings, too.
         off = self._of_all(self.anchor_errors.T)
         off[:, 0] += bent(strengths, bend)[0] - ratings

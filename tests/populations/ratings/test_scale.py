@@ -44,7 +44,7 @@ def ladder(*, lapses: float, seed: int, num_direct: int) -> tuple[Fit[str], str,
     last = len(names) - 1
     results = [met(i, j, 200) for i in range(1, last + 1) for j in range(max(i - 4, 0), i)]
     results.append(met(last, 0, num_direct))
-    fit = BradleyTerry(reduces_bias=True).fit(
+    fit = BradleyTerry(reduces_bias=True, bends=True).fit(
         results,
         parents={names[i]: names[i - 1] for i in range(2, last + 1)},
         times={names[i]: ("population", float(i)) for i in range(1, last + 1)},
@@ -101,7 +101,9 @@ def bent_league(*, bend: float, seed: int) -> tuple[Fit[str], FloatArray]:
     pairs = [(i, j) for i in range(size) for j in range(i)]
     results = [met(i, j, 400) for i, j in pairs if i - j <= 3]
     results += [met(*pairs[place], 100) for place in rng.permutation(len(pairs))[:80]]
-    return BradleyTerry(reduces_bias=True).fit(results, anchors=[ANCHOR]), nearest(ahead)
+    return BradleyTerry(reduces_bias=True, bends=True).fit(results, anchors=[ANCHOR]), nearest(
+        ahead
+    )
 
 
 def nearest(ahead: FloatArray) -> FloatArray:

@@ -80,7 +80,7 @@ def league() -> Posterior[str]:
 
     pairs = [(i, j) for i in range(9) for j in range(i) if (i + j) % 2]
     link = Result(first="p7", second="p0", seats=(0, 0), wins=6.0, draws=0, losses=2.0)
-    posterior = BradleyTerry().posterior(
+    posterior = BradleyTerry(bends=True).posterior(
         [result(i, j, 300.0) for i, j in pairs], links=result_columns([link]), anchors=["anchor"]
     )
     return replace(posterior, problem=replace(posterior.problem, bend=BEND))
