@@ -146,7 +146,8 @@ def _start(
     _check_target(target, force=force)
     run_file, initial = _new_run_file(draft, source, overrides, target=target, origin=origin)
     # Weights are read into memory now: their files may be gone, or thrown away by --force, later.
-    immigrants = find_immigrants(run_file) | find_outsiders(run_file) | find_resets(run_file)
+    outsiders = find_outsiders(run_file)
+    immigrants = find_immigrants(run_file) | find_resets(run_file)
     make_run_directory(target)
     with RunLock(target):
         # Again, because only the lock keeps a second launch out.
@@ -160,7 +161,8 @@ def _start(
             initial_weights={name: start.files for name, start in initial.items()},
             origins={name: start.record for name, start in initial.items()},
             factors={name: start.factors for name, start in initial.items()},
-            immigrants=immigrants,
+            immigrants=immigrants | {key: one.files for key, one in outsiders.items()},
+            outsiders={key: one.record for key, one in outsiders.items()},
             utc=utc_now(),
         )
         tell_of_record(why_not)

@@ -153,33 +153,32 @@ def find_resets(run_file: RunFile) -> dict[str, Mapping[str, bytes]]:
     }
 
 
-def find_outsiders(run_file: RunFile) -> dict[str, Mapping[str, bytes]]:
-    """Find files with the weights of policies in ``matchmaking.bots``, by their directory in the
-    run's.
+def find_outsiders(run_file: RunFile) -> dict[str, Import]:
+    """Find the weights of other runs' players in ``matchmaking.bots`` and ``evaluation.bots``, by
+    their directory in the run's.
 
-    A player with weights for some populations is enough: it is an opponent of policies that play
-    against these.
+    A player with weights for some populations is enough: it is met by policies that play against
+    these. In cooperation a team is met, so it must have some for all.
 
     Raises:
         ConfigError: If one has no weights that fit.
     """
     from arena.errors import ConfigError
-    from arena.types import is_bot
+    from populations.config.run_file import imported_players
     from populations.matchmaking.external_players import external_player_key
 
-    files: dict[str, Mapping[str, bytes]] = {}
-    for index, player in enumerate(run_file.config.matchmaking.bots):
-        if is_bot(player):
-            continue
-        said = f"matchmaking.bots: {player}"
+    outsiders: dict[str, Import] = {}
+    config = run_file.config
+    for index, player in imported_players(config).items():
+        section = "matchmaking" if player in config.matchmaking.bots else "evaluation"
+        said = f"{section}.bots: {player}"
         found = _imports(run_file, player, said=said)
-        if not found:
-            raise ConfigError(
-                f"{said}: it has no weights for {', '.join(run_file.config.populations)}"
-            )
-        # The index counts bots, too: it is the position in the configuration.
-        files |= {external_player_key(index, name): one.files for name, one in found.items()}
-    return files
+        is_team = len(config.environment.sides or ()) == 1
+        missing = [name for name in config.populations if name not in found]
+        if missing and (is_team or not found):
+            raise ConfigError(f"{said}: it has no weights for {', '.join(missing)}")
+        outsiders |= {external_player_key(index, name): one for name, one in found.items()}
+    return outsiders
 
 
 def _import(run_file: RunFile, player: str, population: str, *, said: str) -> Import:
@@ -204,6 +203,8 @@ def _imports(
         only: Look at these populations alone.
     """
     from arena.errors import ConfigError
+    from arena.rules import shown
+    from populations.config.resume.differences import compare
 
     try:
         found = resolve_player(player)
@@ -225,16 +226,19 @@ def _imports(
                 f"them, for example {policy.members[0].export}"
             )
         assert policy.trained_with is not None, "`resolve_player` looks it up"
-        for what, theirs, ours in (
-            ("agents", policy.agents, population.agents),
-            # Equal architectures, because weights are loaded tensor by tensor.
-            ("network", policy.network, population.network),
-        ):
-            if theirs != ours:
-                raise ConfigError(
-                    f"{said}: {what} of population {name} must be equal, "
-                    f"it has {theirs}, this run {ours}"
-                )
+        theirs = {"agents": policy.agents, "network": policy.network.model_dump()}
+        # Equal architectures, because weights are loaded tensor by tensor.
+        ours = {"agents": population.agents, "network": population.network.model_dump()}
+        others = [
+            f"{change.key} is {shown(change.before)} there and {shown(change.after)} here"
+            for change in compare(theirs, ours)
+            if change.before != change.after
+        ]
+        if others:
+            raise ConfigError(
+                f"{said}: agents and network of population {name} must be equal, but "
+                f"{'; '.join(others)}"
+            )
         imports[name] = Import(
             files=_files(run_file, policy),
             origin=player,

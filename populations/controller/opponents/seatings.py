@@ -252,7 +252,8 @@ def _draw_players(
 ) -> tuple[int, tuple[Player, ...]]:
     """Draw opponents of a population: how often the trainee plays itself, and all others."""
     matchmaker = state.matchmaker
-    external = state.external_players.get(population, ())
+    # Others are only rated.
+    external = [one for one in state.external_players.get(population, ()) if one.share]
     if external:
         # Around the rule: the configured shares are kept whatever it draws.
         matchmaker = ExternalPlayersMatchmaker(inner=matchmaker, external=external)

@@ -50,7 +50,7 @@ from populations.core import Exploit, Explore, Matchmaker, Thinning
 from populations.hyperparameter_schedules import ScheduledValues
 from populations.league.league import League
 from populations.league.ratings import Ratings
-from populations.matchmaking.external_players import ExternalPlayer, external_bots
+from populations.matchmaking.external_players import ExternalPlayer, external_players
 from populations.matchmaking.make import make_matchmaker
 from populations.pbt.make import make_exploit, make_explore
 from populations.pbt.settings import PbtConfig
@@ -82,7 +82,7 @@ class ControllerState:
         teams: By policy, who learns beside it, itself included
             (`populations.controller.state.teams`); empty where everybody is a team of its own.
         matchmaker: Draws opponents.
-        external_players: Bots and imported players with a fixed share of opponents, by population.
+        external_players: Players from outside, bots and imported ones, by population.
         opponent_pools: Possible opponents, in columns; an index over the rows.
         training_queue: Policies by how little they have trained; an index over the rows.
         members: Policies as PBT sees them; an index over the rows.
@@ -437,7 +437,7 @@ def make_state(
     *,
     patience: Patience | None = None,
     initial_weights: dict[str, WeightsRef] | None = None,
-    external_players: Mapping[str, tuple[ExternalPlayer, ...]] | None = None,
+    imported: Mapping[str, WeightsRef] | None = None,
     immigrants: Mapping[str, WeightsRef] | None = None,
     store: Digest | None = None,
     measured_length: float = 0.0,
@@ -461,8 +461,7 @@ def make_state(
             window=config.ghosts.window,
             launch_directory=setup.launch_directory,
         ),
-        external_players=external_players
-        or external_bots(config.matchmaking.bots, config.populations),
+        external_players=external_players(config, imported or {}),
         teams=make_teams(tables.policies.values(), is_cooperation=len(setup.sides) == 1),
         exploit={
             name: make_exploit(section, launch_directory=setup.launch_directory)

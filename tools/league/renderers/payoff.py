@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
+from arena.types import is_external
+
 from .look import Document, Look, Row, share, steps, whole
 from .tables import Column, label, table
 
@@ -106,7 +108,7 @@ def _ratings(document: Document) -> dict[Player, object]:
 
 def _name(population: object, player: object, look: Look) -> object:
     """Return a player's name, with its population where several have a bot of this name."""
-    is_shared = len(look.populations) > 1 and str(player).startswith("bot:")
+    is_shared = len(look.populations) > 1 and is_external(str(player))
     return f"{population}/{player}" if is_shared else player
 
 
