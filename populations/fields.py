@@ -35,7 +35,8 @@ def canonical(bot: str) -> str:
 
 def canonical_player(player: str) -> str:
     """Return a bot's canonical spelling; players of other runs are called as they are written."""
-    return canonical(player) if is_bot(player) else player
+    # No name at all is no path.
+    return canonical(player) if is_bot(player) or not player else player
 
 
 def check_kind(kind: str, kinds: Collection[str]) -> str:

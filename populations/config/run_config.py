@@ -161,7 +161,19 @@ class RunConfig(Model):
 
         A run keeps the weights of the latter by their places here.
         """
-        return tuple(dict.fromkeys((*self.matchmaking.bots, *self.evaluation.bots)))
+        return tuple(dict.fromkeys((*self.matchmaking.bots, *self.rated_players)))
+
+    @property
+    def rated_players(self) -> tuple[str, ...]:
+        """Return the players from outside that are rated, in at least one population."""
+        players = (one.player for one in self.populations.values() if one.player is not None)
+        # Last those that a resume may add to.
+        return tuple(dict.fromkeys((*players, *self.evaluation.bots)))
+
+    @property
+    def learning(self) -> tuple[str, ...]:
+        """Return the populations that have policies."""
+        return tuple(name for name, one in self.populations.items() if one.player is None)
 
     @property
     def devices(self) -> tuple[str, ...]:
@@ -223,11 +235,13 @@ class RunConfig(Model):
                 f"(all learners see the run's directory), got {self.store_endpoint!r}"
             )
         goal = self.stop.evaluation
-        if goal is not None and goal.player not in self.evaluation.bots:
+        if goal is not None and goal.player not in self.rated_players:
             yield (
-                "stop.evaluation.player must be one of evaluation.bots "
-                f"({', '.join(self.evaluation.bots)}), got {goal.player!r}"
+                "stop.evaluation.player must be one of evaluation.bots or a population's player "
+                f"({', '.join(self.rated_players)}), got {goal.player!r}"
             )
+        if self.populations and not self.learning:
+            yield "populations.NAME.player must be null for one population at least, which learns"
         named = {external_player_id(name): name for name in self.external_players}
         for name in self.external_players:
             if named[external_player_id(name)] != name:

@@ -412,7 +412,7 @@ def _followed(before: Mapping[str, Json], config: RunConfig, *, notify: Notify) 
     after = config.model_dump(mode="json")
     values: list[tuple[tuple[str, ...], object]] = []
     for change in compare(before["pbt"], after["pbt"]):
-        for name in config.populations if change.before != change.after else ():
+        for name in config.learning if change.before != change.after else ():
             path = ("populations", name, "pbt", *change.key.split("."))
             own = _at(before, path)
             if own == change.before and own == _at(after, path):

@@ -94,8 +94,12 @@ class PopulationConfig(Model):
     agents: tuple[str, ...] | None = None
     """Agents its policies play, globs allowed; default: those with the same spaces."""
 
+    player: str | None = None
+    """Player from outside that has its agents for the whole run: a bot, an export or
+    ``RUN:player/p003``; nobody is trained for them then. null: policies learn to play them."""
+
     size: int = Field(8, ge=1, le=10_000)
-    """How many policies it has."""
+    """How many policies it has, unless ``player`` has its agents."""
 
     roles: dict[str, Annotated[int, Field(ge=0)]] = Field(default_factory=dict)
     """How many are ``main_exploiter`` and ``league_exploiter``; ``main`` is the rest."""
@@ -132,6 +136,11 @@ class PopulationConfig(Model):
     """Hyperparameters by agent steps, instead of PBT; ``--replay`` makes it. Empty: none."""
 
     @property
+    def num_policies(self) -> int:
+        """Return the number of its policies; 0: a player from outside has its agents."""
+        return self.size if self.player is None else 0
+
+    @property
     def start_values(self) -> dict[str, int | float]:
         """Return hyperparameters at 0 agent steps, and settings that PBT changes.
 
@@ -162,6 +171,11 @@ class PopulationConfig(Model):
     def scheduled(self) -> ScheduledValues:
         """Return the schedules of hyperparameters, of a resolved configuration."""
         return ScheduledValues.of(self.hyperparameters, self.search_space)
+
+    @field_validator("player")
+    @classmethod
+    def _one_spelling(cls, player: str | None) -> str | None:
+        return None if player is None else canonical_player(player)
 
     @model_validator(mode="after")
     def _has_normalizers(self) -> PopulationConfig:
@@ -298,7 +312,7 @@ class StopEvaluation(Model):
     """Result against a player, in evaluation matches, that ends the run."""
 
     player: str
-    """One of ``evaluation.bots``."""
+    """One of ``evaluation.bots``, or a population's ``player``."""
 
     score: float | None = Field(None, gt=0.0, le=0.999)
     """Points a match (1, 1/2, 0); or ``return``."""
@@ -352,9 +366,9 @@ class StopConfig(Model):
     holds however often and at however many policies one looks."""
 
     evaluation: StopEvaluation | None = None
-    """A result against one of ``evaluation.bots`` has reached a value: by a lower bound of the
-    newest matches of a policy's generation that holds however often and at however many policies
-    one looks. Until then a third of evaluation's pairs are with it."""
+    """A result against a player from outside has reached a value: by a lower bound of the newest
+    matches of a policy's generation that holds however often and at however many policies one
+    looks. Until then a third of evaluation's pairs are with that player."""
 
     success_rate: float | None = Field(None, gt=0.0, le=1.0)
     """Share of a policy's newest episodes whose end has ``infos[agent]["success"]``."""

@@ -1,15 +1,14 @@
 """Players from outside of the league, which nobody trains: bots, and players of other runs.
 
-They may have a fixed share of the opponents (``matchmaking.bots``), and be rated with the others
-(``evaluation.bots``).
+They may have a fixed share of the opponents (``matchmaking.bots``), be rated with the others
+(``evaluation.bots``), or have all agents of a population (``populations.NAME.player``).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,9 +16,6 @@ from arena.types import OUTSIDER_PREFIX, Player, PlayerId, PolicyId, WeightsRef,
 from populations.candidates import Candidate, FloatArray
 from populations.core import Matchmaker, OpponentRequest, Opponents
 from populations.matchmaking.drawing import draw_count
-
-if TYPE_CHECKING:
-    from populations.config.run_config import RunConfig
 
 NOT_IN_IDS = re.compile(r"[^A-Za-z0-9_.:@/-]")
 IMPORTED = "outsider_imported"
@@ -105,7 +101,7 @@ def external_player_key(index: int, population: str) -> str:
     """Return where a run keeps the weights of an imported player, relative to the store's root.
 
     Args:
-        index: Place of the player in `RunConfig.external_players`.
+        index: Place of the player in `populations.config.run_config.RunConfig.external_players`.
         population: Population that the weights play for.
     """
     return f"outsiders/{index:03d}/{population}"
@@ -116,28 +112,3 @@ def external_player_id(name: str) -> PlayerId:
     if is_bot(name):
         return PlayerId(name)
     return PlayerId(f"{OUTSIDER_PREFIX}{NOT_IN_IDS.sub('_', name)[-MAX_NAME:]}")
-
-
-def external_players(
-    config: RunConfig, weights: Mapping[str, WeightsRef]
-) -> dict[str, tuple[ExternalPlayer, ...]]:
-    """Return the players from outside by the population that they play for.
-
-    Args:
-        config: Configuration that names them. Bots play for every population.
-        weights: Those of the others, by `external_player_key`.
-    """
-    found: dict[str, tuple[ExternalPlayer, ...]] = {}
-    for population in config.populations:
-        external = []
-        for index, name in enumerate(config.external_players):
-            share = config.matchmaking.bots.get(name, 0.0)
-            is_rated = name in config.evaluation.bots
-            own = weights.get(external_player_key(index, population))
-            if (share or is_rated) and (own is not None or is_bot(name)):
-                player = external_player_id(name)
-                external.append(
-                    ExternalPlayer(player=player, share=share, weights=own, is_rated=is_rated)
-                )
-        found[population] = tuple(external)
-    return found

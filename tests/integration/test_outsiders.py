@@ -125,7 +125,7 @@ def test_a_player_of_another_run_is_rated_with_the_others_and_is_a_goal(
     goal = f"stop.evaluation={{player: '{player}', score: 0.001}}"
     wide = "populations.player.network.hidden_sizes=[8]"
     done = arena(*launch_arguments(run, bots, wide), code=2)
-    assert "network.hidden_sizes is (16,) there and (8,) here" in done.stderr
+    assert "network.hidden_sizes is [16] there and [8] here" in done.stderr
     assert not run.exists()
     arena(*launch_arguments(run, bots, goal))
     status = arena_json("league", run, "status")
@@ -160,3 +160,45 @@ def test_a_player_of_another_run_is_rated_with_the_others_and_is_a_goal(
     weights = run / imported["subject"] / "weights.safetensors"
     weights.write_bytes(b"others")
     assert f"is not what was copied of {player}" in arena(*resume, code=5).stderr
+
+
+SIDES = """
+environment: {id: classic/tictactoe-v3, num_envs: 64}
+populations:
+  cross: {agents: [player_1], size: 2, network: {hidden_sizes: [16]}}
+  nought: {agents: [player_2], size: 2, network: {hidden_sizes: [8]}}
+assignment: {agent_steps: 1000}
+metrics: {sinks: []}
+learners: 1
+stop: {agent_steps_per_policy: 2000, duration_s: null}
+"""
+
+
+@pytest.mark.slow
+def test_a_side_that_only_plays_is_met_by_all_and_goes_on(
+    arena: Command, arena_json: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    config, first, second = tmp_path / "sides.yaml", tmp_path / "first", tmp_path / "second"
+    config.write_text(SIDES)
+    played = ("populations.nought={agents: [player_2], player: bot:random}", "--run-dir", first)
+    done = arena("launch", config, *played)
+    assert "nought is played by bot:random; nobody is trained for it" in done.stderr
+    populations = arena_json("league", first)["populations"]
+    assert [line["player"] for line in populations["nought"]] == ["bot:random"]
+    # The network is the player's own, whatever is the default.
+    player = f"{first}:cross/p001"
+    cross = f"populations.cross={{agents: [player_1], player: '{player}'}}"
+    done = arena("launch", config, cross, "--run-dir", second)
+    assert f"cross is played by {player}: cross/p001 at" in done.stderr
+    outsider = f"outsider:{player}"
+    assert {row.tally.entrants[0] for row in training_tallies(second)} == {outsider}
+    lines = {line["player"]: line for line in arena_json("league", second)["populations"]["cross"]}
+    assert set(lines) == {outsider, "bot:random"}
+    assert lines[outsider]["rating"] is not None
+    shutil.rmtree(first)
+    resume = ("launch", "--resume", "--run-dir", second)
+    arena(*resume, "stop.agent_steps_per_policy=4000", "pbt.fraction=0.5")
+    assert {row.tally.entrants[0] for row in training_tallies(second)} == {outsider}
+    arena("verify", second)
+    done = arena(*resume, "populations.cross.player=bot:random", code=2)
+    assert "the members of a population were made with the run" in done.stderr

@@ -248,7 +248,7 @@ def _bots(export: Export, population: str) -> Iterator[Contender]:
 
     config = export.inspection.run_file.config
     # Random play first: ratings are relative to it.
-    for bot in dict.fromkeys(("bot:random", *config.evaluation.bots)):
+    for bot in dict.fromkeys(("bot:random", *config.rated_players)):
         actors = export.game.make_bots(bot) if is_bot(bot) else _imported(export, bot)
         # Who has weights for others alone is met by these.
         if actors.keys() >= set(_rivals(export.game, population)):

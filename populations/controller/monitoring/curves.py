@@ -164,7 +164,7 @@ def _record_metrics(state: ControllerState, population: str, digest: Digest) -> 
 def _bot_metrics(state: ControllerState, digest: str, *, prefix: str) -> dict[str, float]:
     """Return score and return against each bot that these weights have met in evaluation."""
     metrics: dict[str, float] = {}
-    for bot, name in curve_names(state.config.evaluation.bots).items():
+    for bot, name in curve_names(state.config.rated_players).items():
         met = state.league.evaluated_against(Entrant(digest), Entrant(external_player_id(bot)))
         if met.score is not None:
             metrics[f"{prefix}score_vs_{name}"] = met.score

@@ -395,7 +395,7 @@ def imported_immigrants(run_dir: Path, config: RunConfig) -> dict[str, WeightsRe
     """
     keys = [
         immigrant_key(name, index)
-        for name in config.populations
+        for name in config.learning
         for index in range(len(config.pbt_of(name).immigration.players))
     ]
     if config.roles.is_imported:

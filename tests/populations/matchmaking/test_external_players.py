@@ -8,13 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arena.types import Digest, PlayerId, WeightsRef
-from populations.config.run_config import validate_config
 from populations.matchmaking.external_players import (
     ExternalPlayer,
     ExternalPlayersMatchmaker,
     external_player_id,
     external_player_key,
-    external_players,
 )
 from populations.matchmaking.latest import LatestMatchmaker
 from tests.populations.matchmaking.toy_league import request, shares
@@ -62,29 +60,6 @@ def test_an_imported_player_is_known_by_its_name_where_all_see_it() -> None:
     matchmaker = ExternalPlayersMatchmaker(inner=LatestMatchmaker(), external=(one,))
     (drawn, *_) = matchmaker.draw(request(), rng=np.random.default_rng(0)).players
     assert drawn.entrant == one.seated.entrant == "outsider:x"
-
-
-def test_players_from_outside_have_shares_or_are_rated_where_they_have_weights() -> None:
-    config = validate_config(
-        {
-            "environment": {"id": "a:b"},
-            "populations": {"predator": {}, "prey": {}},
-            "matchmaking": {"bots": {"bot:a:B": 0.25, "one": 0.5}},
-            "evaluation": {"bots": ["bot:random", "one", "two"]},
-        }
-    )
-    # The places of the two among all four.
-    weights = {key: WEIGHTS for key in ("outsiders/001/predator", "outsiders/003/prey")}
-    bots = (
-        ExternalPlayer(player=PlayerId("bot:a:B"), share=0.25),
-        ExternalPlayer(player=PlayerId("bot:random"), is_rated=True),
-    )
-    one = ExternalPlayer(player=PlayerId("outsider:one"), share=0.5, weights=WEIGHTS, is_rated=True)
-    two = ExternalPlayer(player=PlayerId("outsider:two"), weights=WEIGHTS, is_rated=True)
-    assert external_players(config, weights) == {
-        "predator": (bots[0], one, bots[1]),
-        "prey": (*bots, two),
-    }
 
 
 def test_on_average_a_small_share_of_few_opponents_is_met() -> None:
