@@ -241,7 +241,8 @@ class RunConfig(Model):
                 f"({', '.join(self.rated_players)}), got {goal.player!r}"
             )
         if self.populations and not self.learning:
-            yield "populations.NAME.player must be null for one population at least, which learns"
+            players = {name: one.player for name, one in self.populations.items()}
+            yield f"populations.NAME.player must be null for one that learns, got {players}"
         named = {external_player_id(name): name for name in self.external_players}
         for name in self.external_players:
             if named[external_player_id(name)] != name:

@@ -325,7 +325,7 @@ def test_bots_are_kept_in_their_one_spelling() -> None:
     [
         (
             ["populations={a: {player: bot:x:Y}}"],
-            "populations.NAME.player must be null for one population at least, which learns",
+            "populations.NAME.player must be null for one that learns, got {'a': 'bot:x:Y'}",
         ),
         (["populations={a: {}, b: {player: 'bot:'}}"], "populations.b.player: "),
         (
