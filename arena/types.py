@@ -20,12 +20,12 @@ PolicyId = NewType("PolicyId", str)
 
 PlayerId = NewType("PlayerId", str)
 """Player: a policy (``player/p003``), a ghost (``player/p003@000000120000``), a bot
-(``bot:random``), or an imported player of another run (``outsider:0:exports/champion``).
+(``bot:random``), or an imported player of another run (``outsider:exports/champion``).
 """
 
 Entrant = NewType("Entrant", str)
-"""Player in a tally: a weights digest (frozen players), ``bot:...``, or ``player/p003#2`` (a
-trainee: policy and generation).
+"""Player in a tally: a weights digest (a frozen player of the run), an id (one from outside), or
+``player/p003#2`` (a trainee: policy and generation).
 """
 
 Digest = NewType("Digest", str)
@@ -49,6 +49,7 @@ MAX_UPDATES = 2**53
 MAX_GENERATION = 2**31 - 1
 
 BOT_PREFIX = "bot:"
+OUTSIDER_PREFIX = "outsider:"
 RANDOM_BOT = PlayerId("bot:random")
 
 
@@ -107,13 +108,20 @@ class Player:
     """Occupant of a seat.
 
     Attributes:
-        player: A policy, ghost or bot id.
+        player: Id of a policy, a ghost, a bot or an imported player.
         weights: Frozen weights to play with. None for bots, and for a policy that is a trainee of
             the same assignment (its live weights play).
     """
 
     player: PlayerId
     weights: WeightsRef | None = None
+
+    @property
+    def entrant(self) -> Entrant:
+        """Return its name in results while it is frozen: its weights; from outside, its id."""
+        if self.weights is None or is_external(self.player):
+            return Entrant(self.player)
+        return Entrant(self.weights.digest)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,6 +208,11 @@ def population_of(player: str) -> str:
 def is_bot(player: str) -> bool:
     """Return whether a player or entrant id names a bot."""
     return player.startswith(BOT_PREFIX)
+
+
+def is_external(player: str) -> bool:
+    """Return whether an id is of a player from outside: a bot, or an imported player."""
+    return player.startswith((BOT_PREFIX, OUTSIDER_PREFIX))
 
 
 def trainee_entrant(policy: PolicyId, *, generation: int) -> Entrant:

@@ -13,6 +13,7 @@ from pydantic import Field
 
 from arena.bot_ids import canonical_bot
 from arena.errors import ConfigError
+from arena.types import is_bot
 
 # One colon, as in entry points: no kind of Arena's has one.
 IMPORT_PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
@@ -30,6 +31,12 @@ def canonical(bot: str) -> str:
     except ConfigError as error:
         # pydantic takes a ValueError as the key's fault; a ConfigError would end its whole check.
         raise ValueError(str(error)) from None
+
+
+def canonical_player(player: str) -> str:
+    """Return a bot's canonical spelling; players of other runs are called as they are written."""
+    # No name at all is no path.
+    return canonical(player) if is_bot(player) or not player else player
 
 
 def check_kind(kind: str, kinds: Collection[str]) -> str:

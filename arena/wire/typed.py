@@ -59,7 +59,7 @@ _PATTERNS: Mapping[object, tuple[str, str]] = {
     Digest: ("a digest", _DIGEST),
     PolicyId: ("a policy", _POLICY),
     PlayerId: ("a player", rf"{_POLICY}(?:@[0-9]{{12,18}})?|{_BOT}|{_OUTSIDER}"),
-    Entrant: ("an entrant", rf"{_DIGEST}|{_POLICY}#[0-9]{{1,12}}|{_BOT}"),
+    Entrant: ("an entrant", rf"{_DIGEST}|{_POLICY}#[0-9]{{1,12}}|{_BOT}|{_OUTSIDER}"),
     LearnerId: ("a learner", _NAME),
     PackageVersion: ("a version", r"[A-Za-z0-9.+!_-]{1,64}"),
 }

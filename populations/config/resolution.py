@@ -157,6 +157,12 @@ def check_teams(
     """
     if num_sides > 1:
         return
+    for name, size in sizes.items():
+        if not size:
+            raise ConfigError(
+                f"populations.{name}.player must be null where the environment has one side "
+                "(policies of equal index are a team, and learn together)"
+            )
     if len(set(sizes.values())) > 1:
         raise ConfigError(
             "populations: must have equal sizes where the environment has one side (policies of "
@@ -252,8 +258,8 @@ def check_rivals(
         or not all(set(agents) in map(set, sides.values()) for agents in populations.values())
     ):
         raise ConfigError(
-            f"{rule} unless two populations have a side each, got 'learning' with populations "
-            f"{', '.join(populations)} and sides {', '.join(sides)}"
+            f"{rule} unless two populations that learn have a side each, got 'learning' with "
+            f"populations {', '.join(populations)} and sides {', '.join(sides)}"
         )
     if matchmaking.kind == "alphastar":
         raise ConfigError(

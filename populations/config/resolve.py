@@ -113,6 +113,8 @@ def resolve_config(
                         "pbt": resolve_pbt(population, pbt=config.pbt, key=f"populations.{name}")
                     }
                 )
+                if population.player is None
+                else population
                 for name, population in populations.items()
             },
             # The default is bounded by the number of policies, so the populations must be there.
@@ -138,6 +140,10 @@ def _resolve_populations(
         assigned = _assign_agents(config.populations, spec)
     populations = {}
     for name, population in assigned.items():
+        # What is about learning stays unsaid where nobody learns.
+        if population.player is not None:
+            populations[name] = population
+            continue
         with faults.gathered():
             populations[name] = _resolve_population(
                 name,
@@ -158,17 +164,22 @@ def _check_together(
     """Check rules between populations and sides."""
     agents = {name: population.agents or () for name, population in populations.items()}
     networks = {name: population.network for name, population in populations.items()}
-    sizes = {name: population.size for name, population in populations.items()}
+    sizes = {name: population.num_policies for name, population in populations.items()}
     faults = Faults()
     for check in (
         lambda: check_critics(networks, populations=agents, sides=sides, spec=spec),
         lambda: check_roles(config.roles, populations, num_sides=len(sides)),
         lambda: check_teams(sizes, config.learners, num_sides=len(sides)),
         lambda: check_teammates(config.matchmaking, agents, sides=sides),
-        lambda: check_rivals(config.matchmaking, agents, config.learners, sides=sides),
+        lambda: check_rivals(
+            config.matchmaking,
+            {name: own for name, own in agents.items() if sizes[name]},
+            config.learners,
+            sides=sides,
+        ),
         lambda: check_turns(
             config.matchmaking.learning_side_turns,
-            populations=tuple(populations),
+            populations=[name for name, size in sizes.items() if size],
             num_sides=len(sides),
         ),
         lambda: make_seats(
@@ -282,9 +293,14 @@ def _resolve_learners(config: RunConfig, *, num_cores: int | None) -> int | dict
                     f"learners.{name}: there is no population {name!r}"
                     f"{nearest(name, config.populations)}"
                 )
-        missing = [name for name in config.populations if name not in learners]
+        idle = [name for name in learners if name not in config.learning]
+        if idle:
+            raise ConfigError(f"learners.{idle[0]}: nobody learns there, a player has its agents")
+        missing = [name for name in config.learning if name not in learners]
         if missing:
-            raise ConfigError(f"learners must name every population, {missing[0]!r} is missing")
+            raise ConfigError(
+                f"learners must name every population that learns, {missing[0]!r} is missing"
+            )
         return learners
     if learners is not None:
         return learners
@@ -292,7 +308,7 @@ def _resolve_learners(config: RunConfig, *, num_cores: int | None) -> int | dict
     if config.launcher == "inline":
         return 1
     cores = usable_cores() if num_cores is None else num_cores
-    sizes = [population.size for population in config.populations.values()]
+    sizes = [population.num_policies for population in config.populations.values()]
     # Learners wait while their workers step.
     cores //= max(1, config.environment.num_env_workers)
     # More learners than policies would wait for one to train; rivals that learn take one for two.

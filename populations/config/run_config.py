@@ -39,6 +39,7 @@ from populations.config.sections import (
 from populations.config.unread_settings import find_unread_settings
 from populations.config.validation import Draft, Hints, draft_document, validate_document
 from populations.fields import IMPORT_PATH, Count
+from populations.matchmaking.external_players import MAX_NAME, external_player_id
 from populations.matchmaking.settings import MatchmakingConfig
 from populations.pbt.settings import PbtConfig
 from populations.preset_files import config_text
@@ -158,6 +159,26 @@ class RunConfig(Model):
         return self.populations[population].pbt or self.pbt
 
     @property
+    def external_players(self) -> tuple[str, ...]:
+        """Return the players from outside, each once: bots, and players of other runs.
+
+        A run keeps the weights of the latter by their places here.
+        """
+        return tuple(dict.fromkeys((*self.matchmaking.bots, *self.rated_players)))
+
+    @property
+    def rated_players(self) -> tuple[str, ...]:
+        """Return the players from outside that are rated, in at least one population."""
+        players = (one.player for one in self.populations.values() if one.player is not None)
+        # Last those that a resume may add to.
+        return tuple(dict.fromkeys((*players, *self.evaluation.bots)))
+
+    @property
+    def learning(self) -> tuple[str, ...]:
+        """Return the populations that have policies."""
+        return tuple(name for name, one in self.populations.items() if one.player is None)
+
+    @property
     def devices(self) -> tuple[str, ...]:
         """Devices that are dealt to the local learners in turn."""
         return (self.device,) if isinstance(self.device, str) else self.device
@@ -222,11 +243,21 @@ class RunConfig(Model):
                 f"(all learners see the run's directory), got {self.store_endpoint!r}"
             )
         goal = self.stop.evaluation
-        if goal is not None and goal.player not in self.evaluation.bots:
+        if goal is not None and goal.player not in self.rated_players:
             yield (
-                "stop.evaluation.player must be one of evaluation.bots "
-                f"({', '.join(self.evaluation.bots)}), got {goal.player!r}"
+                "stop.evaluation.player must be one of evaluation.bots or a population's player "
+                f"({', '.join(self.rated_players)}), got {goal.player!r}"
             )
+        if self.populations and not self.learning:
+            players = {name: one.player for name, one in self.populations.items()}
+            yield f"populations.NAME.player must be null for one that learns, got {players}"
+        named = {external_player_id(name): name for name in self.external_players}
+        for name in self.external_players:
+            if named[external_player_id(name)] != name:
+                yield (
+                    f"names of players must differ in letters or digits of their last {MAX_NAME} "
+                    f"characters, got {name!r} and {named[external_player_id(name)]!r}"
+                )
         if goal is not None and self.evaluation.share == 0.0:
             yield (
                 "evaluation.share must be above 0 where stop.evaluation is set (it is about "

@@ -324,8 +324,7 @@ def learner_setup(run_file: RunFile, *, root: Path) -> LearnerSetup:
         bots=tuple(
             dict.fromkeys(
                 (
-                    *config.evaluation.bots,
-                    *filter(is_bot, config.matchmaking.bots),
+                    *filter(is_bot, config.external_players),
                     *(warm_up.player for warm_up in warm_ups if warm_up is not None),
                 )
             )
@@ -371,12 +370,13 @@ def check_resume(
     # Before resolving, which would choose sizes anew where the file says auto.
     config = with_sizes_of(config, old.config)
     new, changes = _changed(old, before, config)
-    bots = {**old.config.matchmaking.bots, **new.matchmaking.bots}
+    moves_players = imported_players(old.config) != imported_players(new)
     refused = [
         f"{change.key} is {shown(change.before)} in this run and cannot become "
         f"{shown(change.after)} ({reason})"
         for change in changes
-        if (reason := why_not(change.key, change.before, change.after, bots=bots)) is not None
+        if (reason := why_not(change.key, change.before, change.after, moves_players=moves_players))
+        is not None
     ]
     if refused:
         raise ResumeRefused(
@@ -389,6 +389,11 @@ def check_resume(
     if changes:
         check_messages(new, learner_setup(with_config(old, new), root=Path()))
     return new, changes
+
+
+def imported_players(config: RunConfig) -> dict[int, str]:
+    """Return the players of other runs that a configuration names, by their places."""
+    return {i: name for i, name in enumerate(config.external_players) if not is_bot(name)}
 
 
 def _changed(
@@ -407,7 +412,7 @@ def _followed(before: Mapping[str, Json], config: RunConfig, *, notify: Notify) 
     after = config.model_dump(mode="json")
     values: list[tuple[tuple[str, ...], object]] = []
     for change in compare(before["pbt"], after["pbt"]):
-        for name in config.populations if change.before != change.after else ():
+        for name in config.learning if change.before != change.after else ():
             path = ("populations", name, "pbt", *change.key.split("."))
             own = _at(before, path)
             if own == change.before and own == _at(after, path):

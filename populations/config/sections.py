@@ -10,11 +10,12 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, field_validator, model_serializer, model_validator
 
 from arena.config import Model, NetworkConfig, NormalizerWarmUp
-from arena.types import RANDOM_BOT
+from arena.types import RANDOM_BOT, PlayerId
 from populations.choices import code_of
 from populations.config.reward_weights import with_dotted_weights
-from populations.fields import IMPORT_PATH, Count, Seconds, canonical, check_kind
+from populations.fields import IMPORT_PATH, Count, Seconds, canonical_player, check_kind
 from populations.hyperparameter_schedules import ScheduledValues, start_values
+from populations.matchmaking.external_players import external_player_id
 from populations.matchmaking.window import WindowSettings
 from populations.pbt.settings import PbtConfig
 from populations.thinning.kinds import THINNINGS
@@ -93,8 +94,12 @@ class PopulationConfig(Model):
     agents: tuple[str, ...] | None = None
     """Agents its policies play, globs allowed; default: those with the same spaces."""
 
+    player: str | None = None
+    """Player from outside that has its agents for the whole run: a bot, an export or
+    ``RUN:player/p003``; nobody is trained for them then. null: policies learn to play them."""
+
     size: int = Field(8, ge=1, le=10_000)
-    """How many policies it has."""
+    """How many policies it has, unless ``player`` has its agents."""
 
     roles: dict[str, Annotated[int, Field(ge=0)]] = Field(default_factory=dict)
     """How many are ``main_exploiter`` and ``league_exploiter``; ``main`` is the rest."""
@@ -131,6 +136,11 @@ class PopulationConfig(Model):
     """Hyperparameters by agent steps, instead of PBT; ``--replay`` makes it. Empty: none."""
 
     @property
+    def num_policies(self) -> int:
+        """Return the number of its policies; 0: a player from outside has its agents."""
+        return self.size if self.player is None else 0
+
+    @property
     def start_values(self) -> dict[str, int | float]:
         """Return hyperparameters at 0 agent steps, and settings that PBT changes.
 
@@ -162,6 +172,11 @@ class PopulationConfig(Model):
         """Return the schedules of hyperparameters, of a resolved configuration."""
         return ScheduledValues.of(self.hyperparameters, self.search_space)
 
+    @field_validator("player")
+    @classmethod
+    def _one_spelling(cls, player: str | None) -> str | None:
+        return None if player is None else canonical_player(player)
+
     @model_validator(mode="after")
     def _has_normalizers(self) -> PopulationConfig:
         # A centralized critic has a normalizer under the same key.
@@ -190,7 +205,9 @@ class EvaluationConfig(Model):
     """Arguments of the environment's factory in matches, beside and before those of training."""
 
     bots: tuple[str, ...] = ("bot:random",)
-    """Scripted players that are rated too; ``bot:random`` is the zero of the scale."""
+    """Players from outside that are rated too: bots, and players of other runs (an export, or
+    ``RUN:player/p003``), whose weights are copied at launch; ``bot:random`` is the zero of the
+    scale."""
 
     greedy: bool = False
     """Whether policies play their likeliest actions in matches, as exports do, instead of sampling.
@@ -200,7 +217,7 @@ class EvaluationConfig(Model):
     @classmethod
     def _known_bots(cls, bots: tuple[str, ...]) -> tuple[str, ...]:
         # One spelling, or one bot would have two ratings.
-        named = tuple(dict.fromkeys(canonical(bot) for bot in bots))
+        named = tuple(dict.fromkeys(map(canonical_player, bots)))
         if RANDOM_BOT not in named:
             raise ValueError("bot:random must be among them: it is the zero of the rating scale")
         return named
@@ -295,7 +312,7 @@ class StopEvaluation(Model):
     """Result against a player, in evaluation matches, that ends the run."""
 
     player: str
-    """One of ``evaluation.bots``."""
+    """One of ``evaluation.bots``, or a population's ``player``."""
 
     score: float | None = Field(None, gt=0.0, le=0.999)
     """Points a match (1, 1/2, 0); or ``return``."""
@@ -306,7 +323,7 @@ class StopEvaluation(Model):
     @field_validator("player")
     @classmethod
     def _one_spelling(cls, player: str) -> str:
-        return canonical(player)
+        return canonical_player(player)
 
     @model_validator(mode="after")
     def _one_goal(self) -> StopEvaluation:
@@ -349,9 +366,9 @@ class StopConfig(Model):
     holds however often and at however many policies one looks."""
 
     evaluation: StopEvaluation | None = None
-    """A result against a bot has reached a value: by a lower bound of the newest matches of a
-    policy's generation that holds however often and at however many policies one looks. Until then
-    a third of evaluation's pairs are with this bot."""
+    """A result against a player from outside has reached a value: by a lower bound of the newest
+    matches of a policy's generation that holds however often and at however many policies one
+    looks. Until then a third of evaluation's pairs are with that player."""
 
     success_rate: float | None = Field(None, gt=0.0, le=1.0)
     """Share of a policy's newest episodes whose end has ``infos[agent]["success"]``."""
@@ -361,9 +378,9 @@ class StopConfig(Model):
     ``success_rate``, or every active policy."""
 
     @property
-    def player(self) -> str | None:
-        """Return the player of ``evaluation``; None: there is no such goal."""
-        return None if self.evaluation is None else self.evaluation.player
+    def player(self) -> PlayerId | None:
+        """Return the id of the player of ``evaluation``; None: there is no such goal."""
+        return None if self.evaluation is None else external_player_id(self.evaluation.player)
 
 
 AlertKind = Literal[

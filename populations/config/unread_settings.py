@@ -52,8 +52,24 @@ def find_unread_settings(
         # Without populations the environment makes them, with the general rules.
         *_unread_of_pbt(pbt, populations or {"": PopulationConfig()}),
     ]
+    faults += _unread_of_players(populations)
     # Populations with equal sections have equal sentences.
     return tuple(dict.fromkeys(faults))
+
+
+def _unread_of_players(populations: Mapping[str, PopulationConfig]) -> Iterator[str]:
+    """Yield a sentence for each key about learning of a population in which nobody learns."""
+    for name, population in populations.items():
+        if population.player is None:
+            continue
+        for key in sorted(population.model_fields_set - {"agents", "player", "network"}):
+            if getattr(population, key) != PopulationConfig.model_fields[key].get_default(
+                call_default_factory=True
+            ):
+                yield (
+                    f"populations.{name}.{key} has no effect where populations.{name}.player is "
+                    f"{population.player!r}: nobody learns there"
+                )
 
 
 def _unread_of_pbt(pbt: PbtConfig, populations: Mapping[str, PopulationConfig]) -> Iterator[str]:

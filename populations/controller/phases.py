@@ -67,7 +67,7 @@ def stop_reason(state: ControllerState, tx: Transaction) -> str | None:
         state.fail(tx, reason="no active policy is left: all are quarantined")
         return None
     if (population := _empty_population(state)) is not None:
-        reason = f"{population} has no active policy and no ghost: the others have nobody to meet"
+        reason = f"{population} has no active policy, ghost or player: others have nobody to meet"
         state.fail(tx, reason=reason)
         return None
     if (fault := goals.unreported(state)) is not None:
@@ -79,13 +79,16 @@ def stop_reason(state: ControllerState, tx: Transaction) -> str | None:
 def _empty_population(state: ControllerState) -> str | None:
     """Return a population of which nobody can be seated; None: there is none.
 
-    All of its policies failed before their first checkpoints.
+    All of its policies failed before their first checkpoints, or its player's weights are damaged.
     """
     policies, ghosts = state.tables.policies.values(), state.tables.ghosts.values()
     there = {row.population for row in policies if row.state == "active"}
     # Rarely is there one without an active policy, and then ghosts are looked at.
     missing = [name for name in state.setup.populations if name not in there]
     there |= {ghost.population for ghost in ghosts if ghost.is_present} if missing else set()
+    # One that has all agents in training.
+    external = state.external_players
+    there |= {name for name in missing if any(one.share == 1.0 for one in external.get(name, ()))}
     return next((name for name in missing if name not in there), None)
 
 

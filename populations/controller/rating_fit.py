@@ -13,7 +13,7 @@ from operator import itemgetter
 
 import numpy as np
 
-from arena.types import RANDOM_BOT, Digest, Entrant, PolicyId, is_bot
+from arena.types import RANDOM_BOT, Digest, Entrant, PolicyId, is_external
 from populations.controller.best_rated import (
     as_decided,
     best_of_last_fit,
@@ -191,8 +191,9 @@ def entrants_of(known: Snapshot) -> list[Rated]:
 
 def players_of(known: Snapshot) -> set[Rated]:
     """Return the entrants that are players of the standings."""
-    bots = (rated for rated in islice(known.evaluated, known.num_evaluated) if is_bot(rated[1]))
-    return {*known.standing, *islice(known.ghosts, known.num_ghosts), *bots}
+    evaluated = islice(known.evaluated, known.num_evaluated)
+    external = (rated for rated in evaluated if is_external(rated[1]))
+    return {*known.standing, *islice(known.ghosts, known.num_ghosts), *external}
 
 
 def asked_for(known: Snapshot) -> set[Rated]:
@@ -331,7 +332,7 @@ def fit_ratings(fit: FitInput) -> dict[str, Ratings]:
         spreads[population] = fitted.spread[index]
         newest = [position[rated] for rated in fit.newest if rated[0] == population]
         is_player = np.array([rated in players for rated in own], dtype=bool)
-        may_lead = is_player & np.array([not is_bot(entrant) for _, entrant in own], dtype=bool)
+        is_own = np.array([not is_external(entrant) for _, entrant in own], dtype=bool)
         # Zeros where no policy has been rated.
         centres[population] = fitted.spread[newest].sum(axis=0) / max(len(newest), 1)
         ranks = ranks_of(fitted, index, is_player=is_player)
@@ -356,7 +357,7 @@ def fit_ratings(fit: FitInput) -> dict[str, Ratings]:
                 rank_highs=tuple(high for _, high in ranks),
                 advantages=advantages,
                 open=tuple(rated[1] for rated in own if rated in unbounded),
-                optimism=optimism(fitted, candidates=index[may_lead], centre=newest),
+                optimism=optimism(fitted, candidates=index[is_player & is_own], centre=newest),
             )
         )
     # With all that decisions ask of them: here, for on this thread nothing waits for it.

@@ -19,7 +19,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from arena.types import Digest, Entrant, is_bot, is_trainee, policy_of_trainee, trainee_entrant
+from arena.types import Digest, Entrant, is_external, is_trainee, policy_of_trainee, trainee_entrant
 from populations.controller import checkpoint_rows, generation_rows
 from populations.controller.rating_fit import MAX_ENTRANTS, SLACK, asked_for, snapshot
 from populations.controller.state.state import ControllerState
@@ -163,7 +163,7 @@ def _points(state: ControllerState, merge: Merge) -> dict[Rated, float]:
     """Return strengths of the weights that are merged, and of those that they met, in Elo."""
 
     def is_rated(rated: Rated) -> bool:
-        return is_bot(rated[1]) or state.ratings(rated[0]).index(rated[1]) is not None
+        return is_external(rated[1]) or state.ratings(rated[0]).index(rated[1]) is not None
 
     points = settled_points(
         state.league,

@@ -161,6 +161,10 @@ STORAGE: Mapping[str, Wording] = {
     "ghost_corrupt": said(
         "The ghost {subject:player} is damaged and was set aside", then=(": {reason}",)
     ),
+    "outsider_imported": said(
+        "The weights of {origin} were copied to {subject}",
+        then=(": {player:player}", " at {agent_steps:count} agent steps"),
+    ),
     "outsider_corrupt": said(
         "The copied weights {subject} from outside are damaged",
         then=(", for population {population}", ": {reason}"),

@@ -14,7 +14,7 @@ from arena.errors import ConfigError
 from arena.matches.comparisons import MAX_SEAT_PAIRS, is_by_seats
 from arena.matches.pair_scores import mean_score
 from arena.matches.seating import num_episodes
-from arena.types import Digest, ghost_id, is_bot, is_trainee, trainee_entrant
+from arena.types import Digest, ghost_id, is_trainee, trainee_entrant
 from populations.choices import with_names
 from populations.controller.monitoring.champions import CHAMPION
 from populations.core import SearchSpace
@@ -373,7 +373,7 @@ def matches_view(run: Inspection, population: str | None) -> Document:
 def _name(run: Inspection, entrant: str) -> str:
     """Return a readable name for a tally's entrant: weights digests as policy@agent_steps."""
     origin = run.league.checkpoints.get(Digest(entrant))
-    if is_bot(entrant) or origin is None:
+    if origin is None:
         return entrant
     return f"{origin.policy}@{origin.agent_steps:012d}"
 

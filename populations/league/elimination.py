@@ -45,7 +45,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import NamedTuple
 
-from arena.types import is_bot
+from arena.types import is_external
 from populations.ratings.bradley_terry import ELO_PER_UNIT
 from populations.ratings.results import Counts, Rated
 
@@ -186,13 +186,13 @@ def mesh(star: Mapping[Rated, Link]) -> Iterator[tuple[Rated, Rated, Link]]:
     for known in groups.values():
         # The best known ones; of equals the first by name, whatever the order of the results.
         known.sort(key=lambda entry: (-entry[1].weight, entry[0]))
-        bots = [entry for entry in known if is_bot(entry[0][1])]
-        others = [entry for entry in known if not is_bot(entry[0][1])]
-        chosen = sorted(bots + others[:MAX_NEIGHBOURS])
+        external = [entry for entry in known if is_external(entry[0][1])]
+        others = [entry for entry in known if not is_external(entry[0][1])]
+        chosen = sorted(external + others[:MAX_NEIGHBOURS])
         total = sum(link.weight for _, link in chosen)
         for (first, a), (second, b) in combinations(chosen, 2):
             tied = Link(a.weight * b.weight / total, b.difference - a.difference)
-            if tied.weight >= MIN_WEIGHT or is_bot(first[1]) or is_bot(second[1]):
+            if tied.weight >= MIN_WEIGHT or is_external(first[1]) or is_external(second[1]):
                 yield first, second, tied
 
 

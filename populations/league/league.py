@@ -31,7 +31,7 @@ from arena.types import (
     PolicyId,
     Seat,
     Tally,
-    is_bot,
+    is_external,
     is_trainee,
     policy_of_trainee,
     population_of,
@@ -383,7 +383,7 @@ class League:
     def _note_evaluated(self, key: Rated, origin: CheckpointRow | None) -> None:
         if key in self._ghosts:
             self._evaluated_ghosts.append(key)
-        if is_bot(key[1]) or origin is not None:
+        if is_external(key[1]) or origin is not None:
             self._evaluated.append(key)
         if origin is not None:
             recent = self.recent.setdefault(origin.policy, deque(maxlen=RECENT_PER_POLICY))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from arena.errors import ConfigError
-from arena.types import PolicyId, ghost_id, is_bot
+from arena.types import OUTSIDER_PREFIX, PolicyId, ghost_id, is_external
 
 if TYPE_CHECKING:
     from populations.records.tables import Tables
@@ -40,12 +40,13 @@ def short_name(player: str, *, populations: Collection[str]) -> str:
     """Return a player's name in few characters: ``p002``, ``p001@2.1M``, ``red/p001@2.1M``.
 
     Args:
-        player: Name of a policy or a ghost; other names, as those of bots, stay as they are.
+        player: Name of a policy or a ghost, or of one from outside, which is called as the user
+            has written it.
         populations: Names of the run's populations. With one, its name is left out.
     """
     matched = _PLAYER.fullmatch(player)
     if matched is None:
-        return player
+        return player.removeprefix(OUTSIDER_PREFIX)
     population, policy, steps = matched.groups()
     name = policy if len(populations) <= 1 else f"{population}/{policy}"
     return name if steps is None else f"{name}@{compact(int(steps))}"
@@ -111,7 +112,7 @@ def find_player(
         ConfigError: If there is no such player, or several may be meant; it names those, or the
             nearest ones.
     """
-    if is_bot(name):
+    if is_external(name):
         raise ConfigError(f"{name} is not trained: this takes a policy or a ghost")
     base, at, steps = name.partition("@")
     policy = _policy(base, tables, population=population, where=where)

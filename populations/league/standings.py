@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from arena.types import Digest, Entrant, PlayerId, is_bot
+from arena.types import Digest, Entrant, PlayerId, is_external
 from populations.league.champions import champion_of, holders_of, name_of
 from populations.league.league import League
 from populations.league.ratings import Ratings, interval_fields
@@ -27,8 +27,9 @@ class Standing(NamedTuple):
         rank_high: The worst one.
         open: Whether the interval is open above: ``rating_high`` is None then.
         score: Score per opponent, in [0, 1] (`arena.matches.pair_scores.mean_score`).
-        key: Directory of the weights that the standing is about, relative to the run; None for bots
-            and for policies without a checkpoint.
+        kind: ``bot`` is whoever is from outside: a bot, or a player of another run.
+        key: Directory of the weights that the standing is about, relative to the run; None from
+            outside, and for policies without a checkpoint.
         champion: Whether it is the population's champion.
         same_as: Policy of a ghost, if its standing is about the ghost's very weights: screens show
             the two as one.
@@ -85,7 +86,7 @@ def _standings(tables: Tables, league: League, population: str) -> list[Standing
     lines += [
         _bot_standing(league, ratings, population, entrant)
         for name, entrant in league.records
-        if name == population and is_bot(entrant)
+        if name == population and is_external(entrant)
     ]
     holders = holders_of(tables, league, population)
     best = champion_of(ratings, holders, league)

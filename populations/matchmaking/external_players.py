@@ -1,19 +1,26 @@
-"""A fixed share of opponents from outside of the league: bots, and champions of other runs."""
+"""Players from outside of the league, which nobody trains: bots, and players of other runs.
+
+They may have a fixed share of the opponents (``matchmaking.bots``), be rated with the others
+(``evaluation.bots``), or have all agents of a population (``populations.NAME.player``).
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from arena.types import Entrant, PlayerId, PolicyId, WeightsRef, is_bot
+from arena.types import OUTSIDER_PREFIX, Player, PlayerId, PolicyId, WeightsRef, is_bot
 from populations.candidates import Candidate, FloatArray
 from populations.core import Matchmaker, OpponentRequest, Opponents
 from populations.matchmaking.drawing import draw_count
 
 NOT_IN_IDS = re.compile(r"[^A-Za-z0-9_.:@/-]")
+IMPORTED = "outsider_imported"
+"""Event that tells of the weights in a directory, which is its subject."""
+
 MAX_NAME = 150
 """Characters; the end of a path says more than its beginning."""
 
@@ -24,13 +31,20 @@ class ExternalPlayer:
 
     Attributes:
         player: Id in seatings.
-        share: Share of the opponents, in [0, 1].
+        share: Share of the opponents, in [0, 1]; 0: nobody trains against it.
         weights: Weights that it plays with; None for bots.
+        is_rated: Whether evaluation meets it.
     """
 
     player: PlayerId
-    share: float
+    share: float = 0.0
     weights: WeightsRef | None = None
+    is_rated: bool = False
+
+    @property
+    def seated(self) -> Player:
+        """Return it as the occupant of a seat."""
+        return Player(player=self.player, weights=self.weights)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +92,7 @@ def _candidate(player: ExternalPlayer) -> Candidate:
         policy=PolicyId(player.player),
         # No role of the league's, so that rules by role never take it for a main agent.
         role="outsider",
-        entrant=Entrant(player.player if player.weights is None else player.weights.digest),
+        entrant=player.seated.entrant,
         agent_steps=0,
     )
 
@@ -87,30 +101,14 @@ def external_player_key(index: int, population: str) -> str:
     """Return where a run keeps the weights of an imported player, relative to the store's root.
 
     Args:
-        index: Place of the player in ``matchmaking.bots``.
+        index: Place of the player in `populations.config.run_config.RunConfig.external_players`.
         population: Population that the weights play for.
     """
     return f"outsiders/{index:03d}/{population}"
 
 
-def external_player_id(index: int, name: str) -> PlayerId:
-    """Return the id of an imported player in seatings.
-
-    Args:
-        index: Place of the player in ``matchmaking.bots``.
-        name: Name of the player there.
-    """
-    # The index keeps ids apart where two names are equal after replacing and cutting.
-    return PlayerId(f"outsider:{index}:{NOT_IN_IDS.sub('_', name)[-MAX_NAME:]}")
-
-
-def external_bots(
-    shares: Mapping[str, float], populations: Iterable[str]
-) -> dict[str, tuple[ExternalPlayer, ...]]:
-    """Return the bots among ``matchmaking.bots`` by population; they play for every one."""
-    bots = tuple(
-        ExternalPlayer(player=PlayerId(name), share=share)
-        for name, share in shares.items()
-        if is_bot(name)
-    )
-    return dict.fromkeys(populations, bots)
+def external_player_id(name: str) -> PlayerId:
+    """Return the id, in seatings and results, of a player that the configuration names."""
+    if is_bot(name):
+        return PlayerId(name)
+    return PlayerId(f"{OUTSIDER_PREFIX}{NOT_IN_IDS.sub('_', name)[-MAX_NAME:]}")

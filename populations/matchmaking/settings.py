@@ -11,8 +11,7 @@ from pydantic import Field, field_validator, model_validator
 
 from arena.config import Model
 from arena.errors import BrokenRules
-from arena.types import is_bot
-from populations.fields import IMPORT_PATH, Count, Share, canonical
+from populations.fields import IMPORT_PATH, Count, Share, canonical_player
 from populations.matchmaking.kinds import KINDS
 from populations.rule_kinds import with_settings
 
@@ -39,7 +38,8 @@ class MatchmakingSection(Model):
     trainee's own population, for every kind; with ``latest_ratio`` at most 1."""
 
     bots: dict[str, Annotated[float, Field(gt=0.0, le=1.0)]] = Field(default_factory=dict)
-    """Shares of opponents that are bots, or champions that other runs exported (directories)."""
+    """Shares of opponents that are bots, or players of other runs: an export, or
+    ``RUN:player/p003``, whose weights are copied at launch."""
 
     opponents: int = Field(8, ge=1, le=1024)
     """Opponents in one assignment; its environments are split among them equally."""
@@ -70,7 +70,7 @@ class MatchmakingSection(Model):
     @field_validator("bots")
     @classmethod
     def _known_bots(cls, bots: dict[str, float]) -> dict[str, float]:
-        named = {canonical(bot) if is_bot(bot) else bot: share for bot, share in bots.items()}
+        named = {canonical_player(bot): share for bot, share in bots.items()}
         if len(named) < len(bots):
             raise ValueError(f"each must be there once, got {', '.join(bots)}")
         # 0.1 * 3 + 0.7 is a bit more than 1.

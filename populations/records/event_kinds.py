@@ -89,6 +89,7 @@ STORAGE_EVENTS: Mapping[str, str] = {
     "storage_recovered": "The disk accepts data again.",
     "checkpoint_corrupt": "A checkpoint's bytes differ from those published; it was set aside.",
     "ghost_corrupt": "A ghost's bytes differ from those published; it was set aside.",
+    "outsider_imported": "The weights of a player of another run were copied, to be met.",
     "outsider_corrupt": "The copied weights of a player from outside are damaged.",
     "fell_back": "A policy goes on from an older checkpoint, because a newer one is damaged.",
     "journal_migrated": "This release brought the journal of an older one up to date.",

@@ -9,6 +9,8 @@ Tests: `tests/populations/simulation/test_league.py`.
 from __future__ import annotations
 
 from arena.environment_spec import AgentSpec, EnvironmentSpec
+from arena.errors import ConfigError
+from arena.types import is_bot
 from populations.config.resolve import resolve_config
 from populations.config.run_config import RunConfig
 from populations.config.run_file import RunFile
@@ -34,9 +36,15 @@ def simulated_config(config: RunConfig, *, num_policies: int | None = None) -> R
         num_policies: Size of every population. None: as configured.
 
     Raises:
-        ConfigError: If the configuration contradicts itself.
+        ConfigError: If the configuration contradicts itself, or another run's player has agents.
     """
     populations = dict(config.populations) or {"player": PopulationConfig()}
+    for name, population in populations.items():
+        if population.player is not None and not is_bot(population.player):
+            raise ConfigError(
+                f"populations.{name}.player must be a bot where learners are simulated (weights of "
+                f"other runs have no planted skill), got {population.player!r}"
+            )
     updates: dict[str, object] = {} if num_policies is None else {"size": num_policies}
     agents = _agents(populations)
     simulated = {

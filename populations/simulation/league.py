@@ -203,7 +203,7 @@ def simulate(
 
 def default_model(config: RunConfig) -> PlantedModel:
     """Return the truth for a run in which a policy has time to learn most of what it can."""
-    num_policies = sum(population.size for population in config.populations.values())
+    num_policies = sum(population.num_policies for population in config.populations.values())
     # A policy trains 5 T steps: 1 - e^-5 = 99% of the way to its ceiling at full speed.
     return PlantedModel(learning_agent_steps=total_agent_steps(config) / num_policies / 5.0)
 
@@ -211,7 +211,7 @@ def default_model(config: RunConfig) -> PlantedModel:
 def total_agent_steps(config: RunConfig) -> int:
     """Return the agent steps after which a run ends."""
     stop = config.stop
-    num_policies = sum(population.size for population in config.populations.values())
+    num_policies = sum(population.num_policies for population in config.populations.values())
     limits = [] if stop.agent_steps is None else [stop.agent_steps]
     if stop.agent_steps_per_policy is not None:
         limits.append(stop.agent_steps_per_policy * num_policies)

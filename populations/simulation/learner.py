@@ -322,6 +322,4 @@ def _by_entrants(
 
 
 def _entrant(player: Player, trainees: Mapping[str, Entrant]) -> Entrant:
-    if player.weights is not None:
-        return Entrant(player.weights.digest)
-    return trainees.get(player.player, Entrant(player.player))
+    return trainees.get(player.entrant, player.entrant)

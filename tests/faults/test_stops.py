@@ -123,7 +123,8 @@ def test_an_environment_that_never_tells_of_success_ends_the_run_with_that_sente
         ),
         (
             {"evaluation": {"player": "bot:outsiders:Other", "score": 0.5}},
-            "stop.evaluation.player must be one of evaluation.bots (bot:random), got 'bot:outsid",
+            "stop.evaluation.player must be one of evaluation.bots or a population's player "
+            "(bot:random), got 'bot:outsid",
         ),
         ({"success_rate": 1.5}, "stop.success_rate"),
         ({"members": "most"}, "stop.members"),

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from populations.records.rows import TallyRow
 from populations.storage.journal import JournalReader
-from tests.integration.conftest import ARENA
+from tests.integration.conftest import ARENA, Command, launch_arguments
 
 pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("processes")]
 
@@ -94,9 +97,10 @@ def test_a_policy_learns_to_beat_a_bot_and_its_export_is_an_opponent(tmp_path: P
     )  # fmt: skip
     tallies = training_tallies(tmp_path / "second")
     met = {name for row in tallies for name in row.tally.entrants}
-    assert card["weights_digest"] in met
-    events = arena(tmp_path, "league", "second", "events", "--json").stdout
-    assert "outsider:0:champion" in events
+    assert "outsider:champion" in met
+    events = json.loads(arena(tmp_path, "league", "second", "events", "--json").stdout)["events"]
+    (imported,) = [event for event in events if event["kind"] == "outsider_imported"]
+    assert (imported["origin"], imported["weights"]) == ("champion", card["weights_digest"])
     arena(tmp_path, "verify", "second")
 
 
@@ -104,3 +108,97 @@ def _mean_return(row: TallyRow) -> float:
     """Of the policy, in whichever seat."""
     seat = [name.startswith("player/") for name in row.tally.entrants].index(True)
     return row.tally.return_sum[seat] / row.tally.matches
+
+
+@pytest.mark.slow
+def test_a_player_of_another_run_is_rated_with_the_others_and_is_a_goal(
+    arena: Command,
+    arena_json: Callable[..., dict[str, Any]],
+    finished_run: Path,
+    tmp_path: Path,
+) -> None:
+    source, run = tmp_path / "source", tmp_path / "run"
+    shutil.copytree(finished_run, source)
+    player = f"{source}:player/p001"
+    bots = f"evaluation.bots=[bot:random, '{player}']"
+    # No policy can miss it: the run ends by this goal as soon as there are matches for a bound.
+    goal = f"stop.evaluation={{player: '{player}', score: 0.001}}"
+    wide = "populations.player.network.hidden_sizes=[8]"
+    done = arena(*launch_arguments(run, bots, wide), code=2)
+    assert "network.hidden_sizes is [16] there and [8] here" in done.stderr
+    assert not run.exists()
+    arena(*launch_arguments(run, bots, goal))
+    status = arena_json("league", run, "status")
+    assert status["reason"].startswith("stop.evaluation")
+    lines = arena_json("league", run)["populations"]["player"]
+    (line,) = [line for line in lines if line["player"] == f"outsider:{player}"]
+    assert (line["kind"], line["champion"]) == ("bot", False)
+    assert line["rating"] is not None
+    assert line["matches"] > 0
+    events = arena_json("league", run, "events")["events"]
+    (imported,) = [event for event in events if event["kind"] == "outsider_imported"]
+    (there,) = [
+        row
+        for row in arena_json("league", source)["populations"]["player"]
+        if row["player"] == "player/p001"
+    ]
+    assert (imported["origin"], imported["weights"]) == (player, there["weights"])
+    # What was copied is enough.
+    shutil.rmtree(source)
+    resume = ("launch", "--resume", "--run-dir", run, "stop.evaluation=null")
+    steps = f"stop.agent_steps_per_policy={status['agent_steps']}"
+    arena(*resume, steps)
+    lines = arena_json("league", run)["populations"]["player"]
+    (after,) = [one for one in lines if one["player"] == line["player"]]
+    assert after["matches"] > line["matches"]
+    arena("verify", run)
+    arena("export", run, "--to", tmp_path / "export", "--matches", "2")
+    card = json.loads((tmp_path / "export" / "card.json").read_text())
+    assert player in {record["opponent"] for record in card["record"]}
+    done = arena(*resume, "evaluation.bots=[bot:random]", code=2)
+    assert "by their places" in done.stderr
+    weights = run / imported["subject"] / "weights.safetensors"
+    weights.write_bytes(b"others")
+    assert f"is not what was copied of {player}" in arena(*resume, code=5).stderr
+
+
+SIDES = """
+environment: {id: classic/tictactoe-v3, num_envs: 64}
+populations:
+  cross: {agents: [player_1], size: 2, network: {hidden_sizes: [16]}}
+  nought: {agents: [player_2], size: 2, network: {hidden_sizes: [8]}}
+assignment: {agent_steps: 1000}
+metrics: {sinks: []}
+learners: 1
+stop: {agent_steps_per_policy: 2000, duration_s: null}
+"""
+
+
+@pytest.mark.slow
+def test_a_side_that_only_plays_is_met_by_all_and_goes_on(
+    arena: Command, arena_json: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    config, first, second = tmp_path / "sides.yaml", tmp_path / "first", tmp_path / "second"
+    config.write_text(SIDES)
+    played = ("populations.nought={agents: [player_2], player: bot:random}", "--run-dir", first)
+    done = arena("launch", config, *played)
+    assert "nought is played by bot:random; nobody is trained for it" in done.stderr
+    populations = arena_json("league", first)["populations"]
+    assert [line["player"] for line in populations["nought"]] == ["bot:random"]
+    # The network is the player's own, whatever is the default.
+    player = f"{first}:cross/p001"
+    cross = f"populations.cross={{agents: [player_1], player: '{player}'}}"
+    done = arena("launch", config, cross, "--run-dir", second)
+    assert f"cross is played by {player}: cross/p001 at" in done.stderr
+    outsider = f"outsider:{player}"
+    assert {row.tally.entrants[0] for row in training_tallies(second)} == {outsider}
+    lines = {line["player"]: line for line in arena_json("league", second)["populations"]["cross"]}
+    assert set(lines) == {outsider, "bot:random"}
+    assert lines[outsider]["rating"] is not None
+    shutil.rmtree(first)
+    resume = ("launch", "--resume", "--run-dir", second)
+    arena(*resume, "stop.agent_steps_per_policy=4000", "pbt.fraction=0.5")
+    assert {row.tally.entrants[0] for row in training_tallies(second)} == {outsider}
+    arena("verify", second)
+    done = arena(*resume, "populations.cross.player=bot:random", code=2)
+    assert "the members of a population were made with the run" in done.stderr

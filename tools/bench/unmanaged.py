@@ -28,7 +28,7 @@ from arena.config import LearnerSetup
 from arena.core import Algorithm
 from arena.envs.make import BatchRequest, make_batched_env
 from arena.learners.loop import NoProgress
-from arena.learners.work.players import Players, frozen_entrant
+from arena.learners.work.players import Players
 from arena.learners.work.training import seatings_that_fit
 from arena.learners.work.worker import resolve_device
 from arena.matches.seeds import environment_seeds, seed_everything
@@ -157,7 +157,7 @@ class UnmanagedLearner:
                     entrants.append(trainee_entrant(policy, generation=generation))
                     players.append(learning[policy])
                 else:
-                    entrants.append(frozen_entrant(player))
+                    entrants.append(player.entrant)
                     players.append(self._players.frozen(player, population=seat.population))
             blocks.append(TrainingBlock(entrants=tuple(entrants), players=tuple(players)))
         return blocks

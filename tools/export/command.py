@@ -91,7 +91,7 @@ def _begun(inspection: Inspection, settings: ExportSettings) -> Iterator[Export]
     word = word_for_run(inspection.run_file, inspection.run_dir, trust=settings.trust)
     setup = learner_setup(inspection.run_file, root=inspection.run_dir)
     encoders = (population.network.encoder for population in setup.populations.values())
-    word.check(*encoders, *inspection.run_file.config.evaluation.bots)
+    word.check(*encoders, *inspection.run_file.config.rated_players)
     game = Game.of_setup(setup, word=word)
     game.check_word()
     with play_progress("all histories of the game, if it is small") as progress:
@@ -183,14 +183,20 @@ def _chosen(
             raise ConfigError(f"--player {player} is not of --population {population}")
         return {name: chosen}
     found = champions(inspection)
-    missing = [name for name in known if name not in found and population in (None, name)]
+    players = {name: one.player for name, one in inspection.run_file.config.populations.items()}
+    missing = {
+        name: f"population {name} has no champion: "
+        f"{f'{players[name]} has its agents' if players[name] else 'no player is rated yet'}"
+        for name in known
+        if name not in found and population in (None, name)
+    }
     if population is not None:
         # The one that was asked for: an error. One of several: a line.
         if missing:
-            raise ConfigError(f"population {population} has no champion: no player is rated yet")
+            raise ConfigError(missing[population])
         return {population: found[population]}
-    for name in missing:
-        log_console().print(f"population {name} has no champion: no player is rated yet")
+    for text in missing.values():
+        log_console().print(text)
     return found
 
 

@@ -109,7 +109,7 @@ def play_record(
     from arena.matches.tournament import Contender
 
     game = export.game
-    opponents = [*_bots(export), *_ghosts(export, policy, population)]
+    opponents = [*_bots(export, population), *_ghosts(export, policy, population)]
     # One batch for all opponents and modes.
     num_envs = game.batch_size(max(num_matches.values()))
     lines: list[RecordLine] = []
@@ -241,13 +241,45 @@ def _mates(export: Export, policy: PolicyWeights) -> dict[str, PolicyWeights]:
     }
 
 
-def _bots(export: Export) -> Iterator[Contender]:
+def _bots(export: Export, population: str) -> Iterator[Contender]:
+    """Yield the players from outside that evaluation meets; of other runs as they were copied."""
     from arena.matches.tournament import Contender
+    from arena.types import is_bot
 
+    config = export.inspection.run_file.config
     # Random play first: ratings are relative to it.
-    bots = ("bot:random", *export.inspection.run_file.config.evaluation.bots)
-    for bot in dict.fromkeys(bots):
-        yield Contender(name=bot, actors=export.game.make_bots(bot))
+    for bot in dict.fromkeys(("bot:random", *config.rated_players)):
+        actors = export.game.make_bots(bot) if is_bot(bot) else _imported(export, bot)
+        # Who has weights for others alone is met by these.
+        if actors.keys() >= set(_rivals(export.game, population)):
+            yield Contender(name=bot, actors=actors)
+
+
+def _imported(export: Export, player: str) -> dict[str, Actor]:
+    from populations.controller.server.run_directory import imported_players_weights
+    from populations.matchmaking.external_players import external_player_key
+
+    inspection, game = export.inspection, export.game
+    config = inspection.run_file.config
+    weights = imported_players_weights(inspection.run_dir, config, {})
+    index = config.external_players.index(player)
+    found = {name: weights.get(external_player_key(index, name)) for name in config.populations}
+    return {
+        name: load_policy(inspection, f"{name}/{player}", reference, word=game.word)[1].make_actor(
+            game, greedy=False
+        )
+        for name, reference in found.items()
+        if reference is not None
+    }
+
+
+def _rivals(game: Game, population: str) -> list[str]:
+    """Return the populations of which one can oppose a population's players."""
+    # Within one side nobody is an opponent; in cooperation teams are compared.
+    own_sides = {seat.side for seat in game.seats if seat.population == population}
+    can_oppose_itself = len(own_sides) > 1 or len(game.sides) == 1
+    names = dict.fromkeys(seat.population for seat in game.seats)
+    return [name for name in names if name != population or can_oppose_itself]
 
 
 def _ghosts(
@@ -261,14 +293,13 @@ def _ghosts(
 
     inspection, game = export.inspection, export.game
     own = policy.digest if isinstance(policy, PolicyWeights) else None
-    # Within one side nobody is an opponent; in cooperation teams are compared.
-    own_sides = {seat.side for seat in game.seats if seat.population == population}
-    can_oppose_itself = len(own_sides) > 1 or len(game.sides) == 1
     ranked: dict[str, list[Standing]] = {}
-    for name, lines in inspection.standings().items():
-        if name != population or can_oppose_itself:
-            ghosts = [line for line in lines if line.kind == "ghost" and line.rating is not None]
-            ranked[name] = [line for line in ghosts if line.weights != own]
+    standings = inspection.standings()
+    for name in _rivals(game, population):
+        ghosts = [
+            line for line in standings[name] if line.kind == "ghost" and line.rating is not None
+        ]
+        ranked[name] = [line for line in ghosts if line.weights != own]
     # The r-th strongest of each population as one team; as many as the smallest has.
     for rank in range(min([NUM_GHOSTS, *(len(lines) for lines in ranked.values())])):
         team = {name: lines[rank] for name, lines in ranked.items()}

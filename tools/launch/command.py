@@ -135,7 +135,7 @@ def _start(
     from populations.controller.server.server import utc_now
     from populations.storage.lock import RunLock
 
-    from .imported_weights import find_immigrants, find_outsiders, find_resets
+    from .imported_weights import find_immigrants, find_outsiders, find_resets, played_lines
 
     if source is None:
         raise ConfigError("launch needs a CONFIG: a preset's name or a YAML file")
@@ -146,7 +146,8 @@ def _start(
     _check_target(target, force=force)
     run_file, initial = _new_run_file(draft, source, overrides, target=target, origin=origin)
     # Weights are read into memory now: their files may be gone, or thrown away by --force, later.
-    immigrants = find_immigrants(run_file) | find_outsiders(run_file) | find_resets(run_file)
+    outsiders = find_outsiders(run_file)
+    immigrants = find_immigrants(run_file) | find_resets(run_file)
     make_run_directory(target)
     with RunLock(target):
         # Again, because only the lock keeps a second launch out.
@@ -160,12 +161,15 @@ def _start(
             initial_weights={name: start.files for name, start in initial.items()},
             origins={name: start.record for name, start in initial.items()},
             factors={name: start.factors for name, start in initial.items()},
-            immigrants=immigrants,
+            immigrants=immigrants | {key: one.files for key, one in outsiders.items()},
+            outsiders={key: one.record for key, one in outsiders.items()},
             utc=utc_now(),
         )
         tell_of_record(why_not)
         for name, start in initial.items():
             tell(f"{name} starts from {start.said}")
+        for line in played_lines(run_file, outsiders):
+            tell(line)
         serve(target, launch_directory=run_file.launch_directory, json_=json_)
 
 
@@ -206,7 +210,7 @@ def _new_run_file(
     from populations.config.run_file import new_run_file
     from populations.hooks.make import check_config as check_hooks
 
-    from .imported_weights import find_initial_weights
+    from .imported_weights import find_initial_weights, with_networks
     from .initial_hyperparameters import with_hyperparameters
     from .preflight import looked_over
     from .replay import replaying
@@ -216,6 +220,7 @@ def _new_run_file(
     # All faults at once, while there is nothing to clear up.
     config, found = looked_over(draft, launch_directory=launch_directory)
     asked = draft.require()
+    config = with_networks(config)
     if origin.replay is not None:
         config = replaying(config, found.spec, origin.replay, launch_directory=launch_directory)
     make = partial(

@@ -5,7 +5,7 @@ Tests: `tests/integration/test_joining.py`, `tests/integration/test_outsiders.py
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,9 @@ from ..players.weights import MixtureWeights, PolicyWeights
 from .origin import players_by_population
 
 if TYPE_CHECKING:
+    from populations.config.run_config import RunConfig
     from populations.config.run_file import RunFile
+    from populations.config.sections import PopulationConfig
     from populations.records.rows import Json
 
     from ..players.trained_with import TrainedWith
@@ -91,7 +93,7 @@ def find_initial_weights(
     from arena.errors import ConfigError
 
     found: dict[str, Import] = {}
-    populations = tuple(run_file.config.populations)
+    populations = run_file.config.learning
     players = players_by_population(init_from, populations)
     # Those that are named for none last: they are for what is left.
     for name, player in sorted(players.items(), key=lambda entry: entry[0] is None):
@@ -117,7 +119,8 @@ def find_immigrants(run_file: RunFile) -> dict[str, Mapping[str, bytes]]:
     from populations.controller.evolution.immigration import immigrant_key
 
     files: dict[str, Mapping[str, bytes]] = {}
-    for name in run_file.config.populations:
+    for name in run_file.config.learning:
+        # A population's own section counts, as when the run looks for immigrants.
         immigration = run_file.config.pbt_of(name).immigration
         for index, player in enumerate(immigration.players):
             said = f"populations.{name}.pbt.immigration.from: {player}"
@@ -152,33 +155,77 @@ def find_resets(run_file: RunFile) -> dict[str, Mapping[str, bytes]]:
     }
 
 
-def find_outsiders(run_file: RunFile) -> dict[str, Mapping[str, bytes]]:
-    """Find files with the weights of policies in ``matchmaking.bots``, by their directory in the
-    run's.
+def find_outsiders(run_file: RunFile) -> dict[str, Import]:
+    """Find the weights of other runs' players in ``matchmaking.bots``, ``evaluation.bots`` and
+    ``populations.NAME.player``, by their directory in the run's.
 
-    A player with weights for some populations is enough: it is an opponent of policies that play
-    against these.
+    A player with weights for some populations is enough: it is met by policies that play against
+    these. In cooperation a team is met, so it must have some for all.
 
     Raises:
         ConfigError: If one has no weights that fit.
     """
     from arena.errors import ConfigError
-    from arena.types import is_bot
+    from populations.config.run_file import imported_players
     from populations.matchmaking.external_players import external_player_key
 
-    files: dict[str, Mapping[str, bytes]] = {}
-    for index, player in enumerate(run_file.config.matchmaking.bots):
-        if is_bot(player):
-            continue
-        said = f"matchmaking.bots: {player}"
+    outsiders: dict[str, Import] = {}
+    config = run_file.config
+    for index, player in imported_players(config).items():
+        # Those whose agents it has.
+        own = [name for name, one in config.populations.items() if one.player == player]
+        key = f"populations.{own[0]}.player" if own else "evaluation.bots"
+        said = f"{'matchmaking.bots' if player in config.matchmaking.bots else key}: {player}"
         found = _imports(run_file, player, said=said)
-        if not found:
-            raise ConfigError(
-                f"{said}: it has no weights for {', '.join(run_file.config.populations)}"
-            )
-        # The index counts bots, too: it is the position in the configuration.
-        files |= {external_player_key(index, name): one.files for name, one in found.items()}
-    return files
+        is_team = len(config.environment.sides or ()) == 1
+        missing = [name for name in config.populations if name not in found]
+        if missing and (is_team or not found or set(own) & set(missing)):
+            raise ConfigError(f"{said}: it has no weights for {', '.join(missing)}")
+        outsiders |= {external_player_key(index, name): one for name, one in found.items()}
+    return outsiders
+
+
+def with_networks(config: RunConfig) -> RunConfig:
+    """Return a configuration in which populations that a player of another run has are built like
+    that one, unless the user says how.
+
+    Raises:
+        ConfigError: If there is no such player.
+    """
+    from arena.errors import ConfigError
+    from arena.types import is_bot
+
+    populations = dict(config.populations)
+    for name, population in populations.items():
+        player = population.player
+        if player is None or is_bot(player) or "network" in population.model_fields_set:
+            continue
+        try:
+            found = resolve_player(player).policies.get(name)
+        except ConfigError as error:
+            raise ConfigError(f"populations.{name}.player: {player}: {error}") from error
+        # What is wrong with others is said when their weights are looked for.
+        if isinstance(found, PolicyWeights):
+            populations[name] = population.model_copy(update={"network": found.network})
+    return config.model_copy(update={"populations": populations})
+
+
+def played_lines(run_file: RunFile, outsiders: Mapping[str, Import]) -> Iterator[str]:
+    """Yield a line for each population that a player from outside has.
+
+    Args:
+        run_file: The run.
+        outsiders: Players of other runs by their directory in the run's.
+    """
+    from populations.matchmaking.external_players import external_player_key
+
+    config = run_file.config
+    for name, population in config.populations.items():
+        if population.player is not None:
+            index = config.external_players.index(population.player)
+            one = outsiders.get(external_player_key(index, name))
+            said = population.player if one is None else one.said
+            yield f"{name} is played by {said}; nobody is trained for it"
 
 
 def _import(run_file: RunFile, player: str, population: str, *, said: str) -> Import:
@@ -203,6 +250,8 @@ def _imports(
         only: Look at these populations alone.
     """
     from arena.errors import ConfigError
+    from arena.rules import shown
+    from populations.config.resume.differences import compare
 
     try:
         found = resolve_player(player)
@@ -224,16 +273,18 @@ def _imports(
                 f"them, for example {policy.members[0].export}"
             )
         assert policy.trained_with is not None, "`resolve_player` looks it up"
-        for what, theirs, ours in (
-            ("agents", policy.agents, population.agents),
-            # Equal architectures, because weights are loaded tensor by tensor.
-            ("network", policy.network, population.network),
-        ):
-            if theirs != ours:
-                raise ConfigError(
-                    f"{said}: {what} of population {name} must be equal, "
-                    f"it has {theirs}, this run {ours}"
-                )
+        # Equal architectures, because weights are loaded tensor by tensor.
+        theirs, ours = _facts(policy), _facts(population)
+        others = [
+            f"{change.key} is {shown(change.before)} there and {shown(change.after)} here"
+            for change in compare(theirs, ours)
+            if change.before != change.after
+        ]
+        if others:
+            raise ConfigError(
+                f"{said}: agents and network of population {name} must be equal, but "
+                f"{'; '.join(others)}"
+            )
         imports[name] = Import(
             files=_files(run_file, policy),
             origin=player,
@@ -243,6 +294,10 @@ def _imports(
             trained_with=policy.trained_with,
         )
     return imports
+
+
+def _facts(one: PolicyWeights | PopulationConfig) -> dict[str, Json]:
+    return {"agents": [*(one.agents or ())], "network": one.network.model_dump(mode="json")}
 
 
 def _files(run_file: RunFile, policy: PolicyWeights) -> dict[str, bytes]:

@@ -20,6 +20,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from arena.types import is_external
 from populations.league.names import compact, short_name
 
 from ..terminal.text import one_line
@@ -120,7 +121,7 @@ class Colours:
 
 def policy_of(player: str) -> str:
     """Return the policy that a ghost is of; others are themselves."""
-    return player if player.startswith("bot:") else player.split("@")[0]
+    return player if is_external(player) else player.split("@")[0]
 
 
 def make_figure(width: float, height: float) -> Figure:

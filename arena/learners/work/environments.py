@@ -84,10 +84,7 @@ def weights_of(seating: Seating) -> tuple[str, ...]:
 
     Players of equal weights are the same opponents, whatever they are called.
     """
-    return tuple(
-        player.player if player.weights is None else player.weights.digest
-        for player in seating.players
-    )
+    return tuple(player.entrant for player in seating.players)
 
 
 class Environments:

@@ -11,7 +11,6 @@ from arena.config import LearnerSetup
 from arena.envs.random_play import action_layouts
 from arena.learners.work.equipment import Equipment
 from arena.learners.work.faults import AssignmentFault
-from arena.learners.work.players import frozen_entrant
 from arena.matches import openings
 from arena.matches.match import Block, Share, Stopped, play_matches, share_envs
 from arena.matches.seating import num_episodes
@@ -83,7 +82,7 @@ def _radices(setup: LearnerSetup) -> dict[str, tuple[int, ...] | None]:
 
 def _block(seating: Seating, *, share: Share, equipment: Equipment) -> Block:
     return Block(
-        entrants=tuple(frozen_entrant(player) for player in seating.players),
+        entrants=tuple(player.entrant for player in seating.players),
         actors=tuple(
             equipment.players.frozen(
                 player, population=seat.population, greedy=equipment.setup.greedy_matches

@@ -136,7 +136,7 @@ class Players:
             ConfigError: If it is a bot that cannot be made.
             ValueError: If it is no bot and names no weights.
         """
-        entrant = frozen_entrant(player)
+        entrant = player.entrant
         # None: shared by all teams.
         for owner in (None, team):
             known = self._frozen.get((population, entrant, owner, greedy))
@@ -293,8 +293,3 @@ def _critics(setup: LearnerSetup) -> dict[str, CriticInput]:
         for name, population in setup.populations.items()
     }
     return {name: critic for name, critic in found.items() if critic is not None}
-
-
-def frozen_entrant(player: Player) -> Entrant:
-    """Return the name of a frozen player in tallies: its weights digest, or the bot's id."""
-    return Entrant(player.player if player.weights is None else player.weights.digest)

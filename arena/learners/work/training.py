@@ -19,7 +19,6 @@ from arena.learners.work.environments import HeldEpisodes, Team, actors_in, weig
 from arena.learners.work.equipment import Equipment
 from arena.learners.work.faults import AssignmentFault, naming_policy
 from arena.learners.work.mean_metrics import MeanMetrics
-from arena.learners.work.players import frozen_entrant
 from arena.learners.work.returns import ReturnSums
 from arena.learners.work.silence import Silence
 from arena.learners.work.warm_up import warm_up
@@ -292,7 +291,7 @@ class _Training:
             if self._is_trainee(player):
                 seated.append(self._learning[PolicyId(player.player)])
                 continue
-            actor = known.get((seat.population, frozen_entrant(player)))
+            actor = known.get((seat.population, player.entrant))
             load = self._equipment.players.frozen
             seated.append(actor or load(player, population=seat.population, team=self._team))
         return TrainingBlock(entrants=self._entrants(seating), players=tuple(seated))
@@ -307,7 +306,7 @@ class _Training:
                 PolicyId(player.player), generation=generations[PolicyId(player.player)]
             )
             if self._is_trainee(player)
-            else frozen_entrant(player)
+            else player.entrant
             for player in seating.players
         )
 

@@ -30,6 +30,8 @@ def _names(config: RunConfig) -> Iterator[tuple[str, str]]:
     yield from _rules("pbt", config.pbt)
     for name, population in config.populations.items():
         key = f"populations.{name}"
+        if population.player is not None:
+            yield from _bots(f"{key}.player", population.player)
         yield f"{key}.algorithm", population.algorithm
         yield f"{key}.network.encoder", population.network.encoder
         if population.normalizer_warm_up is not None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from fnmatch import fnmatchcase
-
-from arena.types import is_bot
 
 MAY_CHANGE = (
     "stop",
@@ -34,6 +31,11 @@ MAY_CHANGE = (
 """Keys, with all below them, that a resumed run may have otherwise; * is a population's name."""
 
 _COPIED = "the weights of its players were copied when the run was made"
+_KEPT = (
+    "weights of players of other runs were copied when the run was made, by their places in "
+    "matchmaking.bots and then evaluation.bots, so bots may only follow"
+)
+_WITH_BOTS = ("matchmaking", "evaluation")
 _NOT_ANY_MORE = {
     "environment": "all results and weights are about the environment that they were made in",
     "populations.*.network": "weights fit one architecture",
@@ -57,21 +59,22 @@ def is_under(key: str, pattern: str) -> bool:
     return fnmatchcase(".".join(key.split(".")[:depth]), pattern)
 
 
-def why_not(key: str, before: object, after: object, *, bots: Mapping[str, object]) -> str | None:
+def why_not(key: str, before: object, after: object, *, moves_players: bool = False) -> str | None:
     """Return the reason for which a resume cannot change a key; None: it can.
 
     Args:
         key: Dotted path of the value that would be other.
         before: Value in the run.
         after: Value that was asked for.
-        bots: All of ``matchmaking.bots`` before and after.
+        moves_players: Whether other players of other runs would be named, or in other places.
     """
     is_immigrant = any(
         is_under(key, f"{section}.immigration.from") for section in ("pbt", "populations.*.pbt")
     )
-    is_imported = is_under(key, "matchmaking.bots") and not all(map(is_bot, bots))
-    if is_immigrant or is_imported:
+    if is_immigrant:
         return _COPIED
+    if moves_players and any(is_under(key, f"{section}.bots") for section in _WITH_BOTS):
+        return _KEPT
     if is_under(key, "populations.*.search_space") and _moves_names(before, after):
         return "policies have them by their places in the list, so others may only follow"
     # Below `matchmaking`, which may change.

@@ -25,7 +25,7 @@ from arena.types import (
     PolicyId,
     Seating,
     Tally,
-    is_bot,
+    is_external,
     population_of,
     trainee_entrant,
 )
@@ -269,10 +269,8 @@ def entrants_of(message: Train | Evaluate) -> dict[tuple[Entrant, ...], Seating]
 
 
 def _entrant(player: Player, generations: Mapping[str, int]) -> Entrant:
-    if player.weights is not None:
-        return Entrant(player.weights.digest)
-    if is_bot(player.player):
-        return Entrant(player.player)
+    if player.weights is not None or is_external(player.player):
+        return player.entrant
     policy = PolicyId(player.player)
     return trainee_entrant(policy, generation=generations.get(policy, 0))
 

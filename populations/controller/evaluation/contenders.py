@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from arena.types import Entrant, Player, PlayerId
 from populations.controller.indexes.player_strengths import PlayerStrength, player_strength
 from populations.controller.state.state import ControllerState
 from populations.controller.state.teams import (
@@ -124,14 +123,19 @@ def _spread(state: ControllerState, players: list[PlayerStrength]) -> FloatArray
 
 
 def _bots(state: ControllerState, ratings: Ratings, population: str) -> Iterator[PlayerStrength]:
-    for bot in state.config.evaluation.bots:
-        player = Player(player=PlayerId(bot))
-        yield player_strength(
-            ratings,
-            player,
-            team=dict.fromkeys(state.setup.populations, player),
-            entrant=Entrant(bot),
-            population=population,
-            kind="bot",
-            position=ratings.index(bot),
-        )
+    for bot in state.external_players[population]:
+        if bot.is_rated:
+            yield player_strength(
+                ratings,
+                bot.seated,
+                team={
+                    name: one.seated
+                    for name, external in state.external_players.items()
+                    for one in external
+                    if one.player == bot.player
+                },
+                entrant=bot.seated.entrant,
+                population=population,
+                kind="bot",
+                position=ratings.index(bot.player),
+            )

@@ -35,6 +35,7 @@ from populations.controller.state.leases import Learner
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
 from populations.league.ratings import Ratings
+from populations.matchmaking.external_players import external_player_id
 from populations.ratings.model import probability_positive
 
 FINAL_DEVIATION = 32.0
@@ -165,12 +166,19 @@ def final_pairings(
     if not missing or any(open_evaluations(state)):
         return ()
     # The anchor is no contender; its matches are no tournament.
-    rivals = [(pair, num_matches) for pair, num_matches in missing if pair[1].kind != "bot"]
+    rivals = [
+        (pair, num_matches) for pair, num_matches in missing if pair[1].player.player != RANDOM_BOT
+    ]
     if rivals:
         tx.add_event(
             "tournament_assigned",
             contenders=list(
-                dict.fromkeys(player.player.player for pair, _ in rivals for player in pair)
+                dict.fromkeys(
+                    player.player.player
+                    for pair, _ in rivals
+                    for player in pair
+                    if player.kind != "bot"
+                )
             ),
             matches=sum(num_matches for _, num_matches in rivals),
             matches_per_pair=TOURNAMENT_MATCHES,
@@ -217,8 +225,21 @@ def _missing(state: ControllerState, known: EvaluationPool) -> list[tuple[Pair, 
     Returns:
         Each with the matches that are missing; those among contenders come first.
     """
+    # Where a player has all agents, the others' contenders meet this one.
+    only = {
+        name: one.player and external_player_id(one.player)
+        for name, one in state.config.populations.items()
+    }
     contenders = {
-        name: _contenders(state.ratings(name), [p for p in known.players if p.population == name])
+        name: _contenders(
+            state.ratings(name),
+            [
+                player
+                for player in known.players
+                if player.population == name
+                and (player.kind != "bot" or player.player.player == only[name])
+            ],
+        )
         for name in state.ranked_populations
     }
     everybody = [player for found in contenders.values() for player in found]
@@ -252,7 +273,7 @@ def _contenders(ratings: Ratings, players: Sequence[PlayerStrength]) -> list[Pla
     rated = [
         (low, index)
         for index, player in enumerate(players)
-        if player.kind != "bot" and (low := ratings.low(player.entrant)) is not None
+        if (low := ratings.low(player.entrant)) is not None
     ]
     # Equal bounds in the order of the players, which a resumed run has, too.
     ranked = [players[index] for _, index in sorted(rated, key=lambda entry: (-entry[0], entry[1]))]

@@ -58,7 +58,7 @@ def goal_pairs(
     # Where there is one, it is the other's in the next evaluation.
     turn = state.tables.run.next_assignment
     for index, player in enumerate(known.players):
-        if player.player.player != goal.player:
+        if player.player.player != state.config.stop.player:
             continue
         rivals = [
             rival

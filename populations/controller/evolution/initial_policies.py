@@ -34,7 +34,7 @@ def initial_policies(
         scheduled = population.scheduled
         first = scheduled.completed((factors or {}).get(name, {}))
         start = scheduled.values(population.start_values, factors=first, agent_steps=0)
-        for index in range(population.size):
+        for index in range(population.num_policies):
             seed = np.random.SeedSequence([config.seed, 3, position, index])
             hyperparameters: Mapping[str, float] = start
             moved = first

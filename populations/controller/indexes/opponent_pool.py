@@ -229,7 +229,8 @@ class OpponentPools:
                 self._place_policy(policy, tables)
             for ghost in tables.ghosts.values():
                 self._place_ghost(ghost)
-        pool = self._pools[population]
+        # Empty where a player from outside has all agents.
+        pool = self._pools.setdefault(population, Pool())
         pool.settle()
         return pool
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from arena.types import AssignmentId, Digest, Seat
 from arena.wire.messages import Evaluate
-from populations.controller.indexes.player_strengths import PlayerStrength, entrant_of
+from populations.controller.indexes.player_strengths import PlayerStrength
 from populations.league.scheduling import FloatArray, noise_of
 from populations.ratings.results import Rated
 from populations.records.rows import AssignmentRow, CheckpointRow
@@ -184,7 +184,7 @@ class PendingMatches:
             # A set, for a player may have several seats; sorted, so that a pair has one key.
             seated = sorted(
                 {
-                    (seat.population, entrant_of(player))
+                    (seat.population, player.entrant)
                     for seat, player in zip(self._seats, pairing.seating.players, strict=True)
                     if seat.population in self._ranked
                 }

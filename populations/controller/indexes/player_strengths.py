@@ -305,11 +305,6 @@ def player_strength(
     )
 
 
-def entrant_of(player: Player) -> Entrant:
-    """Return the name of a frozen player in results."""
-    return Entrant(player.weights.digest if player.weights is not None else player.player)
-
-
 def nearest_rated(ratings: Ratings, league: League, digest: Digest) -> int | None:
     """Return position of some weights in the ratings, else of their nearest rated ancestor.
 

@@ -19,6 +19,7 @@ from populations.controller.monitoring.champions import leading_entrant
 from populations.controller.state.commands import WriteMetrics
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
+from populations.matchmaking.external_players import external_player_id
 from populations.records.rows import AssignmentRow, PolicyRow, RatingsRow
 
 RUN_EVERY_S = 5.0
@@ -163,8 +164,8 @@ def _record_metrics(state: ControllerState, population: str, digest: Digest) -> 
 def _bot_metrics(state: ControllerState, digest: str, *, prefix: str) -> dict[str, float]:
     """Return score and return against each bot that these weights have met in evaluation."""
     metrics: dict[str, float] = {}
-    for bot, name in curve_names(state.config.evaluation.bots).items():
-        met = state.league.evaluated_against(Entrant(digest), Entrant(bot))
+    for bot, name in curve_names(state.config.rated_players).items():
+        met = state.league.evaluated_against(Entrant(digest), Entrant(external_player_id(bot)))
         if met.score is not None:
             metrics[f"{prefix}score_vs_{name}"] = met.score
             metrics[f"{prefix}return_vs_{name}"] = met.return_sum / met.matches

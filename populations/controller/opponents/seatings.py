@@ -126,8 +126,10 @@ def _draw_mixed(
                 continue
         num_mirrors, drawn = _draw_players(state, request, population, rng=rng)
         rivals = [trainee] * num_mirrors + list(drawn)
-        partners = _draw_partners(state, request, policy, population, rng=rng)
         external = {player.player for player in state.external_players.get(population, ())}
+        partners: list[tuple[Player, ...]] = [()] * len(rivals)
+        if any(rival.player not in external for rival in rivals):
+            partners = _draw_partners(state, request, policy, population, rng=rng)
         for others, rival, mates in zip(against, rivals, partners, strict=True):
             # A bot or an imported champion has its whole side.
             others[population] = (rival,) if rival.player in external else (rival, *mates)
@@ -252,7 +254,8 @@ def _draw_players(
 ) -> tuple[int, tuple[Player, ...]]:
     """Draw opponents of a population: how often the trainee plays itself, and all others."""
     matchmaker = state.matchmaker
-    external = state.external_players.get(population, ())
+    # Others are only rated.
+    external = [one for one in state.external_players.get(population, ()) if one.share]
     if external:
         # Around the rule: the configured shares are kept whatever it draws.
         matchmaker = ExternalPlayersMatchmaker(inner=matchmaker, external=external)

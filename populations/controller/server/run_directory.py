@@ -16,11 +16,17 @@ from arena.failpoints import failpoint
 from arena.files import write_own
 from arena.metrics.sink import find_sinks
 from arena.resolve import NO_CODE
-from arena.types import PlayerId, WeightsRef, is_bot
+from arena.types import WeightsRef
 from populations.choices import with_names
 from populations.config.resume.differences import Change
 from populations.config.run_config import RunConfig
-from populations.config.run_file import RUN_FILE, RunFile, learner_setup, require_recorded
+from populations.config.run_file import (
+    RUN_FILE,
+    RunFile,
+    imported_players,
+    learner_setup,
+    require_recorded,
+)
 from populations.config.trust import record_launch, recorded_launch
 from populations.controller.evolution.generations import first_generations
 from populations.controller.evolution.immigration import immigrant_key
@@ -37,11 +43,7 @@ from populations.controller.state.events import Now
 from populations.controller.state.leases import Patience
 from populations.controller.state.state import make_state
 from populations.errors import StorageError
-from populations.matchmaking.external_players import (
-    ExternalPlayer,
-    external_player_id,
-    external_player_key,
-)
+from populations.matchmaking.external_players import IMPORTED, external_player_key
 from populations.records.rows import EventRow, Json, Row, RunRow
 from populations.records.tables import Tables
 from populations.roles import has_exploiters
@@ -80,6 +82,7 @@ def create_run(
     origins: Mapping[str, Mapping[str, Json]] | None = None,
     factors: Mapping[str, Mapping[str, float]] | None = None,
     immigrants: Mapping[str, Mapping[str, bytes]] | None = None,
+    outsiders: Mapping[str, Mapping[str, Json]] | None = None,
     utc: str,
 ) -> str | None:
     """Make a run's directory, run.yaml, and the journal with its initial policies; note the launch.
@@ -89,9 +92,10 @@ def create_run(
         run_file: Content of run.yaml.
         initial_weights: Weights and manifest to start from, file by file, by population.
         origins: Sources of those, by population, for the events.
+        outsiders: Sources of those that are met, by `external_player_key`.
         factors: Factors with which schedules of hyperparameters begin, by population.
         immigrants: Those that come in later, by `immigrant_key` and `reset_key`, and those that
-            are opponents, by `external_player_key`.
+            are met, by `external_player_key`.
         utc: For the first events.
 
     Returns:
@@ -109,6 +113,7 @@ def create_run(
     events: list[tuple[str, str, Mapping[str, Json]]] = [
         ("weights_imported", name, origin) for name, origin in (origins or {}).items()
     ]
+    events += [(IMPORTED, key, origin) for key, origin in (outsiders or {}).items()]
     for policy in policies:
         about: dict[str, Json] = {
             "role": policy.role,
@@ -241,7 +246,7 @@ class OpenRun:
                 patience=patience,
                 initial_weights=imported_weights(run_dir),
                 immigrants=imported_immigrants(run_dir, self.run_file.config),
-                external_players=imported_external_players(run_dir, self.run_file.config),
+                imported=self._imported_players(),
                 store=store_digest(run_dir),
                 measured_length=self._measured_length,
                 versions=self.run_file.versions,
@@ -303,6 +308,12 @@ class OpenRun:
                 origins=self.state.league.checkpoints,
                 repeats_games=self.setup.repeats_games,
             )
+
+    def _imported_players(self) -> dict[str, WeightsRef]:
+        with JournalReader(self.run_dir / JOURNAL) as reader:
+            events = reader.recalled_events(kinds=[IMPORTED])
+        recorded = {row.subject: row.data["weights"] for row in events}
+        return imported_players_weights(self.run_dir, self.run_file.config, recorded)
 
     def _champions(self) -> dict[str, str]:
         with JournalReader(self.run_dir / JOURNAL) as reader:
@@ -393,7 +404,7 @@ def imported_immigrants(run_dir: Path, config: RunConfig) -> dict[str, WeightsRe
     """
     keys = [
         immigrant_key(name, index)
-        for name in config.populations
+        for name in config.learning
         for index in range(len(config.pbt_of(name).immigration.players))
     ]
     if config.roles.is_imported:
@@ -405,22 +416,32 @@ def imported_immigrants(run_dir: Path, config: RunConfig) -> dict[str, WeightsRe
     return {key: _reference(run_dir, key) for key in keys}
 
 
-def imported_external_players(
-    run_dir: Path, config: RunConfig
-) -> dict[str, tuple[ExternalPlayer, ...]]:
-    """Return bots and imported players with a fixed share of the opponents, by population."""
-    found: dict[str, tuple[ExternalPlayer, ...]] = {}
-    for population in config.populations:
-        external = []
-        for index, (name, share) in enumerate(config.matchmaking.bots.items()):
+def imported_players_weights(
+    run_dir: Path, config: RunConfig, recorded: Mapping[str, Json]
+) -> dict[str, WeightsRef]:
+    """Return the weights of players of other runs, by `external_player_key`.
+
+    Args:
+        run_dir: Run directory.
+        config: Its configuration, which names them.
+        recorded: Digests of weights that were copied at launch, by directory.
+
+    Raises:
+        StorageError: If some are gone, or are others than those that were copied.
+    """
+    found: dict[str, WeightsRef] = {}
+    for index, name in imported_players(config).items():
+        for population in config.populations:
             key = external_player_key(index, population)
-            if is_bot(name):
-                external.append(ExternalPlayer(player=PlayerId(name), share=share))
-            elif (run_dir / key).is_dir():
-                weights = _reference(run_dir, key)
-                player = external_player_id(index, name)
-                external.append(ExternalPlayer(player=player, share=share, weights=weights))
-        found[population] = tuple(external)
+            # A run of an earlier release has none on record.
+            if key not in recorded and not (run_dir / key).is_dir():
+                continue
+            found[key] = _reference(run_dir, key)
+            if found[key].digest != recorded.get(key, found[key].digest):
+                raise StorageError(
+                    f"{run_dir / key / WEIGHTS} is not what was copied of {name} at launch: its "
+                    f"sha256 is {found[key].digest[:12]}..., it was {str(recorded[key])[:12]}..."
+                )
     return found
 
 

@@ -23,7 +23,7 @@ from populations.records.rows import PolicyRow
 
 
 def have_reached(state: ControllerState, reached: Callable[[PolicyRow], bool]) -> bool:
-    """Return whether in every population one policy has reached a goal, or all have.
+    """Return whether in every population that learns one policy has reached a goal, or all have.
 
     Which of the two is ``stop.members``. A policy in quarantine that waits for nothing counts for
     ``any`` alone.
@@ -38,7 +38,7 @@ def have_reached(state: ControllerState, reached: Callable[[PolicyRow], bool]) -
                 populations[row.population] = True
         elif not populations.get(row.population) and reached(row):
             populations[row.population] = True
-    return set(populations) == set(state.setup.populations)
+    return set(populations) == set(state.config.learning)
 
 
 def members_said(state: ControllerState) -> str:

@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 
 from arena.config import LearnerSetup
-from arena.types import AssignmentId, Digest, LearnerId, PolicyId, WeightsRef
+from arena.types import AssignmentId, Digest, LearnerId, PolicyId, WeightsRef, is_bot
 from arena.wire.messages import Stop
 from populations.config.run_config import RunConfig
 from populations.controller.indexes.curve_counts import Curves
@@ -50,7 +50,11 @@ from populations.core import Exploit, Explore, Matchmaker, Thinning
 from populations.hyperparameter_schedules import ScheduledValues
 from populations.league.league import League
 from populations.league.ratings import Ratings
-from populations.matchmaking.external_players import ExternalPlayer, external_bots
+from populations.matchmaking.external_players import (
+    ExternalPlayer,
+    external_player_id,
+    external_player_key,
+)
 from populations.matchmaking.make import make_matchmaker
 from populations.pbt.make import make_exploit, make_explore
 from populations.pbt.settings import PbtConfig
@@ -82,7 +86,7 @@ class ControllerState:
         teams: By policy, who learns beside it, itself included
             (`populations.controller.state.teams`); empty where everybody is a team of its own.
         matchmaker: Draws opponents.
-        external_players: Bots and imported players with a fixed share of opponents, by population.
+        external_players: Players from outside, bots and imported ones, by population.
         opponent_pools: Possible opponents, in columns; an index over the rows.
         training_queue: Policies by how little they have trained; an index over the rows.
         members: Policies as PBT sees them; an index over the rows.
@@ -437,7 +441,7 @@ def make_state(
     *,
     patience: Patience | None = None,
     initial_weights: dict[str, WeightsRef] | None = None,
-    external_players: Mapping[str, tuple[ExternalPlayer, ...]] | None = None,
+    imported: Mapping[str, WeightsRef] | None = None,
     immigrants: Mapping[str, WeightsRef] | None = None,
     store: Digest | None = None,
     measured_length: float = 0.0,
@@ -461,8 +465,7 @@ def make_state(
             window=config.ghosts.window,
             launch_directory=setup.launch_directory,
         ),
-        external_players=external_players
-        or external_bots(config.matchmaking.bots, config.populations),
+        external_players=external_players(config, imported or {}),
         teams=make_teams(tables.policies.values(), is_cooperation=len(setup.sides) == 1),
         exploit={
             name: make_exploit(section, launch_directory=setup.launch_directory)
@@ -492,6 +495,34 @@ def make_state(
         # The shares of this epoch count from here.
         spent_before_s=(tables.run.training_s, tables.run.evaluation_s),
     )
+
+
+def external_players(
+    config: RunConfig, weights: Mapping[str, WeightsRef]
+) -> dict[str, tuple[ExternalPlayer, ...]]:
+    """Return the players from outside by the population that they play for.
+
+    Args:
+        config: Configuration that names them. Bots play for every population.
+        weights: Those of the others, by `external_player_key`.
+    """
+    found: dict[str, tuple[ExternalPlayer, ...]] = {}
+    for population, section in config.populations.items():
+        external = []
+        # Where a player has all agents, nobody else plays them in training.
+        only = section.player
+        shares = config.matchmaking.bots if only is None else {only: 1.0}
+        for index, name in enumerate(config.external_players):
+            share = shares.get(name, 0.0)
+            is_rated = name in (only, *config.evaluation.bots)
+            own = weights.get(external_player_key(index, population))
+            if (share or is_rated) and (own is not None or is_bot(name)):
+                player = external_player_id(name)
+                external.append(
+                    ExternalPlayer(player=player, share=share, weights=own, is_rated=is_rated)
+                )
+        found[population] = tuple(external)
+    return found
 
 
 def _league(config: RunConfig, setup: LearnerSetup, tables: Tables) -> League:

@@ -181,9 +181,9 @@ _BY_TYPE: dict[object, st.SearchStrategy[Any]] = {
     Digest: _DIGESTS,
     PolicyId: _POLICIES,
     PlayerId: st.sampled_from(
-        [POLICY, GHOST, "bot:random", "bot:package.module:Class", "outsider:0:exports/champion"]
+        [POLICY, GHOST, "bot:random", "bot:package.module:Class", "outsider:exports/champion"]
     ),
-    Entrant: st.sampled_from(["player/p003#0", DIGEST, "bot:random"]),
+    Entrant: st.sampled_from(["player/p003#0", DIGEST, "bot:random", "outsider:exports/champion"]),
     LearnerId: st.sampled_from([LEARNER, "l", "a.b_c-d"]),
     PackageVersion: st.sampled_from(["2.13.0+cpu", "1!2.0.post1", "0"]),
     AssignmentId: _COUNTS,

@@ -193,7 +193,17 @@ def test_globs_are_expanded_in_the_environments_order() -> None:
         (TWO_PLAYERS, {"learners": {"plaver": 1}},
          "learners.plaver: there is no population 'plaver'; did you mean 'player'?"),
         (TAG, {"learners": {"adversary": 1}},
-         "learners must name every population, 'agent' is missing"),
+         "learners must name every population that learns, 'agent' is missing"),
+        (TAG, {"populations": {"adversary": {}, "agent": {"player": "bot:a:B"}},
+               "learners": {"adversary": 1, "agent": 1}},
+         "learners.agent: nobody learns there, a player has its agents"),
+        (TAG, {"populations": {"adversary": {}, "agent": {"player": "bot:a:B"}},
+               "matchmaking": {"rivals": "learning"}},
+         "unless two populations that learn have a side each, got 'learning' with populations "
+         "adversary and sides"),
+        (TAG, {"populations": {"adversary": {}, "agent": {"player": "bot:a:B"}},
+               "environment": {"sides": {"all": ["*"]}}},
+         "populations.agent.player must be null where the environment has one side"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_the_environment_is_refused(
@@ -216,6 +226,24 @@ def test_learners_default_to_the_smaller_of_cores_and_policies() -> None:
         "adversary": 2,
         "agent": 1,
     }
+
+
+def test_a_population_with_a_player_has_nothing_about_learning() -> None:
+    document = {"adversary": {"size": 2}, "agent": {"player": "bot:a:B( depth = 3 )"}}
+    config = resolve(TAG, populations=document, learners={"adversary": 1})
+    played = config.populations["agent"]
+    assert (played.player, played.num_policies) == ("bot:a:B(depth=3)", 0)
+    assert (played.hyperparameters, played.pbt) == ({}, None)
+    assert config.rated_players == ("bot:a:B(depth=3)", "bot:random")
+    # Of the policies of others alone.
+    assert (
+        resolve_config(
+            validate_config({"environment": {"id": "a"}, "populations": document}), TAG, num_cores=8
+        ).learners
+        == 2
+    )
+    again = validate_config(config.model_dump(mode="json"))
+    assert resolve_config(again, TAG, launch_directory=".") == config
 
 
 def test_a_deterministic_run_has_a_fixed_budget() -> None:

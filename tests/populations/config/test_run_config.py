@@ -328,6 +328,32 @@ def test_bots_are_kept_in_their_one_spelling() -> None:
 
 
 @pytest.mark.parametrize(
+    ("overrides", "rule"),
+    [
+        (
+            ["populations={a: {player: bot:x:Y}}"],
+            "populations.NAME.player must be null for one that learns, got {'a': 'bot:x:Y'}",
+        ),
+        (["populations={a: {}, b: {player: 'bot:'}}"], "populations.b.player: "),
+        (
+            ["evaluation.bots=[bot:random, my run, my_run]"],
+            "names of players must differ in letters or digits of their last 150 characters, got "
+            "'my run' and 'my_run'",
+        ),
+        (
+            ["populations={a: {}, b: {player: one}}", "stop.evaluation={player: two, score: 0.5}"],
+            "stop.evaluation.player must be one of evaluation.bots or a population's player "
+            "(one, bot:random), got 'two'",
+        ),
+    ],
+)
+def test_players_from_outside_that_cannot_be_are_refused(overrides: list[str], rule: str) -> None:
+    with pytest.raises(ConfigError) as error_info:
+        load_config("default", ["populations.player=null", *overrides])
+    assert rule in str(error_info.value)
+
+
+@pytest.mark.parametrize(
     ("curriculum", "rule"),
     [
         ("[{kwargs: {size: 3}}]", "needs two lessons or more"),

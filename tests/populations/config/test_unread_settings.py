@@ -28,6 +28,11 @@ def minimal(tmp_path: Path) -> Path:
     ("overrides", "fault"),
     [
         (
+            ["populations={a: {}, b: {player: bot:x:Y, size: 3}}"],
+            "populations.b.size has no effect where populations.b.player is 'bot:x:Y': nobody "
+            "learns there",
+        ),
+        (
             ["matchmaking.delta=0.3"],
             "matchmaking.delta is read only where matchmaking.kind is delta_uniform, got 0.3 where "
             "matchmaking.kind is pfsp; leave it out, or at its default 0.5",

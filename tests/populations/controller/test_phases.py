@@ -129,5 +129,5 @@ def test_a_population_that_nobody_is_left_of_ends_the_run() -> None:
     (population,) = {population_of(policy) for policy in lost}
     assert world.state.phase != "training"
     assert world.state.reason == (
-        f"{population} has no active policy and no ghost: the others have nobody to meet"
+        f"{population} has no active policy, ghost or player: others have nobody to meet"
     )

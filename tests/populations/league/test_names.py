@@ -27,6 +27,7 @@ from populations.records.tables import Tables
         ("player/p001@000002100000", "p001@2.1M", "player/p001@2.1M"),
         ("player/p1234@000000000512", "p1234@512", "player/p1234@512"),
         ("bot:random", "bot:random", "bot:random"),
+        ("outsider:exports/one@2", "exports/one@2", "exports/one@2"),
         ("bot:a.b:C(path='player/p001')", *["bot:a.b:C(path='player/p001')"] * 2),
         ("", "", ""),
     ],

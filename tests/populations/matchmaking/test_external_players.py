@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arena.types import PlayerId, WeightsRef
+from arena.types import Digest, PlayerId, WeightsRef
 from populations.matchmaking.external_players import (
     ExternalPlayer,
     ExternalPlayersMatchmaker,
@@ -16,6 +16,8 @@ from populations.matchmaking.external_players import (
 )
 from populations.matchmaking.latest import LatestMatchmaker
 from tests.populations.matchmaking.toy_league import request, shares
+
+WEIGHTS = WeightsRef(digest=Digest("f" * 64), key="outsiders/001/predator")
 
 
 def player(name: str, share: float) -> ExternalPlayer:
@@ -50,14 +52,14 @@ def test_a_share_of_all_leaves_nothing_to_the_rule() -> None:
     assert shares(matchmaker, request(), num_draws=3) == {"bot:a": 1.0}
 
 
-def test_an_imported_player_is_named_by_its_place_and_known_by_its_weights() -> None:
-    assert external_player_id(0, "my exports/champion") == "outsider:0:my_exports/champion"
+def test_an_imported_player_is_known_by_its_name_where_all_see_it() -> None:
+    assert external_player_id("bot:random") == "bot:random"
+    assert external_player_id("my exports/champion") == "outsider:my_exports/champion"
     assert external_player_key(3, "prey") == "outsiders/003/prey"
-    weights = WeightsRef(digest="f" * 64, key="outsiders/000/player")  # type: ignore[arg-type]
-    one = ExternalPlayer(player=PlayerId("outsider:0:x"), share=1.0, weights=weights)
+    one = ExternalPlayer(player=PlayerId("outsider:x"), share=1.0, weights=WEIGHTS)
     matchmaker = ExternalPlayersMatchmaker(inner=LatestMatchmaker(), external=(one,))
     (drawn, *_) = matchmaker.draw(request(), rng=np.random.default_rng(0)).players
-    assert str(drawn.entrant) == weights.digest
+    assert drawn.entrant == one.seated.entrant == "outsider:x"
 
 
 def test_on_average_a_small_share_of_few_opponents_is_met() -> None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
+from arena.types import is_external
+from populations.league.names import short_name
+
 from .look import Document, Look, Row, share, steps, whole
 from .tables import Column, label, table
 
@@ -106,8 +109,9 @@ def _ratings(document: Document) -> dict[Player, object]:
 
 def _name(population: object, player: object, look: Look) -> object:
     """Return a player's name, with its population where several have a bot of this name."""
-    is_shared = len(look.populations) > 1 and str(player).startswith("bot:")
-    return f"{population}/{player}" if is_shared else player
+    is_shared = len(look.populations) > 1 and is_external(str(player))
+    name = short_name(str(player), populations=look.populations)
+    return f"{population}/{name}" if is_shared else player
 
 
 def _map(document: Document, look: Look) -> Iterator[RenderableType]:

@@ -412,12 +412,12 @@ def test_broken_numbers_quarantine_the_named_one_and_free_its_rival(named: int |
         ),
         (
             {"environment": {**ENVIRONMENT, "sides": None}},
-            r"unless two populations have a side each, got 'learning' with populations predator, "
-            r"prey and sides adversary_0, adversary_1, agent_0",
+            r"unless two populations that learn have a side each, got 'learning' with "
+            r"populations predator, prey and sides adversary_0, adversary_1, agent_0",
         ),
         (
             {"environment": {**ENVIRONMENT, "sides": {"a": ["*_0"], "b": ["adversary_1"]}}},
-            r"unless two populations have a side each",
+            r"unless two populations that learn have a side each",
         ),
     ],
 )
@@ -431,7 +431,7 @@ def test_rivals_need_a_side_each_and_nothing_else_that_says_who_learns(
 
 def test_one_population_and_cooperation_have_no_rivals() -> None:
     for document, spec in ((DUEL, duel_spec()), (DUET, duet_spec())):
-        with pytest.raises(ConfigError, match="unless two populations have a side each"):
+        with pytest.raises(ConfigError, match="unless two populations that learn have a side each"):
             make_config({**document, "matchmaking": {"rivals": "learning"}}, spec)
 
 

@@ -254,9 +254,9 @@ def test_an_imported_player_plays_with_its_weights_until_they_are_corrupt() -> N
     state = world.state
     weights = WeightsRef(digest=Digest("f" * 64), key="outsiders/000/player")
     outsider = ExternalPlayer(
-        player=external_player_id(0, "my exports/champion"), share=0.5, weights=weights
+        player=external_player_id("my exports/champion"), share=0.5, weights=weights
     )
-    assert outsider.player == "outsider:0:my_exports/champion"
+    assert outsider.player == "outsider:my_exports/champion"
     state.external_players = {"player": (outsider,)}
     policy = any_policy(state.tables)
     champion = Player(player=outsider.player, weights=weights)

@@ -5,31 +5,32 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from arena.checkpoints.files import STORE_ID
 from arena.failpoints import armed
-from arena.types import Digest, PlayerId, WeightsRef
+from arena.types import Digest, WeightsRef
 from populations.config.run_config import RunConfig, validate_config
 from populations.config.run_file import RunFile
 from populations.controller.evolution.immigration import immigrant_key
 from populations.controller.evolution.initial_policies import initial_policies
 from populations.controller.monitoring.sinks import Sinks
 from populations.controller.server import run_directory
+from populations.controller.server.recalled_events import recall
 from populations.controller.server.run_directory import (
     OpenRun,
     clear_run,
     create_run,
     has_run,
-    imported_external_players,
     imported_immigrants,
+    imported_players_weights,
     imported_weights,
     make_run_directory,
 )
 from populations.errors import StorageError
-from populations.matchmaking.external_players import ExternalPlayer, external_player_id
 from populations.storage.journal import Journal, JournalReader
 from tests.populations.small_run import duel_run_file
 
@@ -276,22 +277,53 @@ def test_immigrants_are_those_of_the_configuration_and_must_be_there(run_dir: Pa
     assert imported_immigrants(run_dir, named) == expected
 
 
-def test_external_players_are_bots_and_what_has_weights_for_a_population(run_dir: Path) -> None:
-    bots = {"bot:random": 0.25, "exports/one": 0.5, "exports/two": 0.125}
-    named = config(matchmaking={"bots": bots})
-    # The second has weights for this population, the third has none.
+def test_players_of_other_runs_are_what_was_copied_of_them(run_dir: Path) -> None:
+    named = config(
+        matchmaking={"bots": {"bot:random": 0.25, "exports/one": 0.5}},
+        evaluation={"bots": ["bot:random", "exports/one", "exports/two"]},
+    )
+    # The second player has weights for this population, the third has none.
     key = "outsiders/001/player"
     (run_dir / key).mkdir(parents=True)
-    (run_dir / key / "weights.safetensors").write_bytes(b"w")
-    found = imported_external_players(run_dir, named)
-    champion = ExternalPlayer(
-        player=external_player_id(1, "exports/one"),
-        share=0.5,
-        weights=WeightsRef(digest=DIGEST, key=key),
+    weights = run_dir / key / "weights.safetensors"
+    weights.write_bytes(b"w")
+    expected = {key: WeightsRef(digest=DIGEST, key=key)}
+    # Earlier releases have recorded nothing.
+    for recorded in ({}, {key: DIGEST}):
+        assert imported_players_weights(run_dir, named, recorded) == expected
+    weights.write_bytes(b"x")
+    with pytest.raises(
+        StorageError, match=r"not what was copied of exports/one at launch: its sha"
+    ):
+        imported_players_weights(run_dir, named, {key: DIGEST})
+    weights.unlink()
+    with pytest.raises(StorageError, match=r"cannot be read: No such file"):
+        imported_players_weights(run_dir, named, {key: DIGEST})
+
+
+def test_a_run_finds_the_weights_of_other_runs_by_what_it_has_recorded(run_dir: Path) -> None:
+    run_file = duel_run_file()
+    evaluation = run_file.config.evaluation.model_copy(update={"bots": ("bot:random", "elsewhere")})
+    named = run_file.config.model_copy(update={"evaluation": evaluation})
+    key = "outsiders/001/player"
+    create_run(
+        run_dir,
+        replace(run_file, config=named),
+        initial_weights={},
+        immigrants={key: FILES},
+        outsiders={key: {"origin": "elsewhere", "weights": DIGEST}},
+        utc="2026-01-01T00:00:00+00:00",
     )
-    assert found == {
-        "player": (ExternalPlayer(player=PlayerId("bot:random"), share=0.25), champion)
-    }
+    with OpenRun(run_dir) as run:
+        found = [one for one in run.state.external_players["player"] if one.weights is not None]
+        assert [(one.player, one.is_rated) for one in found] == [("outsider:elsewhere", True)]
+    with JournalReader(run_dir / "journal.db") as reader:
+        events = reader.events()
+    # Also those that have left the journal.
+    assert "outsider_imported" in [event.kind for event in recall(events)]
+    (run_dir / key / "weights.safetensors").write_bytes(b"x")
+    with pytest.raises(StorageError, match="not what was copied of elsewhere"):
+        OpenRun(run_dir)
 
 
 @pytest.mark.parametrize("name", ["learner.json", f"{STORE_ID}.tmp"])

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import cast
 
 import pytest
 
-from arena.types import AssignmentId, Digest, LearnerId
+from arena.types import AssignmentId, Digest, LearnerId, Player, PlayerId, WeightsRef
 from arena.wire.messages import Evaluate, Failed, Train
+from populations.config.run_config import validate_config
+from populations.controller.assignments.failures import set_aside
+from populations.controller.evaluation.finals import TOURNAMENT_MATCHES
 from populations.controller.evaluation.pairings import validated_by
+from populations.controller.opponents.seatings import draw_seatings
 from populations.controller.state.events import (
     AssignmentFailed,
     LearnerExited,
@@ -16,7 +21,9 @@ from populations.controller.state.events import (
     StopRequested,
     Ticked,
 )
-from populations.controller.state.state import make_state
+from populations.controller.state.state import external_players, make_state
+from populations.league.standings import standings
+from populations.matchmaking.external_players import ExternalPlayer
 from populations.records.aggregates import PairRow, RecordRow
 from populations.records.rows import (
     AssignmentRow,
@@ -544,3 +551,128 @@ def test_what_the_last_fit_knows_of_differences_outlasts_a_merge() -> None:
         row, entrants=row.entrants[1:], ratings=row.ratings[1:], deviations=row.deviations[1:]
     )
     assert state.ratings("player").spread is None
+
+
+def test_players_from_outside_have_shares_or_are_rated_where_they_have_weights() -> None:
+    config = validate_config(
+        {
+            "environment": {"id": "a:b"},
+            "populations": {"predator": {}, "prey": {}},
+            "matchmaking": {"bots": {"bot:a:B": 0.25, "one": 0.5}},
+            "evaluation": {"bots": ["bot:random", "one", "two"]},
+        }
+    )
+    # The places of the two among all four.
+    weights = WeightsRef(digest=Digest("f" * 64), key="outsiders/001/predator")
+    copied = {key: weights for key in ("outsiders/001/predator", "outsiders/003/prey")}
+    bots = (
+        ExternalPlayer(player=PlayerId("bot:a:B"), share=0.25),
+        ExternalPlayer(player=PlayerId("bot:random"), is_rated=True),
+    )
+    one = ExternalPlayer(player=PlayerId("outsider:one"), share=0.5, weights=weights, is_rated=True)
+    two = ExternalPlayer(player=PlayerId("outsider:two"), weights=weights, is_rated=True)
+    assert external_players(config, copied) == {
+        "predator": (bots[0], one, bots[1]),
+        "prey": (*bots, two),
+    }
+
+
+def test_who_has_a_population_alone_is_the_only_opponent_and_rated() -> None:
+    config = validate_config(
+        {
+            "environment": {"id": "a:b"},
+            "populations": {"predator": {}, "prey": {"player": "bot:a:Prey"}},
+            "matchmaking": {"bots": {"bot:a:B": 0.25}},
+        }
+    )
+    assert (config.populations["prey"].num_policies, config.learning) == (0, ("predator",))
+    found = external_players(config, {})
+    only = ExternalPlayer(player=PlayerId("bot:a:Prey"), share=1.0, is_rated=True)
+    anchor = ExternalPlayer(player=PlayerId("bot:random"), is_rated=True)
+    assert found["prey"] == (only, anchor)
+    assert found["predator"] == (
+        ExternalPlayer(player=PlayerId("bot:a:B"), share=0.25),
+        anchor,
+    )
+
+
+def test_a_population_with_a_player_trains_nobody_and_is_met_by_all() -> None:
+    prey = PlayerId("bot:tests.tag:Prey")
+    document = {
+        **TAG,
+        "populations": {
+            "predator": {"agents": ["adversary_*"], "size": 3},
+            "prey": {"agents": ["agent_*"], "player": prey},
+        },
+        "learners": 2,
+        "evaluation": {"share": 0.3, "bots": ["bot:random", prey]},
+        # Only who learns is to reach it.
+        "stop": {"evaluation": {"player": prey, "score": 0.6}},
+    }
+    world = make_world(document, tag_spec())
+    for _ in range(2):
+        world.join()
+    world.run()
+    state = world.state
+    assert state.reason.startswith("stop.evaluation: ")
+    assert {row.population for row in state.tables.policies.values()} == {"predator"}
+    seats = [seat.population for seat in state.setup.seats]
+    tallies = [row for row in world.committed if isinstance(row, TallyRow)]
+    met: set[str] = {
+        row.tally.entrants[seats.index("prey")] for row in tallies if row.kind == "train"
+    }
+    assert met == {prey}
+    lines = {line.player: line for line in standings(state.tables, state.league)["prey"]}
+    assert set(lines) == {prey, "bot:random"}
+    assert lines[prey].rating is not None
+    assert [line.champion for line in lines.values()] == [False, False]
+
+
+def test_contenders_meet_the_player_of_another_side_in_the_finals() -> None:
+    document = {
+        **TAG,
+        "populations": {
+            "predator": {"agents": ["adversary_*"], "size": 3},
+            "prey": {"agents": ["agent_*"], "player": "bot:tests.tag:Prey"},
+        },
+        "learners": 2,
+        "evaluation": {"share": 0.01},
+        "stop": {"agent_steps_per_policy": 1000},
+    }
+    world = make_world(document, tag_spec())
+    for _ in range(2):
+        world.join()
+    world.run()
+    state = world.state
+    (best,) = [line for line in standings(state.tables, state.league)["predator"] if line.champion]
+    met = sum(
+        row.tally.matches
+        for row in world.committed
+        if isinstance(row, TallyRow)
+        and row.kind == "evaluate"
+        and {best.weights, "bot:tests.tag:Prey"} <= set(row.tally.entrants)
+    )
+    assert met >= TOURNAMENT_MATCHES
+    (event, *_) = world.events("tournament_assigned")
+    contenders = cast("list[str]", event.data["contenders"])
+    assert all(name.startswith("predator/") for name in contenders)
+
+
+def test_a_run_without_anybody_for_a_population_fails() -> None:
+    copied = WeightsRef(digest=Digest("f" * 64), key="outsiders/000/prey")
+    document = {**TAG, "populations": {
+        "predator": {"agents": ["adversary_*"], "size": 3},
+        "prey": {"agents": ["agent_*"], "player": "exports/prey"},
+    }, "learners": 2}  # fmt: skip
+    world = make_world(document, tag_spec())
+    state = world.state
+    state.external_players = external_players(state.config, {copied.key: copied})
+    world.join()
+    policy = next(iter(state.tables.policies.values()))
+    (seating, *_) = draw_seatings(state, state.begin(Now(monotonic_s=0.0, utc="")), policy)
+    assert Player(player=PlayerId("outsider:exports/prey"), weights=copied) in seating.players
+    tx = state.begin(Now(monotonic_s=0.0, utc=""))
+    set_aside(state, tx, copied.key, reason="bytes do not match")
+    world.handle(Ticked())
+    assert state.failed
+    assert state.reason == "prey has no active policy, ghost or player: others have nobody to meet"
