@@ -615,7 +615,7 @@ def changeable(model: type[Model] = RunConfig, path: tuple[str, ...] = ()) -> It
         below = list(_sections(entry.annotation))
         for section in below:
             yield from changeable(section, (*key, "*") if key == ("populations",) else key)
-        if not below and why_not(".".join(key), None, 1, bots={}) is None:
+        if not below and why_not(".".join(key), None, 1) is None:
             yield ".".join(key)
 
 

@@ -100,7 +100,9 @@ def bent_league(*, bend: float, seed: int) -> tuple[Fit[str], FloatArray]:
 
     pairs = [(i, j) for i in range(size) for j in range(i)]
     results = [met(i, j, 400) for i, j in pairs if i - j <= 3]
-    results += [met(*pairs[place], 100) for place in rng.permutation(len(pairs))[:80]]
+    results += [
+        met(i, j, 100) for i, j in (pairs[place] for place in rng.permutation(len(pairs))[:80])
+    ]
     return BradleyTerry(reduces_bias=True, bends=True).fit(results, anchors=[ANCHOR]), nearest(
         ahead
     )

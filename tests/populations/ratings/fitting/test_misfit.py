@@ -10,6 +10,7 @@ import pytest
 from populations.ratings.bradley_terry import BradleyTerry
 from populations.ratings.fitting.misfit import MISFIT, anchor_errors, anchor_variance
 from populations.ratings.fitting.pair_errors import PairFit
+from populations.ratings.fitting.posterior import FloatArray
 from populations.ratings.model import Z95, Fit, Result
 
 ANCHOR = "anchor"
@@ -52,10 +53,19 @@ def test_errors_against_the_anchor_by_hand() -> None:
         won=np.array([160.0, 108.0]),
     )
     # The entrant of the first pair is its second player.
-    seated = {"entrants": np.array([0, 7]), "signs": np.array([-1.0, 1.0]), "num_entrants": 2}
-    errors = anchor_errors(fit, **seated, variance=0.04)
+
+    def errors_at(variance: float) -> FloatArray:
+        return anchor_errors(
+            fit,
+            entrants=np.array([0, 7]),
+            signs=np.array([-1.0, 1.0]),
+            num_entrants=2,
+            variance=variance,
+        )
+
+    errors = errors_at(0.04)
     assert errors == pytest.approx(np.array([[-0.1, 0.0], [0.1, 0.2]]))
-    assert not anchor_errors(fit, **seated, variance=0.0).any()
+    assert not errors_at(0.0).any()
 
 
 def league(*, style: float, seed: int) -> tuple[Fit[str], float]:
