@@ -233,6 +233,15 @@ class CheckpointsConfig(Model):
     export_every_agent_steps: int | None = Field(None, ge=0, le=10**15)
     """Agent steps of a policy from one export to the next; null or 0: none."""
 
+    keep_exports: int | None = Field(None, ge=1, le=10**9)
+    """How many of the newest such exports, per policy, and their checkpoints; null keeps all."""
+
+    @property
+    def exported_to_keep(self) -> int | None:
+        """Number of newest exports of a policy whose checkpoints are kept; None: all."""
+        # One more: the oldest may be being exported when the next one is due.
+        return None if self.keep_exports is None else self.keep_exports + 1
+
 
 class JournalConfig(Model):
     """Care of the journal's file."""
