@@ -13,7 +13,6 @@ import argparse
 import faulthandler
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -25,9 +24,8 @@ from pathlib import Path
 from typing import TextIO, cast
 
 from arena.config import Model
-from arena.errors import CheckpointCorrupt, CheckpointMissing, ConfigError
-from arena.export.card import CARD, read_any_card
-from arena.export.directory import clean_up
+from arena.errors import ConfigError
+from arena.export.directory import prune
 from arena.processes.child import end_with_guard
 from arena.resolve import put_first_on_path, resolve
 from arena.users_code import named, own_lines, pass_interrupt
@@ -46,9 +44,6 @@ PAGE = 1000
 
 EXPORTS = "exports"
 """Folder of a run directory with the exports by steps."""
-
-_STEPS = re.compile("[0-9]{12}")
-_LEFT = re.compile(r"\.([0-9]{12})\.(new|old)-[0-9a-f]{16}")
 
 MAX_CHARS = 1000
 """Most characters told of an error; all of it is in the log."""
@@ -215,7 +210,7 @@ def make_call(
         problem = _run(call.hook, call.document)
         if call.kind == EXPORT and not problem and settings.keep_exports is not None:
             to = Path(settings.run_dir) / EXPORTS / str(call.document["to"])
-            prune_exports(to.parent, keep=settings.keep_exports)
+            prune(to.parent, keep=settings.keep_exports)
         return problem
     except BaseException as error:
         # A user's own may raise anything.
@@ -227,35 +222,6 @@ def make_call(
         faulthandler.cancel_dump_traceback_later()
         sys.stdout.flush()
         sys.stderr.flush()
-
-
-def prune_exports(directory: Path, *, keep: int) -> None:
-    """Remove one policy's exports by steps but the newest, and what a kill has left of them.
-
-    One with a record was asked for by hand and stays, as does what has no such name.
-
-    Args:
-        directory: Directory with the policy's exports.
-        keep: Number of newest ones.
-
-    Raises:
-        OSError: If the disk refuses.
-    """
-    for path in directory.iterdir():
-        if left := _LEFT.fullmatch(path.name):
-            clean_up(directory / left[1])
-    exports = sorted(path for path in directory.iterdir() if _STEPS.fullmatch(path.name))
-    for path in exports[:-keep]:
-        try:
-            if read_any_card(path).record:
-                continue
-        except CheckpointMissing:
-            pass  # a removal that was killed, or a directory that was never filled
-        except CheckpointCorrupt:
-            continue
-        # First: without its card it is no export, so a kill leaves none that is in part.
-        (path / CARD).unlink(missing_ok=True)
-        shutil.rmtree(path)
 
 
 def _run(command: Command, document: Mapping[str, Json]) -> str:

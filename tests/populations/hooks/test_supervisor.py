@@ -10,18 +10,16 @@ from pathlib import Path
 
 import psutil
 import pytest
-from gymnasium import spaces
 
 from arena.errors import ConfigError
 from populations.config.hooks import Hook
 from populations.hooks.calls import Place
 from populations.hooks.place_file import write_place
-from populations.hooks.process import HookSettings, prune_exports
+from populations.hooks.process import HookSettings
 from populations.hooks.supervisor import HookProcess, Told, check_hooks
 from populations.records.rows import EventRow, RunRow
 from populations.storage.database import JOURNAL
 from populations.storage.journal import Journal
-from tests.arena.export.conftest import make_policy
 from tests.support import wait_until
 
 ASSETS = str(Path(__file__).parents[2] / "assets")
@@ -66,25 +64,6 @@ def settings_of(
         limit=limit,
         place="hooks.json",
     )
-
-
-def test_older_exports_go_and_those_that_were_asked_for_by_hand_stay(tmp_path: Path) -> None:
-    card, _ = make_policy(spaces.Box(-1.0, 1.0, (3,)), actions=spaces.Discrete(2), mask=None)
-    assert card.record
-    by_itself = card.model_copy(update={"record": ()})
-    for name, written in {
-        "000000000100": card,
-        **dict.fromkeys(("000000000200", "000000000300", "000000000400", "best"), by_itself),
-        # What kills leave: a removal without its card, and an export that was being written.
-        **dict.fromkeys(("000000000050", ".000000000060.new-0123456789abcdef"), None),
-    }.items():
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "policy.onnx").touch()
-        if written is not None:
-            (tmp_path / name / "card.json").write_text(written.model_dump_json())
-    prune_exports(tmp_path, keep=2)
-    stayed = {path.name for path in tmp_path.iterdir()}
-    assert stayed == {"000000000100", "000000000300", "000000000400", "best"}
 
 
 def commit(journal: Journal, first: int, last: int, kind: str = "kept") -> None:
