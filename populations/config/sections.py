@@ -365,6 +365,10 @@ class StopConfig(Model):
     success_rate: float | None = Field(None, gt=0.0, le=1.0)
     """Share of a policy's newest episodes whose end has ``infos[agent]["success"]``."""
 
+    success_return: float | None = None
+    """Undiscounted return of an agent from which on its episode is a success, whatever the
+    environment says of it; null: the environment says."""
+
     members: Literal["any", "all"] = "any"
     """Whether one policy of each population reaches ``rating``, ``evaluation`` and
     ``success_rate``, or every active policy."""

@@ -21,6 +21,7 @@ FAILED = 3
 
 STOPS: tuple[tuple[str, Mapping[str, object], str], ...] = (
     ("success", {"success_rate": 0.5}, "stop.success_rate: every population has a policy that"),
+    ("success by return", {"success_rate": 1.0, "success_return": 0.0}, "stop.success_rate: "),
     (
         "success of all",
         {"success_rate": 1.0, "members": "all"},
