@@ -101,6 +101,30 @@ def test_a_limit_ends_the_run_whatever_kills_the_controller_before(
     remove_socket(default_endpoint(RunFile.load(run / RUN_FILE).run))
 
 
+def test_a_kill_at_the_very_end_is_no_fault_after_a_refused_resume_either(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    stop = {"agent_steps_per_policy": 600}
+    process = launch(run, game(True, stop), failpoints="controller.before_sweep=kill@1")
+    _, error = process.communicate(timeout=END_S)
+    assert process.returncode == KILLED, error
+    # What a learner leaves that was killed while it published.
+    leftover = next(run.glob("populations/*/*/checkpoints")) / f".tmp-{'0' * 32}"
+    leftover.mkdir()
+    check_left(run)
+    process = launch(run, None, more=["seed=77"])
+    _, error = process.communicate(timeout=END_S)
+    assert process.returncode == 2, error
+    check_left(run)
+    # A resume that does go on removes it.
+    process = launch(run, None)
+    _, error = process.communicate(timeout=END_S)
+    assert process.returncode == 0, error
+    check_left(run)
+    assert not leftover.exists()
+    # As above: the killed one has left its socket.
+    remove_socket(default_endpoint(RunFile.load(run / RUN_FILE).run))
+
+
 def test_an_environment_that_never_tells_of_success_ends_the_run_with_that_sentence(
     tmp_path: Path,
 ) -> None:
