@@ -52,7 +52,7 @@ class RunLock:
         """Release the lock; repeating it does nothing.
 
         Args:
-            content: What the file has from now on; empty after an orderly end.
+            content: Content of the file from now on; empty after an orderly end.
         """
         descriptor, self._descriptor = self._descriptor, -1
         # While the lock is held: later the file may be its next holder's.
