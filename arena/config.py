@@ -341,6 +341,8 @@ class LearnerSetup(Model):
         agent_seats: Seats of training where teammates are mixed, one per agent; empty where they
             are the same.
         greedy_matches: Whether frozen policies play their likeliest actions in evaluation.
+        success_return: Return of an agent from which on its episode is a success; None: the
+            environment says.
         device: ``auto``, ``cpu``, ``cuda`` or ``cuda:1``.
         precision: ``auto``, ``float32`` or ``bfloat16``.
     """
@@ -356,6 +358,7 @@ class LearnerSetup(Model):
     bots: tuple[str, ...] = ()
     agent_seats: tuple[Seat, ...] = ()
     greedy_matches: bool = False
+    success_return: float | None = None
     device: str = "auto"
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
 
@@ -409,8 +412,8 @@ class LearnerSetup(Model):
             "environment": {"num_env_workers"},
             "spec": {"chance"},
         }
-        # Runs of earlier releases have neither, and keep their digest.
-        for name in ("agent_seats", "greedy_matches"):
-            if not getattr(self, name):
+        # Runs of earlier releases have none of these, and keep their digest.
+        for name in ("agent_seats", "greedy_matches", "success_return"):
+            if getattr(self, name) in ((), False, None):
                 excluded[name] = True
         return canonical_digest(self.model_dump(mode="json", exclude=excluded))

@@ -22,6 +22,7 @@ from arena.processes.settings import has_run, keep_directory
 from arena.users_code import pass_interrupt, raised
 
 from .bench.command import bench
+from .compare import compare
 from .envs.command import app as envs
 from .evaluate.command import evaluate
 from .export.command import export
@@ -70,8 +71,8 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 COMMANDS = (
-    *(launch, learner, league, pin, rewind, presets, export, evaluate, rate, simulate, verify),
-    *(bench, web),
+    *(launch, learner, league, pin, rewind, presets, export, evaluate, compare, rate, simulate),
+    *(verify, bench, web),
 )
 for command in COMMANDS:
     # The commands with KEY=VALUE, for which an unknown option may be meant as a key.

@@ -1,10 +1,11 @@
-"""`arena rewind`: put a policy back on one of its kept checkpoints.
+"""`arena rewind`: put a policy back on one of its kept checkpoints or ghosts.
 
 Tests: `tests/tools/test_rewind.py`, `tests/faults/test_nth_fault.py`.
 """
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,7 +16,7 @@ from .terminal.options import AsJson, Trust
 from .terminal.output import console, print_json
 
 if TYPE_CHECKING:
-    from populations.records.rows import CheckpointRow, PolicyRow
+    from populations.records.rows import CheckpointRow, GhostRow, PolicyRow
     from populations.records.tables import Tables
 
 
@@ -26,12 +27,12 @@ class Rewound:
     Attributes:
         before: Policy as it was.
         after: Policy as it goes on.
-        checkpoint: Checkpoint that it goes on from.
+        then: Checkpoint or ghost that it goes on from.
     """
 
     before: PolicyRow
     after: PolicyRow
-    checkpoint: CheckpointRow
+    then: CheckpointRow | GhostRow
 
 
 def rewind(
@@ -39,17 +40,18 @@ def rewind(
         str,
         typer.Argument(
             metavar="RUN:POLICY@STEPS",
-            help="Kept checkpoint to go back to (runs/a:player/p003@3195847), or its directory.",
+            help="Kept checkpoint or ghost to go back to (runs/a:p003@3195847, runs/a:p003@best), "
+            "or its directory.",
         ),
     ],
     trust: Trust = False,
     as_json: AsJson = False,
 ) -> None:
-    """Put a policy back on one of its kept checkpoints, in a run that is not going on.
+    """Put a policy back on one of its kept checkpoints or ghosts, in a run that is not going on.
 
-    Weights, optimizer, normalizers and hyperparameters are those of then. Identity and agent steps
-    go on, the generation rises; ghosts and results stay. `arena league RUN checkpoints` lists what
-    is kept.
+    Weights, optimizer, normalizers and hyperparameters are those of then; on a ghost, which has no
+    optimizer, it goes on with a fresh one. Identity and agent steps go on, the generation rises;
+    ghosts and results stay. `arena league RUN checkpoints` lists what is kept.
     """
     from populations.controller.server.server import utc_now
     from populations.league.names import is_name
@@ -59,15 +61,16 @@ def rewind(
     run_dir, name = find_in_stopped_run(
         player,
         is_name=lambda name: is_name(name) and "@" in name,
-        takes="rewind takes RUN:POLICY@STEPS, as in runs/a:player/p003@3195847, or a checkpoint's "
-        "directory",
+        takes="rewind takes RUN:POLICY@STEPS, as in runs/a:player/p003@3195847, or the directory "
+        "of a checkpoint or a ghost",
     )
     done = rewind_policy(run_dir, name, utc=utc_now(), trust=trust)
     document: dict[str, object] = {
         "run": str(run_dir),
         "policy": done.after.policy,
-        "checkpoint": done.checkpoint.key,
-        "checkpoint_agent_steps": done.checkpoint.agent_steps,
+        "checkpoint": done.then.key,
+        "checkpoint_agent_steps": done.then.agent_steps,
+        "fresh_optimizer": done.after.checkpoint is None,
         "agent_steps": done.after.agent_steps,
         "generation": done.after.generation,
         "hyperparameters": dict(done.after.hyperparameters),
@@ -75,11 +78,13 @@ def rewind(
     if as_json:
         print_json(document)
         return
+    optimizer = "" if done.after.checkpoint else ", and a fresh optimizer"
     console().print(
-        f"{done.after.policy} goes on from {done.checkpoint.key}: weights, optimizer, normalizers "
-        f"and hyperparameters of {done.checkpoint.agent_steps:,} agent steps. It stays at "
+        f"{done.after.policy} goes on from {done.then.key}: weights, "
+        f"{'' if optimizer else 'optimizer, '}normalizers and hyperparameters of "
+        f"{done.then.agent_steps:,} agent steps{optimizer}. It stays at "
         f"{done.after.agent_steps:,} agent steps and is in generation {done.after.generation}.\n"
-        f"Go on: arena launch --resume --run-dir {run_dir}",
+        f"Go on: arena launch --resume --run-dir {shlex.quote(str(run_dir))}",
         markup=False,
         soft_wrap=True,
         highlight=False,
@@ -91,21 +96,23 @@ def rewind_policy(run_dir: Path, name: str, *, utc: str, trust: bool = False) ->
 
     Args:
         run_dir: Run directory.
-        name: Policy and steps, or a checkpoint's directory relative to the run's.
+        name: Policy and steps, or a directory of a checkpoint or a ghost, relative to the run's.
         utc: Time of the event.
         trust: Whether code that run.yaml names may be imported, wherever it is from.
 
     Raises:
-        ConfigError: If the run keeps no such checkpoint.
+        ConfigError: If the run keeps no such checkpoint or ghost.
         RunInUse: If the run is going on.
-        CheckpointError: If the checkpoint is damaged; nothing was changed.
+        CheckpointError: If it is damaged; nothing was changed.
         StorageError: If the disk refuses.
     """
     from arena.checkpoints.files import resolve_key, verify_directory
+    from arena.checkpoints.manifest import OPTIMIZER
     from populations.config.trust import trusted
     from populations.controller.evolution.rewind import rewind as rewind_rows
     from populations.controller.server.run_directory import OpenRun
     from populations.controller.state.events import Now
+    from populations.records.rows import GhostRow
 
     from .launch.serving import held_run
 
@@ -119,33 +126,34 @@ def rewind_policy(run_dir: Path, name: str, *, utc: str, trust: bool = False) ->
         ) as run,
     ):
         state = run.state
-        checkpoint = _find(state.tables, name, run_dir=run_dir)
+        then = _find(state.tables, name, run_dir=run_dir)
         # Every byte: what a policy goes on from is never found to be damaged later.
-        verify_directory(resolve_key(run_dir, checkpoint.key))
-        before = state.tables.policies[checkpoint.policy]
+        without = frozenset({OPTIMIZER} if isinstance(then, GhostRow) else ())
+        verify_directory(resolve_key(run_dir, then.key), without=without)
+        before = state.tables.policies[then.policy]
         # No duration or deadline follows from this event.
         tx = state.begin(Now(monotonic_s=0.0, utc=utc))
-        after = rewind_rows(state, tx, checkpoint)
+        after = rewind_rows(state, tx, then)
         run.journal.commit(tx.rows)
-    return Rewound(before=before, after=after, checkpoint=checkpoint)
+    return Rewound(before=before, after=after, then=then)
 
 
-def _find(tables: Tables, name: str, *, run_dir: Path) -> CheckpointRow:
+def _find(tables: Tables, name: str, *, run_dir: Path) -> CheckpointRow | GhostRow:
     from arena.errors import ConfigError
     from populations.league.names import find_player, is_name
 
-    from .players.in_run import kept_checkpoint
+    from .players.in_run import kept_checkpoint, kept_ghost
 
-    if not is_name(name):
-        row = tables.checkpoints.get(name)
-        if row is None or row.state != "present":
-            raise ConfigError(f"{run_dir} keeps no checkpoint at {name}: a ghost has no optimizer")
+    if is_name(name):
+        subject = find_player(name, tables, kept=True, where=run_dir)
+        # With the optimizer of then where that is kept, too.
+        found = kept_checkpoint(tables, subject) or kept_ghost(tables, subject)
+        assert found is not None, "a kept player has a ghost or a checkpoint"
+        return found
+    row = tables.checkpoints.get(name)
+    if row is not None and row.state == "present":
         return row
-    subject = find_player(name, tables, kept=True, where=run_dir)
-    found = kept_checkpoint(tables, subject)
-    if found is None:
-        raise ConfigError(
-            f"{run_dir} keeps no checkpoint of {subject.player}, but a ghost, which has no "
-            "optimizer: launch --init-from starts from it"
-        )
-    return found
+    for ghost in tables.ghosts.values():
+        if ghost.key == name and ghost.is_present:
+            return ghost
+    raise ConfigError(f"{run_dir} keeps no checkpoint or ghost at {name}")

@@ -95,6 +95,8 @@ def _equilibrium(card: MixtureCard) -> list[tuple[str, object]]:
 
 
 def _record(card: AnyCard) -> str:
+    if not card.record:
+        return "No matches were played for this card."
     return _table(
         (
             *("opponent", "mode", "seat", "matches", "distinct", "wins", "draws", "losses"),

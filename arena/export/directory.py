@@ -11,6 +11,7 @@ import contextlib
 import ctypes
 import errno
 import fcntl
+import json
 import os
 import re
 import secrets
@@ -23,6 +24,8 @@ from arena.failpoints import failpoint
 
 CARD = "card.json"
 """File that every export has."""
+
+_BY_STEPS = re.compile("[0-9]{12}")
 
 # <fcntl.h>, <linux/fs.h>
 AT_FDCWD = -100
@@ -105,6 +108,39 @@ def clean_up(directory: Path) -> None:
                 os.rename(path, directory)
             else:
                 shutil.rmtree(path)
+
+
+def prune(directory: Path, *, keep: int) -> None:
+    """Remove one policy's exports by steps but the newest, and what kills have left there.
+
+    One with a record was asked for by hand and stays, as does what has no such name.
+
+    Args:
+        directory: Directory of the policy's exports.
+        keep: Number of newest ones.
+
+    Raises:
+        OSError: If the disk refuses.
+    """
+    for path in directory.iterdir():
+        if left := re.fullmatch(r"\.([0-9]{12})\.(new|old)-[0-9a-f]{16}", path.name):
+            clean_up(directory / left[1])
+    exports = sorted(path for path in directory.iterdir() if _BY_STEPS.fullmatch(path.name))
+    for path in exports[:-keep]:
+        if _is_by_itself(path):
+            # First: without its card it is no export, so a kill leaves no part of one.
+            (path / CARD).unlink(missing_ok=True)
+            shutil.rmtree(path)
+
+
+def _is_by_itself(directory: Path) -> bool:
+    """Return whether an export has no record, or is what a killed removal has left."""
+    try:
+        return not json.loads((directory / CARD).read_bytes())["record"]
+    except FileNotFoundError:
+        return True
+    except (ValueError, TypeError, KeyError):
+        return False  # whoever wrote that may want to look at it
 
 
 def _exchange(first: Path, second: Path) -> bool:

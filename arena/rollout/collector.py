@@ -26,7 +26,7 @@ from arena.matches.tally import OpenEpisodes, TallyBook
 from arena.rollout.buffer import RolloutBuffer
 from arena.rollout.calls import rollout_calls
 from arena.rollout.critic_rows import CriticRows
-from arena.rollout.measured import Measured
+from arena.rollout.measured import Measured, with_successes
 from arena.rollout.openings import Openings, random_decisions
 from arena.rollout.phases import Phases
 from arena.rollout.recorder import Learning, Recorder, SeatedPlayer, learning_in
@@ -76,6 +76,8 @@ class Collector:
         episodes: Whole episodes that each environment plays before it stands still. None: they go
             on, and environments are spread over the phases of an episode.
         episode_length: Expected calls of ``step`` in an episode; 0: not known.
+        success_return: Return of an agent from which on its episode is a success; None: the
+            environment says.
 
     Raises:
         ValueError: If no policy learns, or one has a seat of another population or a centralized
@@ -99,6 +101,7 @@ class Collector:
         product_dtypes: Mapping[str, torch.dtype] = MappingProxyType({}),
         episodes: int | None = None,
         episode_length: float = 0.0,
+        success_return: float | None = None,
     ) -> None:
         self._env = env
         self._generator = generator
@@ -107,6 +110,7 @@ class Collector:
         self._sides = tuple(sides)
         self._populations = populations
         self._product_dtypes = product_dtypes
+        self._success_return = success_return
         device = generator.device
         self._random = {name: RandomActor(layout) for name, layout in actions.items()}
         learning = learning_in([block.players for block in blocks], seats=seats)
@@ -322,8 +326,13 @@ class Collector:
             recorder.store_result(t, turn, seated=self._seated)
         self._seated.recurrent_state.reset(turn)
         # Before `_begin_next` moves players: the result belongs to those who played.
-        self._measured.add(turn, table=self._seated.table)
         over = turn.episode_over
+        told = turn
+        if self._success_return is not None and bool(over.any()):
+            # `record` has not counted this step yet.
+            returns = self._open.returns + turn.reward
+            told = with_successes(turn, returns=returns, at_least=self._success_return)
+        self._measured.add(told, table=self._seated.table)
         if bool(over.any()):
             # + 1: `record` has not counted this step yet.
             length = float(self._open.length[over].double().mean()) + 1.0

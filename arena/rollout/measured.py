@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
 from arena.envs.base import Turn
-from arena.envs.episode_metrics import LARGEST, Report
+from arena.envs.episode_metrics import LARGEST, SUCCESS, Report
 from arena.experience import Rollout
+from arena.matches.tally import played_to_the_end
 
 SAMPLED_ROWS = 64
 """Observations that are compared first; all of them only where these are equal."""
@@ -137,6 +138,29 @@ class TrainedShare:
         if not self._num_decisions:
             return {}
         return {"rollout/trained_share": self._num_trained / self._num_decisions}
+
+
+def with_successes(turn: Turn, *, returns: torch.Tensor, at_least: float) -> Turn:
+    """Return a turn whose figures say of each agent of the ended episodes if it has succeeded.
+
+    Args:
+        turn: Turn that ``step`` returned; what its environments say of success is left out.
+        returns: Undiscounted returns of the episodes. float64 [B, A].
+        at_least: Return of a success.
+    """
+    over = played_to_the_end(turn).nonzero().squeeze(1)
+    # float32, as rewards are: 0.7 is less in float64 once it was a reward.
+    success = returns[over].float() >= torch.tensor(at_least, dtype=torch.float32)
+    others = (
+        report._replace(figures={k: v for k, v in report.figures.items() if k != SUCCESS})
+        for report in turn.figures
+    )
+    own = (
+        Report(environment, agent, {SUCCESS: float(one)}, 0)
+        for environment, row in zip(over.tolist(), success.tolist(), strict=True)
+        for agent, one in enumerate(row)
+    )
+    return replace(turn, figures=[*others, *own])
 
 
 def record_spread(metrics: dict[str, float], observation: torch.Tensor) -> None:

@@ -13,7 +13,7 @@ from populations.records.rows import GenerationRow, PolicyRow
 from populations.records.tables import Tables
 from populations.roles import MAIN
 
-BEGINS_ANEW = ("immigrate", "reset")
+BEGINS_ANEW = ("immigrate", "reset", "rewind")
 """Causes after which a policy that has trained has no checkpoint for a while."""
 
 KINDS = ("exploit", "explore")

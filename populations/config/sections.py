@@ -250,6 +250,15 @@ class CheckpointsConfig(Model):
     export_every_agent_steps: int | None = Field(None, ge=0, le=10**15)
     """Agent steps of a policy from one export to the next; null or 0: none."""
 
+    keep_exports: int | None = Field(None, ge=1, le=10**9)
+    """How many of the newest such exports, per policy, and their checkpoints; null keeps all."""
+
+    @property
+    def exported_to_keep(self) -> int | None:
+        """Number of newest exports of a policy whose checkpoints are kept; None: all."""
+        # One more: the oldest may be being exported when the next one is due.
+        return None if self.keep_exports is None else self.keep_exports + 1
+
 
 class JournalConfig(Model):
     """Care of the journal's file."""
@@ -372,6 +381,10 @@ class StopConfig(Model):
 
     success_rate: float | None = Field(None, gt=0.0, le=1.0)
     """Share of a policy's newest episodes whose end has ``infos[agent]["success"]``."""
+
+    success_return: float | None = None
+    """Undiscounted return of an agent from which on its episode is a success, whatever the
+    environment says of it; null: the environment says."""
 
     members: Literal["any", "all"] = "any"
     """Whether one policy of each population reaches ``rating``, ``evaluation`` and

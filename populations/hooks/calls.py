@@ -6,7 +6,7 @@ Pure: events come in as documents, in order of their sequence.
 from __future__ import annotations
 
 import re
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -15,6 +15,9 @@ from populations.records.rows import EventRow, Json
 
 ENDED = frozenset({"run_finished", "run_failed", "run_stopped"})
 
+EXPORT = "export"
+"""Kind of Arena's own hook, which exports checkpoints."""
+
 EVENTS: Mapping[str, frozenset[str] | None] = {
     "on_ghost": frozenset({"ghost_created"}),
     "on_champion": frozenset({"champion"}),
@@ -22,7 +25,7 @@ EVENTS: Mapping[str, frozenset[str] | None] = {
     "on_evaluation": frozenset({"ratings_fitted"}),
     "on_end": ENDED,
     "on_event": None,
-    "export": frozenset({"export_due"}),
+    EXPORT: frozenset({"export_due"}),
 }
 """Kinds of events that each kind of hook is called for; None: all."""
 
@@ -49,7 +52,7 @@ class Call:
     def name(self) -> str:
         """Return the call's name among those of its event."""
         # Its command is Arena's own, and there is one.
-        if self.kind == "export":
+        if self.kind == EXPORT:
             return self.kind
         return f"{self.kind}: {hook_name(self.hook)}"
 
@@ -77,6 +80,7 @@ class CallQueue:
         hooks: Hooks by kind.
         run_dir: Path of the run directory, for hooks.
         limit: Most calls that wait.
+        keep_exports: Number of newest exports of a policy that stay; None: all.
         place: Place up to which all calls were made or dropped.
         read: Sequence of the last event that came in.
     """
@@ -85,6 +89,7 @@ class CallQueue:
     run_dir: str
     limit: int
     place: Place
+    keep_exports: int | None = None
     read: int = field(init=False)
     _calls: deque[Call] = field(default_factory=deque)
 
@@ -100,6 +105,8 @@ class CallQueue:
             self.read = event.sequence
             done = self.place.done if event.sequence == self.place.after + 1 else ()
             self._calls += [call for call in self._calls_of(event) if call.name not in done]
+        if self.keep_exports is not None:
+            self._forget_superseded(self.keep_exports)
         excess = len(self._calls) - self.limit
         if excess > 0:
             self._drop(excess)
@@ -123,6 +130,17 @@ class CallQueue:
         """Drop all calls but those of the end of the run, if there are such."""
         if any(call.kind == "on_end" for call in self._calls):
             self._drop(len(self._calls))
+
+    def _forget_superseded(self, keep: int) -> None:
+        """Leave out exports that would be removed at once, whose checkpoints may be gone."""
+        later: Counter[Json] = Counter()
+        needed: deque[Call] = deque()
+        for call in reversed(self._calls):
+            if call.kind == EXPORT:
+                later[call.document["subject"]] += 1
+            if call.kind != EXPORT or later[call.document["subject"]] <= keep:
+                needed.appendleft(call)
+        self._calls = needed
 
     def _drop(self, number: int) -> None:
         # The end of a run is told in any case, and there are few of them.

@@ -7,14 +7,15 @@ from pathlib import Path
 
 from populations.config.hooks import Hook
 from populations.config.run_config import RunConfig
-from populations.hooks.process import HookSettings
+from populations.hooks.calls import EXPORT
+from populations.hooks.process import EXPORTS, HookSettings
 from populations.hooks.supervisor import HookProcess, check_hooks
 
 PLACE, EXPORTS_PLACE = "hooks.json", "exports.json"
 """Files in a run directory with the calls that were made."""
 
-EXPORT_S = 1800.0
-"""Time for one export, most of which is matches for its record."""
+EXPORT_S = 600.0
+"""Time for one export."""
 
 EXPORTS_END_S = 600.0
 """Longest time that the end of a run waits for exports."""
@@ -45,7 +46,11 @@ def make_hook_processes(
     """
     path = run_dir.resolve()
     hooks, exports = config.hooks, config.checkpoints.export_every_agent_steps
-    export = (*export_command, "{run}", "--player", "{player}", "--to", "{run}/exports/{to}")
+    export = (
+        *(*export_command, "{run}", "--player", "{player}", "--to", f"{{run}}/{EXPORTS}/{{to}}"),
+        # The card has the league's rating; a record would take most of an export's time.
+        *("--matches", "0", "--force"),
+    )
     processes = []
     if hooks.by_kind:
         settings = hook_settings(config, path, launch_directory=launch_directory)
@@ -54,12 +59,13 @@ def make_hook_processes(
         processes.append(HookProcess(settings=settings, log=log, end_s=end_s))
     if exports:
         settings = _settings(
-            {"export": ((*export, "--force"),)},
+            {EXPORT: (export,)},
             path,
             launch_directory=launch_directory,
             place=EXPORTS_PLACE,
             time_limit_s=EXPORT_S,
             limit=hooks.queue,
+            keep_exports=config.checkpoints.keep_exports,
         )
         log = path / "logs" / "exports.log"
         processes.append(
@@ -110,6 +116,7 @@ def _settings(
     place: str,
     time_limit_s: float,
     limit: int,
+    keep_exports: int | None = None,
 ) -> HookSettings:
     return HookSettings(
         run_dir=str(run_dir),
@@ -118,4 +125,5 @@ def _settings(
         time_limit_s=time_limit_s,
         limit=limit,
         place=place,
+        keep_exports=keep_exports,
     )

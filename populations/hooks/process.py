@@ -25,11 +25,12 @@ from typing import TextIO, cast
 
 from arena.config import Model
 from arena.errors import ConfigError
+from arena.export.directory import prune
 from arena.processes.child import end_with_guard
 from arena.resolve import put_first_on_path, resolve
 from arena.users_code import named, own_lines, pass_interrupt
 from populations.config.hooks import Command, Hook
-from populations.hooks.calls import Call, CallQueue, filled
+from populations.hooks.calls import EXPORT, Call, CallQueue, filled
 from populations.hooks.place_file import read_place, write_place
 from populations.records.rows import Json
 from populations.storage.database import JOURNAL
@@ -40,6 +41,9 @@ POLL_S = 0.2
 
 PAGE = 1000
 """Most events that are read at once."""
+
+EXPORTS = "exports"
+"""Folder of a run directory with the exports by steps."""
 
 MAX_CHARS = 1000
 """Most characters told of an error; all of it is in the log."""
@@ -65,6 +69,9 @@ class HookSettings(Model):
 
     place: str
     """Name of the file in the run directory with the place that was reached."""
+
+    keep_exports: int | None = None
+    """Number of newest exports by steps of each policy that stay; None: all."""
 
     skip: tuple[int, str] | None = None
     """Sequence and name of the last call that a process before this one began; that call and those
@@ -97,7 +104,11 @@ def serve(settings: HookSettings, control: _Control, report: Callable[..., None]
     if place is None:
         raise ConfigError(f"{place_path} cannot be read")
     queue = CallQueue(
-        hooks=settings.hooks, run_dir=settings.run_dir, limit=settings.limit, place=place
+        hooks=settings.hooks,
+        run_dir=settings.run_dir,
+        limit=settings.limit,
+        keep_exports=settings.keep_exports,
+        place=place,
     )
     functions = resolved(settings)
     # At first, so that it is told once that nothing is dropped: the run may have an alert.
@@ -129,7 +140,7 @@ def serve(settings: HookSettings, control: _Control, report: Callable[..., None]
             is_next = is_next or call.sequence > skip[0]
             if is_next:
                 report(begun=[call.sequence, call.name], at_s=time.monotonic())
-                problem = make_call(call, functions, time_limit_s=settings.time_limit_s)
+                problem = make_call(call, functions, settings)
                 report(ended=call.name, problem=problem[:MAX_CHARS])
             is_next = is_next or (call.sequence, call.name) == skip
             queue.record(call)
@@ -186,18 +197,21 @@ def _each(hooks: Mapping[str, Sequence[Hook]]) -> Iterator[tuple[str, Hook]]:
 def make_call(
     call: Call,
     functions: Mapping[str, Callable[[dict[str, Json]], object]],
-    *,
-    time_limit_s: float,
+    settings: HookSettings,
 ) -> str:
     """Make one call; return what was wrong with it, empty if nothing was."""
     # A thread of C: it also ends a function that never lets another thread of Python run.
-    faulthandler.dump_traceback_later(time_limit_s, exit=True)
+    faulthandler.dump_traceback_later(settings.time_limit_s, exit=True)
     try:
         if isinstance(call.hook, str):
             # A copy: a function may change what it is given, and the next one gets all of it.
             functions[call.hook](json.loads(json.dumps(call.document)))
             return ""
-        return _run(call.hook, call.document)
+        problem = _run(call.hook, call.document)
+        if call.kind == EXPORT and not problem and settings.keep_exports is not None:
+            to = Path(settings.run_dir) / EXPORTS / str(call.document["to"])
+            prune(to.parent, keep=settings.keep_exports)
+        return problem
     except BaseException as error:
         # A user's own may raise anything.
         pass_interrupt(error)

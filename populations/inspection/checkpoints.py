@@ -81,5 +81,6 @@ def _reasons_of_age(tables: Tables, section: CheckpointsConfig) -> Iterator[tupl
             steps = section.milestones_every_agent_steps
             yield from ((key, "milestone") for key in milestones(rows, every_agent_steps=steps))
         if section.export_every_agent_steps:
-            steps = section.export_every_agent_steps
-            yield from ((key, "export") for key in milestones(rows, every_agent_steps=steps))
+            steps, kept = section.export_every_agent_steps, section.exported_to_keep
+            exported = milestones(rows, every_agent_steps=steps, newest=kept)
+            yield from ((key, "export") for key in exported)

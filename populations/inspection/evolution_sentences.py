@@ -81,6 +81,7 @@ EVOLUTION: Mapping[str, Wording] = {
         then=(", by the rule {rule}", " (probability {probability:percent})"),
     ),
     "rewound": said(
+        "{subject:player} was put back on its ghost {ghost:player}, with a fresh optimizer",
         "{subject:player} was put back on its checkpoint at {checkpoint_agent_steps:count} agent "
         "steps",
         "{subject:player} was put back on one of its checkpoints",

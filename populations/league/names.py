@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from arena.errors import ConfigError
-from arena.types import OUTSIDER_PREFIX, PolicyId, ghost_id, is_external
+from arena.types import OUTSIDER_PREFIX, Digest, Entrant, PolicyId, ghost_id, is_external
 
 if TYPE_CHECKING:
     from populations.records.tables import Tables
@@ -20,8 +20,11 @@ if TYPE_CHECKING:
 UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
 _PLAYER = re.compile(r"(?<![\w/.'])([a-z][a-z0-9_]*)/(p[0-9]{3,})(?:@([0-9]+))?(?![\w/.]\w)")
+BEST = "best"
+"""Stands for the agent steps of a policy's best-rated checkpoint."""
+
 _STEPS = re.compile(rf"([0-9]{{1,18}}|[0-9]{{1,4}}\.[0-9]{{1,3}})([{''.join(UNITS)}]?)")
-_NAME = re.compile(rf"([a-z][a-z0-9_]{{0,31}}/)?p[0-9]{{3,}}(@{_STEPS.pattern})?")
+_NAME = re.compile(rf"([a-z][a-z0-9_]{{0,31}}/)?p[0-9]{{3,}}(@({BEST}|{_STEPS.pattern}))?")
 _NUM_LISTED = 8
 _NUM_NEAREST = 4
 
@@ -71,10 +74,12 @@ class Subject:
     Attributes:
         policy: The policy, or that of a ghost or checkpoint.
         agent_steps: Agent steps of a ghost or checkpoint; None: the policy itself.
+        weights: Digest of the weights that are meant; None: any of these agent steps.
     """
 
     policy: PolicyId
     agent_steps: int | None = None
+    weights: Digest | None = None
 
     @property
     def player(self) -> str:
@@ -102,7 +107,7 @@ def find_player(
     Args:
         name: ``player/p003``, or ``p003`` where one population has it; of a ghost or checkpoint
             with its agent steps, ``p003@120000``, or with their short form ``p003@4.628M``, where
-            one has it. Leading zeros may be left out.
+            one has it, or as ``p003@best``, its best-rated one. Leading zeros may be left out.
         tables: Rows of the run.
         population: Population to which the player must belong. None: any.
         kept: Whether its files must be kept; else a row of it is enough.
@@ -118,6 +123,8 @@ def find_player(
     policy = _policy(base, tables, population=population, where=where)
     if not at:
         return Subject(policy=policy)
+    if steps == BEST:
+        return _best(policy, tables, where=where)
     known = _agent_steps(tables, policy, kept=kept)
     # Without a unit all digits are there.
     exact = int(steps) if re.fullmatch("[0-9]{1,18}", steps) else None
@@ -129,7 +136,8 @@ def find_player(
     matched = _STEPS.fullmatch(steps)
     if matched is None:
         raise ConfigError(
-            f"{name!r} is no name of a player: agent steps are written as 4628301 or 4.628M"
+            f"{name!r} is no name of a player: agent steps are written as 4628301 or 4.628M, or as "
+            f"{BEST}"
         )
     asked = float(matched[1]) * UNITS[matched[2]]
     near = sorted(known, key=lambda one: abs(one - asked))[:_NUM_NEAREST]
@@ -151,6 +159,15 @@ def _policy(base: str, tables: Tables, *, population: str | None, where: object)
     if found:
         raise ConfigError(f"{base!r} may be {' or '.join(found)}: name its population too")
     raise ConfigError(f"{where} has no policy {base!r}; policies: {listed(tables.policies, base)}")
+
+
+def _best(policy: PolicyId, tables: Tables, *, where: object) -> Subject:
+    best = {digest for row in tables.ratings.values() for digest in row.best}
+    for row in tables.checkpoints.values():
+        # Retention keeps it (`populations.controller.indexes.rated_pins`).
+        if row.policy == policy and row.state == "present" and Entrant(row.weights_digest) in best:
+            return Subject(policy=policy, agent_steps=row.agent_steps, weights=row.weights_digest)
+    raise ConfigError(f"{where} keeps no rated checkpoint of {policy}: none is the best one")
 
 
 def _agent_steps(tables: Tables, policy: PolicyId, *, kept: bool) -> list[int]:

@@ -59,7 +59,7 @@ EVOLUTION_EVENTS: Mapping[str, str] = {
     "immigrated": "A policy from outside took the place of a copy.",
     "replayed": "A policy moved on in its recorded schedule of hyperparameters.",
     "reset": "An exploiter began again.",
-    "rewound": "A policy was put back on one of its checkpoints (`arena rewind`).",
+    "rewound": "A policy was put back on one of its checkpoints or ghosts (`arena rewind`).",
     "quarantined": "A policy is trained, rated and copied no more; `reason` says why.",
     "learning_rate_halved": "A quarantined policy goes on with half its learning rate.",
 }

@@ -1,7 +1,8 @@
 """One controller per run directory.
 
 The lock is the kernel's (``flock``), so it is free as soon as its holder dies, however it dies. The
-process id in the file is for people and for `lock_holder`; it decides nothing.
+process id in the file is for people, for `lock_holder`, and for `is_released`: a killed holder
+leaves it there.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import time
 from pathlib import Path
 from typing import Self
 
+from arena.errors import ArenaError
 from arena.files import open_regular, own_file
 from arena.processes.guard import command_pid
 from populations.errors import RunInUse, StorageError
@@ -25,6 +27,9 @@ UNKNOWN_PID = 0
 # killed is gone some milliseconds after it.
 _PATIENCE_S = 1.0
 _RETRY_S = 0.01
+
+_MAX_BYTES = 32
+"""Most bytes of a process id and the end of its line."""
 
 
 class RunLock:
@@ -41,21 +46,28 @@ class RunLock:
     """
 
     def __init__(self, run_dir: Path) -> None:
-        self._descriptor = _acquire(run_dir)
+        self._descriptor, self._found = _acquire(run_dir)
 
-    def release(self) -> None:
-        """Release the lock; repeating it does nothing."""
+    def release(self, *, content: bytes = b"") -> None:
+        """Release the lock; repeating it does nothing.
+
+        Args:
+            content: Content of the file from now on; empty after an orderly end.
+        """
         descriptor, self._descriptor = self._descriptor, -1
-        # Emptied while the lock is held: later the file may be its next holder's.
+        # While the lock is held: later the file may be its next holder's.
         if descriptor >= 0:
             os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, content, 0)
             os.close(descriptor)
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *exception: object) -> None:
-        self.release()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        # Whoever is refused has swept nothing: what a killed holder left is still its.
+        refused = kind is not None and issubclass(kind, ArenaError | KeyboardInterrupt)
+        self.release(content=self._found if refused else b"")
 
 
 def lock_holder(run_dir: Path) -> int | None:
@@ -93,7 +105,8 @@ def is_released(run_dir: Path) -> bool:
         raise StorageError(f"{run_dir / LOCK}: {error.strerror}") from error
 
 
-def _acquire(run_dir: Path) -> int:
+def _acquire(run_dir: Path) -> tuple[int, bytes]:
+    """Return the descriptor of the locked file, and what the last holder left in it."""
     path = run_dir / LOCK
     deadline_s = time.monotonic() + _PATIENCE_S
     while True:
@@ -108,9 +121,10 @@ def _acquire(run_dir: Path) -> int:
             # Between opening and locking, the file may have been deleted with its directory and
             # made anew.
             if _is_still_there(path, descriptor):
+                found = os.pread(descriptor, _MAX_BYTES, 0)
                 os.ftruncate(descriptor, 0)
                 os.pwrite(descriptor, f"{command_pid()}\n".encode(), 0)
-                return descriptor
+                return descriptor, found
         except BlockingIOError:
             if time.monotonic() >= deadline_s:
                 pid = _pid(descriptor)
@@ -131,5 +145,5 @@ def _is_still_there(path: Path, descriptor: int) -> bool:
 
 
 def _pid(descriptor: int) -> int:
-    text = os.pread(descriptor, 32, 0).strip()
+    text = os.pread(descriptor, _MAX_BYTES, 0).strip()
     return int(text) if text.isdigit() else UNKNOWN_PID

@@ -52,6 +52,7 @@ class Retention:
         keep: int | None,
         milestones_every_agent_steps: int | None,
         export_every_agent_steps: int | None = None,
+        exported_to_keep: int | None = None,
     ) -> None:
         """Index the rows of a journal.
 
@@ -61,6 +62,7 @@ class Retention:
             milestones_every_agent_steps: Interval of milestones: of each policy, the first present
                 checkpoint at or after each multiple is kept.
             export_every_agent_steps: Interval of exports, whose checkpoints are kept likewise.
+            exported_to_keep: Number of newest exports for which that holds. None: all.
 
         Raises:
             ValueError: If ``keep`` is below 1.
@@ -69,9 +71,10 @@ class Retention:
             raise ValueError(f"keep must be at least 1, got {keep}")
         self._keep = keep
         # Exported checkpoints stay, too: what is kept must not depend on how long an export takes.
-        self._marks = [
-            every for every in (milestones_every_agent_steps, export_every_agent_steps) if every
-        ]
+        self._marks = (
+            (milestones_every_agent_steps, None),
+            (export_every_agent_steps, exported_to_keep),
+        )
         self._present: dict[PolicyId, dict[str, CheckpointRow]] = {}
         self._owners: dict[str, PolicyId] = {}
         self._needs: dict[Holder, tuple[str, ...]] = {}
@@ -158,8 +161,9 @@ class Retention:
         rows = sorted(self._present.get(policy, {}).values(), key=newest_last)
         # keep is at least 1; rows[-0:] would be all of them.
         kept = {row.key for row in rows[-self._keep :]} if self._keep is not None else set()
-        for every in self._marks:
-            kept.update(milestones(rows, every_agent_steps=every))
+        for every, newest in self._marks:
+            if every:
+                kept.update(milestones(rows, every_agent_steps=every, newest=newest))
         kept.update(row.key for row in rows if row.pinned)
         return [row.key for row in rows if row.key not in kept and row.key not in self._needed]
 

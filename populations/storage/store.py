@@ -92,17 +92,19 @@ def remove_doomed(root: Path, keys: Iterable[str]) -> list[str]:
     return removed
 
 
-def milestones(rows: list[CheckpointRow], *, every_agent_steps: int) -> Iterator[str]:
-    """Yield the oldest checkpoint of each interval between multiples, except the first interval.
+def milestones(
+    rows: list[CheckpointRow], *, every_agent_steps: int, newest: int | None = None
+) -> list[str]:
+    """Return the oldest checkpoint of each interval between multiples, except the first interval.
 
     Args:
         rows: Checkpoints of one policy, newest last.
         every_agent_steps: Interval in agent steps.
+        newest: Number of newest intervals; None: all.
     """
     # Interval 0 needs no milestone: its first checkpoint is the start.
-    seen = {0}
+    first: dict[int, str] = {}
     for row in rows:
-        interval = row.agent_steps // every_agent_steps
-        if interval not in seen:
-            seen.add(interval)
-            yield row.key
+        first.setdefault(row.agent_steps // every_agent_steps, row.key)
+    first.pop(0, None)
+    return list(first.values())[-newest if newest else 0 :]

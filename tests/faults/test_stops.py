@@ -21,6 +21,7 @@ FAILED = 3
 
 STOPS: tuple[tuple[str, Mapping[str, object], str], ...] = (
     ("success", {"success_rate": 0.5}, "stop.success_rate: every population has a policy that"),
+    ("success by return", {"success_rate": 1.0, "success_return": 0.0}, "stop.success_rate: "),
     (
         "success of all",
         {"success_rate": 1.0, "members": "all"},
@@ -97,6 +98,30 @@ def test_a_limit_ends_the_run_whatever_kills_the_controller_before(
     assert reason in out + error
     check_left(run)
     # One that is killed when all is done leaves its socket, and nobody needs another.
+    remove_socket(default_endpoint(RunFile.load(run / RUN_FILE).run))
+
+
+def test_a_kill_at_the_very_end_is_no_fault_after_a_refused_resume_either(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    stop = {"agent_steps_per_policy": 600}
+    process = launch(run, game(True, stop), failpoints="controller.before_sweep=kill@1")
+    _, error = process.communicate(timeout=END_S)
+    assert process.returncode == KILLED, error
+    # What a learner leaves that was killed while it published.
+    leftover = next(run.glob("populations/*/*/checkpoints")) / f".tmp-{'0' * 32}"
+    leftover.mkdir()
+    check_left(run)
+    process = launch(run, None, more=["seed=77"])
+    _, error = process.communicate(timeout=END_S)
+    assert process.returncode == 2, error
+    check_left(run)
+    # A resume that does go on removes it.
+    process = launch(run, None)
+    _, error = process.communicate(timeout=END_S)
+    assert process.returncode == 0, error
+    check_left(run)
+    assert not leftover.exists()
+    # As above: the killed one has left its socket.
     remove_socket(default_endpoint(RunFile.load(run / RUN_FILE).run))
 
 

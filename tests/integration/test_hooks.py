@@ -68,17 +68,23 @@ def test_champions_and_checkpoints_are_exported_by_themselves(
     more = (
         "stop.agent_steps_per_policy=3000",
         "populations.player.size=2",
-        "checkpoints.export_every_agent_steps=1500",
+        "checkpoints.export_every_agent_steps=1000",
         "checkpoints.keep=1",
+        "checkpoints.keep_exports=1",
         f"hooks={{on_champion: {hook}, time_limit_s: 30}}",
     )
     arena(*launch_arguments(run, *more), timeout_s=300.0)
     events = arena_json("league", run, "events")["events"]
     due = [event for event in events if event["kind"] == "export_due"]
     assert {event["subject"] for event in due} == {"player/p000", "player/p001"}
-    for event in due:
+    assert len(due) > 3
+    newest = {event["subject"]: event for event in due}
+    for policy, event in newest.items():
+        assert [path.name for path in (run / "exports" / policy).iterdir()] == [
+            f"{event['agent_steps']:012d}"
+        ]
         card = json.loads((run / "exports" / event["to"] / "card.json").read_text())
-        assert card["agent_steps"] == event["agent_steps"]
+        assert (card["agent_steps"], card["record"]) == (event["agent_steps"], [])
     changes = [event for event in events if event["kind"] == "champion"]
     assert changes
     exported = sorted(int(path.name) for path in (run / "champions").iterdir())

@@ -216,7 +216,9 @@ def test_each_population_starts_from_a_player_of_its_own(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("kind", ["checkpoints", "ghosts"])
 def test_a_rewound_policy_goes_on_from_then(
+    kind: str,
     arena: Command,
     arena_json: Callable[..., dict[str, Any]],
     finished_run: Path,
@@ -224,11 +226,11 @@ def test_a_rewound_policy_goes_on_from_then(
 ) -> None:
     run = tmp_path / "run"
     shutil.copytree(finished_run, run)
-    rows = arena_json("league", run, "checkpoints")["checkpoints"]
+    rows = arena_json("league", run, "checkpoints")[kind]
     kept = [row for row in rows if row["policy"] == "player/p001" and row["player"]]
     oldest = min(kept, key=lambda row: row["agent_steps"])
     assert len({row["agent_steps"] for row in kept}) > 1
-    arena("rewind", f"{run}:{oldest['player']}")
+    arena("rewind", run / oldest["key"])
     arena("verify", run)
     before = arena_json("league", run, "status")
     arena("launch", "--resume", "--run-dir", run, "stop.agent_steps_per_policy=8000")
@@ -240,8 +242,10 @@ def test_a_rewound_policy_goes_on_from_then(
     after = arena_json("league", run, "checkpoints")["checkpoints"]
     made = (rewound["policy"], rewound["generation"])
     first = next(row for row in after if (row["policy"], row["generation"]) == made)
-    # Trained from the weights of then, counted on from now.
-    assert first["parent"] == oldest["weights_digest"]
+    # Trained from the weights of then, or they are a ghost's; counted on from now.
+    assert (
+        first["parent" if kind == "checkpoints" else "weights_digest"] == oldest["weights_digest"]
+    )
     assert first["agent_steps"] > max(row["agent_steps"] for row in kept)
 
 

@@ -1,19 +1,22 @@
-"""A policy is put back on a kept checkpoint; everything else goes on."""
+"""A policy is put back on a kept checkpoint or ghost; everything else goes on."""
 
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from arena.checkpoints.manifest import WEIGHTS
-from arena.types import PolicyId
+from arena.types import AssignmentId, Entrant, PolicyId
 from populations.audit.verify import verify_run
 from populations.controller.evolution.generations import first_generations
 from populations.inspection.views import Inspection, hyperparameters_view
-from populations.storage.journal import JournalReader
+from populations.records.rows import RatingsRow
+from populations.records.tables import Tables
+from populations.storage.journal import Journal, JournalReader
 from populations.storage.lock import RunLock
 from tests.populations.small_run import HYPERPARAMETERS, SmallRun
 from tools.main import main
@@ -73,6 +76,66 @@ def test_weights_and_hyperparameters_of_then_counters_of_now(
     assert [row["kind"] for row in changes if isinstance(row, dict)] == ["rewound", "rewound"]
 
 
+def tables_of(run: SmallRun) -> Tables:
+    with JournalReader(run.run_dir / "journal.db") as reader:
+        return reader.load()
+
+
+@pytest.mark.parametrize("named", ["name", "directory"])
+def test_a_ghost_is_gone_on_from_with_a_fresh_optimizer(
+    run: SmallRun, named: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tables = tables_of(run)
+    (ghost,) = tables.ghosts.values()
+    player = str(run.run_dir / ghost.key)
+    if named == "name":
+        # Retention has removed the checkpoint that has its agent steps.
+        player = f"{run.run_dir}:{ghost.player}"
+        checkpoint = tables.checkpoints[ghost.checkpoint]
+        with Journal.open(run.run_dir / "journal.db") as journal:
+            journal.commit([replace(checkpoint, state="deleted")])
+        shutil.rmtree(run.run_dir / checkpoint.key)
+    command("rewind", player, "--json")
+    document = json.loads(capsys.readouterr().out)
+    assert (document["checkpoint"], document["fresh_optimizer"]) == (ghost.key, True)
+    with JournalReader(run.run_dir / "journal.db") as reader:
+        after = reader.load()
+    policy = after.policies[P0]
+    assert (policy.checkpoint, policy.initial_weights) == (None, ghost.key)
+    assert (policy.agent_steps, policy.learner_updates, policy.generation) == (300, 3, 1)
+    assert policy.hyperparameters == HYPERPARAMETERS
+    row = after.generations[Entrant(f"{P0}#1")]
+    assert (row.cause, row.parent, row.parent_agent_steps) == ("rewind", f"{P0}#0", 100)
+    assert verify_run(run.run_dir).faults == []
+    command("league", str(run.run_dir), "why", "p000")
+    said = " ".join(capsys.readouterr().out.split())
+    assert "was put back on its ghost p000@100, with a fresh optimizer" in said
+
+
+def test_the_best_rated_checkpoint_is_a_name(
+    run: SmallRun, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = tables_of(run).checkpoints.values()
+    first, best, _ = (row for row in rows if row.policy == P0)
+    rated = RatingsRow(
+        population="player",
+        entrants=(Entrant(best.weights_digest),),
+        ratings=(100.0,),
+        deviations=(20.0,),
+        cyclicity=0.0,
+        num_tallies=0,
+        best=(Entrant(best.weights_digest),),
+        best_ratings=(100.0,),
+        best_deviations=(20.0,),
+    )
+    # Another one of as many agent steps, made later: a policy that began again has two.
+    twin = replace(first, agent_steps=best.agent_steps, assignment_id=AssignmentId(99))
+    with Journal.open(run.run_dir / "journal.db") as journal:
+        journal.commit([rated, twin])
+    command("rewind", f"{run.run_dir}:p000@best", "--json")
+    assert json.loads(capsys.readouterr().out)["checkpoint"] == best.key
+
+
 def contents(run_dir: Path) -> bytes:
     with JournalReader(run_dir / "journal.db") as reader:
         return repr((reader.load(), reader.events())).encode()
@@ -86,7 +149,8 @@ def contents(run_dir: Path) -> bytes:
         ("{run}:player/p000", "rewind takes RUN:POLICY@STEPS"),
         ("{run}", "rewind takes RUN:POLICY@STEPS"),
         ("{run}/nowhere:player/p000@1", "there is no run in"),
-        ("{ghost}", "a ghost has no optimizer"),
+        ("{run}:player/p000@best", "keeps no rated checkpoint of player/p000"),
+        ("{ghost}/..", "rewind takes RUN:POLICY@STEPS"),
     ],
 )
 def test_what_cannot_be_rewound_to_changes_nothing(
@@ -116,8 +180,6 @@ def test_a_damaged_checkpoint_is_not_gone_on_from(run: SmallRun) -> None:
 
 
 def test_a_quarantined_policy_is_active_again(run: SmallRun) -> None:
-    from populations.storage.journal import Journal
-
     with Journal.open(run.run_dir / "journal.db") as journal:
         policy = journal.load().policies[P0]
         journal.commit([replace(policy, state="quarantined")])

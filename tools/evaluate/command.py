@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -107,7 +107,14 @@ def _print_tables(pairs: Sequence[PairResult], ratings: Sequence[dict[str, objec
             f"{pair.mean_return:.3f}",
         )
     print_table(screen, table)
-    table = Table(title="ratings", title_justify="left")
+    print_ratings(ratings, title="ratings")
+
+
+def print_ratings(ratings: Sequence[Mapping[str, object]], *, title: str) -> None:
+    """Print the ratings of a tournament."""
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left")
     table.add_column("player", overflow="fold")
     for column in ("rating", "low", "high"):
         table.add_column(column, justify="right")
@@ -118,4 +125,4 @@ def _print_tables(pairs: Sequence[PairResult], ratings: Sequence[dict[str, objec
             str(line["player"]),
             *("-" if n is None else f"{n:.0f}" for n in numbers_shown),
         )
-    print_table(screen, table)
+    print_table(console(), table)

@@ -42,7 +42,12 @@ def export(
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing export.")] = False,
     matches: Annotated[
-        int, typer.Option(min=1, help="Matches of the record, per opponent and seat.")
+        int,
+        typer.Option(
+            min=0,
+            help="Matches of the record, per opponent and seat; 0: neither record nor "
+            "exploitability.",
+        ),
     ] = 200,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the record's matches.")] = 1,
     trust: Trust = False,
@@ -100,7 +105,7 @@ def _begun(inspection: Inspection, settings: ExportSettings) -> Iterator[Export]
             game=game,
             settings=settings,
             progress=progress,
-            measure=Exploitability(game),
+            measure=Exploitability(game) if settings.num_matches else None,
         )
 
 
@@ -117,7 +122,7 @@ def _export_policies(
     targets = settings.targets(inspection, chosen)
     counts: dict[Mode, int] = {
         "greedy": settings.num_matches,
-        "sampled": max(1, settings.num_matches // 2),
+        "sampled": (settings.num_matches + 1) // 2,
     }
     written: dict[str, Written] = {}
     with _begun(inspection, settings) as export:
@@ -126,7 +131,7 @@ def _export_policies(
             manifest, policy = load_policy(inspection, player_id, reference, word=export.game.word)
             record = play_record(export, policy, population=name, num_matches=counts)
             card = cards.make(policy.player, manifest, population=name).model_copy(
-                update={"record": record, "exploitability": export.measure.of(policy)}
+                update={"record": record, "exploitability": export.measured(policy)}
             )
             export.progress.begin(f"{player_id}: writing and verifying the graph")
             written[name] = write_export(
@@ -273,6 +278,8 @@ def _print_members(written: WrittenMixture, *, title: str) -> None:
 def _print_record(written: Written | WrittenMixture, *, title: str) -> None:
     from rich.table import Table
 
+    if not written.card.record:
+        return
     table = Table(title=title, title_justify="left")
     for column in ("opponent", "mode", "seat"):
         table.add_column(column, overflow="fold")

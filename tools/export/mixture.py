@@ -78,9 +78,7 @@ def export_mixture(export: Export, mixture: Mixture, *, target: Path) -> Written
     card = _mixture_card(mixture, cards, player=weights.player, inspection=export.inspection)
     return write_mixture(
         target,
-        card=card.model_copy(
-            update={"record": record, "exploitability": export.measure.of(weights)}
-        ),
+        card=card.model_copy(update={"record": record, "exploitability": export.measured(weights)}),
         members=_announced(weights, cards, progress=export.progress),
         force=export.settings.force,
     )

@@ -37,7 +37,7 @@ class ExportSettings:
 
     Attributes:
         to: Directory to write. None: a folder of the run's.
-        num_matches: Matches of a record, per opponent and seat.
+        num_matches: Matches of a record, per opponent and seat; 0: there is none.
         seed: Seed of episodes and actions of a record.
         force: Replace exports that are there.
         trust: Whether code that run.yaml names may be imported, wherever it is from.
@@ -78,14 +78,18 @@ class Export:
         game: Game of the run.
         settings: Settings of the export.
         progress: Display of every step.
-        measure: Measurement of exploitability.
+        measure: Measurement of exploitability; None: it is left out.
     """
 
     inspection: Inspection
     game: Game
     settings: ExportSettings
     progress: PlayProgress
-    measure: Exploitability
+    measure: Exploitability | None
+
+    def measured(self, player: PolicyWeights | MixtureWeights) -> float | None:
+        """Return a player's exploitability; None: left out, or unknown."""
+        return None if self.measure is None else self.measure.of(player)
 
 
 def play_record(
@@ -108,6 +112,8 @@ def play_record(
     """
     from arena.matches.tournament import Contender
 
+    if not any(num_matches.values()):
+        return ()
     game = export.game
     opponents = [*_bots(export, population), *_ghosts(export, policy, population)]
     # One batch for all opponents and modes.

@@ -87,7 +87,9 @@ def kept_ghost(tables: Tables, subject: Subject) -> GhostRow | None:
     from arena.types import PlayerId
 
     ghost = tables.ghosts.get(PlayerId(subject.player))
-    return ghost if ghost is not None and ghost.is_present else None
+    if ghost is None or not ghost.is_present:
+        return None
+    return ghost if subject.weights in (None, ghost.weights_digest) else None
 
 
 def kept_checkpoint(tables: Tables, subject: Subject) -> CheckpointRow | None:
@@ -99,6 +101,7 @@ def kept_checkpoint(tables: Tables, subject: Subject) -> CheckpointRow | None:
         for row in tables.checkpoints.values()
         if row.policy == subject.policy
         and row.agent_steps == subject.agent_steps
+        and subject.weights in (None, row.weights_digest)
         and row.state == "present"
     ]
     return max(kept, key=newest_last, default=None)

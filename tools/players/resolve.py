@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 _FORMS = (
     "a PLAYER is a run directory (its champion), RUN:player/p003 (latest checkpoint), "
-    "RUN:p003@4.628M (a kept checkpoint or a ghost) or its directory, a directory that "
+    "RUN:p003@4.628M (a kept checkpoint or a ghost) or its directory, RUN:p003@best (its "
+    "best-rated checkpoint), a directory that "
     "arena export wrote, bot:random or bot:package.module:Class(depth=3)"
 )
 

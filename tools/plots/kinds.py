@@ -80,6 +80,18 @@ def find_plot(view: str, file: Path) -> Plot:
             f"the view {view} has no plot: --plot draws one of {', '.join(PLOTS)}, which show "
             "numbers over time or between players"
         )
+    check_plot_file(file)
+    return PLOTS[view]
+
+
+def check_plot_file(file: Path) -> None:
+    """Refuse a file of which no plot can be made.
+
+    Raises:
+        ConfigError: If its suffix says no kind of file, or matplotlib is not installed.
+    """
+    from arena.errors import ConfigError
+
     if file.suffix.lower() not in SUFFIXES:
         raise ConfigError(
             f"--plot {file}: the suffix says the kind of file, one of {', '.join(SUFFIXES)}, "
@@ -89,4 +101,3 @@ def find_plot(view: str, file: Path) -> Plot:
         importlib.import_module("matplotlib")
     except ModuleNotFoundError as error:
         raise ConfigError("--plot needs matplotlib: pip install matplotlib") from error
-    return PLOTS[view]

@@ -256,6 +256,7 @@ class _Training:
             product_dtypes=players.product_dtypes,
             episodes=message.episodes,
             episode_length=message.episode_length,
+            success_return=setup.success_return,
         )
         for policy in self._learning:
             # Without a seat it would train on nothing.

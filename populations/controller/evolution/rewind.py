@@ -1,7 +1,8 @@
-"""A policy goes on from one of its kept checkpoints, because its user wants it to.
+"""A policy goes on from one of its kept checkpoints or ghosts, because its user wants it to.
 
-Weights, optimizer, normalizers and hyperparameters are those of then. Identity and counters go on,
-and ghosts and results stay; the generation rises, so statistics start anew.
+Weights, optimizer, normalizers and hyperparameters are those of then; a ghost has no optimizer, so
+it is a fresh one. Identity and counters go on, and ghosts and results stay; the generation rises,
+so statistics start anew.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from arena.wire.messages import Train
 from populations.controller.evolution.generations import begin_generation
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
-from populations.records.rows import CheckpointRow, PolicyRow
+from populations.records.rows import CheckpointRow, GhostRow, PolicyRow
 from populations.records.tables import Tables
 
 
-def rewind(state: ControllerState, tx: Transaction, checkpoint: CheckpointRow) -> PolicyRow:
-    """Put a policy back on one of its kept checkpoints.
+def rewind(state: ControllerState, tx: Transaction, then: CheckpointRow | GhostRow) -> PolicyRow:
+    """Put a policy back on one of its kept checkpoints or ghosts.
 
     A decision about it that waits is given up, and its open assignments end. A quarantined policy
     is active again.
@@ -27,26 +28,28 @@ def rewind(state: ControllerState, tx: Transaction, checkpoint: CheckpointRow) -
     Args:
         state: The controller of a run that is not going on.
         tx: Takes the rows.
-        checkpoint: Kept checkpoint, whose bytes are right.
+        then: Kept checkpoint or ghost, whose bytes are right.
 
     Returns:
         The policy as it goes on.
     """
-    policy = state.tables.policies[checkpoint.policy]
+    policy = state.tables.policies[then.policy]
+    ghost = then if isinstance(then, GhostRow) else None
     end_assignments(state, tx, policy.policy, reason=f"{policy.policy} was rewound")
-    then, factors = hyperparameters_of(state.tables, checkpoint)
+    old, factors = hyperparameters_of(state.tables, then)
     scheduled = state.scheduled[policy.population]
     factors = scheduled.completed(factors)
     # Of a schedule the factor is that of then; agent steps go on.
-    new = scheduled.values(then, factors=factors, agent_steps=policy.agent_steps)
+    new = scheduled.values(old, factors=factors, agent_steps=policy.agent_steps)
     after = begin_generation(
         state,
         tx,
         replace(
             policy,
             state="active",
-            checkpoint=checkpoint.key,
-            initial_weights=None,
+            checkpoint=None if ghost else then.key,
+            # The next assignment makes a checkpoint of a ghost's weights.
+            initial_weights=ghost.key if ghost else None,
             # Its own weights are no copy of another policy.
             parent=None,
             hyperparameters=new,
@@ -54,16 +57,17 @@ def rewind(state: ControllerState, tx: Transaction, checkpoint: CheckpointRow) -
             ready_at=policy.agent_steps,
         ),
         cause="rewind",
-        parent=trainee_entrant(policy.policy, generation=checkpoint.generation),
-        parent_agent_steps=checkpoint.agent_steps,
+        parent=trainee_entrant(policy.policy, generation=then.generation),
+        parent_agent_steps=then.agent_steps,
     )
     tx.add_event(
         "rewound",
         policy.policy,
-        checkpoint=checkpoint.key,
-        checkpoint_agent_steps=checkpoint.agent_steps,
-        checkpoint_generation=checkpoint.generation,
-        weights=checkpoint.weights_digest,
+        checkpoint=after.checkpoint,
+        ghost=ghost.player if ghost else None,
+        checkpoint_agent_steps=then.agent_steps,
+        checkpoint_generation=then.generation,
+        weights=then.weights_digest,
         instead_of=policy.checkpoint,
         generation=after.generation,
         agent_steps=policy.agent_steps,
@@ -86,11 +90,11 @@ def end_assignments(
 
 
 def hyperparameters_of(
-    tables: Tables, checkpoint: CheckpointRow
+    tables: Tables, then: CheckpointRow | GhostRow
 ) -> tuple[Mapping[str, float], Mapping[str, float]]:
-    """Return the hyperparameters that a checkpoint was trained with, and factors of schedules."""
-    # Not from its manifest, where whole numbers have become floats.
-    entrant = trainee_entrant(checkpoint.policy, generation=checkpoint.generation)
+    """Return the hyperparameters that weights were trained with, and factors of schedules."""
+    # Not from their manifest, where whole numbers have become floats.
+    entrant = trainee_entrant(then.policy, generation=then.generation)
     # Older releases recorded no generations.
-    row = tables.generations.get(entrant, tables.policies[checkpoint.policy])
+    row = tables.generations.get(entrant, tables.policies[then.policy])
     return row.hyperparameters, row.factors

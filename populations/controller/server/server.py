@@ -207,6 +207,9 @@ class Server:
                 threads.shutdown(wait=False, cancel_futures=True)
 
     def _serve_once(self) -> None:
+        # Before what they said last is heard, and taken in after it: who took its leave and ended
+        # is not lost.
+        exited = self._launcher.exited()
         self._hear()
         # It looks at everybody, so where there is always something to do, not every time.
         now_s = self._clock()
@@ -219,9 +222,9 @@ class Server:
             for hooks in self._hooks:
                 for told in hooks.poll():
                     self._inbox.expect(_done(HookTold(**told._asdict())))
-        for slot, code in self._launcher.exited():
-            self._handle([LearnerExited(slot=slot, code=code)])
         self._work()
+        for slot, code in exited:
+            self._handle([LearnerExited(slot=slot, code=code)])
         # A signal handler appends to it.
         while self._stop_reasons:
             self._handle([StopRequested(reason=self._stop_reasons.pop(0))])

@@ -147,6 +147,7 @@ def goal_reached(state: ControllerState) -> str | None:
         return (
             f"stop.success_rate: {members_said(state)} that succeeds in {stop.success_rate:g} of "
             f"its newest episodes ({MIN_EPISODES} or more) or in a larger share"
+            + ("" if (least := stop.success_return) is None else f": a return of {least:g} or more")
         )
     return None
 
@@ -161,6 +162,6 @@ def unreported(state: ControllerState) -> str | None:
                 f"stop.success_rate is {state.config.stop.success_rate:g}, but in {episodes:.0f} "
                 f"ended episodes of {population} the environment has not put success (true, false "
                 'or a number) into infos[agent]["success"] at an episode\'s end: let it, or set '
-                "stop.success_rate to null"
+                "stop.success_return to the return of a success, or stop.success_rate to null"
             )
     return None

@@ -542,6 +542,7 @@ def _retention(config: RunConfig, tables: Tables) -> Retention:
         keep=kept.keep,
         milestones_every_agent_steps=kept.milestones_every_agent_steps,
         export_every_agent_steps=kept.export_every_agent_steps,
+        exported_to_keep=kept.exported_to_keep,
     )
 
 

@@ -4,10 +4,12 @@ import os
 from pathlib import Path
 
 import pytest
+from gymnasium import spaces
 
 from arena.errors import ConfigError
 from arena.export import directory as export_directory
-from arena.export.directory import check_target, replace_directory
+from arena.export.directory import check_target, prune, replace_directory
+from tests.arena.export.conftest import make_policy
 
 OLD = {"card.json": b"old", "champion.py": b"old player"}
 NEW = {"card.json": b"new", "policy.onnx": b"graph"}
@@ -112,3 +114,22 @@ def test_an_export_is_replaced_by_force_only(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="--force"):
         check_target(tmp_path / "champion", force=False)
     check_target(tmp_path / "champion", force=True)
+
+
+def test_older_exports_go_and_those_that_were_asked_for_by_hand_stay(tmp_path: Path) -> None:
+    card, _ = make_policy(spaces.Box(-1.0, 1.0, (3,)), actions=spaces.Discrete(2), mask=None)
+    assert card.record
+    by_itself = card.model_copy(update={"record": ()})
+    for name, written in {
+        "000000000100": card,
+        **dict.fromkeys(("000000000200", "000000000300", "000000000400", "best"), by_itself),
+        # What kills leave: a removal without its card, and an export that was being written.
+        **dict.fromkeys(("000000000050", ".000000000060.new-0123456789abcdef"), None),
+    }.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "policy.onnx").touch()
+        if written is not None:
+            (tmp_path / name / "card.json").write_text(written.model_dump_json())
+    prune(tmp_path, keep=2)
+    stayed = {path.name for path in tmp_path.iterdir()}
+    assert stayed == {"000000000100", "000000000300", "000000000400", "best"}

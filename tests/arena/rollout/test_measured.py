@@ -11,7 +11,14 @@ import torch
 from arena.envs.base import Turn
 from arena.envs.episode_metrics import LARGEST, Report
 from arena.experience import Rollout
-from arena.rollout.measured import SAMPLED_ROWS, Measured, Spread, TrainedShare, observation_spread
+from arena.rollout.measured import (
+    SAMPLED_ROWS,
+    Measured,
+    Spread,
+    TrainedShare,
+    observation_spread,
+    with_successes,
+)
 
 
 def turn(reward: torch.Tensor, *figures: Report) -> Turn:
@@ -97,6 +104,22 @@ def test_rewards_and_figures_are_those_of_the_players_own_agents() -> None:
         "environment/ignored_count": 1.0,
     }
     assert measured.metrics(7, table=table) == {"rollout/steps_count": 2.0}, "it sits nowhere"
+
+
+def test_a_return_says_whether_the_agents_of_ended_episodes_have_succeeded() -> None:
+    ended = dataclasses.replace(
+        turn(torch.zeros(3, 2), Report(0, 1, {"success": 1.0, "goals": 2.0}, 1)),
+        episode_over=torch.tensor([True, False, True]),
+        void=torch.tensor([False, False, True]),
+    )
+    # What a reward of 0.7 is in float32 is less than 0.7.
+    returns = torch.tensor([[0.7, 0.6], [9.0, 9.0], [9.0, 9.0]]).double()
+    told = with_successes(ended, returns=returns, at_least=0.7)
+    assert [*told.figures] == [
+        Report(0, 1, {"goals": 2.0}, 1),
+        Report(0, 0, {"success": 1.0}, 0),
+        Report(0, 1, {"success": 0.0}, 0),
+    ]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.uint8])

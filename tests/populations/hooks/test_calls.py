@@ -94,6 +94,22 @@ def test_beyond_the_limit_the_oldest_calls_are_dropped_and_counted_but_the_end_i
     assert queue.place == Place(after=7, dropped=11)
 
 
+def test_exports_that_would_be_removed_at_once_are_not_made() -> None:
+    queue = CallQueue(
+        hooks={"export": ("m:f",), "on_event": ("m:f",)},
+        run_dir="/run",
+        limit=100,
+        place=Place(after=0),
+        keep_exports=2,
+    )
+    subjects = ["player/p000", "player/p001", *["player/p000"] * 3]
+    queue.add([event(n, "export_due", subject) for n, subject in enumerate(subjects, start=1)])
+    calls = made(queue)
+    assert [sequence for sequence, name in calls if name == "export"] == [2, 4, 5]
+    assert len(calls) == 3 + len(subjects)
+    assert queue.place == Place(after=5)
+
+
 def test_without_time_only_the_end_is_told_where_somebody_wants_to_hear_of_it() -> None:
     queue = queue_of(EVERY)
     queue.add([event(1), event(2, "run_finished")])

@@ -52,6 +52,8 @@ def test_an_export_has_a_process_and_an_alert_of_its_own(tmp_path: Path) -> None
     ((command,),) = process.settings.hooks.values()
     assert command[:2] == ("python", "export")
     assert "{run}/exports/{to}" in command
+    # Nothing is played for it.
+    assert command[command.index("--matches") + 1] == "0"
 
 
 def test_hooks_begin_with_the_run_or_with_the_resume_that_brings_them(tmp_path: Path) -> None:

@@ -51,6 +51,10 @@ def test_each_reason_is_named(tmp_path: Path) -> None:
         assert found[middle.key] == ("best", "standing", "milestone")
         assert found[last.key] == ("latest", "newest")
         run.opened(P0)
+        exports = CheckpointsConfig(keep=1, export_every_agent_steps=100, keep_exports=1)
+        assert [
+            key for key, why in pins(run, exports).items() if "export" in why and P0 in key
+        ] == [*(middle.key, last.key)]
         found = pins(run, CheckpointsConfig(keep=1))
         assert found[last.key] == ("latest", "assignment", "newest")
 

@@ -152,7 +152,7 @@ def test_of_many_policies_the_nearest_are_listed() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["bot:random", "../p000", "p00", "p000@", "p000@-1", "p000@4,6M", ""]
+    "name", ["bot:random", "../p000", "p00", "p000@", "p000@-1", "p000@4,6M", "p000@bestk", ""]
 )
 def test_other_texts_are_no_names(name: str) -> None:
     assert not is_name(name)

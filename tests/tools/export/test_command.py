@@ -116,8 +116,10 @@ def test_a_ghost_is_exported_by_name_over_an_old_export(
 def test_a_kept_checkpoint_is_exported_by_name(
     command: Command, board_run: Path, tmp_path: Path
 ) -> None:
-    arguments = ("--player", "player/p000@120000", "--to", tmp_path / "kept", "--matches", 1)
+    arguments = ("--player", "player/p000@120000", "--to", tmp_path / "kept", "--matches", 0)
     document = command("export", board_run, *arguments, "--json")["exports"]["player"]
+    assert (document["record"], document["exploitability"]) == ([], None)
+    assert "No matches were played" in (tmp_path / "kept" / "card.md").read_text()
     assert document["player"] == "player/p000@000000120000"
     assert (document["agent_steps"], document["rating"]) == (120_000, 300.0)
 

@@ -48,6 +48,7 @@ def make_setup(
     launch_directory: str = "",
     kwargs: Mapping[str, object] | None = None,
     lessons: Sequence[Mapping[str, object]] = (),
+    success_return: float | None = None,
 ) -> LearnerSetup:
     launch_directory = launch_directory or str(root)
     request = EnvironmentRequest(
@@ -68,6 +69,7 @@ def make_setup(
             name: PopulationSetup(agents=agents, network=NetworkConfig(hidden_sizes=(16,)))
             for name, agents in populations.items()
         },
+        success_return=success_return,
         device="cpu",
         precision="float32",
     )
@@ -198,6 +200,21 @@ def test_figures_rewards_and_observations_are_measured(tmp_path: Path) -> None:
     assert 1.0 < metrics["environment/sum_mean"] < 3.0, "the sum of four coins"
     assert 0.5 < metrics["environment/sum_deviation"] < 1.5
     assert "environment/ignored_count" not in metrics
+    worker.close()
+
+
+@pytest.mark.parametrize(("least", "share"), [(None, 1.0), (4.0, 1.0), (4.5, 0.0)])
+def test_success_is_what_the_environment_says_or_a_return(
+    least: float | None, share: float, tmp_path: Path
+) -> None:
+    # Each agent gets 1 in each of 4 steps, and its environment says that it has succeeded.
+    worker = make_worker(
+        tmp_path, "lessons:parallel_env", num_envs=4, launch_directory=ASSETS, success_return=least
+    )
+    first = start(worker, "player/p000")
+    seatings = [(live("player/p000"), RANDOM)]
+    answer = worker.carry_out(train(("player/p000", first), seatings=seatings, agent_steps=64))
+    assert finished(answer).metrics["environment/success_mean"] == share
     worker.close()
 
 

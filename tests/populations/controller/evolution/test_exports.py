@@ -7,8 +7,8 @@ import pytest
 from tests.populations.controller.simulated import DUEL, World, make_world
 
 
-def played(every: int | None) -> World:
-    section = {"keep": 1, "export_every_agent_steps": every}
+def played(every: int | None, *, keep: int | None = None) -> World:
+    section = {"keep": 1, "export_every_agent_steps": every, "keep_exports": keep}
     world = make_world({**DUEL, "checkpoints": section, "pbt": {"exploit": "none"}})
     world.join()
     world.run()
@@ -25,15 +25,21 @@ def test_each_interval_is_marked_once_at_the_first_checkpoint_in_it() -> None:
         assert [row.data["to"] for row in own] == [f"{policy.policy}/{n:012d}" for n in steps]
 
 
-def test_what_is_exported_stays_however_long_that_takes() -> None:
-    world = played(1200)
+@pytest.mark.parametrize("keep", [None, 2])
+def test_what_is_exported_and_kept_stays_however_long_that_takes(keep: int | None) -> None:
+    world = played(1200, keep=keep)
     present = {
         f"{row.policy}@{row.agent_steps}"
         for row in world.state.tables.checkpoints.values()
         if row.state == "present"
     }
-    marked = {str(row.data["player"]) for row in world.events("export_due")}
-    assert marked <= present
+    for policy in world.state.tables.policies.values():
+        marked = [str(row.data["player"]) for row in world.events("export_due")]
+        own = [player for player in marked if player.startswith(policy.policy)]
+        assert len(own) > 3
+        # One more than is kept: it may be being exported when the next one is due.
+        exported = own if keep is None else own[-keep - 1 :]
+        assert present & set(own) == set(exported)
     assert len(present) < len(world.state.tables.checkpoints), "others are removed"
 
 

@@ -15,6 +15,7 @@ from arena.wire.messages import (
     Acknowledge,
     Finished,
     FromController,
+    Goodbye,
     Heartbeat,
     Hello,
     Message,
@@ -156,6 +157,7 @@ def serve_until(
     run_dir: Path,
     *,
     transport: ScriptedTransport,
+    launcher: NoLauncher | None = None,
 ) -> None:
     """Run a server until ``end``, which is told each status, raises Full."""
     server = Server(
@@ -163,7 +165,7 @@ def serve_until(
         state=world.state,
         journal=RecordingJournal(log, full_at="never"),
         transport=transport,
-        launcher=NoLauncher(),
+        launcher=launcher or NoLauncher(),
         on_status=end,
     )
     with pytest.raises(Full):
@@ -191,6 +193,51 @@ def test_an_assignment_is_in_the_journal_before_it_is_sent(tmp_path: Path) -> No
         ]
         assert committed
         assert min(committed) < log.index(message)
+
+
+class OneSlot(NoLauncher):
+    """Has the learner of the script in its slot, whose process ends when the script says."""
+
+    def __init__(self) -> None:
+        self.ended: list[tuple[int, int | None]] = []
+
+    def slot_of(self, hello: Hello) -> int | None:
+        del hello
+        return 0
+
+    def exited(self) -> list[tuple[int, int | None]]:
+        ended, self.ended = self.ended, []
+        return ended
+
+
+def test_who_takes_its_leave_and_ends_at_once_is_not_lost(tmp_path: Path) -> None:
+    world = make_world()
+    log: list[object] = []
+    launcher = OneSlot()
+
+    class Leaver(ScriptedTransport):
+        def send(self, learner: LearnerId, message: FromController) -> bool:
+            if isinstance(message, Welcome):
+                self.script.append((LEARNER, Goodbye(reason="stopped")))
+            return super().send(learner, message)
+
+        def receive(self, timeout_s: float) -> list[tuple[LearnerId, Message]]:
+            arrived = super().receive(timeout_s)
+            if any(isinstance(message, Goodbye) for _, message in arrived):
+                launcher.ended = [(0, 0)]
+            return arrived
+
+    def gone() -> list[str]:
+        kinds = ("learner_left", "learner_lost")
+        return [row.kind for row in log if isinstance(row, EventRow) and row.kind in kinds]
+
+    def end(status: Mapping[str, object]) -> None:
+        if gone():
+            raise Full(status["run"])
+
+    transport = Leaver(log, world.hello(LEARNER))
+    serve_until(end, world, log, tmp_path, transport=transport, launcher=launcher)
+    assert gone() == ["learner_left"]
 
 
 def test_a_checkpoint_that_is_not_there_fails_its_assignment(tmp_path: Path) -> None:

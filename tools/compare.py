@@ -1,0 +1,126 @@
+"""`arena compare`: several runs of one environment, as seeds or settings, together.
+
+Tests: `tests/tools/test_compare.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+
+from .evaluate.command import print_ratings
+from .terminal.options import AsJson, OnlyPopulation, Trust
+from .terminal.output import console, print_json
+from .terminal.tables import print_table
+
+if TYPE_CHECKING:
+    from populations.inspection.inspection import Document
+
+
+def compare(
+    runs: Annotated[
+        list[Path],
+        typer.Argument(metavar="RUN RUN...", help="Run directories, one of each seed."),
+    ],
+    matches: Annotated[
+        int,
+        typer.Option(min=0, help="Matches per ordered pair of champions; 0: no tournament."),
+    ] = 100,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the tournament.")] = 1,
+    population: OnlyPopulation = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="File for a plot of the curves (.png, .svg, .pdf)."),
+    ] = None,
+    trust: Trust = False,
+    as_json: AsJson = False,
+) -> None:
+    """Compare runs of one environment: their curves pooled, and a tournament of their champions.
+
+    Curves are means over the runs with 95% intervals of the mean: the rating of each run's best
+    policy, and the score of its policies against bot:random. Each run's ratings are on its own
+    scale, with bot:random at 0; the tournament, in which bot:random takes part, has one scale.
+    """
+    from arena.types import RANDOM_BOT
+    from populations.inspection.documents.comparison import comparison
+    from populations.inspection.views import Inspection
+
+    from .plots.kinds import Plot, check_plot_file
+
+    # Before the runs are read, which may take long.
+    if plot is not None:
+        check_plot_file(plot)
+    with ExitStack() as stack:
+        opened = [stack.enter_context(closing(Inspection.open(run))) for run in runs]
+        document = comparison(opened, population=population)
+    tournament: dict[str, object] | None = None
+    if matches:
+        from .evaluate.tournament import play
+        from .terminal.progress import play_progress
+
+        tournament = play(
+            [*map(str, runs), str(RANDOM_BOT)],
+            environment=None,
+            num_matches=matches,
+            greedy=False,
+            seed=seed,
+            trust=trust,
+            show=play_progress,
+        ).document
+    if plot is not None:
+        from .plots.files import write_plot
+
+        drawing = Plot(module="comparison", documents=("comparison",))
+        write_plot(drawing, {"comparison": document}, plot)
+    if as_json:
+        print_json({**document, "tournament": tournament})
+        return
+    _print(document, tournament)
+    if plot is not None:
+        console().print(f"{plot}: plot of the curves", markup=False, soft_wrap=True)
+
+
+def _print(document: Document, tournament: Mapping[str, Any] | None) -> None:
+    from rich.table import Table
+
+    from populations.league.names import compact
+
+    screen = console()
+    table = Table(title=f"runs of {document['environment']}", title_justify="left")
+    table.add_column("run", overflow="fold")
+    for column in ("seed", "agent steps"):
+        table.add_column(column, justify="right")
+    table.add_column("champion", overflow="fold")
+    for run in cast("Sequence[Document]", document["runs"]):
+        champions = cast("Mapping[str, str | None]", run["champions"])
+        table.add_row(
+            *(str(run["run_dir"]), str(run["seed"]), compact(cast("int", run["agent_steps"]))),
+            ", ".join(name or "-" for name in champions.values()),
+        )
+    print_table(screen, table)
+    curves = cast("Mapping[str, Sequence[Mapping[str, Any]]]", document["populations"])
+    for name, points in curves.items():
+        if not points:
+            screen.print(f"{name}: no curve, for a run has no rated policy yet", markup=False)
+            continue
+        table = Table(title=f"{name}: mean over runs, 95%", title_justify="left")
+        for column in ("agent steps", "rating", "low", "high", "score", "low", "high", "runs"):
+            table.add_column(column, justify="right")
+        for point in points:
+            table.add_row(
+                compact(point["agent_steps"]),
+                *(_shown(point[key], 0) for key in ("rating", "rating_low", "rating_high")),
+                *(_shown(point[key], 3) for key in ("score", "score_low", "score_high")),
+                str(point["rating_runs"]),
+            )
+        print_table(screen, table)
+    if tournament is not None:
+        print_ratings(tournament["ratings"], title="tournament of the champions")
+
+
+def _shown(value: float | None, digits: int) -> str:
+    return "-" if value is None else f"{value:.{digits}f}"
