@@ -59,7 +59,10 @@ def resolve(reference: str, *, launch_directory: str | None) -> object:
     try:
         return SETTINGS.run(_find, module_name, name)
     except _NameMissing as error:
-        raise ConfigError(f"{reference}: {module_name} has no {name!r}") from error.__cause__
+        # A script's own classes; nobody can import these from another process.
+        elsewhere = "; __main__ is another file in each process: put it into a module of its own"
+        hint = elsewhere if module_name == "__main__" else ""
+        raise ConfigError(f"{reference}: {module_name} has no {name!r}{hint}") from error.__cause__
     except ModuleNotFoundError as error:
         # error.name: the missing module may be one that the user's own imports.
         raise ConfigError(f"{reference}: there is no module {error.name!r}") from error
@@ -96,6 +99,16 @@ def check_word(reference: str, *, launch_directory: str | None) -> None:
             f"{reference} is code that only a file names, which may come from anywhere: it is "
             "imported where you say --trust (from Python trust=True)"
         )
+
+
+def in_file(path: str) -> str:
+    """Return how a name in a Python file is referred to, for ``nim.py`` as ``nim:NAME``.
+
+    Returns:
+        Nothing if the path is none of a Python file.
+    """
+    module = path.removesuffix(".py").strip("./").replace("/", ".")
+    return f"{module}:NAME" if path.endswith(".py") else ""
 
 
 def put_first_on_path(launch_directory: str) -> None:

@@ -5,6 +5,7 @@ Tests: `tests/tools/test_rewind.py`, `tests/faults/test_nth_fault.py`.
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -79,7 +80,7 @@ def rewind(
         f"{done.after.policy} goes on from {done.checkpoint.key}: weights, optimizer, normalizers "
         f"and hyperparameters of {done.checkpoint.agent_steps:,} agent steps. It stays at "
         f"{done.after.agent_steps:,} agent steps and is in generation {done.after.generation}.\n"
-        f"Go on: arena launch --resume --run-dir {run_dir}",
+        f"Go on: arena launch --resume --run-dir {shlex.quote(str(run_dir))}",
         markup=False,
         soft_wrap=True,
         highlight=False,

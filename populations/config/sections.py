@@ -5,6 +5,7 @@ Tests: `tests/populations/config/test_run_config.py`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_serializer, model_validator
@@ -20,7 +21,16 @@ from populations.pbt.settings import PbtConfig
 from populations.thinning.kinds import THINNINGS
 from populations.thinning.spread import SpreadSettings
 
-SearchRange = dict[str, object]
+
+def _range(entry: object) -> object:
+    if not isinstance(entry, Mapping):
+        bounds = tuple(entry) if isinstance(entry, list) and len(entry) == 2 else ("A", "B")
+        example = "for example {{low: {}, high: {}}}".format(*bounds)
+        raise ValueError(f"must be {{low, high}} or {{choices}}, {example}")
+    return entry
+
+
+SearchRange = Annotated[dict[str, object], BeforeValidator(_range)]
 """``{low, high, log, complement}`` or ``{choices}``; `search_space` checks it."""
 
 # Learning rates differ by ratios, and discounts by their horizon 1 / (1 - gamma).
@@ -241,7 +251,7 @@ class JournalConfig(Model):
     """Hours of the run after which tallies, ended assignments and events leave the journal for
     files of its archive; null: they stay."""
 
-    backup_every_s: float = Field(600.0, ge=1.0, le=10**7)
+    backup_every_s: Seconds = Field(600.0, ge=1.0, le=10**7)
     """Least pause between two backups. It is longer where backups would write more than twice as
     much as the run records."""
 

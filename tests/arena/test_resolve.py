@@ -56,6 +56,7 @@ def test_the_launch_directory_is_first_and_there_once(directory: str) -> None:
     [
         ("resolved_package.things:Nope", "resolved_package.things has no 'Nope'"),
         ("resolved_package.things:Outer.Nope", "has no 'Outer.Nope'"),
+        ("__main__:Nope", "has no 'Nope'; __main__ is another file in each process: put it into a"),
         ("resolved_package.nope:Name", "no module 'resolved_package.nope'"),
         ("resolved_package.needy:Name", "no module 'package_that_is_not_there'"),
         ("resolved_package.broken:Name", "ZeroDivisionError: of course"),

@@ -85,6 +85,10 @@ def test_what_nobody_expected_has_a_traceback(
             "arena: there is no preset 'nim:env'; `arena envs check nim:env --write FILE.yaml`",
         ),
         (
+            ["launch", "nim.py"],
+            "arena: there is no preset 'nim.py'; `arena envs check nim:NAME --write FILE.yaml`",
+        ),
+        (
             ["launch", "classic/chess-v6"],
             "arena: cannot read classic/chess-v6: No such file or directory; `arena envs check "
             "classic/chess-v6",
