@@ -308,6 +308,18 @@ def test_every_reward_is_counted_and_random_moves_are_legal(number_export: Writt
     assert env.steps[-2:] == [("player_0", None), ("player_1", None)]
 
 
+def test_agents_that_are_numbers_are_those_of_the_card(number_export: Written) -> None:
+    champion, env = Champion(number_export.directory), CountingGame()
+    text = play_game(champion, env, agents=["player_0"], seed=9, rng=np.random.default_rng(0))
+    env.possible_agents = [0, 1]
+    champion.card["environment"]["agents"] = champion.agents[:] = ["0", "1"]
+    specs = champion.card["environment"]["agent_specs"]
+    for name, number in (("player_0", "0"), ("player_1", "1")):
+        specs[number] = specs[name]
+    numbers = play_game(champion, env, agents=["0"], seed=9, rng=np.random.default_rng(0))
+    assert numbers == {"0": text["player_0"], "1": text["player_1"]}
+
+
 SIDES = {"hunters": ["adversary_0", "adversary_1"], "prey": ["agent_0"]}
 RETURNS = {"adversary_0": 30.0, "adversary_1": 10.0, "agent_0": -20.0}
 
