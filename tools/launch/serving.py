@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from .world import World
 
 
-# Installed, the folder tools/ is populations.commands.
-ARENA = (sys.executable, "-m", f"{__package__.rpartition('.')[0]}.main")
+# -P: a project's own arena.py, in the current directory, is not imported. The folder tools/ is
+# populations.commands once it is installed, and without that it has no presets either.
+ARENA = (sys.executable, "-P", "-m", "populations.commands.main")
 """Command that is ``arena``, whatever the path of this process is."""
 
 
