@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -146,6 +147,23 @@ def test_a_users_bot_takes_part(
     best = document["ratings"][0]
     assert best["player"] == "bot:lefty_player:Lefty"
     assert best["rating"] > 0.0
+
+
+def test_a_bot_is_looked_for_where_the_command_runs_and_beside_the_code_of_the_run(
+    command: Command, board_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "lefty_here.py").write_text(
+        "class Lefty:\n"
+        "    def act(self, observation, action_mask, *, agent, rng):\n"
+        "        return action_mask.argmax(axis=1)\n"
+    )
+    document = command("evaluate", board_run, "bot:lefty_here:Lefty", "--matches", 1, "--json")
+    assert document["players"][1] == "bot:lefty_here:Lefty"
+    error = command("evaluate", board_run, "bot:lefty_there:Lefty", code=2)["error"]
+    assert "there is no module 'lefty_there' in" in error
+    assert f"{tmp_path}" in error
 
 
 PLAYERS = """
