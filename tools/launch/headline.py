@@ -160,7 +160,8 @@ def shares(state: ControllerState) -> str:
     if any(settings.exploit != "none" for settings in pbt.values()):
         decisions = state.pbt_decisions
         due = decisions.due(state.tables, pbt=pbt)
-        parts.append(f"PBT made {count(decisions.made)} of {count(due)} decisions due")
+        made = f"made {count(decisions.made)} of {count(due)} decisions that were due"
+        parts.append(f"PBT {made if due else 'has no decision due yet'}")
     return "  ".join(parts)
 
 

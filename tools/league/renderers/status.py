@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 from ...notices import alert_lines, anchor_text, unproven_lines
 from ...terminal.quantities import duration
-from .look import Document, Look, Row, interval, steps, text_of, whole
+from .look import Document, Look, Row, interval, steps, text_of, title_of, whole
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -71,5 +71,5 @@ def pairs(lines: Iterator[tuple[str, str]]) -> RenderableType:
     drawn.add_column(no_wrap=True, max_width=24, overflow="ellipsis")
     drawn.add_column(overflow="fold")
     for key, value in lines:
-        drawn.add_row(Text(key.replace("_", " ")), Text(value))
+        drawn.add_row(Text(title_of(key)), Text(value))
     return drawn
