@@ -352,7 +352,7 @@ class StopConfig(Model):
     """The policies have done so many together."""
 
     duration_s: Seconds | None = None
-    """The run has lasted so long, stops and resumes not counted."""
+    """Training has lasted so long: stops, earlier finals and evaluation alone are not counted."""
 
     rating: float | None = None
     """In every population a policy's rating has reached this for certain: by a lower bound that

@@ -167,7 +167,7 @@ def _holding_limit(run: OpenRun) -> str | None:
     # A stopped or failed run goes on, and its controller looks at the limits itself.
     if row.state != "finished" or run.state.evaluation_only is not None:
         return None
-    return limit_reached(run.state, elapsed_s=row.elapsed_s)
+    return limit_reached(run.state, trained_s=row.elapsed_s - row.closing_s)
 
 
 def control(run: OpenRun) -> None:
