@@ -186,12 +186,16 @@ class LaunchedRun(Run):
         for at in reversed(range(len(lines))):
             if lines[at].startswith("arena: "):
                 lines = [lines[at].removeprefix("arena: "), *lines[at + 1 :]]
-                return [_OPTION.sub(_as_argument, line) for line in lines]
+                return list(map(with_arguments, lines))
         return lines[-5:]
 
 
+def with_arguments(text: str) -> str:
+    """Return a command's message with the names of Python's arguments in place of options."""
+    return _OPTION.sub(_as_argument, text)
+
+
 def _as_argument(option: re.Match[str]) -> str:
-    """Return an option of ``arena launch`` as the argument that `launch` has for it."""
     if option[1] is None:
         return option[0]
     name = option[1].replace("-", "_")

@@ -272,7 +272,7 @@ class CountingGame:
     """Two agents choose a number in turn, three times; the sum of one's own numbers is paid."""
 
     def __init__(self) -> None:
-        self.possible_agents = ["player_0", "player_1"]
+        self.possible_agents: list[Any] = ["player_0", "player_1"]
         self.seeds: list[int | None] = []
         self.steps: list[tuple[str, int | None]] = []
 
