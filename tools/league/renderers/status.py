@@ -40,6 +40,8 @@ def _lines(document: Document, look: Look) -> Iterator[tuple[str, str]]:
             yield key, steps(value)
         elif key == "quarantined":
             yield key, ", ".join(map(look.name, cast("Sequence[str]", value)))
+        elif isinstance(value, Mapping):
+            yield key, _listed(value)
         else:
             yield key, text_of(value)
     for name, best in cast("Mapping[str, Row]", document.get("champion", {})).items():
@@ -59,7 +61,11 @@ def _lines(document: Document, look: Look) -> Iterator[tuple[str, str]]:
         yield "learners waiting", f"{waiting} for a place to run"
     for row in cast("Sequence[Row]", document.get("learners", ())):
         rest = {key: row[key] for key in row if key != "learner" and row[key] is not None}
-        yield f"learner {text_of(row.get('learner'))}", text_of(rest)
+        yield f"learner {text_of(row.get('learner'))}", _listed(rest)
+
+
+def _listed(values: Mapping[str, object]) -> str:
+    return ", ".join(f"{title_of(key)} {text_of(value)}" for key, value in values.items())
 
 
 def pairs(lines: Iterator[tuple[str, str]]) -> RenderableType:
