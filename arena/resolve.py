@@ -6,6 +6,7 @@ Tests: `tests/arena/test_resolve.py`, `tests/tools/test_foreign_code.py`.
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 
 from arena.errors import ConfigError, NotTrusted
@@ -59,14 +60,27 @@ def resolve(reference: str, *, launch_directory: str | None) -> object:
     try:
         return SETTINGS.run(_find, module_name, name)
     except _NameMissing as error:
-        raise ConfigError(f"{reference}: {module_name} has no {name!r}") from error.__cause__
+        where = f" in {getattr(sys.modules[module_name], '__file__', None)}"
+        # A script's own classes: no other process can import these.
+        if module_name == "__main__":
+            where = ", which is another file in each process: put it into a module of its own"
+        raise ConfigError(f"{reference}: {module_name} has no {name!r}{where}") from error.__cause__
     except ModuleNotFoundError as error:
         # error.name: the missing module may be one that the user's own imports.
-        raise ConfigError(f"{reference}: there is no module {error.name!r}") from error
+        raise ConfigError(f"{reference}: there is no module {error.name!r}{_searched()}") from error
     except BaseException as error:
         pass_interrupt(error)
         # A user's module may raise anything, and only the user can fix it.
         raise ConfigError(raised(f"{reference}: importing {module_name}", error)) from error
+
+
+def _searched() -> str:
+    """Return where the user's own modules are looked for: Python's and packages' places aside."""
+    installed = (sys.prefix, sys.base_prefix)
+    places = [place for place in dict.fromkeys(sys.path) if os.path.isdir(place)]
+    # A user's own packages are outside of the prefix.
+    own = [one for one in places if not one.startswith(installed) and "-packages" not in one]
+    return f" in {', '.join(own) or 'any directory'}, nor is it installed"
 
 
 class _NameMissing(Exception):
@@ -96,6 +110,16 @@ def check_word(reference: str, *, launch_directory: str | None) -> None:
             f"{reference} is code that only a file names, which may come from anywhere: it is "
             "imported where you say --trust (from Python trust=True)"
         )
+
+
+def in_file(path: str) -> str:
+    """Return how a name in a Python file is referred to, for ``nim.py`` as ``nim:NAME``.
+
+    Returns:
+        Nothing if the path is none of a Python file.
+    """
+    module = path.removesuffix(".py").strip("./").replace("/", ".")
+    return f"{module}:NAME" if path.endswith(".py") else ""
 
 
 def put_first_on_path(launch_directory: str) -> None:

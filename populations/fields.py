@@ -9,7 +9,7 @@ import re
 from collections.abc import Collection
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from arena.bot_ids import canonical_bot
 from arena.errors import ConfigError
@@ -21,7 +21,33 @@ IMPORT_PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 
 Count = Annotated[int, Field(ge=1, le=10**15)]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
-Seconds = Annotated[float, Field(gt=0.0, le=1e9)]
+
+_UNITS_S = {"h": 3600.0, "m": 60.0, "s": 1.0}
+_TIME = re.compile("".join(rf"(?:(\d{{1,7}}(?:\.\d{{1,3}})?){unit})?" for unit in _UNITS_S))
+
+
+def seconds_of(text: str) -> float:
+    """Return the seconds of a time with units: 90s, 2m, 1.5h, 1h30m.
+
+    Raises:
+        ValueError: If it is none, or 0. The text is a predicate: it has no subject.
+    """
+    match = _TIME.fullmatch(text)
+    parts = match.groups(default="0") if match is not None else ("0",) * len(_UNITS_S)
+    seconds = sum(
+        float(part) * unit_s for part, unit_s in zip(parts, _UNITS_S.values(), strict=True)
+    )
+    if seconds <= 0.0:
+        raise ValueError("must be a time above 0 with its unit, as 90s, 2m or 1h30m")
+    return seconds
+
+
+Seconds = Annotated[
+    float,
+    BeforeValidator(lambda value: seconds_of(value) if isinstance(value, str) else value),
+    Field(gt=0.0, le=1e9),
+]
+"""Seconds as a number, or a time with its unit."""
 
 
 def canonical(bot: str) -> str:

@@ -10,6 +10,7 @@ from importlib import resources
 from pathlib import Path
 
 from arena.errors import ConfigError
+from arena.resolve import in_file
 from populations.yaml_documents import MAX_BYTES, nearest
 
 # A package, so that presets are found in a wheel, too.
@@ -64,6 +65,7 @@ def config_text(source: str | Path) -> bytes:
 
 def _environment_hint(name: str) -> str:
     """Return how a run in an environment is launched, if a name looks like one's id."""
+    name = in_file(name) or name
     if not re.search(r"\w:\w|[-_]v\d+$", name):
         return ""
     return f"; `arena envs check {name} --write FILE.yaml` writes a configuration of an environment"

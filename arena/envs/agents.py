@@ -31,7 +31,7 @@ def agents_of(
         declared: Agents that the user declares, where the environment does not.
 
     Raises:
-        ConfigError: If they are unknown, declared by both, or not named by strings.
+        ConfigError: If they are unknown, or declared by both.
     """
     # PettingZoo lets an environment leave the attribute out or empty.
     agents = getattr(env, "possible_agents", None)
@@ -47,11 +47,6 @@ def agents_of(
             f"environment.id {environment_id} must have possible_agents, all agents that may "
             f"appear. It does not say: list them as environment.possible_agents, for instance "
             f"[walker_{{0..9}}, boss]"
-        )
-    unnamed = [agent for agent in agents if not isinstance(agent, str)]
-    if unnamed:
-        raise ConfigError(
-            f"environment.id {environment_id} must name its agents by strings, got {unnamed[0]!r}"
         )
     return tuple(agents)
 

@@ -53,6 +53,10 @@ MENDS: tuple[tuple[str, str], ...] = (
         "dtype",
     ),
     (
+        "must be one number, not an array",
+        "return a number for each agent: float(reward), or reward.item()",
+    ),
+    (
         "a reward must be finite",
         "look for divisions by zero, logarithms of zero and overflows in the reward; clip it",
     ),

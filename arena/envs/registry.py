@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 from arena.errors import ConfigError, EnvironmentUnavailable
-from arena.resolve import put_first_on_path, resolve
+from arena.resolve import in_file, put_first_on_path, resolve
 from arena.users_code import chain_of, message_of, pass_interrupt
 
 Api = Literal["aec", "parallel"]
@@ -102,7 +102,7 @@ def make_environment(
         launch_directory: Directory put first on ``sys.path``.
 
     Returns:
-        A ``pettingzoo.AECEnv`` or ``pettingzoo.ParallelEnv``.
+        A ``pettingzoo.AECEnv`` or ``pettingzoo.ParallelEnv``, whose agents are named by text.
 
     Raises:
         EnvironmentUnavailable: If there is no such id, or a package is missing.
@@ -112,7 +112,10 @@ def make_environment(
     made = _api_of(env, environment_id=environment_id)
     if made != api:
         raise ConfigError(f"environment.id {environment_id} makes {made} environments, not {api}")
-    return env
+    # Here, because its module imports PettingZoo.
+    from arena.envs.pettingzoo.text_names import with_text_names
+
+    return with_text_names(env, environment_id=environment_id)
 
 
 def native_api(environment_id: str, *, kwargs: Mapping[str, object], launch_directory: str) -> Api:
@@ -320,6 +323,8 @@ def _unknown(environment_id: str) -> EnvironmentUnavailable:
         + difflib.get_close_matches(normalized, known, n=2, cutoff=0.5)
     )
     hint = f"; nearest: {', '.join(near)}" if near else ""
+    if reference := in_file(environment_id):
+        hint = f"; that of a file is {reference}, as its class or factory is called"
     return EnvironmentUnavailable(
         f"environment.id: there is no environment {environment_id!r}{hint}. "
         "Ids: arena envs list, or package.module:factory"

@@ -20,11 +20,11 @@ from arena.environment_spec import MaskPlace
 from arena.envs.findings import MENDS
 from arena.envs.spaces.actions import MASK_KINDS, ActionLayout
 from arena.envs.spaces.observations import (
-    BOUNDED_REWARD,
     ObservationLayout,
     flatten_leaf,
     is_bounded,
     part_of,
+    reward_rule,
 )
 from arena.errors import EnvironmentFault
 from arena.users_code import named, pass_interrupt
@@ -150,7 +150,7 @@ def reward_faults(rewards: Mapping[Any, object], *, known: Collection[str]) -> I
         if agent not in known:
             yield _stranger(agent, "a reward")
         elif not is_bounded(reward):
-            text = f"a reward must be {BOUNDED_REWARD}, got {reward!r}"
+            text = f"a reward must be {reward_rule(reward)}, got {reward!r}"
             yield _broken(agent, "reward", text)
 
 

@@ -778,6 +778,8 @@ def play_game(
     spaces = {name: Actions(spec["action"], continuous=continuous) for name, spec in specs.items()}
 
     def choose(agent: str, observation: Any, info: Mapping[str, Any]) -> Any:  # noqa: ANN401
+        # The card names agents by text; an environment may have numbers.
+        agent = str(agent)
         everything, mask = spaces[agent].everything, None
         if specs[agent]["mask"] == "info":
             mask = info.get("action_mask")
@@ -796,7 +798,7 @@ def play_game(
     returns = dict.fromkeys(champion.card["environment"]["agents"], 0.0)
     play = _play_in_turn if hasattr(env, "agent_iter") else _play_at_once
     for agent, reward in play(env, choose, seed=seed):
-        returns[agent] += float(reward)
+        returns[str(agent)] += float(reward)
     return returns
 
 

@@ -75,8 +75,7 @@ def check_code(setup: LearnerSetup) -> None:
             resolve(reference, launch_directory=setup.launch_directory)
         except ConfigError as error:
             raise ConfigError(
-                f"{error}; looked for in {setup.launch_directory} and among the installed "
-                "packages: if your code is in another directory of this machine, name that with "
+                f"{error}; if your code is in another directory of this machine, name that with "
                 "arena learner --code DIR"
             ) from error
 

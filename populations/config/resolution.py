@@ -31,7 +31,8 @@ from populations.yaml_documents import nearest
 POPULATION_NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
 """Rule for names of populations."""
 
-FALLBACK_NAME = "population"
+ONLY_NAME, FALLBACK_NAME = "player", "population"
+"""Names where agents share no beginning: of the only population, and of several."""
 
 
 def expand_agents(patterns: Sequence[str], *, agents: tuple[str, ...], key: str) -> tuple[str, ...]:
@@ -381,4 +382,4 @@ def _distinct_name(name: str, *, group: tuple[str, ...], index: int, taken: Sequ
     # Two groups with one prefix: a lone agent's own name tells them apart.
     if len(group) == 1 and POPULATION_NAME.fullmatch(group[0]) and group[0] not in taken:
         return group[0]
-    return FALLBACK_NAME if len(taken) == 1 else f"{FALLBACK_NAME}_{index}"
+    return ONLY_NAME if len(taken) == 1 else f"{FALLBACK_NAME}_{index}"

@@ -5,6 +5,7 @@ Tests: `tests/populations/config/test_run_config.py`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_serializer, model_validator
@@ -21,7 +22,16 @@ from populations.pbt.settings import PbtConfig
 from populations.thinning.kinds import THINNINGS
 from populations.thinning.spread import SpreadSettings
 
-SearchRange = dict[str, object]
+
+def _range(entry: object) -> object:
+    if not isinstance(entry, Mapping):
+        bounds = tuple(entry) if isinstance(entry, list) and len(entry) == 2 else ("A", "B")
+        example = "for example {{low: {}, high: {}}}".format(*bounds)
+        raise ValueError(f"must be {{low, high}} or {{choices}}, {example}")
+    return entry
+
+
+SearchRange = Annotated[dict[str, object], BeforeValidator(_range)]
 """``{low, high, log, complement}`` or ``{choices}``; `search_space` checks it."""
 
 # Learning rates differ by ratios, and discounts by their horizon 1 / (1 - gamma).
@@ -267,7 +277,7 @@ class JournalConfig(Model):
     """Hours of the run after which tallies, ended assignments and events leave the journal for
     files of its archive; null: they stay."""
 
-    backup_every_s: float = Field(600.0, ge=1.0, le=10**7)
+    backup_every_s: Seconds = Field(600.0, ge=1.0, le=10**7)
     """Least pause between two backups. It is longer where backups would write more than twice as
     much as the run records."""
 
@@ -368,7 +378,7 @@ class StopConfig(Model):
     """The policies have done so many together."""
 
     duration_s: Seconds | None = None
-    """The run has lasted so long, stops and resumes not counted."""
+    """Training has lasted so long: stops, earlier finals and evaluation alone are not counted."""
 
     rating: float | None = None
     """In every population a policy's rating has reached this for certain: by a lower bound that

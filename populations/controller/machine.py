@@ -49,6 +49,7 @@ from populations.records.rows import GhostRow
 def handle(state: ControllerState, event: Event, now: Now) -> Transaction:
     """Take in one event; what it changes is in memory when this returns."""
     tx = state.begin(now)
+    was_closing = state.phase != "training"
     # Before any judgement: no learner is judged by time in which none could be heard.
     learner_lifecycle.forgive_gap(state, tx)
     _decide(state, event, tx)
@@ -83,7 +84,10 @@ def handle(state: ControllerState, event: Event, now: Now) -> Transaction:
     curves.follow(state, tx)
     # Time alone is worth no commit.
     if tx.rows:
-        tx.put(replace(state.tables.run, elapsed_s=state.elapsed_s(now)))
+        run, elapsed_s = state.tables.run, state.elapsed_s(now)
+        # A change of phase has rows, so all of the time since the last commit is one phase's.
+        closing_s = run.closing_s + was_closing * (elapsed_s - run.elapsed_s)
+        tx.put(replace(run, elapsed_s=elapsed_s, closing_s=closing_s))
     return tx
 
 

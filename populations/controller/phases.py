@@ -73,7 +73,7 @@ def stop_reason(state: ControllerState, tx: Transaction) -> str | None:
     if (fault := goals.unreported(state)) is not None:
         state.fail(tx, reason=fault)
         return None
-    return limit_reached(state, elapsed_s=state.elapsed_s(tx.now))
+    return limit_reached(state, trained_s=state.trained_s(tx.now))
 
 
 def _empty_population(state: ControllerState) -> str | None:
@@ -92,14 +92,14 @@ def _empty_population(state: ControllerState) -> str | None:
     return next((name for name in missing if name not in there), None)
 
 
-def limit_reached(state: ControllerState, *, elapsed_s: float) -> str | None:
+def limit_reached(state: ControllerState, *, trained_s: float) -> str | None:
     """Return which limit of ``stop`` the run has reached, in words; None if it may go on."""
     stop = state.config.stop
     run = state.tables.run
     if stop.agent_steps is not None and run.agent_steps >= stop.agent_steps:
         return f"stop.agent_steps: the run has done {run.agent_steps} of {stop.agent_steps}"
-    if stop.duration_s is not None and elapsed_s >= stop.duration_s:
-        return f"stop.duration_s: the run has taken {elapsed_s:.1f} of {stop.duration_s:g} s"
+    if stop.duration_s is not None and trained_s >= stop.duration_s:
+        return f"stop.duration_s: training has taken {trained_s:.1f} of {stop.duration_s:g} s"
     if stop.rating is not None and _reached_rating(state, stop.rating):
         return f"stop.rating: {goals.members_said(state)} whose lower bound is {stop.rating:g}"
     if (reason := goals.goal_reached(state)) is not None:

@@ -129,8 +129,7 @@ EVOLUTION: Mapping[str, Wording] = {
         then=(": {leaders:text} leads",),
     ),
     "champion": said(
-        "{subject:player} leads {population}",
-        "{subject:player} leads",
+        "{subject:player} is the champion now",
         then=(
             " with {rating:elo} Elo [{rating_low:elo}, {rating_high:elo}] by the fit of then",
             "{open:when} with {rating_low:elo} Elo or more by the fit of then",

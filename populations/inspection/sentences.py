@@ -111,7 +111,10 @@ LEARNERS: Mapping[str, Wording] = {
     "train_assigned": said(
         "Learner {learner} trains {policies:players}",
         then=(
-            *(" for {agent_steps:count} agent steps", " for {episodes:count} episodes"),
+            *(
+                " for {agent_steps:count} agent steps",
+                ", {episodes:count} episodes of each environment",
+            ),
             *(" against {rivals:players}", " (assignment {subject})"),
         ),
     ),
@@ -260,10 +263,13 @@ def event_of(document: Mapping[str, Json]) -> EventRow:
 def _rivals(event: Data, _: Name) -> Json:
     """Return the opponents of a training assignment, each once."""
     policies = set(_texts(event.get("policies")))
-    opponents = dict.fromkeys(_texts(event.get("opponents")))
-    if len(policies) == 1:
-        opponents = dict.fromkeys("itself" if one in policies else one for one in opponents)
-    return list(opponents)
+    opponents: list[str] = []
+    seatings = event.get("opponents")
+    for seating in seatings if isinstance(seatings, list) else ():
+        others = [one for one in _texts(seating) if one not in policies]
+        # In every seat it plays itself; beside others its own seats are no opponents.
+        opponents += others or ["itself"] * (len(policies) == 1)
+    return list(dict.fromkeys(opponents))
 
 
 def _texts(value: Json) -> Iterator[str]:

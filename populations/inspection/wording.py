@@ -129,10 +129,17 @@ def changes(old: Json, new: Json) -> str | None:
     if not isinstance(old, Mapping) or not isinstance(new, Mapping):
         return None
     return listed(
-        f"{text(key)} {text(old.get(key)) or 'none'} -> {text(value) or 'none'}"
+        f"{text(key)} {_side(old.get(key))} -> {_side(value)}"
         for key, value in new.items()
         if old.get(key) != value
     )
+
+
+def _side(value: Json) -> str:
+    """Return a value before or after a change; a mapping with all that it has."""
+    if isinstance(value, Mapping) and value:
+        return f"{{{', '.join(f'{text(key)}: {_side(one)}' for key, one in value.items())}}}"
+    return text(value) or "none"
 
 
 def _number(pattern: str) -> Callable[[Json, Name], str | None]:
@@ -185,7 +192,7 @@ def _pairs(value: Json, _: Name) -> str | None:
     if not isinstance(value, Mapping):
         return None
     return listed(
-        f"{text(key)} {text(pair[0]) or 'none'} -> {text(pair[1]) or 'none'}"
+        f"{text(key)} {_side(pair[0])} -> {_side(pair[1])}"
         for key, pair in value.items()
         if isinstance(pair, Sequence) and not isinstance(pair, str) and len(pair) == 2
     )

@@ -46,6 +46,7 @@ class RunRow:
         decisions: Random draws so far: draw k is seeded by (run seed, k).
         next_assignment: Id of the next assignment.
         elapsed_s: Time of committed work, over all epochs.
+        closing_s: Part of it in which nothing was to be trained: finals, evaluation alone, saving.
         agent_steps: Agent steps of all policies.
         matches: Training and evaluation matches.
         assignments_finished: Committed assignments.
@@ -72,8 +73,9 @@ class RunRow:
     decisions: int = 0
     # From 1: assignment 0 stands for an unknown one in `CheckpointRow`.
     next_assignment: int = 1
-    # Durable: `stop.duration_s` counts the time of all epochs.
+    # Durable: `stop.duration_s` counts the time of all epochs, without that of their finals.
     elapsed_s: float = 0.0
+    closing_s: float = 0.0
     agent_steps: int = 0
     matches: int = 0
     assignments_finished: int = 0

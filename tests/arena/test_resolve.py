@@ -54,9 +54,19 @@ def test_the_launch_directory_is_first_and_there_once(directory: str) -> None:
 @pytest.mark.parametrize(
     ("reference", "text"),
     [
-        ("resolved_package.things:Nope", "resolved_package.things has no 'Nope'"),
+        (
+            "resolved_package.things:Nope",
+            "resolved_package.things has no 'Nope' in /",
+        ),
         ("resolved_package.things:Outer.Nope", "has no 'Outer.Nope'"),
-        ("resolved_package.nope:Name", "no module 'resolved_package.nope'"),
+        (
+            "__main__:Nope",
+            "has no 'Nope', which is another file in each process: put it into a module",
+        ),
+        (
+            "resolved_package.nope:Name",
+            "there is no module 'resolved_package.nope' in {},",
+        ),
         ("resolved_package.needy:Name", "no module 'package_that_is_not_there'"),
         ("resolved_package.broken:Name", "ZeroDivisionError: of course"),
         ("resolved_package.lazy:Gone", "raised ImportError: libthing.so is not there"),
@@ -71,7 +81,7 @@ def test_the_launch_directory_is_first_and_there_once(directory: str) -> None:
 def test_says_what_is_missing(directory: str, reference: str, text: str) -> None:
     with pytest.raises(ConfigError) as caught:
         resolve(reference, launch_directory=directory)
-    assert text in str(caught.value)
+    assert text.format(directory) in str(caught.value)
     assert reference in str(caught.value)
 
 

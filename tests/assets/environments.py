@@ -186,6 +186,8 @@ class FaultyTurns(ScriptedTurns):
             self.rewards["b"] = float("nan")
         if self._fails("infinite_reward"):
             self.rewards["b"] = np.float64("-inf")
+        if self._fails("array_reward"):
+            self.rewards["b"] = np.ones(1)
         if self._fails("text_reward"):
             self.rewards["b"] = "much"
         if self._fails("strange_agent"):
@@ -390,14 +392,6 @@ class ScriptedParallel(ParallelEnv):  # type: ignore[misc]
         if self._fault == "no_final_observation" and last:
             del observations["b"]
         return observations, rewards, terminations, truncations, infos
-
-
-class NamelessAgents(ScriptedTurns):
-    """Agents without names that are text."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.possible_agents = [0, 1]
 
 
 class PictureTurns(ScriptedTurns):

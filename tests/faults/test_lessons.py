@@ -48,7 +48,7 @@ def test_each_lesson_begins_once_whatever_kills_the_controller(
     began = events(run, LESSON_BEGAN)
     assert [event.subject for event in began] == ["2", "3"]
     (_, second) = (event.data["values"] for event in began)
-    assert second == {"population/p000": 4.0, "population/p001": 4.0}
+    assert second == {"player/p000": 4.0, "player/p001": 4.0}
     with JournalReader(run / JOURNAL) as reader:
         lesson_of = {
             row.assignment_id: row.message.lesson

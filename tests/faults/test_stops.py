@@ -43,7 +43,7 @@ STOPS: tuple[tuple[str, Mapping[str, object], str], ...] = (
         {"rating": -300.0, "members": "all"},
         "stop.rating: every active policy is one whose lower bound is -300",
     ),
-    ("duration", {"duration_s": 12.0}, "stop.duration_s: the run has taken "),
+    ("duration", {"duration_s": 12.0}, "stop.duration_s: training has taken "),
     ("agent steps", {"agent_steps": 6_000}, "stop.agent_steps: the run has done "),
     ("steps of each", {"agent_steps_per_policy": 3_000}, "stop.agent_steps_per_policy: every "),
 )

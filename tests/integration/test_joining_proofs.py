@@ -199,7 +199,7 @@ def test_code_that_is_missing_is_told_before_anything_is_sent(
     joined: Joined, tmp_path: Path
 ) -> None:
     said = ends(joined.guest("--code", tmp_path), code=2)
-    assert "faulty:Rounds: there is no module 'faulty'; looked for in" in said
+    assert f"faulty:Rounds: there is no module 'faulty' in {tmp_path}" in said
     assert "--code DIR" in said
 
 

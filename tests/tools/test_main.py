@@ -3,6 +3,7 @@ from __future__ import annotations
 import importlib
 import importlib.metadata
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from arena.errors import (
     ExportError,
 )
 from populations.errors import JournalCorrupt, ResumeRefused, RunFailed, RunInUse, StorageError
+from tools.launch.serving import ARENA as CHILD
 
 ARENA = Path(sys.executable).with_name("arena")
 
@@ -85,6 +87,10 @@ def test_what_nobody_expected_has_a_traceback(
             "arena: there is no preset 'nim:env'; `arena envs check nim:env --write FILE.yaml`",
         ),
         (
+            ["launch", "nim.py"],
+            "arena: there is no preset 'nim.py'; `arena envs check nim:NAME --write FILE.yaml`",
+        ),
+        (
             ["launch", "classic/chess-v6"],
             "arena: cannot read classic/chess-v6: No such file or directory; `arena envs check "
             "classic/chess-v6",
@@ -113,6 +119,26 @@ def test_a_mistake_leaves_nothing_behind(
     assert error.startswith(line)
     assert error.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_project_may_have_an_arena_of_its_own(tmp_path: Path) -> None:
+    root, site, project = Path(__file__).parents[2], tmp_path / "site", tmp_path / "project"
+    # As a wheel installs it.
+    packages = {"arena": "arena", "populations/commands": "tools", "populations/presets": "configs"}
+    packages |= {f"populations/{one.name}": f"populations/{one.name}" for one in
+                 (root / "populations").iterdir()}  # fmt: skip
+    for name, source in packages.items():
+        (site / name).parent.mkdir(parents=True, exist_ok=True)
+        (site / name).symlink_to(root / source)
+    project.mkdir()
+    (project / "arena.py").write_text("raise SystemExit('this is not Arena')\n")
+    environ = os.environ | {"PYTHONPATH": str(site)}
+    # So it starts exports of a run, and runs of the Python API.
+    said = subprocess.run([*CHILD, "presets"], cwd=project, env=environ, capture_output=True)
+    assert (said.returncode, said.stderr) == (0, b"")
+    for half in ("arena", "populations", "tools"):
+        for path in (root / half).rglob("*.py"):
+            assert 'sys.executable, "-m"' not in path.read_text()
 
 
 def test_unknown_commands_are_bad_usage(main: Callable[[list[str]], None]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +28,9 @@ P0 = PolicyId("player/p000")
 @pytest.fixture
 def run(tmp_path: Path) -> SmallRun:
     """A stopped run: p000 has three checkpoints, a ghost and a generation of its own."""
-    run = SmallRun(tmp_path)
+    run_dir = tmp_path / "a run"
+    run_dir.mkdir()
+    run = SmallRun(run_dir)
     with run.journal:
         policies = run.tables.policies.values()
         run.put(*first_generations(replace(policy, agent_steps=0) for policy in policies))
@@ -68,6 +71,8 @@ def test_weights_and_hyperparameters_of_then_counters_of_now(
     assert verify_run(run.run_dir).faults == []
     # Once more, forward: any kept checkpoint will do.
     command("rewind", f"{run.run_dir}:player/p000@300")
+    (go_on,) = capsys.readouterr().out.splitlines()[1:]
+    assert shlex.split(go_on)[2:] == ["arena", "launch", "--resume", "--run-dir", str(run.run_dir)]
     assert verify_run(run.run_dir).faults == []
     inspection = Inspection.open(run.run_dir)
     changes = hyperparameters_view(inspection, None)["changes"]

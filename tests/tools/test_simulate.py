@@ -49,7 +49,7 @@ def test_a_person_reads_a_summary() -> None:
     arguments = [*SHORT, "--cyclic", "--draw-rate", "0.2", "--seed", "3"]
     outcome = CliRunner().invoke(app, arguments, catch_exceptions=False)
     assert outcome.exit_code == 0
-    for words in ("spearman", "wrong exploits", "agent steps"):
+    for words in ("spearman", "wrong copies", "agent steps"):
         assert words in outcome.stdout
 
 

@@ -53,22 +53,27 @@ def evaluate(
 
     from ..evaluate.tournament import play
     from ..terminal.progress import PlayProgress
+    from .launched import with_arguments
 
     if isinstance(players, str):
         raise ConfigError(f"players must be a list of players, got {players!r}")
     for name, value, least in (("matches", matches, 1), ("seed", seed, 0)):
         if value < least:
             raise ConfigError(f"{name} must be at least {least}, got {value}")
-    with _as_it_was():
-        played = play(
-            [str(player) for player in players],
-            environment=environment,
-            num_matches=matches,
-            greedy=greedy,
-            seed=seed,
-            trust=trust,
-            show=lambda what: nullcontext(PlayProgress(lambda text: None)),
-        )
+    try:
+        with _as_it_was():
+            played = play(
+                [str(player) for player in players],
+                environment=environment,
+                num_matches=matches,
+                greedy=greedy,
+                seed=seed,
+                trust=trust,
+                show=lambda what: nullcontext(PlayProgress(lambda text: None)),
+            )
+    except ConfigError as error:
+        error.args = (with_arguments(str(error)),)
+        raise
     lists = {"pairs": records_of(played.pairs), "ratings": records_of(played.ratings)}
     return {**played.document, **lists}
 

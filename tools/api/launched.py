@@ -9,6 +9,7 @@ import atexit
 import contextlib
 import logging
 import os
+import re
 import subprocess
 import threading
 from collections import deque
@@ -35,6 +36,10 @@ AT_ONCE_S = 10.0
 
 _STOPPED = (0, 130, 143)
 """Exit codes of runs that ended with everything saved."""
+
+_SWITCHES = frozenset({"resume", "force", "with_hyperparameters", "accept_loss"})
+# Not in commands, which are typed as they are, and not where the argument is named already.
+_OPTION = re.compile(r"`[^`]*`|--([a-z]+(?:-[a-z]+)*)(?![-a-z]| \(from Python)")
 
 
 class LaunchedRun(Run):
@@ -180,8 +185,21 @@ class LaunchedRun(Run):
         lines = self.output
         for at in reversed(range(len(lines))):
             if lines[at].startswith("arena: "):
-                return [lines[at].removeprefix("arena: "), *lines[at + 1 :]]
+                lines = [lines[at].removeprefix("arena: "), *lines[at + 1 :]]
+                return list(map(with_arguments, lines))
         return lines[-5:]
+
+
+def with_arguments(text: str) -> str:
+    """Return a command's message with the names of Python's arguments in place of options."""
+    return _OPTION.sub(_as_argument, text)
+
+
+def _as_argument(option: re.Match[str]) -> str:
+    if option[1] is None:
+        return option[0]
+    name = option[1].replace("-", "_")
+    return f"{name}=True" if name in _SWITCHES else name
 
 
 _RUNNING: set[LaunchedRun] = set()

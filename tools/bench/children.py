@@ -55,7 +55,7 @@ class _Child:
     def __init__(self, module: str, arguments: Sequence[str]) -> None:
         self._module = module
         self._process = subprocess.Popen(
-            [sys.executable, "-m", module, *arguments],
+            [sys.executable, "-P", "-m", module, *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -6,32 +6,8 @@ Tests: `tests/integration/test_evaluate_into.py`, `tests/tools/evaluate/test_int
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Sequence
 from pathlib import Path
-
-_UNITS_S = {"h": 3600.0, "m": 60.0, "s": 1.0}
-_TIME = re.compile("".join(rf"(?:(\d{{1,7}}(?:\.\d{{1,3}})?){unit})?" for unit in _UNITS_S))
-
-
-def parse_time(text: str, *, option: str) -> float:
-    """Return the seconds of a time with units: 90s, 2m, 1.5h, 1h30m.
-
-    Raises:
-        ConfigError: If it is none, or 0.
-    """
-    from arena.errors import ConfigError
-
-    match = _TIME.fullmatch(text)
-    parts = match.groups(default="0") if match is not None else ("0",) * len(_UNITS_S)
-    seconds = sum(
-        float(part) * unit_s for part, unit_s in zip(parts, _UNITS_S.values(), strict=True)
-    )
-    if seconds <= 0.0:
-        raise ConfigError(
-            f"{option} must be a time above 0 with its unit, as 90s, 2m or 1h30m, got {text!r}"
-        )
-    return seconds
 
 
 def evaluate_run(
@@ -59,6 +35,7 @@ def evaluate_run(
     """
     from arena.errors import ConfigError
     from populations.config.trust import trusted
+    from populations.fields import seconds_of
 
     from ..launch.serving import held_run, serve
     from ..launch.world import look_at_world
@@ -69,7 +46,10 @@ def evaluate_run(
         raise ConfigError(f"--for {duration} needs --into: the run that is evaluated")
     if duration is None:
         raise ConfigError(f"--into {into} needs --for: a time, as 90s, 2m or 1h30m")
-    seconds = parse_time(duration, option="--for")
+    try:
+        seconds = seconds_of(duration)
+    except ValueError as error:
+        raise ConfigError(f"--for {error}, got {duration!r}") from error
     if [Path(player).resolve() for player in players] != [into.resolve()]:
         raise ConfigError(
             f"--into evaluates the players of one run, so {into} must be the only PLAYER, got "

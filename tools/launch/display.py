@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -36,7 +36,7 @@ LINE_EVERY_S = 5.0
 MAX_LINES = 12
 NAME_CHARS = 20
 MAX_CHARS = 400
-"""Most characters of one detail of an event; the events have all of it."""
+"""Most characters of an event; `arena league RUN events` has all of it."""
 
 PAUSES = {"storage_full": "storage", "stalled": "paused"}
 """Words for a pause, by the name of its alert."""
@@ -90,7 +90,7 @@ class PlainDisplay:
 
     def note(self, rows: Sequence[Row]) -> None:
         """Print those of the committed rows that matter."""
-        lines = [*map(explain, told(rows)), *self._sizes(rows)]
+        lines = [*(explain(row, name=self._name) for row in told(rows)), *self._sizes(rows)]
         for line in lines:
             self._screen.print(line, soft_wrap=True, highlight=False, markup=False)
 
@@ -104,6 +104,9 @@ class PlainDisplay:
                 self._sized.add(population := population_of(row.policy))
                 if number := num_parameters(self._run_dir / row.key):
                     yield f"networks of {population}: {number:,} parameters"
+
+    def _name(self, player: str) -> str:
+        return short_name(player, populations=tuple(self._state.setup.populations))
 
     def wait_for(self, name: str, most_s: float) -> None:
         """Print what the end of the run waits for, and for how long at most."""
@@ -257,25 +260,25 @@ def told(rows: Sequence[Row]) -> Iterator[EventRow]:
             yield row
 
 
-def explain(row: EventRow) -> str:
-    """Explain an event on one line."""
+def explain(row: EventRow, *, name: Callable[[str], str] = str) -> str:
+    """Explain an event on one line.
+
+    Args:
+        row: Event.
+        name: Function that shortens players' names.
+    """
+    from populations.inspection.sentences import sentence
+
     if row.kind in ("alert", "alert_cleared"):
         return alert_event(row)
-    numbers = ("donor", "gap", "deviation", "reason", "changes")
-    details = "  ".join(f"{key}={_short(row.data[key])}" for key in numbers if key in row.data)
-    parts = (f"{row.kind.replace('_', ' ')}:", row.subject, details)
-    return " ".join(part for part in parts if part)
-
-
-def _short(value: Json) -> str:
-    if isinstance(value, float):
-        return f"{value:.3g}"
-    if isinstance(value, Mapping):
-        return ", ".join(f"{key} {_short(part)}" for key, part in value.items())
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return " -> ".join(_short(part) for part in value)
     # Below the first line are tracebacks.
-    return one_line(str(value).strip().partition("\n")[0], max_chars=MAX_CHARS)
+    data = {key: _first_line(value) for key, value in row.data.items()}
+    about = {**data, "kind": row.kind, "subject": row.subject}
+    return one_line(sentence(about, name=name), max_chars=MAX_CHARS)
+
+
+def _first_line(value: Json) -> Json:
+    return value.strip().partition("\n")[0] if isinstance(value, str) else value
 
 
 def alert_event(row: EventRow) -> str:
@@ -283,7 +286,8 @@ def alert_event(row: EventRow) -> str:
     what = f" ({row.subject})" if row.subject else ""
     if row.kind == "alert_cleared":
         return f"alert is over: {row.data['name']}{what}"
-    return f"alert: {row.data['name']}{what}: {_short(row.data['what'])}. {row.data['advice']}"
+    said = one_line(str(_first_line(row.data["what"])), max_chars=MAX_CHARS)
+    return f"alert: {row.data['name']}{what}: {said}. {row.data['advice']}"
 
 
 def alert(status: Mapping[str, Json]) -> str:

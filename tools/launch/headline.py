@@ -103,8 +103,9 @@ def training_progress(state: ControllerState, moment: Moment) -> tuple[float, fl
     # Each limit gives a share and a time; the run ends at the largest share, the shortest time.
     shares, left = [0.0], list[float]()
     if stop.duration_s is not None:
-        shares.append(moment.elapsed_s / stop.duration_s)
-        left.append(stop.duration_s - moment.elapsed_s)
+        trained_s = moment.elapsed_s - state.tables.run.closing_s
+        shares.append(trained_s / stop.duration_s)
+        left.append(stop.duration_s - trained_s)
     in_flight = moment.agent_steps - state.tables.run.agent_steps
     goals = []
     if stop.agent_steps is not None:
@@ -160,7 +161,8 @@ def shares(state: ControllerState) -> str:
     if any(settings.exploit != "none" for settings in pbt.values()):
         decisions = state.pbt_decisions
         due = decisions.due(state.tables, pbt=pbt)
-        parts.append(f"PBT made {count(decisions.made)} of {count(due)} decisions due")
+        made = f"made {count(decisions.made)} of {count(due)} decisions that were due"
+        parts.append(f"PBT {made if due else 'has no decision due yet'}")
     return "  ".join(parts)
 
 

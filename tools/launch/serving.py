@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from .world import World
 
 
-# Installed, the folder tools/ is populations.commands.
-ARENA = (sys.executable, "-m", f"{__package__.rpartition('.')[0]}.main")
+# -P: a project's own arena.py, in the current directory, is not imported. The folder tools/ is
+# populations.commands once it is installed, and without that it has no presets either.
+ARENA = (sys.executable, "-P", "-m", "populations.commands.main")
 """Command that is ``arena``, whatever the path of this process is."""
 
 
@@ -167,7 +168,7 @@ def _holding_limit(run: OpenRun) -> str | None:
     # A stopped or failed run goes on, and its controller looks at the limits itself.
     if row.state != "finished" or run.state.evaluation_only is not None:
         return None
-    return limit_reached(run.state, elapsed_s=row.elapsed_s)
+    return limit_reached(run.state, trained_s=row.elapsed_s - row.closing_s)
 
 
 def control(run: OpenRun) -> None:

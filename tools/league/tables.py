@@ -6,6 +6,7 @@ Tests: `tests/tools/league/test_views.py`, `tests/tools/league/test_screens.py`.
 from __future__ import annotations
 
 import csv
+import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -166,6 +167,9 @@ def write_csv(rows: Sequence[Row], file: TextIO) -> None:
 
 def _csv_cell(value: object) -> object:
     """Return a cell that no spreadsheet takes for a formula, and no terminal for a command."""
+    if isinstance(value, Mapping | list | tuple):
+        # As --json has it, which other programs read.
+        value = json.dumps(value)
     if not isinstance(value, str):
         return value
     # Behind an apostrophe a spreadsheet calculates nothing.

@@ -267,11 +267,13 @@ class Game:
             is_named: Whether the user has named it on the command line, and not the game's file.
         """
         from arena.matches.actors import make_bot
-        from arena.resolve import NO_CODE
+        from arena.resolve import NO_CODE, put_first_on_path
 
         where = self.launch_directory
-        if is_named and where == NO_CODE:
-            where = str(Path.cwd())
+        if is_named:
+            # The user's word: it may be beside the game's code, or where he is.
+            put_first_on_path(str(Path.cwd()))
+            where = str(Path.cwd()) if where == NO_CODE else where
         else:
             self.word.check(bot)
 

@@ -14,7 +14,7 @@ from arena.envs.episode_metrics import reported_figures
 from arena.envs.outcome import Score
 from arena.envs.pettingzoo.buffers import Buffers, Place
 from arena.envs.pettingzoo.reward_components import ComponentRow
-from arena.envs.spaces.observations import BOUNDED_REWARD, is_bounded
+from arena.envs.spaces.observations import is_bounded, reward_rule
 from arena.errors import EnvironmentFault
 
 
@@ -76,7 +76,7 @@ class EpisodeRow:
                 raise EnvironmentFault(f"agent {agent!r} has a reward but is no possible agent")
             if not is_bounded(reward):
                 raise EnvironmentFault(
-                    f"agent {agent!r}: a reward must be {BOUNDED_REWARD}, got {reward!r}"
+                    f"agent {agent!r}: a reward must be {reward_rule(reward)}, got {reward!r}"
                 )
             # Added: an agent may be paid several times in one call, by dead agents' steps too. The
             # return is summed in float64.

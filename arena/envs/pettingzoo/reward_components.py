@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from arena.envs.spaces.observations import BOUNDED_REWARD, is_bounded
+from arena.envs.spaces.observations import is_bounded, reward_rule
 from arena.errors import EnvironmentFault
 
 KEY = "reward_components"
@@ -68,8 +68,8 @@ class ComponentRow:
             value = reported.get(name, 0.0)
             if not is_bounded(value):
                 raise EnvironmentFault(
-                    f"agent {agent!r}: the reward component {name!r} must be {BOUNDED_REWARD}, "
-                    f"got {value!r}"
+                    f"agent {agent!r}: the reward component {name!r} must be "
+                    f"{reward_rule(value)}, got {value!r}"
                 )
             self._received[column, index] += value
 

@@ -211,12 +211,19 @@ class ObservationLayout:
 
 
 def is_bounded(number: object) -> bool:
-    """Return whether an object is a finite number that may be a reward."""
+    """Return whether an object is a finite number that may be a reward; an array is none."""
     try:
         # A comparison with NaN is False.
-        return bool(-LARGEST_REWARD <= cast(float, number) <= LARGEST_REWARD)
+        in_bounds = bool(-LARGEST_REWARD <= cast(float, number) <= LARGEST_REWARD)
     except (TypeError, ValueError):
         return False
+    return in_bounds and not getattr(number, "shape", ())
+
+
+def reward_rule(number: object) -> str:
+    """Return the rule that a reward breaks which `is_bounded` refuses."""
+    shape = getattr(number, "shape", ())
+    return f"one number, not an array of shape {shape}" if shape else BOUNDED_REWARD
 
 
 def named(leaf: Leaf) -> str:

@@ -57,7 +57,7 @@ def budget(state: ControllerState, tx: Transaction, policy: PolicyRow, *, learne
     speed = _speed(state, policy, learner)
     # Up to the end of the run, however often it was doubled.
     if stop.duration_s is not None and speed > 0.0:
-        left_s = max(stop.duration_s - state.elapsed_s(tx.now), 0.0)
+        left_s = max(stop.duration_s - state.trained_s(tx.now), 0.0)
         wanted = min(wanted, int(speed * left_s))
     if stop.agent_steps_per_policy is not None and stop.agent_steps_per_policy > policy.agent_steps:
         wanted = min(wanted, stop.agent_steps_per_policy - policy.agent_steps)

@@ -302,6 +302,10 @@ class ControllerState:
         """Return the seconds of the run, over all epochs."""
         return self.elapsed_before_s + now.monotonic_s - self.started_s
 
+    def trained_s(self, now: Now) -> float:
+        """Return the seconds in which the run trained, over all epochs, while it trains."""
+        return self.elapsed_s(now) - self.tables.run.closing_s
+
     def draw(self, tx: Transaction) -> np.random.Generator:
         """Return the next decision's randomness, a function of the run's seed and its number."""
         return np.random.default_rng(np.random.SeedSequence(self.draw_words(tx)))

@@ -30,6 +30,10 @@ from .conftest import Make, play_batched
             "agent 'b': a reward must be finite.* got .*-inf",
         ),
         ("text_reward", "agent 'b': a reward must be finite.* got 'much'"),
+        (
+            "array_reward",
+            r"agent 'b': a reward must be one number, not an array of shape \(1,\), got array",
+        ),
         ("strange_agent", "agent 'c' has a reward but is no possible agent"),
         ("step_raises", "in step, agent 'b' on turn, raised KeyError: 'board'"),
         ("only_dead_on_turn", "only dead agents are on turn, the last is 'a'"),

@@ -80,7 +80,6 @@ def test_prints_do_not_corrupt_the_answer(assets: str) -> None:
         ("classic/tictactoo-v3", EnvironmentUnavailable, "classic/tictactoe-v3"),
         ("atari/pong-v3", EnvironmentUnavailable, r"pip install 'pettingzoo\[atari\]'"),
         ("environments:not_an_environment", ConfigError, "must make a pettingzoo.AECEnv"),
-        ("environments:NamelessAgents", ConfigError, "by strings, got 0"),
         ("environments:PictureTurns", ConfigError, r"agent 'a': observation space Text\("),
         ("environments:Abrupt", EnvironmentFault, "SIGSEGV.*segmentation soon"),
     ],

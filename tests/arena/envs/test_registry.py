@@ -86,6 +86,7 @@ def test_one_way_to_write_an_id(written: str, canonical: str) -> None:
         ("clasic/rps_v2", "classic/rps-v2"),
         ("mpe2/simple_spred_v3", "mpe2/simple_spread_v3"),
         ("mpe/simple_tag_v9", "mpe2/simple_tag_v3"),
+        ("games/nim.py", "that of a file is games.nim:NAME"),
     ],
 )
 def test_an_unknown_id_names_the_nearest(environment_id: str, near: str, assets: str) -> None:

@@ -272,7 +272,7 @@ class CountingGame:
     """Two agents choose a number in turn, three times; the sum of one's own numbers is paid."""
 
     def __init__(self) -> None:
-        self.possible_agents = ["player_0", "player_1"]
+        self.possible_agents: list[Any] = ["player_0", "player_1"]
         self.seeds: list[int | None] = []
         self.steps: list[tuple[str, int | None]] = []
 
@@ -306,6 +306,18 @@ def test_every_reward_is_counted_and_random_moves_are_legal(number_export: Writt
     assert all(10 <= action <= 13 for action in others)
     assert env.seeds == [9]
     assert env.steps[-2:] == [("player_0", None), ("player_1", None)]
+
+
+def test_agents_that_are_numbers_are_those_of_the_card(number_export: Written) -> None:
+    champion, env = Champion(number_export.directory), CountingGame()
+    text = play_game(champion, env, agents=["player_0"], seed=9, rng=np.random.default_rng(0))
+    env.possible_agents = [0, 1]
+    champion.card["environment"]["agents"] = champion.agents[:] = ["0", "1"]
+    specs = champion.card["environment"]["agent_specs"]
+    for name, number in (("player_0", "0"), ("player_1", "1")):
+        specs[number] = specs[name]
+    numbers = play_game(champion, env, agents=["0"], seed=9, rng=np.random.default_rng(0))
+    assert numbers == {"0": text["player_0"], "1": text["player_1"]}
 
 
 SIDES = {"hunters": ["adversary_0", "adversary_1"], "prey": ["agent_0"]}

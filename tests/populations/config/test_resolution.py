@@ -124,10 +124,11 @@ def test_simple_tag_has_two_populations_on_two_sides() -> None:
         (TWO_PLAYERS, ["player"]),
         (TAG, ["adversary", "agent"]),
         (make_spec(agent_0=1, agent_1=2), ["agent_0", "agent_1"]),
-        (make_spec(first=1, second=1), ["population"]),
+        (make_spec(first=1, second=1), ["player"]),
         (make_spec(first=1, second=1, a_0=2, b_0=2), ["population_0", "population_1"]),
         (make_spec(Red_0=1, Red_1=1), ["red"]),
-        (make_spec(**{"0": 1, "1": 1}), ["population"]),
+        (make_spec(**{"0": 1, "1": 1}), ["player"]),
+        (make_spec(**{"0": 1, "1": 2}), ["population_0", "population_1"]),
         (make_spec(unit_10=1, unit_11=1), ["unit"]),
     ],
 )

@@ -171,6 +171,8 @@ def test_overrides_reach_any_key(minimal: Path, override: str, value: object) ->
         ("populations.player.size=0", "populations.player.size"),
         ("populations.Player.size=1", "must match ^[a-z][a-z0-9_]{0,31}$, not 'Player'"),
         ("populations=3", "populations"),
+        ("populations.player.search_space.gamma=[0.9, 0.99]",
+         "gamma: must be {low, high} or {choices}, for example {low: 0.9, high: 0.99}, got [0.9"),
         ("environment.outcome={threshhold: 2}", "environment.outcome must be return"),
         ("environment.outcome=retrun", "environment.outcome must be return"),
         ("environment.outcome={margin: 0}", "environment.outcome must be return"),
@@ -204,6 +206,23 @@ def test_a_fault_names_key_rule_and_value(minimal: Path, override: str, message:
     with pytest.raises(ConfigError) as error_info:
         load_config(minimal, [override])
     assert message in str(error_info.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("90s", 90.0), ("2m", 120.0), ("1.5h", 5400.0), ("1h30m", 5400.0), ("1h2m3.5s", 3723.5),
+     ("0.5s", 0.5), ("60", 60.0)],
+)  # fmt: skip
+def test_a_time_may_have_units(minimal: Path, text: str, seconds: float) -> None:
+    assert load_config(minimal, [f"stop.duration_s={text}"]).stop.duration_s == seconds
+
+
+@pytest.mark.parametrize(
+    "text", ["", "'2'", "m", "2x", "-2m", "0s", "0h0m", "2m1h", "1e3s", "' 2m'", "nan", "2mm"]
+)
+def test_what_is_no_time_is_refused_with_its_value(minimal: Path, text: str) -> None:
+    with pytest.raises(ConfigError, match=r"stop.duration_s: must be a time above 0 with its unit"):
+        load_config(minimal, [f"stop.duration_s={text or repr(text)}"])
 
 
 def test_every_fault_is_named_at_once(minimal: Path) -> None:

@@ -255,7 +255,7 @@ def test_a_module_that_breaks_meanwhile_is_told(
     told = served(process, lambda: process.pid is None and (tmp_path / "hooks.json").exists())
     while not told:
         told += process.poll()
-    assert told[0].problem == "hooked:gone: hooked has no 'gone'"
+    assert told[0].problem.startswith("hooked:gone: hooked has no 'gone' in /")
 
 
 def test_what_cannot_be_called_is_refused(tmp_path: Path) -> None:
@@ -269,10 +269,15 @@ def test_what_cannot_be_called_is_refused(tmp_path: Path) -> None:
     )
     with pytest.raises(ConfigError) as refused:
         check_hooks(settings_of(tmp_path, *bad))
-    assert str(refused.value).split("; ") == [
-        "hooks.on_event: hooked:gone: hooked has no 'gone'",
-        "hooks.on_event: hooked:not_callable must be a function, got int",
-        "hooks.on_event: no_such_module:f: there is no module 'no_such_module'",
-        "hooks.on_event: there is no command 'no-such-command'",
-        "hooks.on_event: there is no command './hooked.txt'",
-    ]
+    for said, begin in zip(
+        str(refused.value).split("; "),
+        [
+            "hooks.on_event: hooked:gone: hooked has no 'gone'",
+            "hooks.on_event: hooked:not_callable must be a function, got int",
+            "hooks.on_event: no_such_module:f: there is no module 'no_such_module'",
+            "hooks.on_event: there is no command 'no-such-command'",
+            "hooks.on_event: there is no command './hooked.txt'",
+        ],
+        strict=True,
+    ):
+        assert said.startswith(begin)

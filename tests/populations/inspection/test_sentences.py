@@ -97,6 +97,28 @@ def test_a_piece_whose_numbers_are_unknown_is_left_out() -> None:
         ),
         (
             {
+                "kind": "configuration_changed",
+                "subject": "",
+                "search_space.gamma": [None, {"low": 0.9, "high": 0.99, "log": True}],
+            },
+            "The configuration was changed: search_space.gamma none -> "
+            "{low: 0.9, high: 0.99, log: true}",
+        ),
+        (
+            {
+                "kind": "train_assigned",
+                "subject": "7",
+                "learner": "one",
+                "policies": ["a/p000"],
+                "agent_steps": 24000,
+                "episodes": 4,
+                "opponents": [["a/p000", "b/p001"], ["b/p001", "a/p000"]],
+            },
+            "Learner one trains a/p000 for 24,000 agent steps, 4 episodes of each environment "
+            "against b/p001 (assignment 7)",
+        ),
+        (
+            {
                 "kind": "train_assigned",
                 "subject": "7",
                 "learner": "one",
@@ -141,7 +163,7 @@ def test_a_piece_whose_numbers_are_unknown_is_left_out() -> None:
                 "rating_low": -100.0,
                 "rating_high": 99.6,
             },
-            "player/p001 leads player with 0 Elo [-100, 100] by the fit of then",
+            "player/p001 is the champion now with 0 Elo [-100, 100] by the fit of then",
         ),
         (
             {
@@ -154,7 +176,8 @@ def test_a_piece_whose_numbers_are_unknown_is_left_out() -> None:
                 "rating_high": None,
                 "open": True,
             },
-            "player/p001 leads player with 612 Elo or more by the fit of then, after player/p000",
+            "player/p001 is the champion now with 612 Elo or more by the fit of then, after "
+            "player/p000",
         ),
     ],
 )

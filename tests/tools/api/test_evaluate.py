@@ -53,7 +53,7 @@ def test_the_document_is_that_of_the_command_and_nothing_else_changes(
     [
         (["bot:random"], {}, "two or more players, got 1"),
         ("bot:random", {}, "must be a list of players, got 'bot:random'"),
-        (["bot:random", "bot:x:Y"], {}, "--environment"),
+        (["bot:random", "bot:x:Y"], {}, "bots alone play anything: environment ID says what"),
         (["bot:random", "nowhere"], {}, "there is no player 'nowhere'"),
         (["bot:random", "bot:random"], {"matches": 0}, "matches must be at least 1, got 0"),
         (["bot:random", "bot:random"], {"seed": -1}, "seed must be at least 0, got -1"),

@@ -156,6 +156,16 @@ def test_faults_of_the_configuration_are_raised(tmp_path: Path) -> None:
         arena.launch("tictactoe", run_dir=tmp_path / "other")
 
 
+@pytest.mark.integration
+def test_errors_speak_of_arguments_and_not_of_options(board_run: Path) -> None:
+    there = "holds a run already: resume=True goes on with it, force=True throws it away"
+    with pytest.raises(arena.ConfigError, match=there):
+        arena.launch("tictactoe", run_dir=board_run)
+    begins = "no force=True, init_from, with_hyperparameters=True or replay"
+    with pytest.raises(arena.ConfigError, match=begins):
+        arena.launch(run_dir=board_run, resume=True, replay="runs/a:p003")
+
+
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [

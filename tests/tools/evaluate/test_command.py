@@ -1,11 +1,17 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from arena.errors import ConfigError
+from populations.config.trust import Word
+from tools.players.resolve import resolve_player
 
 Command = Callable[..., dict[str, Any]]
 BOARD = "classic/connect_four-v3"
@@ -146,6 +152,29 @@ def test_a_users_bot_takes_part(
     best = document["ratings"][0]
     assert best["player"] == "bot:lefty_player:Lefty"
     assert best["rating"] > 0.0
+
+
+def test_a_bot_is_looked_for_where_the_command_runs_and_beside_the_code_of_the_run(
+    board_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    found = resolve_player(str(board_run)).game
+    assert found is not None
+    # A run whose code is in another directory than the one in which the command runs.
+    game = replace(found, word=Word(launch_directory=str(tmp_path / "code")))
+    for name in ("code", "here"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / f"lefty_{name}.py").write_text(
+            "class Lefty:\n"
+            "    def act(self, observation, action_mask, *, agent, rng):\n"
+            "        return action_mask.argmax(axis=1)\n"
+        )
+    monkeypatch.chdir(tmp_path / "here")
+    for bot in ("bot:lefty_code:Lefty", "bot:lefty_here:Lefty"):
+        assert game.make_bots(bot, is_named=True).keys() == {"player"}
+    searched = f"no module 'lefty_gone' in {tmp_path / 'code'}, {tmp_path / 'here'}"
+    with pytest.raises(ConfigError, match=searched):
+        game.make_bots("bot:lefty_gone:Lefty", is_named=True)
 
 
 PLAYERS = """

@@ -8,28 +8,8 @@ from typing import Any
 
 import pytest
 
-from arena.errors import ConfigError
-
 into_run: Any = importlib.import_module("populations.commands.evaluate.into_run")
 main: Any = importlib.import_module("populations.commands.main").main
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [("90s", 90.0), ("2m", 120.0), ("1.5h", 5400.0), ("1h30m", 5400.0), ("1h2m3.5s", 3723.5),
-     ("0.5s", 0.5)],
-)  # fmt: skip
-def test_a_time_has_units(text: str, seconds: float) -> None:
-    assert into_run.parse_time(text, option="--for") == seconds
-
-
-@pytest.mark.parametrize(
-    "text", ["", "2", "m", "2x", "-2m", "0s", "0h0m", "2m1h", "1e3s", " 2m", "nan", "infs", "2mm"]
-)
-def test_what_is_no_time_is_refused_with_its_value(text: str) -> None:
-    with pytest.raises(ConfigError, match="--for must be a time above 0") as error:
-        into_run.parse_time(text, option="--for")
-    assert str(error.value).endswith(f"got {text!r}")
 
 
 @pytest.mark.parametrize(

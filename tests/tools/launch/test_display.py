@@ -45,6 +45,19 @@ def test_an_alert_is_told_with_what_to_do_and_that_it_is_over() -> None:
     ]
 
 
+def test_events_are_told_in_sentences_of_one_line() -> None:
+    rows = [
+        event("training_stopped", "", reason="stop.duration_s: training has taken 12 of 12 s"),
+        event("exploited", "player/p003", donor="player/p001", gap=797.0, changes={}),
+        event("assignment_failed", "7", reason="ValueError: no\n  File 'x.py'"),
+    ]
+    assert [display.explain(row, name=lambda name: name[-4:]) for row in rows] == [
+        "Training stopped: stop.duration_s: training has taken 12 of 12 s",
+        "p003 copied p001",
+        "Assignment 7 failed: ValueError: no",
+    ]
+
+
 def test_alerts_stand_beside_the_figures_and_a_pause_in_their_place() -> None:
     status: dict[str, Json] = {"alerts": [ALERT, ALERT]}
     assert display.alert(status) == "", "figures go on"

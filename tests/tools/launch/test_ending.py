@@ -32,7 +32,7 @@ UNPROVEN = {
         "reasons": ["too little training so far", "rewards that cannot be learned from"],
     },
 }
-TIME = "stop.duration_s: the run has taken 30.0 of 30 s"
+TIME = "stop.duration_s: training has taken 30.0 of 30 s"
 
 
 def said(

@@ -88,6 +88,9 @@ def test_a_policy_and_its_ghost_with_the_same_weights_are_one_row_on_screen_alon
     league(board_run, as_csv=True)
     rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
     assert [row["player"] for row in rows] == [line["player"] for line in lines]
+    # Cells that hold more than a value are JSON, too.
+    values = [json.loads(row["hyperparameters"] or "null") for row in rows]
+    assert values == [line["hyperparameters"] for line in lines]
 
 
 def test_standings_mark_the_champion(board_run: Path, capsys: pytest.CaptureFixture[str]) -> None:

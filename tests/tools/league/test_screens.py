@@ -193,8 +193,10 @@ def test_the_newest_match_and_the_kept_checkpoints_come_first() -> None:
 
 
 def test_a_status_is_in_words() -> None:
-    text = draw("status", DOCUMENTS["status"])
+    text = draw("status", {**DOCUMENTS["status"], "exploits": 3})
     assert "12 min 30 s" in text
+    assert re.search("^copies +3 *$", text, re.MULTILINE)
+    assert "state training, assignment 7" in text
     assert "18.6M" in text
     assert "p000, rating 939, 95% 847..1032" in text
     assert "alert: kl_high: kl is 0.2. Lower the rate." in text

@@ -14,7 +14,7 @@ from arena.types import RANDOM_BOT
 
 from ...terminal.quantities import duration
 from ...terminal.text import plain
-from .look import Document, Look, Row, interval, share, steps, text_of, whole
+from .look import Document, Look, Row, interval, share, steps, text_of, title_of, whole
 from .tables import GAP, Column, table
 
 if TYPE_CHECKING:
@@ -41,9 +41,6 @@ _SHOWN: Mapping[str, Callable[[object], str]] = {
     **dict.fromkeys(("agent_steps", "matches", "assignments_finished"), steps),
 }
 """Functions that write figures for people, by key."""
-
-_TITLES = {"elapsed_s": "elapsed"}
-"""Words for figures whose keys are not words."""
 
 
 def rows_of(document: Document) -> list[Row]:
@@ -148,7 +145,7 @@ def figures_of(document: Document) -> list[Row]:
 
 def figure_title(entry: Row) -> str:
     """Return the words for a figure."""
-    return _TITLES.get(str(entry["key"]), str(entry["key"]).replace("_", " "))
+    return title_of(str(entry["key"]))
 
 
 def figure_text(entry: Row, side: str) -> str:

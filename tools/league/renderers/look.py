@@ -23,6 +23,9 @@ DIGEST = re.compile("[0-9a-f]{64}")
 
 DIGEST_CHARS = 8
 
+TITLES = {"elapsed_s": "elapsed", "exploits": "copies"}
+"""Words for figures whose keys are others."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
@@ -86,6 +89,11 @@ def text_of(value: object) -> str:
         return ", ".join(text_of(one) for one in value)
     # Names may come from another machine: no control characters.
     return plain(str(value))
+
+
+def title_of(key: str) -> str:
+    """Return the words for a figure, by its key in documents."""
+    return TITLES.get(key, key.replace("_", " "))
 
 
 def whole(value: object) -> str:

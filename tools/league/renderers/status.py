@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 from ...notices import alert_lines, anchor_text, unproven_lines
 from ...terminal.quantities import duration
-from .look import Document, Look, Row, interval, steps, text_of, whole
+from .look import Document, Look, Row, interval, steps, text_of, title_of, whole
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -40,6 +40,8 @@ def _lines(document: Document, look: Look) -> Iterator[tuple[str, str]]:
             yield key, steps(value)
         elif key == "quarantined":
             yield key, ", ".join(map(look.name, cast("Sequence[str]", value)))
+        elif isinstance(value, Mapping):
+            yield key, _listed(value)
         else:
             yield key, text_of(value)
     for name, best in cast("Mapping[str, Row]", document.get("champion", {})).items():
@@ -59,7 +61,11 @@ def _lines(document: Document, look: Look) -> Iterator[tuple[str, str]]:
         yield "learners waiting", f"{waiting} for a place to run"
     for row in cast("Sequence[Row]", document.get("learners", ())):
         rest = {key: row[key] for key in row if key != "learner" and row[key] is not None}
-        yield f"learner {text_of(row.get('learner'))}", text_of(rest)
+        yield f"learner {text_of(row.get('learner'))}", _listed(rest)
+
+
+def _listed(values: Mapping[str, object]) -> str:
+    return ", ".join(f"{title_of(key)} {text_of(value)}" for key, value in values.items())
 
 
 def pairs(lines: Iterator[tuple[str, str]]) -> RenderableType:
@@ -71,5 +77,5 @@ def pairs(lines: Iterator[tuple[str, str]]) -> RenderableType:
     drawn.add_column(no_wrap=True, max_width=24, overflow="ellipsis")
     drawn.add_column(overflow="fold")
     for key, value in lines:
-        drawn.add_row(Text(key.replace("_", " ")), Text(value))
+        drawn.add_row(Text(title_of(key)), Text(value))
     return drawn

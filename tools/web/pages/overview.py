@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import cast
 
+from ...league.renderers.look import title_of
 from ...notices import alerts_of, anchor_text, unproven_lines
 from ...open_intervals import upper_ends
 from ..content import Block, Cell, Chart, Content, Row, Table, cell, facts, moment, part, shown
@@ -235,7 +236,7 @@ PROGRESS = (
 
 def _progress(status: Line) -> Block:
     values: dict[str, object] = {
-        key.replace("_", " "): status[key] for key in PROGRESS if status.get(key) not in (None, "")
+        title_of(key): status[key] for key in PROGRESS if status.get(key) not in (None, "")
     }
     elapsed_s = number(status["elapsed_s"]) or 0.0
     values["elapsed"] = f"{elapsed_s // 3600:.0f} h {elapsed_s % 3600 // 60:.0f} min"

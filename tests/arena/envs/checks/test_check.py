@@ -115,6 +115,12 @@ def test_tictactoe_in_numbers(assets: str) -> None:
         ),
         (
             "environments:FaultyTurns",
+            {"fault": "array_reward"},
+            "agent 'b': a reward must be one number, not an array of shape (1,), got array([1.])",
+            "float(reward)",
+        ),
+        (
+            "environments:FaultyTurns",
             {"fault": "wrong_shape"},
             "agent 'a': an observation must have shape (3,), got (2,)",
             "observation_space(agent).shape",

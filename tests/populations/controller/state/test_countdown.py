@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -94,6 +95,31 @@ def test_it_ends_as_finished_when_the_time_since_the_first_learner_is_over(
     assert ended.data == {"reason": run.reason}
     # A step of the world takes a second; nobody is given more than it can end.
     assert 39.0 <= round(run.elapsed_s - before.state.tables.run.elapsed_s, 6) <= 42.0
+
+
+def test_a_limit_in_seconds_counts_training_and_no_finals() -> None:
+    def limited(seconds: float) -> dict[str, Any]:
+        return {**DUEL, "stop": {"agent_steps_per_policy": None, "duration_s": seconds}}
+
+    world = make_world(limited(60.0))
+    world.join()
+    world.join()
+    world.run()
+    first = world.state.tables.run
+    assert first.closing_s > 5.0
+    assert 60.0 <= first.elapsed_s - first.closing_s <= 65.0
+    # An evaluation alone has no training either.
+    alone = going_on(world, Countdown(duration_s=40.0))
+    alone.run()
+    second = alone.state.tables.run
+    assert second.closing_s - first.closing_s == second.elapsed_s - first.elapsed_s > 30.0
+    alone.state.config = make_world(limited(90.0)).state.config
+    more = going_on(alone, None)
+    more.run()
+    third = more.state.tables.run
+    assert third.reason.startswith("stop.duration_s: training has taken 9")
+    assert 90.0 <= third.elapsed_s - third.closing_s <= 95.0
+    assert third.agent_steps > 1.3 * first.agent_steps
 
 
 def test_it_takes_no_time_from_shares_and_finals(evaluated: tuple[World, World]) -> None:

@@ -168,7 +168,7 @@ def test_a_success_rate_by_any_and_by_all() -> None:
         state.goals.add_assignment(told(state, policies[-1], low))
         assert (goal_reached(state) is not None) == (members == "any")
         state.goals.add_assignment(told(state, policies[-1], low))
-        assert str(limit_reached(state, elapsed_s=0.0)).startswith("stop.success_rate: ")
+        assert str(limit_reached(state, trained_s=0.0)).startswith("stop.success_rate: ")
 
 
 def test_an_environment_without_success_is_told() -> None:
