@@ -299,6 +299,14 @@ def exports(before: World, after: World) -> None:
     assert events(after, "export_due")
 
 
+@effect(
+    "checkpoints.keep_exports=1",
+    *(*ENDLESS, "checkpoints.keep=1", "checkpoints.export_every_agent_steps=1"),
+)
+def keeps_fewer_exported(before: World, after: World) -> None:
+    assert num_kept(after) < num_kept(before)
+
+
 # ---- ghosts
 
 
@@ -530,7 +538,10 @@ def num_copies(world: World) -> int:
     "pbt.confidence=0.9999999999",
     *("pbt.exploit=binary_tournament", "pbt.confidence=0", "pbt.min_rating_gap=0"),
 )
-@effect("pbt.win_rate_threshold=1e-6", "pbt.exploit=predicted_win", "pbt.confidence=0")
+@effect(
+    "pbt.win_rate_threshold=1e-6",
+    *("pbt.exploit=predicted_win", "pbt.confidence=0", "pbt.win_rate_threshold=0.5"),
+)
 @effect("pbt.significance=1e-100", "pbt.exploit=welch")
 def asks_for_more(before: World, after: World) -> None:
     assert num_copies(after) < num_copies(before)
@@ -577,6 +588,14 @@ STEADY = "pbt.resample_probability=0"
 def moves_further(before: World, after: World) -> None:
     assert moved(before)[1] in ("x0.8", "x1.2")
     assert moved(after)[0] == pytest.approx(1.5)
+
+
+@effect("pbt.perturb_uniform=[0.5, 2]", STEADY)
+def moves_anywhere(before: World, after: World) -> None:
+    assert moved(before)[1] in ("x0.8", "x1.2")
+    factor, move = moved(after)
+    assert move == f"x{factor:g}"
+    assert 0.5 <= factor <= 2.0
 
 
 @effect("pbt.resample_probability=1", STEADY)

@@ -254,6 +254,13 @@ EFFECTS = [
         expected=("tcp://127.0.0.1:*", "tcp://127.0.0.1:5999"),
     ),
     Case(change="device=cpu", observe=asked("device"), expected=("auto", "cpu")),
+    Case(change="learner_nice=5", observe=asked("nice"), expected=(0, 5)),
+    Case(
+        change="stop.success_return=2.5",
+        context=("stop.success_rate=0.5",),
+        observe=lambda run, _: run.setup.success_return,
+        expected=(None, 2.5),
+    ),
     Case(change="environment.num_env_workers=2", observe=env_workers, expected=(0, 2)),
     Case(
         change="ray.num_cpus=3", context=(ON_RAY,), observe=asked("num_cpus"), expected=(1.0, 3.0)
