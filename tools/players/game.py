@@ -268,13 +268,14 @@ class Game:
         """
         from arena.matches.actors import make_bot
         from arena.resolve import NO_CODE, put_first_on_path
+        from arena.types import RANDOM_BOT
 
         where = self.launch_directory
-        if is_named:
+        if is_named and bot != RANDOM_BOT:
             # The user's word: it may be beside the game's code, or where he is.
             put_first_on_path(str(Path.cwd()))
             where = str(Path.cwd()) if where == NO_CODE else where
-        else:
+        elif not is_named:
             self.word.check(bot)
 
         # One for each population, because their action spaces may differ.

@@ -324,7 +324,9 @@ def _values(observation: object) -> str:
 
 
 def _same(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> bool:
-    return np.array_equal(one, other, equal_nan=one.dtype.kind == "f")
+    # Only numbers may be "not a number"; text raises at the question.
+    are_floats = one.dtype.kind == other.dtype.kind == "f"
+    return np.array_equal(one, other, equal_nan=are_floats)
 
 
 def _equal(one: object, other: object) -> bool:

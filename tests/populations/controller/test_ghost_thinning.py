@@ -23,6 +23,7 @@ KEEP = 16
 FEW: dict[str, object] = {
     **DUEL,
     "ghosts": {"every_agent_steps": 500, "keep": KEEP},
+    "evaluation": {"share": 0.18},
     "stop": {"agent_steps_per_policy": 8000},
 }
 

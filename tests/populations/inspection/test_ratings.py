@@ -154,7 +154,7 @@ def test_the_fit_is_that_of_the_results_between_recorded_players() -> None:
         )
         for row in TALLIES[:4]
     ]
-    fit = BradleyTerry(reduces_bias=True).fit(
+    fit = BradleyTerry(reduces_bias=True, bends=True).fit(
         # Each counts over both seats.
         over_seats(result_columns(results)),
         parents={

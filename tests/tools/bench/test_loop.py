@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -105,7 +106,9 @@ def test_the_command_reports_what_it_did(capsys: pytest.CaptureFixture[str]) -> 
 
 @pytest.mark.integration
 @pytest.mark.slow
-def test_two_processes_run_side_by_side() -> None:
+def test_two_processes_run_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Installed, the module has a name that each process finds.
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))
     tiny = ["--json", "--wait", "--seconds", "0.05", "--num-games", "8", "--rollout-length", "4"]
     rate = rate_of_children("tools.bench.loop", [tiny, [*tiny, "--seed", "2"]])
     assert rate > 0.0

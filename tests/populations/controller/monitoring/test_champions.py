@@ -17,7 +17,7 @@ from tests.populations.controller.simulated import DUEL, TAG, World, make_world,
 @pytest.fixture(scope="module")
 def world() -> World:
     """A run that is over."""
-    world = make_world({**DUEL, "evaluation": {"share": 0.4}})
+    world = make_world({**DUEL, "evaluation": {"share": 0.5}})
     world.learning = lambda trainee: 30.0 + 40.0 * int(trainee.policy[-1])
     world.join()
     world.run()
