@@ -48,7 +48,7 @@ def state_digest(state: ControllerState) -> str:
         name: (learner.slot, [held.lease for held in learner.held])
         for name, learner in state.learners.items()
     }
-    run = dataclasses.replace(state.tables.run, elapsed_s=0.0)
+    run = dataclasses.replace(state.tables.run, elapsed_s=0.0, closing_s=0.0)
     known = (run, tables, learners, list(state.gone), state.phase, state.failed_starts)
     return hashlib.sha256(repr(known).encode()).hexdigest()
 

@@ -53,7 +53,7 @@ def game(success: object, stop: Mapping[str, object]) -> dict[str, object]:
     """A game that is always drawn, so that every score is 1/2 and every return 0."""
     (settings,) = cast("dict[str, object]", document()["populations"]).values()
     return document() | {
-        "populations": {"population": settings},
+        "populations": {"player": settings},
         "environment": {
             "id": "own_figures:FiguresAtOnce",
             "kwargs": {"success": success},
