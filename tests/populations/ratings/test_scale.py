@@ -65,7 +65,7 @@ def test_direct_matches_show_that_a_sum_is_too_long_and_the_interval_holds_both(
         # The rating is about all distances alike; what the anchor's results say is beside it.
         half = Z95 * math.hypot(fit.deviation(best), fit.anchor_errors[fit.index(best)])
         held += abs(fit.rating(best) - direct) <= half
-    assert held >= 7
+    assert held >= (7 if lapses < 0.03 else 8)
     # Of few lapses a part is taken for the scatter of pairs far apart.
     assert warned >= (5 if lapses < 0.03 else 7)
 
