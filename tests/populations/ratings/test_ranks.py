@@ -158,7 +158,7 @@ def test_measured_cyclicity_by_hand() -> None:
 
 def test_a_circle_of_masters_is_not_hidden_by_beginners() -> None:
     # Three masters in a circle, and seventeen beginners whom skill alone orders.
-    theta = np.array([6.0, 6.0, 6.0, *np.linspace(-1.0, 2.0, 17)])
+    theta = np.array([6.0, 6.0, 6.0, *np.linspace(-1.0, 3.0, 17)])
     eta = theta[:, None] - theta[None, :]
     eta[:3, :3] += 2.0 * ROCK_PAPER_SCISSORS
     rng = np.random.default_rng(5)
