@@ -30,6 +30,7 @@ from populations.controller.evaluation.pairings import (
 )
 from populations.controller.evaluation.share import at_most, full_size, in_time
 from populations.controller.indexes.player_strengths import PlayerStrength
+from populations.controller.monitoring.champions import leading_entrant
 from populations.controller.state.countdown import Countdown
 from populations.controller.state.leases import Learner
 from populations.controller.state.state import ControllerState
@@ -52,7 +53,7 @@ TOURNAMENT_MATCHES = 128
 """Matches of each pair of contenders."""
 
 ANCHOR_MATCHES = 384
-"""Matches of the best contender with the anchor. Its distance from 0 was added up along ghosts of
+"""Matches of the champion with the anchor. Its distance from 0 was added up along ghosts of
 ghosts; so many matches show whether the sum holds, also where ratings promise one loss in 400."""
 
 FINAL_SHARE = 0.5
@@ -220,7 +221,7 @@ def _unsettled(state: ControllerState, known: EvaluationPool) -> BoolArray:
 
 
 def _missing(state: ControllerState, known: EvaluationPool) -> list[tuple[Pair, int]]:
-    """Return pairs of contenders, and of the best and the anchor, that have not met often enough.
+    """Return pairs of contenders, and of champion and anchor, that have not met often enough.
 
     Returns:
         Each with the matches that are missing; those among contenders come first.
@@ -247,7 +248,9 @@ def _missing(state: ControllerState, known: EvaluationPool) -> list[tuple[Pair, 
     seats = state.setup.seats
     # Players of populations on one side never meet, so they would be waited for without an end.
     rivals = rival_populations(seats)
-    best = [found[0] for found in contenders.values() if found]
+    # Of equals the title is not that of the best bound.
+    titled = {(name, leading_entrant(state, name)) for name in contenders}
+    best = [player for player in known.players if (player.population, player.entrant) in titled]
     wanted: Iterator[tuple[Pair, int]] = chain(
         zip(combinations(everybody, 2), repeat(TOURNAMENT_MATCHES)),
         zip(product(best, anchors), repeat(ANCHOR_MATCHES)),
