@@ -429,6 +429,7 @@ class Posterior(Generic[E]):
         bend, num_free = self.problem.bend, len(self.free)
         strengths = self._of_all(parameters[:num_free])
         ratings, rows = ratings_of(strengths, self._of_all(solver.spread()[:num_free]), bend=bend)
+        unsure = 0.0
         if self.model.bends:
             # An unknown bend is one more direction in which all ratings may be off.
             summed = differences(self.problem, parameters)
@@ -439,7 +440,8 @@ class Posterior(Generic[E]):
         # What the fit itself says of results against the anchors is off the ratings, too.
         off = self._of_all(self.anchor_errors.T)
         off[:, 0] += bent(strengths, bend)[0] - ratings
-        far = scatter_of(strengths, ratings, bend=bend)
+        # It grows with the square of the bend, whose mean square is b^2 + its variance.
+        far = scatter_of(strengths, bend=math.hypot(bend, unsure))
         components = replace(
             self.components,
             bend=bend,

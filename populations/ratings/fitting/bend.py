@@ -82,10 +82,11 @@ def ratings_by(strengths: FloatArray, *, bend: float) -> FloatArray:
     return np.asarray(ahead + bent_by(against, bend).mean())
 
 
-def scatter_of(strengths: FloatArray, ratings: FloatArray, *, bend: float) -> float:
+def scatter_of(strengths: FloatArray, *, bend: float) -> float:
     """Return the mean square of h - (r_i - r_j) over all pairs, in units of theta squared."""
     if not bend:
         return 0.0
     some = np.argsort(strengths, kind="stable")[:: 1 + len(strengths) // MAX_PLAYERS]
     ahead, _ = bent(strengths[some, None] - strengths[some], bend)
-    return float(np.mean((ahead - (ratings[some, None] - ratings[some])) ** 2))
+    ratings = ahead.mean(axis=1)
+    return float(np.mean((ahead - (ratings[:, None] - ratings)) ** 2))

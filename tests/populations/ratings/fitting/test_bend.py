@@ -44,7 +44,7 @@ def test_ratings_are_the_nearest_additive_strengths() -> None:
     nearest = optimize.minimize(squares, np.zeros(5), tol=1e-12).x
     found, _ = ratings_of(strengths, np.zeros((6, 0)), bend=BEND)
     np.testing.assert_allclose(found, [0.0, *nearest], atol=1e-5)
-    assert scatter_of(strengths, found, bend=BEND) == pytest.approx(squares(found[1:]) / 36.0)
+    assert scatter_of(strengths, bend=BEND) == pytest.approx(squares(found[1:]) / 36.0)
 
 
 def test_ratings_change_as_finite_differences_say() -> None:
