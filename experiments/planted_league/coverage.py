@@ -74,8 +74,9 @@ class LeagueError:
         differences: Share of pairs of them whose interval holds the difference.
         direct: Share of its final policies whose interval holds what matches with the anchor show.
         near: Share of pairs of all its rated players, less than 100 Elo apart, whose interval holds
-            the difference.
+            what they do when they meet.
         far: The same of those more than 400 Elo apart.
+        far_strengths: Share of these whose interval holds the difference of their true strengths.
         ranks: Share of its players whose true rank is among those that they may have.
         champion: Whether the champion's reported one does.
         champion_low: Whether the champion is worse than its reported interval.
@@ -102,6 +103,7 @@ class LeagueError:
     direct: float
     near: float
     far: float
+    far_strengths: float
     ranks: float
     champion: float
     champion_low: float
@@ -190,11 +192,10 @@ def _population_error(world: World, population: str) -> LeagueError:
         for line in ghosts
         if (interval := known[line.player]) is not None
     ]
-    gaps_held, gap_widths, _ = _differences(final, ratings, world)
+    gaps_held, gap_widths, _, _ = _differences(final, ratings, world, skill)
     every = _distinct([line for line in lines if line.kind != "bot" and line.rating is not None])
-    all_held, _, gaps = _differences(every, ratings, world)
-    near = [held for held, gap in zip(all_held, gaps, strict=True) if abs(gap) < NEAR]
-    far = [held for held, gap in zip(all_held, gaps, strict=True) if abs(gap) > FAR]
+    all_held, _, gaps, sums_held = _differences(every, ratings, world, skill)
+    is_near, is_far = np.abs(gaps) < NEAR, np.abs(gaps) > FAR
     pfsp = np.mean([_pfsp(world, line.player) for line in final], axis=0).tolist()
     row = world.state.tables.ratings[population]
     best = champion(lines)
@@ -206,8 +207,9 @@ def _population_error(world: World, population: str) -> LeagueError:
         ratings=float(np.mean(held)),
         differences=float(np.mean(gaps_held)),
         direct=float(np.mean(direct)),
-        near=float(np.mean(near)) if near else np.nan,
-        far=float(np.mean(far)) if far else np.nan,
+        near=float(np.mean(np.array(all_held)[is_near])) if is_near.any() else np.nan,
+        far=float(np.mean(np.array(all_held)[is_far])) if is_far.any() else np.nan,
+        far_strengths=float(np.mean(np.array(sums_held)[is_far])) if is_far.any() else np.nan,
         ranks=float(np.mean([*_ranks_held(every, skill)])),
         champion=float(best.rating_low <= skill[best.player] <= best.rating_high),
         champion_low=float(skill[best.player] < best.rating_low),
@@ -287,10 +289,12 @@ def _pfsp(world: World, player: PlayerId) -> tuple[float, float]:
 
 
 def _differences(
-    lines: Sequence[Standing], ratings: Ratings, world: World
-) -> tuple[list[bool], list[float], list[float]]:
-    """Return whether each pair's interval holds the true difference, its width, and that."""
-    held, widths, truths = [], [], []
+    lines: Sequence[Standing], ratings: Ratings, world: World, skill: Mapping[PlayerId, float]
+) -> tuple[list[bool], list[float], list[float], list[bool]]:
+    """Return whether each pair's interval holds what it does when it meets, the interval's width,
+    that, and whether it holds the difference of their true strengths.
+    """
+    held, widths, truths, sums_held = [], [], [], []
     weights, model = world.learner.weights, world.learner.model
     for first, second in combinations(lines, 2):
         gap = ratings.difference(str(first.weights), str(second.weights))
@@ -303,7 +307,8 @@ def _differences(
         held.append(abs(gap[0] - true) <= Z95 * deviation)
         widths.append(2.0 * Z95 * gap[1])
         truths.append(true)
-    return held, widths, truths
+        sums_held.append(abs(gap[0] - skill[first.player] + skill[second.player]) <= Z95 * gap[1])
+    return held, widths, truths, sums_held
 
 
 def _distinct(lines: Sequence[Standing]) -> list[Standing]:

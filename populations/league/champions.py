@@ -1,7 +1,7 @@
 """Champions: pure functions of the journal's rows.
 
 The title goes to the player with the best lower bound of those that may have it, once that one is
-likely ahead, and not again before the run has trained a tenth more: bounds of players who are
+likely ahead, and not again before the run has trained a fifth more: bounds of players who are
 nearly equal change places with every few matches. A policy takes it along to what it trains. The
 row of the fit has the weights (`populations.records.rows.RatingsRow.champion`).
 
@@ -26,7 +26,7 @@ from populations.records.tables import Tables
 LIKELY = 0.9
 """Probability of being ahead from which on a player takes the title from another one."""
 
-HELD_FOR = 1.1
+HELD_FOR = 1.2
 """Growth of the run's agent steps before which the title is not taken from who has just got it."""
 
 

@@ -63,13 +63,13 @@ def test_the_first_title_goes_to_the_best_lower_bound_of_those_who_may_have_it()
     assert champion_of(Ratings(None), both, NOBODY) is None
 
 
-def test_it_changes_once_the_lead_is_likely_and_a_tenth_more_was_trained() -> None:
+def test_it_changes_once_the_lead_is_likely_and_a_fifth_more_was_trained() -> None:
     players = ghosts(a=100, b=200)
     # Ahead by 20 with a deviation of sqrt(2) 10: probability 0.92; by 15: 0.86.
     likely = rated(A, since=1000, a=(500.0, 10.0), b=(520.0, 10.0))
     unlikely = rated(A, since=1000, a=(500.0, 10.0), b=(515.0, 10.0))
-    assert next_champion(likely, players, NOBODY, agent_steps=1099, is_over=False) == (A, 1000)
-    assert next_champion(likely, players, NOBODY, agent_steps=1100, is_over=False) == (B, 1100)
+    assert next_champion(likely, players, NOBODY, agent_steps=1199, is_over=False) == (A, 1000)
+    assert next_champion(likely, players, NOBODY, agent_steps=1200, is_over=False) == (B, 1200)
     assert next_champion(unlikely, players, NOBODY, agent_steps=9000, is_over=False) == (A, 1000)
     # Readers see who has it, whatever bounds say.
     assert champion_of(likely, players, NOBODY) == A
