@@ -4,7 +4,8 @@
 
 Players of every age and the anchor play a round robin, half of the matches in each seat. A pair's
 direct difference is the log-odds of its score over both seats, in Elo. The league predicts it by
-the difference of two ratings. Pairs are near (less than 100 Elo apart), middle or
+the difference of two ratings; of two populations, which have a side each, players of different ones
+meet, and the worth of the sides is added. Pairs are near (less than 100 Elo apart), middle or
 far (more than 400); those decided in all but a few matches, beyond --limit Elo, are left out.
 
 Printed for each run: the root mean square of what is predicted wrong, less the direct games' own
@@ -33,10 +34,12 @@ from arena.types import RANDOM_BOT, Entrant
 from populations.controller.rating_fit import fit_input, fit_ratings, snapshot
 from populations.inspection.inspection import Inspection, folded
 from populations.inspection.ratings import RATING
+from populations.league.pairs import seat_advantage
 from populations.league.ratings import Ratings
 from populations.league.standings import Standing
 from populations.ratings.bradley_terry import ELO_PER_UNIT, BradleyTerry
 from populations.ratings.model import Z95
+from populations.ratings.results import Rated
 
 GAMES = "direct.json"
 NEIGHBOURS = 150.0
@@ -63,13 +66,15 @@ def play(run: Path, *, num_players: int, num_matches: int, seed: int) -> dict[st
     kept = run / GAMES
     if not kept.exists():
         inspection = Inspection.open(run)
-        (lines,) = inspection.standings().values()
+        populations = inspection.standings().values()
         inspection.close()
-        rated = [line for line in lines if line.kind != "bot" and line.rating is not None]
-        ghosts = sorted((line.agent_steps, line.player) for line in rated if line.kind == "ghost")
-        places = np.linspace(0, len(ghosts) - 1, min(num_players, len(ghosts))).astype(int)
-        chosen = [ghosts[place][1] for place in sorted(set(places.tolist()))]
-        chosen += [line.player for line in rated if line.kind == "policy"]
+        chosen: list[str] = []
+        for lines in populations:
+            rated = [line for line in lines if line.kind != "bot" and line.rating is not None]
+            ghosts = sorted((one.agent_steps, one.player) for one in rated if one.kind == "ghost")
+            places = np.linspace(0, len(ghosts) - 1, min(num_players, len(ghosts))).astype(int)
+            chosen += [ghosts[place][1] for place in sorted(set(places.tolist()))]
+            chosen += [line.player for line in rated if line.kind == "policy"]
         players = [f"{run}:{player}" for player in chosen]
         found = arena.evaluate([*players, RANDOM_BOT], matches=num_matches, seed=seed)
         kept.write_text(json.dumps({**found, "names": [*chosen, RANDOM_BOT]}))
@@ -91,6 +96,8 @@ def direct_differences(games: dict[str, object]) -> dict[tuple[str, str], Direct
     for one, two in combinations(short, 2):
         # Half a win for each keeps log-odds finite where somebody always won.
         own, other = won[one, two] + 0.5, won[two, one] + 0.5
+        if own + other == 1.0:
+            continue  # Players of one population on one side never meet.
         # Var(log-odds) = 1 / (n p q) = 1 / won + 1 / lost
         found[one, two] = Direct(
             elo=ELO_PER_UNIT * math.log(own / other),
@@ -99,52 +106,90 @@ def direct_differences(games: dict[str, object]) -> dict[tuple[str, str], Direct
     return found
 
 
-def ratings_of(
-    run: Path, *, reach: float = math.inf
-) -> tuple[Ratings, dict[Entrant, float], dict[str, Standing]]:
-    """Return the ratings of a run's only population as it shows them, with the spread of the
-    same fit made again; by entrant the sums of strengths that matches between players at most
-    ``reach`` Elo apart say; and its standings.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class League:
+    """What a run says of its players.
+
+    Attributes:
+        ratings: Ratings by population as the run shows them, with the spread of the same fit made
+            again.
+        sums: Sums of strengths, in Elo, that matches between players at most ``reach`` apart say.
+        lines: Standings; ``bot:random`` is one line in each population's.
+        sides: Seats of each population, the first of them.
     """
+
+    ratings: dict[str, Ratings]
+    sums: dict[Rated, float]
+    lines: dict[tuple[str, str], Standing]
+    sides: dict[str, int]
+
+    def rated(self, player: str, *, against: str) -> Rated:
+        """Return a player's weights; those of the bot are of the population that it stands for."""
+        homes = {name for name, found in self.lines if found == player}
+        if player == RANDOM_BOT and len(homes) > 1:
+            homes -= {name for name, found in self.lines if found == against}
+        (population,) = homes
+        return population, Entrant(self.lines[population, player].weights or player)
+
+    def difference(self, first: Rated, second: Rated) -> tuple[float, float] | None:
+        """Return by how much the first is predicted to be ahead, and its deviation, in Elo."""
+        one, two = self.ratings[first[0]], self.ratings[second[0]]
+        mean, other = one.rating(first[1]), two.rating(second[1])
+        i, j = one.index(first[1]), two.index(second[1])
+        if mean is None or other is None or i is None or j is None:
+            return None
+        assert one.row is not None
+        assert one.spread is not None
+        assert two.spread is not None
+        seats = (self.sides[first[0]], self.sides[second[0]])
+        worth = seat_advantage(one.row.advantages, seats) if first[0] != second[0] else 0.0
+        return mean - other + worth, float(np.linalg.norm(one.spread[i] - two.spread[j]))
+
+
+def league_of(run: Path, *, reach: float = math.inf) -> League:
+    """Return what a run says; its sums are those of matches of players at most so far apart."""
     inspection = Inspection.open(run)
     tables = inspection.reader.load(pairs=RATING)
     league = folded(tables, inspection.run_file, inspection.run_dir)
-    (row,) = tables.ratings.values()
     fit = fit_input(snapshot(league, tables, rated=tables.ratings))
-    (again,) = fit_ratings(fit).values()
-    shown = Ratings(row, again.spread)
-    strengths = np.array([shown.rating(entrant) for _, entrant in fit.results.entrants])
+    again = fit_ratings(fit)
+    ratings = {name: Ratings(row, again[name].spread) for name, row in tables.ratings.items()}
+    strengths = np.array([ratings[name].rating(entrant) for name, entrant in fit.results.entrants])
     gaps = np.abs(strengths[fit.results.first] - strengths[fit.results.second])
     anchors = [rated for rated in fit.entrants if str(rated[1]) == RANDOM_BOT]
     near = BradleyTerry(reduces_bias=True).fit(
         fit.results.where(gaps <= reach), parents=fit.parents, times=fit.times, anchors=anchors
     )
-    (lines,) = inspection.standings().values()
+    standings = inspection.standings()
     inspection.close()
-    sums = {entrant: near.rating((name, entrant)) for name, entrant in fit.entrants}
-    return shown, sums, {line.player: line for line in lines}
+    return League(
+        ratings=ratings,
+        sums={rated: near.rating(rated) for rated in fit.entrants},
+        lines={(name, line.player): line for name, lines in standings.items() for line in lines},
+        sides={seat.population: i for i, seat in reversed(list(enumerate(league.seats)))},
+    )
 
 
 def compare(run: Path, games: dict[str, object], *, limit: float) -> dict[str, float]:
     """Return the figures of a run."""
-    ratings, _, lines = ratings_of(run)
-    row = ratings.row
-    assert row is not None, "the run has no ratings"
+    league = league_of(run)
+    rows = [one.row for one in league.ratings.values() if one.row is not None]
+    scatter = max(row.pair_deviation for row in rows)
     errors: dict[str, list[float]] = {level: [] for level in LEVELS}
     held: dict[str, list[bool]] = {level: [] for level in LEVELS}
     players, widths, bias = [], [], []
     for (one, two), direct in direct_differences(games).items():
         if abs(direct.elo) > limit:
             continue
-        first, second = (Entrant(lines[name].weights or name) for name in (one, two))
-        found = ratings.difference(first, second)
+        first, second = league.rated(one, against=two), league.rated(two, against=one)
+        found = league.difference(first, second)
         if found is None:
             continue
         if two == RANDOM_BOT:
-            interval = ratings.interval(first)
+            interval = league.ratings[first[0]].interval(first[1])
             assert interval is not None
             half = (interval[2] - interval[1]) / 2.0
-            off = interval[0] - direct.elo
+            off = found[0] - direct.elo
             players.append(abs(off) <= math.hypot(half, Z95 * direct.error))
             widths.append(2.0 * half)
             bias.append(off)
@@ -152,10 +197,10 @@ def compare(run: Path, games: dict[str, object], *, limit: float) -> dict[str, f
         error = found[0] - direct.elo
         errors[level].append(error**2 - direct.error**2)
         # A pair deviates from its ratings by as much as the fit found that pairs do.
-        deviation = math.hypot(found[1], row.pair_deviation, direct.error)
+        deviation = math.hypot(found[1], scatter, direct.error)
         held[level].append(abs(error) <= Z95 * deviation)
     top = max(
-        (line for line in lines.values() if line.kind != "bot" and line.champion),
+        (line for line in league.lines.values() if line.kind != "bot" and line.champion),
         key=lambda line: line.kind == "policy",
     )
     return {
@@ -165,10 +210,10 @@ def compare(run: Path, games: dict[str, object], *, limit: float) -> dict[str, f
         "bias": float(np.mean(bias)),
         "width": float(np.mean(widths)),
         "champion": float(top.rating or math.nan),
-        "scatter": row.pair_deviation,
-        "anchor": row.anchor_deviation,
-        "misfit": row.misfit,
-        "entrants": float(len(row.entrants)),
+        "scatter": scatter,
+        "anchor": max(row.anchor_deviation for row in rows),
+        "misfit": max(row.misfit for row in rows),
+        "entrants": float(sum(len(row.entrants) for row in rows)),
     }
 
 
@@ -176,22 +221,26 @@ def draw(run: Path, games: dict[str, object], file: Path, *, limit: float) -> No
     """Draw a run's differences of players beside direct games, by two fits."""
     from matplotlib.figure import Figure
 
-    shown, near, lines = ratings_of(run, reach=NEIGHBOURS)
+    league = league_of(run, reach=NEIGHBOURS)
+    shown = {
+        (name, entrant): rating
+        for name, one in league.ratings.items()
+        for entrant in map(Entrant, one.best_first)
+        if (rating := one.rating(entrant)) is not None
+    }
     figure = Figure(figsize=(6.4, 4.0), layout="constrained")
     axes = figure.add_subplot(
         xlabel="difference of two players by direct games, Elo",
         ylabel="difference by the run's matches, Elo",
     )
-    assert shown.row is not None, "the run has no ratings"
     for ratings, label, colour in (
-        (near, "sums of what neighbours say", "tab:orange"),
-        (dict(zip(shown.row.entrants, shown.row.ratings, strict=True)), "ratings", "tab:blue"),
+        (league.sums, "sums of what neighbours say", "tab:orange"),
+        (shown, "ratings", "tab:blue"),
     ):
         points = []
         for (one, two), direct in direct_differences(games).items():
-            first, second = (
-                ratings.get(Entrant(lines[name].weights or name)) for name in (one, two)
-            )
+            first = ratings.get(league.rated(one, against=two))
+            second = ratings.get(league.rated(two, against=one))
             if first is not None and second is not None and abs(direct.elo) <= limit:
                 gap = first - second
                 points.append((abs(direct.elo), math.copysign(gap, gap * direct.elo)))
@@ -206,7 +255,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="Run of one population")
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="Run directory")
     parser.add_argument("--players", type=int, default=12, help="Ghosts of every age (default 12)")
     parser.add_argument("--matches", type=int, default=2000, help="Matches a pair (default 2000)")
     parser.add_argument("--limit", type=float, default=900.0, help="Largest difference, Elo")
