@@ -319,6 +319,7 @@ def fit_ratings(fit: FitInput) -> dict[str, Ratings]:
         parents=fit.parents,
         times=fit.times,
         anchors=anchors,
+        scale_of=itemgetter(0),
     )
     position = {rated: i for i, rated in enumerate(fitted.entrants)}
     deviations = fitted.deviations

@@ -37,7 +37,7 @@ one advantage per pair of seats, then the stages; M results; L links; C children
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Generic
 
@@ -47,7 +47,9 @@ from populations.ratings.design import Deviations, check_lineage, make_design
 from populations.ratings.design import Time as Time
 from populations.ratings.fitting.bend import (
     MAX_BEND,
-    bent,
+    Meeting,
+    against_anchors,
+    left_of,
     ratings_by,
     ratings_of,
     scatter_of,
@@ -127,6 +129,7 @@ class BradleyTerry:
         parents: Mapping[E, E] | None = None,
         times: Mapping[E, Time] | None = None,
         anchors: Collection[E] = (),
+        scale_of: Callable[[E], Hashable] = lambda _: None,
     ) -> Fit[E]:
         """Find the ratings of highest posterior density.
 
@@ -141,13 +144,20 @@ class BradleyTerry:
             times: Population and age of the entrants that learn, from which the common gain is
                 estimated.
             anchors: Entrants fixed at exactly 0. Without any, the mean of all ratings is 0.
+            scale_of: Names the scale of an entrant; asked where log-odds may be bent.
 
         Raises:
             ValueError: If counts are negative or not finite, an entrant plays itself, or the
                 parents form a cycle.
         """
         posterior = self.posterior(
-            results, links=links, entrants=entrants, parents=parents, times=times, anchors=anchors
+            results,
+            links=links,
+            entrants=entrants,
+            parents=parents,
+            times=times,
+            anchors=anchors,
+            scale_of=scale_of,
         )
         estimated = self.estimate(posterior)
         return estimated.posterior.fit(
@@ -187,6 +197,7 @@ class BradleyTerry:
         parents: Mapping[E, E] | None = None,
         times: Mapping[E, Time] | None = None,
         anchors: Collection[E] = (),
+        scale_of: Callable[[E], Hashable] = lambda _: None,
     ) -> Posterior[E]:
         """Return the posterior that `fit` maximizes, with the components of variance as given."""
         columns, ties = result_columns(results), links or result_columns(())
@@ -204,6 +215,7 @@ class BradleyTerry:
             parents=lineage,
             times=times or {},
             anchors=frozenset(anchors),
+            scale_of=scale_of,
         )
 
 
@@ -242,6 +254,9 @@ class Posterior(Generic[E]):
         model: Model that the posterior was made by.
         anchor_errors: Means and deviations of what results against the anchors are off the log-odds
             of the free entrants, in units of theta. float64 [2, F].
+        scales: Entrants of each scale. int64 [N'] each.
+        meetings: Two scales that meet, by their place in ``scales``, and the parameter of what the
+            seats of the first are worth, P for none. int64 [R, 3].
     """
 
     problem: Problem
@@ -256,6 +271,8 @@ class Posterior(Generic[E]):
     components: Components
     model: BradleyTerry
     anchor_errors: FloatArray
+    scales: tuple[IntArray, ...]
+    meetings: IntArray
 
     def learned(self, parameters: FloatArray, solver: Solver) -> Posterior[E]:
         """Return the posterior with components of variance estimated from a fit.
@@ -404,8 +421,28 @@ class Posterior(Generic[E]):
     def ratings(self, parameters: FloatArray) -> FloatArray:
         """Return the ratings of parameters [P], in Elo. float64 [N]."""
         strengths = self._of_all(parameters[: len(self.free)])
-        found, _ = ratings_of(strengths, strengths[:, None], bend=self.problem.bend)
+        found, _ = ratings_of(
+            strengths,
+            np.zeros((len(strengths), 0)),
+            self._met(parameters, np.zeros((len(parameters), 0))),
+            bend=self.problem.bend,
+        )
         return self.elo(found)
+
+    def _met(self, parameters: FloatArray, directions: FloatArray) -> list[Meeting]:
+        """Return who meets whom, by parameters [P] and their changes [P, K]."""
+        # The constant 0 stands for no advantage.
+        padded = np.append(parameters, 0.0)
+        moved = np.append(directions, np.zeros((1, directions.shape[1])), axis=0)
+        return [
+            Meeting(
+                first=self.scales[one],
+                second=self.scales[two],
+                advantage=float(padded[worth]),
+                changes=moved[worth],
+            )
+            for one, two, worth in self.meetings.tolist()
+        ]
 
     def elo(self, rows: FloatArray) -> FloatArray:
         """Convert values of every entrant [N, ...] to Elo.
@@ -427,33 +464,40 @@ class Posterior(Generic[E]):
     def fit(self, parameters: FloatArray, solver: Solver, *, shrunk: FloatArray) -> Fit[E]:
         """Return the fit of parameters [P], with the solver at them, and the shrunk ones [P]."""
         bend, num_free = self.problem.bend, len(self.free)
-        strengths = self._of_all(parameters[:num_free])
-        ratings, rows = ratings_of(strengths, self._of_all(solver.spread()[:num_free]), bend=bend)
-        unsure = 0.0
+        strengths, spread = self._of_all(parameters[:num_free]), solver.spread()
+        met = self._met(parameters, spread)
+        ratings, rows = ratings_of(strengths, self._of_all(spread[:num_free]), met, bend=bend)
+        scatter = 0.0
         if self.model.bends:
             # An unknown bend is one more direction in which all ratings may be off.
             summed = differences(self.problem, parameters)
             _, unsure, change = bend_of(self.problem, solver, summed=summed)
-            _, moved = ratings_of(strengths, self._of_all(change[:num_free, None]), bend=bend)
-            column = moved + ratings_by(strengths, bend=bend)[:, None]
+            moving = self._met(parameters, change[:, None])
+            own = self._of_all(change[:num_free, None])
+            _, moved = ratings_of(strengths, own, moving, bend=bend)
+            column = moved + ratings_by(strengths, met, bend=bend)[:, None]
             rows = np.concatenate([rows, unsure * column], axis=1)
+            # It grows with the square of the bend, whose mean square is b^2 + its variance.
+            scatter = scatter_of(strengths, met, bend=math.hypot(bend, unsure))
+        # What the seats are worth beside ratings, by parameter.
+        worth = np.append(parameters, 0.0)
+        for (_, _, place), one in zip(self.meetings.tolist(), met, strict=True):
+            if bend and place < len(parameters):
+                worth[place] = left_of(strengths, ratings, one, bend=bend).mean()
         # What the fit itself says of results against the anchors is off the ratings, too.
         off = self._of_all(self.anchor_errors.T)
-        off[:, 0] += bent(strengths, bend)[0] - ratings
-        # It grows with the square of the bend, whose mean square is b^2 + its variance.
-        far = scatter_of(strengths, bend=math.hypot(bend, unsure))
+        off[:, 0] += against_anchors(strengths, ratings, met, bend=bend)
         components = replace(
             self.components,
             bend=bend,
-            pair_deviation=math.hypot(self.components.pair_deviation, ELO_PER_UNIT * far**0.5),
+            pair_deviation=math.hypot(self.components.pair_deviation, ELO_PER_UNIT * scatter**0.5),
         )
         return Fit(
             entrants=self.entrants,
             ratings=self.elo(ratings),
             spread=self.elo(rows),
             advantages={
-                pair: float(ELO_PER_UNIT * parameters[num_free + k])
-                for k, pair in enumerate(self.seats)
+                pair: float(ELO_PER_UNIT * worth[num_free + k]) for k, pair in enumerate(self.seats)
             },
             components=components,
             shrunk=self.ratings(shrunk),
@@ -469,6 +513,7 @@ def _posterior(
     parents: Mapping[E, E],
     times: Mapping[E, Time],
     anchors: Collection[E],
+    scale_of: Callable[[E], Hashable],
 ) -> Posterior[E]:
     design = make_design(
         results,
@@ -498,6 +543,16 @@ def _posterior(
         groups=design.groups,
     )
     is_anchor = np.array([entrant in anchors for entrant in results.entrants], dtype=bool)
+    names = list(map(scale_of, results.entrants))
+    places = {name: i for i, name in enumerate(dict.fromkeys(names))}
+    scale = np.array([places[name] for name in names], dtype=np.int64)
+    worth = design.index[: len(results), 2]
+    meetings = np.stack((scale[results.first], scale[results.second], worth), axis=1)
+    # Without a worth the order of two does not matter.
+    meetings[worth == size, :2] = np.sort(meetings[worth == size, :2], axis=1)
+    # Whoever met nobody yet is compared with its own scale.
+    alone = np.setdiff1d(scale, meetings[:, :2])
+    own = np.stack((alone, alone, np.full(len(alone), size)), axis=1)
     return Posterior(
         problem=problem,
         entrants=results.entrants,
@@ -518,4 +573,6 @@ def _posterior(
         ),
         model=model,
         anchor_errors=np.zeros((2, len(design.free))),
+        scales=tuple(np.flatnonzero(scale == i) for i in range(len(places))),
+        meetings=np.concatenate([np.unique(meetings, axis=0), own]),
     )

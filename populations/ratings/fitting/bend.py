@@ -12,21 +12,28 @@ each counted once, however often they met, has
 r_i = mean over j of h(d_ij),
 
 less the same of the anchors, which stay at 0. So h serves to weigh all distances alike, although
-most matches are those of neighbours.
+most matches are those of neighbours. Where the seats of a pair are worth something, d_ij has it, j
+are those that i meets there, and what is left of h is the worth beside ratings.
 
 Sources: Box and Cox, "An analysis of transformations" (Journal of the Royal Statistical Society B,
 1964), for the family; Rao, "Large sample tests of statistical hypotheses concerning several
 parameters" (Proceedings of the Cambridge Philosophical Society, 1948), for the test.
 
 Shapes: N entrants; K columns of their spread.
+
+Tests: `tests/populations/ratings/fitting/test_bend.py`.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
 
 MAX_BEND = 0.8
 """Upper limit of b: with more, far players are all at one distance."""
@@ -51,14 +58,43 @@ def bent_by(distances: FloatArray, bend: float) -> FloatArray:
     return np.asarray(-np.sign(distances) * by_power)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Meeting:
+    """Entrants of one scale that meet those of one scale, in one order of seats.
+
+    Attributes:
+        first: The former. int64 [F].
+        second: The latter; as those of ``first`` where the order does not matter. int64 [S].
+        advantage: What the seats of ``first`` are worth in distances.
+        changes: How it changes with the strengths. float64 [K].
+    """
+
+    first: IntArray
+    second: IntArray
+    advantage: float
+    changes: FloatArray
+
+    def turned(self) -> Meeting:
+        """Return the same, seen from ``second``."""
+        return Meeting(
+            first=self.second, second=self.first, advantage=-self.advantage, changes=-self.changes
+        )
+
+    def drawn(self, strengths: FloatArray) -> IntArray:
+        """Return those of ``second`` that stand for all of them as opponents."""
+        ordered = self.second[np.argsort(strengths[self.second], kind="stable")]
+        return np.asarray(ordered[:: 1 + len(ordered) // MAX_PLAYERS])
+
+
 def ratings_of(
-    strengths: FloatArray, directions: FloatArray, *, bend: float
+    strengths: FloatArray, directions: FloatArray, meetings: Sequence[Meeting], *, bend: float
 ) -> tuple[FloatArray, FloatArray]:
     """Return the ratings of strengths, and how they change with the strengths.
 
     Args:
         strengths: theta; 0 are anchors. float64 [N].
         directions: Changes of theta. float64 [N, K].
+        meetings: Who meets whom; everybody is in ``first`` or ``second`` of one of them.
         bend: b.
 
     Returns:
@@ -66,27 +102,73 @@ def ratings_of(
     """
     if not bend:
         return strengths, directions
-    against = np.argsort(strengths, kind="stable")[:: 1 + len(strengths) // MAX_PLAYERS]
-    ahead, slopes = bent(strengths[:, None] - strengths[against], bend)
-    # Of the anchors: h(0 - theta_j) = -h(theta_j).
-    above, slopes_above = bent(strengths[against], bend)
-    changes = slopes.mean(axis=1)[:, None] * directions
-    changes += (slopes_above - slopes) @ directions[against] / len(against)
-    return np.asarray(ahead.mean(axis=1) + above.mean()), np.asarray(changes)
+    ratings, changes = np.zeros_like(strengths), np.zeros_like(directions)
+    num_others = np.zeros_like(strengths)
+    for one in _views(meetings):
+        own, against = one.first, one.drawn(strengths)
+        ahead, slopes = bent(strengths[own, None] - strengths[against] + one.advantage, bend)
+        # Of the anchors: h(0 - theta_j + a).
+        zero, slopes_zero = bent(one.advantage - strengths[against], bend)
+        ratings[own] += len(one.second) * (ahead.mean(axis=1) - zero.mean())
+        moved = slopes.mean(axis=1)[:, None] * (directions[own] + one.changes)
+        moved += (slopes_zero - slopes) @ directions[against] / len(against)
+        changes[own] += len(one.second) * (moved - slopes_zero.mean() * one.changes)
+        num_others[own] += len(one.second)
+    return ratings / num_others, changes / num_others[:, None]
 
 
-def ratings_by(strengths: FloatArray, *, bend: float) -> FloatArray:
+def ratings_by(strengths: FloatArray, meetings: Sequence[Meeting], *, bend: float) -> FloatArray:
     """Return the derivative of the ratings by b, strengths as they are. float64 [N]."""
-    against = np.sort(strengths)[:: 1 + len(strengths) // MAX_PLAYERS]
-    ahead = bent_by(strengths[:, None] - against, bend).mean(axis=1)
-    return np.asarray(ahead + bent_by(against, bend).mean())
+    found, num_others = np.zeros_like(strengths), np.zeros_like(strengths)
+    for one in _views(meetings):
+        own, against = one.first, one.drawn(strengths)
+        ahead = bent_by(strengths[own, None] - strengths[against] + one.advantage, bend)
+        zero = bent_by(one.advantage - strengths[against], bend)
+        found[own] += len(one.second) * (ahead.mean(axis=1) - zero.mean())
+        num_others[own] += len(one.second)
+    return found / num_others
 
 
-def scatter_of(strengths: FloatArray, *, bend: float) -> float:
-    """Return the mean square of h - (r_i - r_j) over all pairs, in units of theta squared."""
+def left_of(
+    strengths: FloatArray, ratings: FloatArray, meeting: Meeting, *, bend: float
+) -> FloatArray:
+    """Return h - (r_i - r_j) of pairs that meet: their mean is the worth of the seats beside
+    ratings, the rest scatter. float64 [F', S'], in units of theta.
+    """
+    first, second = meeting.turned().drawn(strengths), meeting.drawn(strengths)
+    ahead, _ = bent(strengths[first, None] - strengths[second] + meeting.advantage, bend)
+    return np.asarray(ahead - (ratings[first, None] - ratings[second]))
+
+
+def against_anchors(
+    strengths: FloatArray, ratings: FloatArray, meetings: Sequence[Meeting], *, bend: float
+) -> FloatArray:
+    """Return by how much log-odds against the anchors are above what ratings say of them, means
+    over the meetings. float64 [N], in units of theta.
+    """
+    found, num_meetings = np.zeros_like(strengths), np.zeros_like(strengths)
     if not bend:
-        return 0.0
-    some = np.argsort(strengths, kind="stable")[:: 1 + len(strengths) // MAX_PLAYERS]
-    ahead, _ = bent(strengths[some, None] - strengths[some], bend)
-    ratings = ahead.mean(axis=1)
-    return float(np.mean((ahead - (ratings[:, None] - ratings)) ** 2))
+        return found
+    for one in _views(meetings):
+        ahead, _ = bent(strengths[one.first] + one.advantage, bend)
+        worth = left_of(strengths, ratings, one, bend=bend).mean()
+        found[one.first] += ahead - ratings[one.first] - worth
+        num_meetings[one.first] += 1.0
+    return found / num_meetings
+
+
+def scatter_of(strengths: FloatArray, meetings: Sequence[Meeting], *, bend: float) -> float:
+    """Return the mean square over all pairs of what ratings and seats leave of h, in units of theta
+    squared.
+    """
+    still = [replace(one, changes=np.zeros(0)) for one in meetings]
+    ratings, _ = ratings_of(strengths, np.zeros((len(strengths), 0)), still, bend=bend)
+    left = [left_of(strengths, ratings, one, bend=bend) for one in meetings]
+    number = [len(one.first) * len(one.second) for one in meetings]
+    return float(np.average([one.var() for one in left], weights=number))
+
+
+def _views(meetings: Sequence[Meeting]) -> list[Meeting]:
+    """Return each meeting from both sides; where the order does not matter they are one."""
+    turned = (one.turned() for one in meetings if one.advantage or one.first is not one.second)
+    return [*meetings, *turned]

@@ -9,7 +9,16 @@ import pytest
 from scipy import optimize
 
 from populations.ratings.bradley_terry import ELO_PER_UNIT, BradleyTerry, Posterior
-from populations.ratings.fitting.bend import bent, bent_by, ratings_by, ratings_of, scatter_of
+from populations.ratings.fitting.bend import (
+    Meeting,
+    against_anchors,
+    bent,
+    bent_by,
+    left_of,
+    ratings_by,
+    ratings_of,
+    scatter_of,
+)
 from populations.ratings.fitting.misfit import PRIOR_BEND, bend_of
 from populations.ratings.fitting.newton import make_solver, maximize
 from populations.ratings.fitting.posterior import FloatArray, differences, evaluate
@@ -33,6 +42,13 @@ def test_log_odds_by_hand() -> None:
     np.testing.assert_allclose(bent_by(distances, BEND), found, atol=1e-8)
 
 
+def one_scale(size: int, num_columns: int = 0) -> list[Meeting]:
+    everybody = np.arange(size)
+    return [
+        Meeting(first=everybody, second=everybody, advantage=0.0, changes=np.zeros(num_columns))
+    ]
+
+
 def test_ratings_are_the_nearest_additive_strengths() -> None:
     strengths = np.array([0.0, 3.0, 1.0, -2.0, 6.0, 5.9])
     ahead, _ = bent(strengths[:, None] - strengths, BEND)
@@ -42,29 +58,72 @@ def test_ratings_are_the_nearest_additive_strengths() -> None:
         return float(((ahead - (given[:, None] - given)) ** 2).sum())
 
     nearest = optimize.minimize(squares, np.zeros(5), tol=1e-12).x
-    found, _ = ratings_of(strengths, np.zeros((6, 0)), bend=BEND)
+    found, _ = ratings_of(strengths, np.zeros((6, 0)), one_scale(6), bend=BEND)
     np.testing.assert_allclose(found, [0.0, *nearest], atol=1e-5)
-    assert scatter_of(strengths, bend=BEND) == pytest.approx(squares(found[1:]) / 36.0)
+    scatter = scatter_of(strengths, one_scale(6), bend=BEND)
+    assert scatter == pytest.approx(squares(found[1:]) / 36.0)
 
 
-def test_ratings_change_as_finite_differences_say() -> None:
+def two_scales(worth: float, changes: FloatArray) -> list[Meeting]:
+    return [Meeting(first=np.arange(4), second=np.arange(4, 7), advantage=worth, changes=changes)]
+
+
+TWO_SCALES = np.array([0.0, 3.0, 1.0, 5.0, 0.0, 2.5, -1.0])
+"""Four on one scale and three on another; the first of each is its anchor."""
+
+
+def test_what_two_sides_leave_of_log_odds_is_what_they_are_worth() -> None:
+    """Those of one scale never meet: ratings are nearest to what pairs of both scales say."""
+    first, second = TWO_SCALES[:4], TWO_SCALES[4:]
+    ahead, _ = bent(first[:, None] - second - 2.0, BEND)
+
+    def squares(given: FloatArray) -> float:
+        own, others = np.array([0.0, *given[:3]]), np.array([0.0, *given[3:5]])
+        return float(((ahead - (own[:, None] - others + given[5])) ** 2).sum())
+
+    nearest = optimize.minimize(squares, np.zeros(6), tol=1e-12).x
+    met = two_scales(-2.0, np.zeros(0))
+    found, _ = ratings_of(TWO_SCALES, np.zeros((7, 0)), met, bend=BEND)
+    np.testing.assert_allclose(found, [0.0, *nearest[:3], 0.0, *nearest[3:5]], atol=1e-5)
+    left = left_of(TWO_SCALES, found, met[0], bend=BEND)
+    assert left.mean() == pytest.approx(nearest[5], abs=1e-5)
+    assert scatter_of(TWO_SCALES, met, bend=BEND) == pytest.approx(squares(nearest) / 12.0)
+    # h(3 - 2) of the second player and the other scale's anchor, beside 2's rating and the worth.
+    off = against_anchors(TWO_SCALES, found, met, bend=BEND)
+    h, _ = bent(np.array([1.0]), BEND)
+    assert off[1] == pytest.approx(h[0] - nearest[0] - nearest[5], abs=1e-5)
+
+
+@pytest.mark.parametrize("num_scales", [1, 2])
+def test_ratings_change_as_finite_differences_say(num_scales: int) -> None:
     rng = np.random.default_rng(0)
-    strengths = np.append(rng.normal(0.0, 3.0, 20), 0.0)
-    directions = rng.normal(0.0, 1.0, (21, 3))
-    directions[-1] = 0.0
+    if num_scales == 1:
+        strengths = np.append(rng.normal(0.0, 3.0, 20), 0.0)
+        anchors = [20]
+    else:
+        strengths, anchors = TWO_SCALES, [0, 4]
+    directions = rng.normal(0.0, 1.0, (len(strengths), 3))
+    directions[anchors] = 0.0
+    worth_changes = np.array([0.5, -1.0, 0.0])
 
-    def ratings(moved: FloatArray, bend: float) -> FloatArray:
-        return ratings_of(moved, directions, bend=bend)[0]
+    def met(step: float = 0.0, column: int = 0) -> list[Meeting]:
+        if num_scales == 1:
+            return one_scale(len(strengths), 3)
+        return two_scales(-2.1 + step * worth_changes[column], worth_changes)
 
-    _, changes = ratings_of(strengths, directions, bend=BEND)
+    def ratings(moved: FloatArray, bend: float, meetings: list[Meeting]) -> FloatArray:
+        return ratings_of(moved, directions, meetings, bend=bend)[0]
+
+    _, changes = ratings_of(strengths, directions, met(), bend=BEND)
     for column, direction in enumerate(directions.T):
-        up = ratings(strengths + STEP * direction, BEND)
-        down = ratings(strengths - STEP * direction, BEND)
+        up = ratings(strengths + STEP * direction, BEND, met(STEP, column))
+        down = ratings(strengths - STEP * direction, BEND, met(-STEP, column))
         np.testing.assert_allclose(changes[:, column], (up - down) / (2.0 * STEP), atol=1e-8)
-    by_bend = (ratings(strengths, BEND + STEP) - ratings(strengths, BEND - STEP)) / (2.0 * STEP)
-    np.testing.assert_allclose(ratings_by(strengths, bend=BEND), by_bend, atol=1e-8)
+    more, less = (ratings(strengths, BEND + sign * STEP, met()) for sign in (1.0, -1.0))
+    by_bend = (more - less) / (2.0 * STEP)
+    np.testing.assert_allclose(ratings_by(strengths, met(), bend=BEND), by_bend, atol=1e-8)
     # Anchors stay where they are.
-    assert changes[-1].tolist() == [0.0, 0.0, 0.0]
+    assert not changes[anchors].any()
 
 
 def league() -> Posterior[str]:
