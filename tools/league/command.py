@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from ..terminal.options import AsJson, OnlyPopulation, RunDirectory, Trust
+from ..terminal.options import AsJson, Code, OnlyPopulation, RunDirectory, Trust
 from ..terminal.output import console, print_json
 from .documents import full_name, inspected, view_documents
 from .narrowing import checked_kinds, limited, since_time
@@ -116,6 +116,7 @@ def league(
         ),
     ] = None,
     trust: Trust = False,
+    code: Code = None,
 ) -> None:
     """Show a run: its players, their results, its events and its state."""
     from arena.errors import ConfigError
@@ -132,8 +133,9 @@ def league(
         }
         for name in (name for name, is_given in others.items() if is_given):
             raise ConfigError(f"--plot and {name} exclude each other")
-    if trust and not exploitability:
-        raise ConfigError("--trust belongs to --exploitability: no view imports code")
+    for name, is_given in (("--trust", trust), ("--code", code is not None)):
+        if is_given and not exploitability:
+            raise ConfigError(f"{name} belongs to --exploitability: no view imports code")
     # An option that would change nothing is refused, not ignored.
     given = {
         "--seats": (seats, ("payoff",)),
