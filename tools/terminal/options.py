@@ -45,7 +45,7 @@ Code = Annotated[
         "--code",
         callback=_use_code,
         metavar="DIR",
-        help="Directory of your modules. Default: the current one; of a run, the one of its launch.",
+        help="Directory of your modules. Default: the current one, of a run that of its launch.",
         show_default=False,
     ),
 ]
