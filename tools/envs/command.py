@@ -75,7 +75,7 @@ def check(
     overrides: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[KEY=VALUE]...",
+            metavar="KEY=VALUE",
             help="Keys of the section environment, as environment.kwargs.max_cycles=10.",
         ),
     ] = None,

@@ -124,6 +124,6 @@ def print_ratings(ratings: Sequence[Mapping[str, object]], *, title: str) -> Non
         table.add_row(
             # "-" where there is no interval
             str(line["player"]),
-            *("-" if n is None else f"{n:.0f}" for n in numbers_shown),
+            *("-" if n is None else f"{n:z.0f}" for n in numbers_shown),
         )
     print_table(console(), table)

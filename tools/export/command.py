@@ -266,7 +266,7 @@ def _print_members(written: WrittenMixture, *, title: str) -> None:
         rating = member.rating.rating
         table.add_row(
             *(member.directory, member.player, f"{member.probability:.4f}"),
-            *("-" if rating is None else f"{rating:.0f}", str(member.agent_steps)),
+            *("-" if rating is None else f"{rating:z.0f}", str(member.agent_steps)),
         )
     screen = console()
     print_table(screen, table)

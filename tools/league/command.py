@@ -28,12 +28,12 @@ WATCH_S = 2.0
 def league(
     run: RunDirectory,
     view: Annotated[
-        str, typer.Argument(metavar="[VIEW]", help=f"View to show: {', '.join(VIEWS)}.")
+        str, typer.Argument(metavar="VIEW", help=f"View to show: {', '.join(VIEWS)}.")
     ] = "standings",
     operand: Annotated[
         str | None,
         typer.Argument(
-            metavar="[PLAYER|RUN2]",
+            metavar="PLAYER|RUN2",
             help="Player of the view why, or second run of the view diff.",
             show_default=False,
         ),

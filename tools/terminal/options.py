@@ -16,11 +16,11 @@ Configuration = Annotated[
 ]
 OptionalConfiguration = Annotated[
     str | None,
-    typer.Argument(metavar="[CONFIG]", help="Name of a preset (connect_four), or a YAML file."),
+    typer.Argument(metavar="CONFIG", help="Name of a preset (connect_four), or a YAML file."),
 ]
 Overrides = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[KEY=VALUE]...", help="Keys of the configuration to override."),
+    typer.Argument(metavar="KEY=VALUE", help="Keys of the configuration to override."),
 ]
 Trust = Annotated[
     bool,

@@ -7,7 +7,7 @@ import io
 import re
 import shlex
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -19,10 +19,17 @@ from tests.tools.league.documents import (
     players,
     standings,
 )
+from tools.league import watch
 from tools.league.documents import Opened
-from tools.league.tables import Shown, rendered
+from tools.league.tables import OVERHEAD, Shown, rendered, room
 from tools.league.views import VIEWS
 from tools.terminal.screen import Screen
+
+if TYPE_CHECKING:
+    from rich.live import Live
+
+    from tools.league.keys import Keys
+    from tools.league.query import Query
 
 
 def draw(
@@ -53,6 +60,29 @@ def draw(
 def line_of(text: str, player: str) -> list[str]:
     """Return the words of the first line that begins with a player."""
     return next(line.split() for line in text.splitlines() if line.split()[:1] == [player])
+
+
+def test_a_rating_just_below_0_has_no_minus() -> None:
+    document = standings(2)
+    document["populations"]["player"][0] |= {"rating": -0.3, "rating_low": -0.4, "rating_high": 9.0}
+    assert line_of(draw("standings", document), "p000")[1:3] == ["0", "0..9"]
+
+
+def test_a_watched_screen_of_24_lines_shows_nine_players_and_fewer_by_a_key() -> None:
+    screen = Screen(io.StringIO(), force_terminal=True, width=80, height=24)
+    session = watch._Watch(
+        cast("Query", None),
+        Shown(name="standings", overhead=OVERHEAD + watch.HEAD),
+        screen,
+        cast("Live", None),
+        cast("Keys", None),
+    )
+    shown = [room(session._shown, screen)]
+    for key in ("-", "+", "+"):
+        assert session._turn(key)
+        assert session._shown.limit is not None
+        shown.append(session._shown.limit)
+    assert shown == [9, 5, 10, 15]
 
 
 def test_each_view_has_a_fixed_document() -> None:
