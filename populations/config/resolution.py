@@ -163,8 +163,8 @@ def check_teams(
             raise ConfigError(
                 f"populations.{name}.player must be null where the environment has one side "
                 "(policies of equal index are a team, and learn together): to train beside it, "
-                "give it a side of its own, and name the return that is a success for the other side: "
-                "environment.outcome={threshold: RETURN, side: SIDE}"
+                "give it a side of its own, and name the return that is a success for the other "
+                "one: environment.outcome={threshold: RETURN, side: SIDE}"
             )
     if len(set(sizes.values())) > 1:
         raise ConfigError(
