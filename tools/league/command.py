@@ -266,7 +266,7 @@ def _write_studies(run: Path, file: Path, population: str | None, *, as_json: bo
     """Write Optuna studies, and say which."""
     import optuna
 
-    from populations.inspection.study import write_studies
+    from populations.inspection.study import UNIT, write_studies
 
     # Optuna would print a line per study on standard error.
     optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -279,5 +279,11 @@ def _write_studies(run: Path, file: Path, population: str | None, *, as_json: bo
         console().print(
             f"{file}: study {name} with {num_trials} generations; "
             f"optuna-dashboard sqlite:///{file} shows it",
+            soft_wrap=True,
+        )
+    if written:
+        console().print(
+            f"values are {UNIT}; who begins untrained gains most, so compare generations of a "
+            "similar agent_steps_begin",
             soft_wrap=True,
         )

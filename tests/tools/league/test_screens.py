@@ -251,6 +251,9 @@ def test_a_champion_is_told_with_its_lead_its_line_and_its_worst_results() -> No
     text = draw("champion", DOCUMENTS["champion"])
     assert "champion of player: p000, 939 Elo, 95% 847..1032, 4.86M agent steps" in text
     assert "leads since 00:03:00 UTC, after 27 changes" in text
+    document = copy.deepcopy(DOCUMENTS["champion"])
+    document["champions"][0]["since"] = None
+    assert "leads, after 27 changes" in draw("champion", document)
     assert "next: p003, 72 Elo behind, 95% -10..+105" in text
     assert "p001 (start at 0) → p000 (copy at 7)" in text
     assert line_of(text, "p001@2.1M")[1] == "0.016"
