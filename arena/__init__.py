@@ -24,6 +24,7 @@ home of most is above this package: the one exception to the rule that imports p
 from __future__ import annotations
 
 import importlib
+import os
 
 __version__ = "0.1.0"
 
@@ -50,7 +51,16 @@ __all__ = sorted(_HOMES)
 def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found: object = getattr(importlib.import_module(_HOMES[name]), name)
+    try:
+        found: object = getattr(importlib.import_module(_HOMES[name]), name)
+    except ModuleNotFoundError as error:
+        if error.name != "populations.commands":
+            raise
+        raise ImportError(
+            f"arena was imported from the repository in {os.path.dirname(__path__[0])}, where a "
+            "part of it has another name: start Python in another directory, or install it there "
+            "with pip install --editable ."
+        ) from error
     # The next use finds it without this function.
     globals()[name] = found
     return found

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from pathlib import Path
 
 from arena.errors import ConfigError, NotTrusted
 from arena.processes.settings import SETTINGS
@@ -31,6 +32,34 @@ OWN = frozenset(
     }
 )
 """References to Arena's own games and bots, a closed list: they are no code of anybody else's."""
+
+
+_given: str | None = None
+
+
+def use_code(directory: Path | None) -> None:
+    """Look for the user's modules in a directory from now on: for commands, by ``--code``.
+
+    Args:
+        directory: Directory; None: the default of each command.
+
+    Raises:
+        ConfigError: If it is none.
+    """
+    global _given
+    if directory is not None and not directory.is_dir():
+        raise ConfigError(f"--code must be a directory, got {directory}")
+    _given = None if directory is None else str(directory.resolve())
+
+
+def given_code() -> str | None:
+    """Return the directory of ``--code``; None: the user has named none."""
+    return _given
+
+
+def code_directory() -> str:
+    """Return where modules are that the user himself names: at ``--code``, else where he is."""
+    return _given or os.getcwd()
 
 
 def resolve(reference: str, *, launch_directory: str | None) -> object:

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import settings
 
 from arena.processes import settings as process_settings
+from arena.resolve import use_code
 
 # A shared machine may be slow at any moment; how fast code is, benchmarks say.
 settings.register_profile("arena", deadline=None)
@@ -54,10 +55,11 @@ def _signals_are_heard() -> None:
 
 @pytest.fixture(autouse=True)
 def _no_settings_are_left() -> Iterator[None]:
-    """Forget after each test what users' code in it has set: here it is one process for all."""
+    """Forget after each test what users' code or a command set: here it is one process for all."""
     yield
     process_settings.SETTINGS.__init__()  # type: ignore[misc]
     process_settings._keeps_directory = False
+    use_code(None)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -66,6 +66,32 @@ print(json.dumps([name for name in names if importlib.util.find_spec(name) is no
     assert found == ["arena", "populations", "populations.commands", "populations.presets"]
 
 
+def test_a_clone_that_is_called_arena_can_be_beside_a_script(tmp_path: Path) -> None:
+    (tmp_path / "arena").symlink_to(ROOT)
+    script = "import arena, arena.errors; print(arena.launch.__module__, arena.__file__)"
+    module, file = in_new_process(script, cwd=tmp_path).split()
+    assert module == "populations.commands.api.launch"
+    assert Path(file) == tmp_path / "arena" / "arena" / "__init__.py"
+
+
+def test_a_repository_in_place_of_the_installed_package_is_named(tmp_path: Path) -> None:
+    # What an installation that is no editable one leaves to a script in the repository.
+    for name in ("arena", "populations"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    script = """
+import sys
+sys.meta_path[:] = [finder for finder in sys.meta_path if "editable" not in repr(finder)]
+import arena
+try:
+    arena.launch
+except ImportError as error:
+    print(error)
+"""
+    said = in_new_process(script, cwd=tmp_path)
+    assert f"arena was imported from the repository in {tmp_path}" in said
+    assert "pip install --editable ." in said
+
+
 @pytest.mark.slow
 def test_the_controller_starts_without_torch() -> None:
     script = """

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from .evaluate.command import print_ratings
-from .terminal.options import AsJson, OnlyPopulation, Trust
+from .terminal.options import AsJson, Code, OnlyPopulation, Trust
 from .terminal.output import console, print_json
 from .terminal.tables import print_table
 
@@ -37,6 +37,7 @@ def compare(
         typer.Option(metavar="FILE", help="File for a plot of the curves (.png, .svg, .pdf)."),
     ] = None,
     trust: Trust = False,
+    code: Code = None,
     as_json: AsJson = False,
 ) -> None:
     """Compare runs of one environment: their curves pooled, and a tournament of their champions.

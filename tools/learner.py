@@ -12,6 +12,8 @@ from typing import Annotated
 
 import typer
 
+from .terminal.options import Code
+
 
 def learner(
     run: Annotated[Path, typer.Argument(metavar="RUN.yaml", help="Path of the run's run.yaml.")],
@@ -28,13 +30,7 @@ def learner(
             help="Key of this learner (keys/remote-0.key of the run); required by tcp endpoints.",
         ),
     ] = None,
-    code: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Directory of your code on this machine. Default: the one of the launch.",
-        ),
-    ] = None,
+    code: Code = None,
     populations: Annotated[
         str,
         typer.Option(metavar="NAMES", help="Populations to train, as a,b. Default: all."),
@@ -64,9 +60,9 @@ def learner(
     Without the run's directory beside run.yaml, checkpoints come from the controller's machine.
     """
     from arena.checkpoints.files import store_digest
-    from arena.errors import ConfigError
     from arena.learners.process import serve
     from arena.processes.log import begin_log
+    from arena.resolve import given_code
     from arena.transfer.remote_store import Remote
     from arena.wire.address import next_port
     from populations.config.run_file import RunFile, learner_setup
@@ -78,12 +74,8 @@ def learner(
     root = path.resolve().parent
     run_file = RunFile.load(path)
     # Whoever joins a run vouches for its file; its code is where it was launched, or at --code.
-    run_file = replace(run_file, launch_directory=run_file.launched_in)
+    run_file = replace(run_file, launch_directory=given_code() or run_file.launched_in)
     setup = learner_setup(run_file, root=root)
-    if code is not None:
-        if not code.is_dir():
-            raise ConfigError(f"--code must be a directory, got {code}")
-        setup = setup.model_copy(update={"launch_directory": str(code.resolve())})
     names = tuple(name for name in populations.split(",") if name)
     remote = None
     # Over a Unix socket it is the controller's machine, which has the run's directory.

@@ -71,8 +71,8 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 COMMANDS = (
-    *(launch, learner, league, pin, rewind, presets, export, evaluate, compare, rate, simulate),
-    *(verify, bench, web),
+    *(launch, league, web, export, evaluate, compare, presets, rate, simulate),
+    *(rewind, pin, verify, learner, bench),
 )
 for command in COMMANDS:
     # The commands with KEY=VALUE, for which an unknown option may be meant as a key.

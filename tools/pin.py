@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .terminal.options import AsJson, Trust
+from .terminal.options import AsJson, Code, Trust
 from .terminal.output import console, print_json
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ def pin(
     ],
     off: Annotated[bool, typer.Option("--off", help="End of an earlier pin.")] = False,
     trust: Trust = False,
+    code: Code = None,
     as_json: AsJson = False,
 ) -> None:
     """Keep a player of a run that is not going on: no thinning and no retention removes it.

@@ -17,7 +17,7 @@ from .terminal.tables import print_table
 def presets(
     name: Annotated[
         str | None,
-        typer.Argument(metavar="[NAME]", help="Preset to print. The preset default has every key."),
+        typer.Argument(metavar="NAME", help="Preset to print. The preset default has every key."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

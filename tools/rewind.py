@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .terminal.options import AsJson, Trust
+from .terminal.options import AsJson, Code, Trust
 from .terminal.output import console, print_json
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ def rewind(
         ),
     ],
     trust: Trust = False,
+    code: Code = None,
     as_json: AsJson = False,
 ) -> None:
     """Put a policy back on one of its kept checkpoints or ghosts, in a run that is not going on.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .terminal.options import AsJson, Configuration, Overrides
+from .terminal.options import AsJson, Code, Configuration, Overrides
 from .terminal.output import console, log_console, print_json
 from .terminal.tables import print_table
 
@@ -42,6 +42,7 @@ def simulate(
     matches_per_second: Annotated[
         float, typer.Option(min=1e-3, max=1e9, help="Speed of an evaluating learner.")
     ] = 1000.0,
+    code: Code = None,
     as_json: AsJson = False,
 ) -> None:
     """Simulate a league: try matchmaking and PBT settings without training.

@@ -68,10 +68,7 @@ def label(parameter: Any) -> str:
 
 
 def _metavar(parameter: Any) -> str:
-    metavar = str(parameter.metavar or parameter.name.upper())
-    # typer's own marks of what may be left out; `usage` puts them back.
-    inner = metavar.removesuffix("...").removeprefix("[")
-    return inner.removesuffix("]") if metavar.startswith("[") and "]" not in inner[:-1] else metavar
+    return str(parameter.metavar or parameter.name.upper())
 
 
 def _default(parameter: Any) -> str:

@@ -162,7 +162,9 @@ def check_teams(
         if not size:
             raise ConfigError(
                 f"populations.{name}.player must be null where the environment has one side "
-                "(policies of equal index are a team, and learn together)"
+                "(policies of equal index are a team, and learn together): to train beside it, "
+                "give it a side of its own, and name the return that is a success for the other "
+                "one: environment.outcome={threshold: RETURN, side: SIDE}"
             )
     if len(set(sizes.values())) > 1:
         raise ConfigError(

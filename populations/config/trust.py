@@ -26,7 +26,7 @@ from pathlib import Path
 
 from arena.environment_spec import EnvironmentSpec
 from arena.errors import NotTrusted
-from arena.resolve import NO_CODE, OWN
+from arena.resolve import NO_CODE, OWN, code_directory, given_code
 from arena.types import BOT_PREFIX, Digest, canonical_digest
 from populations.config.overrides.cli_overrides import parse_override
 from populations.config.run_config import RunConfig
@@ -163,12 +163,13 @@ def word_for_run(
     if recorded is not None:
         # Code that was moved since is where the user is; what the file says of it is not asked.
         is_gone = bool(named) and not os.path.isdir(recorded)
-        return Word(launch_directory=str(Path.cwd()) if is_gone else recorded)
+        where = code_directory() if is_gone or given_code() else recorded
+        return Word(launch_directory=where)
     if trust:
         return Word(launch_directory=_find_code(named, run_file.launched_in, beside=run_dir))
     # What CONFIG names is where `launch CONFIG` would look for it.
     if config is not None and _covers(config, named, spec=run_file.spec):
-        return Word(launch_directory=str(Path.cwd()))
+        return Word(launch_directory=code_directory())
     return Word(refusal=_refusal(named, run_dir / RUN_FILE))
 
 
@@ -214,7 +215,7 @@ def with_own(run_file: RunFile, overrides: Sequence[str]) -> RunFile:
     )
     # A run that names no code has no directory of code, wherever it is from.
     if run_file.launch_directory == NO_CODE and names_some:
-        return replace(run_file, launch_directory=str(Path.cwd()))
+        return replace(run_file, launch_directory=code_directory())
     return run_file
 
 
@@ -243,14 +244,17 @@ def _refusal(named: Sequence[Named], path: Path) -> str:
 def _find_code(named: Collection[Named], first: str | None, *, beside: Path) -> str:
     """Return the directory of code that the user has vouched for.
 
-    That is the launch directory where it has one of the modules, else the current directory or one
-    that a run's directory is in: after a copy to another machine the code is beside it.
+    That is ``--code``; without it the launch directory where it has one of the modules, else the
+    current directory or one that a run's directory is in: after a copy to another machine the code
+    is beside it.
 
     Args:
         named: Code.
         first: Launch directory, which may be another machine's.
         beside: Directory of the run or export.
     """
+    if given := given_code():
+        return given
     tops = {one.code.removeprefix(BOT_PREFIX).partition(":")[0].split(".")[0] for one in named}
     parents = beside.resolve().parents[:2]
     places = [*([first] if first else []), str(Path.cwd()), *map(str, parents)]

@@ -287,7 +287,7 @@ def _leaders(event: Data, name: Name) -> Json:
     if not isinstance(champions, Mapping):
         return None
     return [
-        f"{name(str(one['champion']))} with {one['rating']:,.0f} Elo"
+        f"{name(str(one['champion']))} with {one['rating']:z,.0f} Elo"
         for one in champions.values()
         if isinstance(one, Mapping)
         and isinstance(one.get("rating"), int | float)

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
     from optuna.trial import FrozenTrial
 
+UNIT = "Elo gained per million agent steps"
+"""Unit of a trial's value."""
+
 
 def study_name(run: str, population: str, *, role: str = MAIN) -> str:
     """Return the name of the study of a population's policies of one role.
@@ -72,6 +75,7 @@ def write_studies(run: Inspection, path: Path, *, population: str | None = None)
                     storage=storage,
                     direction="maximize",
                 )
+                study.set_user_attr("value", UNIT)
                 study.set_user_attr("run", run.tables.run.run)
                 study.set_user_attr("population", name)
                 study.set_user_attr("role", role)
@@ -100,18 +104,19 @@ def trials_of(run: Inspection, population: str, *, role: str = MAIN) -> list[Fro
     """Return the generations of a population's policies with a role as trials, in order of
     beginning.
 
-    Unfinished generations are running; those of unknown gain count as pruned.
+    Unfinished generations are running as long as the run is; those of unknown gain count as pruned.
     """
     policies, generations = run.tables.policies, run.history().generations
     known = gains(*checkpoint_fit(run), generations)
+    is_running = run.tables.run.state == "running"
     return [
-        _trial(row, known[row.entrant], config=run.run_file.config)
+        _trial(row, known[row.entrant], config=run.run_file.config, is_running=is_running)
         for row in generations.values()
         if row.population == population and policies[row.policy].role == role
     ]
 
 
-def _trial(row: GenerationRow, known: Gain, *, config: RunConfig) -> FrozenTrial:
+def _trial(row: GenerationRow, known: Gain, *, config: RunConfig, is_running: bool) -> FrozenTrial:
     from optuna.trial import TrialState, create_trial
 
     space = config.populations[row.population].search_space
@@ -125,7 +130,7 @@ def _trial(row: GenerationRow, known: Gain, *, config: RunConfig) -> FrozenTrial
             del others[name]
     # The gain and not the rating: the strength it began with is no merit of the hyperparameters.
     rate, state = None, TrialState.PRUNED
-    if row.agent_steps_end is None:
+    if row.agent_steps_end is None and is_running:
         state = TrialState.RUNNING
     elif known.gain is not None and known.agent_steps is not None:
         rate, state = known.gain.rating * MILLION / known.agent_steps, TrialState.COMPLETE

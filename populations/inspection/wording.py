@@ -201,7 +201,7 @@ def _pairs(value: Json, _: Name) -> str | None:
 FORMS: Mapping[str, Callable[[Json, Name], str | None]] = {
     "text": lambda value, _: text(value),
     "count": _number("{:,.0f}"),
-    "elo": _number("{:,.0f}"),
+    "elo": _number("{:z,.0f}"),
     "number": _number("{:.3g}"),
     "seconds": _number("{:,.1f} s"),
     "percent": _percent,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from arena.environment_spec import AgentSpec, EnvironmentSpec
 from arena.errors import ConfigError
+from arena.resolve import code_directory
 from arena.types import is_bot
 from populations.config.resolve import resolve_config
 from populations.config.run_config import RunConfig
@@ -64,7 +65,12 @@ def simulated_config(config: RunConfig, *, num_policies: int | None = None) -> R
     changed = config.model_copy(
         update={"populations": simulated, "environment": environment, "stop": stop}
     )
-    return resolve_config(changed, simulated_spec(changed), num_cores=NUM_LEARNERS)
+    return resolve_config(
+        changed,
+        simulated_spec(changed),
+        launch_directory=code_directory(),
+        num_cores=NUM_LEARNERS,
+    )
 
 
 def simulated_spec(config: RunConfig) -> EnvironmentSpec:
@@ -92,7 +98,7 @@ def simulated_run(config: RunConfig) -> RunFile:
         name="simulated",
         created="2000-01-01T00:00:00+00:00",
         launched_in="",
-        launch_directory="",
+        launch_directory=code_directory(),
         init_from=None,
         versions={},
         config=config,

@@ -61,18 +61,29 @@ def test_the_life_of_a_run_that_names_code(tmp_path: Path) -> None:
     for machine in (mine, fresh):
         (machine.place / "game_of_a_life.py").write_text(game)
         (machine.place / "life.yaml").write_text(CONFIG)
-    mine.arena("launch", "life.yaml", "--run-dir", "run")
+    # The code is in another directory than the one to stand in.
+    code = mine.place / "code"
+    code.mkdir()
+    (mine.place / "game_of_a_life.py").rename(code / "game_of_a_life.py")
+    said = mine.arena("launch", "life.yaml", "--run-dir", "run", code=2)
+    assert f"no module 'game_of_a_life' in {mine.place}" in said
+    mine.arena("launch", "life.yaml", "--run-dir", "run", "--code", "code")
     play = ("bot:random", "--matches", 1, "--json")
     # Launched here: no option, wherever the directory is by then.
     mine.arena("evaluate", "run:player/p000", *play)
     (mine.place / "run").rename(mine.place / "moved")
     mine.arena("evaluate", "moved:player/p000", *play)
-    mine.arena("launch", "--resume", "--run-dir", "moved", "stop.agent_steps_per_policy=128")
+    # The code moves, too: a resume with its new place is remembered.
+    code.rename(mine.place / "src")
+    mine.arena("evaluate", "moved:player/p000", *play, code=2)
+    mine.arena("evaluate", "moved:player/p000", *play, "--code", "src")
+    more = "stop.agent_steps_per_policy=128"
+    mine.arena("launch", "--resume", "--run-dir", "moved", "--code", "src", more)
     mine.arena("evaluate", "moved:player/p000", *play)
     # In another home, with the code beside it: not without the word.
     for machine in (theirs, fresh):
         shutil.copytree(mine.place / "moved", machine.place / "copy")
-    shutil.copy(mine.place / "game_of_a_life.py", theirs.place)
+    shutil.copy(mine.place / "src" / "game_of_a_life.py", theirs.place)
     shutil.rmtree(mine.place)
     mark.unlink()
     resume = ("launch", "--resume", "--run-dir", "copy")

@@ -46,6 +46,21 @@ def test_each_command_says_what_it_does(path: str) -> None:
     assert not OPAQUE.match(COMMANDS[path].help)
 
 
+IMPORTING = {"envs check", "simulate", "bench", "learner"}
+"""Commands that import what the user names; those that import what a file names take --trust."""
+
+
+def test_commands_that_import_code_take_its_directory_in_one_way() -> None:
+    named = {
+        path: {option: one.help for one in command.params for option in one.opts}
+        for path, command in COMMANDS.items()
+    }
+    importing = {path for path, options in named.items() if "--trust" in options}
+    importing |= {f"arena {words}" for words in IMPORTING}
+    assert {path for path, options in named.items() if "--code" in options} == importing
+    assert len({named[path]["--code"] for path in importing}) == 1
+
+
 @pytest.mark.parametrize(
     "text", ["Of each measurement.", "Where; default: RUN.", "What to show.", ""]
 )

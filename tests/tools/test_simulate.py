@@ -63,6 +63,26 @@ def test_the_seed_is_the_only_randomness() -> None:
     assert document("5") == document("5") != document("6")
 
 
+def test_rules_of_the_user_are_found_in_the_directory_that_he_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "simulated_rule.py").write_text(
+        "from populations.matchmaking.latest import LatestMatchmaker as Mine  # noqa\n"
+    )
+    keys = ("matchmaking.kind=simulated_rule:Mine", "matchmaking.latest_ratio=0.5")
+    arguments = ["simulate", *SHORT, *keys, "--json"]
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    assert "there is no module 'simulated_rule'" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main([*arguments, "--code", "code"])
+    assert json.loads(capsys.readouterr().out)["policies"] == 6
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..terminal.options import AsJson, Overrides
+from ..terminal.options import AsJson, Code, Overrides
 from ..terminal.output import console, log_console, print_json
 
 if TYPE_CHECKING:
@@ -66,6 +66,7 @@ def bench(
         bool, typer.Option("--guard", help="Exit 3 if a ratio fell below the stored one.")
     ] = False,
     against: Against = None,
+    code: Code = None,
     as_json: AsJson = False,
 ) -> None:
     """Measure this machine: each stage and whole runs, as ratios to their bounds."""

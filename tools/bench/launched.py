@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from arena.resolve import code_directory
 from populations.config.run_config import RunConfig
 from populations.errors import RunFailed
 from populations.records.rows import AssignmentRow
@@ -136,6 +137,7 @@ def launched_rate(
             [
                 *(*ARENA, "launch", str(config_path)),
                 *("--run-dir", str(run_dir), "--learners", str(num_learners), "--json"),
+                *("--code", code_directory()),
             ],
             # The run must not read from this command's terminal.
             stdin=subprocess.DEVNULL,

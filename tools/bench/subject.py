@@ -29,6 +29,7 @@ from arena.learning.algorithms import make_algorithm
 from arena.learning.hyperparameters import hyperparameter_model
 from arena.networks.frozen import FrozenPolicy
 from arena.networks.make import make_actor_critic
+from arena.resolve import code_directory
 from arena.types import Hyperparameters
 from populations.config.overrides.cli_overrides import apply_overrides
 from populations.config.run_config import RunConfig, load_config, validate_config
@@ -207,7 +208,6 @@ def load_subject(
     overrides: Sequence[str] = (),
     *,
     policies: int | None = None,
-    launch_directory: str | None = None,
 ) -> Subject:
     """Read and resolve what is measured.
 
@@ -215,7 +215,6 @@ def load_subject(
         source: A preset's name or a YAML file; None: Connect Four as in `DEFAULT`.
         overrides: ``KEY=VALUE``.
         policies: Size of each population; None: as the configuration says.
-        launch_directory: First directory of user code; None: the working directory.
 
     Raises:
         ConfigError: If the configuration is wrong, or its environment cannot be made.
@@ -226,7 +225,7 @@ def load_subject(
         if source is None
         else load_config(source, overrides)
     )
-    directory = str(Path.cwd()) if launch_directory is None else launch_directory
+    directory = code_directory()
     request = config.inspection(launch_directory=directory)
     # Playing takes a while, and only automatic sizes need the environment's pace.
     found = inspect_and_play(request, play="timed" if needs_pace(config) else None)

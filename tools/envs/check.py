@@ -98,13 +98,14 @@ def check_and_try(
     from arena.environment_spec import EnvironmentRequest
     from arena.envs.checks.check import check_environment
     from arena.learners.smoke_training import run_smoke_training
+    from arena.resolve import code_directory
 
     environment = EnvironmentConfig.model_validate(given)
     report = check_environment(
         EnvironmentRequest(
             environment.id,
             kwargs=environment.kwargs,
-            launch_directory=str(Path.cwd()),
+            launch_directory=code_directory(),
             possible_agents=environment.possible_agents,
         ),
         seconds=seconds,
@@ -140,13 +141,14 @@ def _trial_setup(
     Raises:
         ConfigError: If the configuration and the environment do not fit.
     """
+    from arena.resolve import code_directory
     from populations.config.run_config import validate_config
     from populations.config.run_file import learner_setup, new_run_file
     from populations.yaml_documents import read_document
 
     config = validate_config(read_document(preset, name="the suggested configuration"))
     run_file = new_run_file(
-        config, report.spec, name=report.spec.id, launch_directory=str(Path.cwd())
+        config, report.spec, name=report.spec.id, launch_directory=code_directory()
     )
     setup = learner_setup(run_file, root=Path.cwd())
     num_envs = min(setup.num_envs, TRIAL_ENVS)

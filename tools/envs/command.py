@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..terminal.options import AsJson
+from ..terminal.options import AsJson, Code
 from ..terminal.output import console, log_console, print_json
 from ..terminal.progress import count_progress
 from ..terminal.tables import print_table
@@ -75,7 +75,7 @@ def check(
     overrides: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[KEY=VALUE]...",
+            metavar="KEY=VALUE",
             help="Keys of the section environment, as environment.kwargs.max_cycles=10.",
         ),
     ] = None,
@@ -103,6 +103,7 @@ def check(
         Path | None,
         typer.Option(metavar="FILE", help="File for a configuration that arena launch takes."),
     ] = None,
+    code: Code = None,
     as_json: AsJson = False,
 ) -> None:
     """Check an environment: its faults and how to mend them, its speed, a trial training.
@@ -218,12 +219,13 @@ def _check_against(
 ) -> None:
     from arena.environment_spec import EnvironmentRequest
     from arena.envs.checks.conformance import check_against
+    from arena.resolve import code_directory
 
     # Games are counted, because their lengths differ.
     with count_progress(f"{environment} against {against}", total=games) as progress:
         report = check_against(
-            EnvironmentRequest(environment, launch_directory=str(Path.cwd())),
-            EnvironmentRequest(against, launch_directory=str(Path.cwd())),
+            EnvironmentRequest(environment, launch_directory=code_directory()),
+            EnvironmentRequest(against, launch_directory=code_directory()),
             num_games=games,
             num_envs=num_envs,
             progress=progress,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..terminal.options import AsJson, Trust
+from ..terminal.options import AsJson, Code, Trust
 from ..terminal.output import console, print_json
 from ..terminal.tables import print_table
 from .into_run import evaluate_run
@@ -47,6 +47,7 @@ def evaluate(
         typer.Option("--for", metavar="TIME", help="Time of --into: 90s, 2m, 1h30m."),
     ] = None,
     trust: Trust = False,
+    code: Code = None,
     as_json: AsJson = False,
 ) -> None:
     """Let every ordered pair of players meet, and rate them.
@@ -123,6 +124,6 @@ def print_ratings(ratings: Sequence[Mapping[str, object]], *, title: str) -> Non
         table.add_row(
             # "-" where there is no interval
             str(line["player"]),
-            *("-" if n is None else f"{n:.0f}" for n in numbers_shown),
+            *("-" if n is None else f"{n:z.0f}" for n in numbers_shown),
         )
     print_table(console(), table)

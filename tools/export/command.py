@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..terminal.options import AsJson, OnlyPopulation, RunDirectory, Trust
+from ..terminal.options import AsJson, Code, OnlyPopulation, RunDirectory, Trust
 from ..terminal.output import console, log_console, print_json
 from ..terminal.tables import print_table
 
@@ -51,6 +51,7 @@ def export(
     ] = 200,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the record's matches.")] = 1,
     trust: Trust = False,
+    code: Code = None,
     as_json: AsJson = False,
 ) -> None:
     """Export the champion of each population: ONNX graph, weights, card, a standalone player.
@@ -265,7 +266,7 @@ def _print_members(written: WrittenMixture, *, title: str) -> None:
         rating = member.rating.rating
         table.add_row(
             *(member.directory, member.player, f"{member.probability:.4f}"),
-            *("-" if rating is None else f"{rating:.0f}", str(member.agent_steps)),
+            *("-" if rating is None else f"{rating:z.0f}", str(member.agent_steps)),
         )
     screen = console()
     print_table(screen, table)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..terminal.options import OptionalConfiguration, Overrides, Trust
+from ..terminal.options import Code, OptionalConfiguration, Overrides, Trust
 from .origin import Origin
 from .serving import held_run, serve, tell, tell_of_record
 
@@ -73,6 +73,7 @@ def launch(
         ),
     ] = False,
     trust: Trust = False,
+    code: Code = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the final status as JSON.")
     ] = False,
@@ -207,6 +208,7 @@ def _new_run_file(
     """
     from arena.errors import ConfigError
     from arena.metrics.sink import find_sinks
+    from arena.resolve import code_directory
     from populations.config.run_file import new_run_file
     from populations.hooks.make import check_config as check_hooks
 
@@ -216,7 +218,7 @@ def _new_run_file(
     from .replay import replaying
     from .sizing import repeats_line, sizing_line, stakes_line
 
-    launch_directory = str(Path.cwd())
+    launch_directory = code_directory()
     # All faults at once, while there is nothing to clear up.
     config, found = looked_over(draft, launch_directory=launch_directory)
     asked = draft.require()

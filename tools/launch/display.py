@@ -1,4 +1,4 @@
-"""Display of `arena launch`: bars and standings on a terminal, plain lines elsewhere."""
+"""Display of `arena launch`: standings on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ class PlainDisplay:
 
 
 class LiveDisplay(PlainDisplay):
-    """Standings with trends, bars per policy, speed, time left; events scroll by above."""
+    """Standings with trends, speed, time left; events scroll by above."""
 
     def __init__(self, screen: Screen, live: Live, state: ControllerState, run_dir: Path) -> None:
         super().__init__(screen, state, run_dir)
@@ -156,42 +156,39 @@ class LiveDisplay(PlainDisplay):
 
     def _table(self, population: str, lines: Sequence[Standing]) -> RenderableType:
         from rich.box import SIMPLE_HEAD
-        from rich.progress_bar import ProgressBar
         from rich.table import Table
 
         table = Table(
             title=population, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, expand=False
         )
-        columns = ("player", "rating", "95%", "change", "matches", "gen", "steps", "")
-        for column in columns:
-            justify: JustifyMethod = "left" if column in ("player", "") else "right"
-            table.add_column(column, justify=justify, no_wrap=True)
+        # As wide from the beginning as they get: the table does not jump.
+        columns = {"player": 8, "rating": 6, "95%": 10, "change": 7, "matches": 7, "gen": 3}
+        for column, width in {**columns, "steps": 7, "kind": 6}.items():
+            justify: JustifyMethod = "left" if column in ("player", "kind") else "right"
+            table.add_column(column, justify=justify, no_wrap=True, min_width=width)
         trend = self._trends.setdefault(population, Trend())
         ratings = self._state.ratings(population)
         trend.record(None if ratings.row is None else ratings.row.num_tallies, lines)
         is_ascii = not (self._screen.encoding or "").lower().startswith("utf")
         populations = tuple(self._state.setup.populations)
         lines = [line for line in lines if line.same_as is None]
-        most = max((line.agent_steps for line in lines), default=1) or 1
         # Policies that train are always shown; then the best of the others.
         shown = sorted(lines, key=lambda line: line.kind != "policy")[:MAX_LINES]
         for line in shown:
             name = one_line(short_name(line.player, populations=populations), max_chars=NAME_CHARS)
             interval = "-"
             if line.rating_low is not None:
-                high = "+" if line.rating_high is None else f"..{line.rating_high:.0f}"
-                interval = f"{line.rating_low:.0f}{high}"
+                high = "+" if line.rating_high is None else f"..{line.rating_high:z.0f}"
+                interval = f"{line.rating_low:z.0f}{high}"
             table.add_row(
                 f"{name} *" if line.champion else name,
-                "-" if line.rating is None else f"{line.rating:.0f}",
+                "-" if line.rating is None else f"{line.rating:z.0f}",
                 interval,
                 trend.change(line, ratings=ratings, is_ascii=is_ascii),
                 count(line.matches),
                 str(line.generation),
                 count(line.agent_steps),
-                ProgressBar(total=most, completed=line.agent_steps, width=8)
-                if line.kind == "policy"
-                else line.kind,
+                line.kind,
             )
         notes = ["* champion"] if any(line.champion for line in shown) else []
         if len(lines) > MAX_LINES:

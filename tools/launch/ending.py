@@ -97,9 +97,9 @@ def last_lines(ending: Ending) -> Iterator[str]:
         of = f" of {name}" if len(ending.champions) > 1 else ""
         rating = (
             # Nobody took a point from it.
-            f"{one.rating_low:.0f}+"
+            f"{one.rating_low:z.0f}+"
             if one.rating_high is None
-            else f"{one.rating:.0f} [{one.rating_low:.0f}, {one.rating_high:.0f}]"
+            else f"{one.rating:z.0f} [{one.rating_low:z.0f}, {one.rating_high:z.0f}]"
         )
         yield f"champion{of}: {one.player}, rating {rating}"
         if score := anchor_text(one.anchor):

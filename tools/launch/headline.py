@@ -193,7 +193,9 @@ def _work(state: ControllerState, learner: Learner, moment: Moment) -> str:
         # An assignment without steps only publishes weights.
         if row.message.agent_steps == 0:
             return f"publishes the first weights of {policies}, {since}"
-        done = f"{count(learner.agent_steps)} of {count(row.message.agent_steps)} steps"
+        # Of the last rollout all steps count.
+        planned = max(row.message.agent_steps, learner.agent_steps)
+        done = f"{count(learner.agent_steps)} of {count(planned)} steps"
         return f"trains {policies}, {done}, {since}"
     matches = sum(pairing.num_matches for pairing in row.message.pairings)
     return f"evaluates, {count(matches)} matches of {len(row.message.pairings)} pairings, {since}"

@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from ..terminal.options import AsJson, OnlyPopulation, RunDirectory, Trust
+from ..terminal.options import AsJson, Code, OnlyPopulation, RunDirectory, Trust
 from ..terminal.output import console, print_json
 from .documents import full_name, inspected, view_documents
 from .narrowing import checked_kinds, limited, since_time
@@ -28,12 +28,12 @@ WATCH_S = 2.0
 def league(
     run: RunDirectory,
     view: Annotated[
-        str, typer.Argument(metavar="[VIEW]", help=f"View to show: {', '.join(VIEWS)}.")
+        str, typer.Argument(metavar="VIEW", help=f"View to show: {', '.join(VIEWS)}.")
     ] = "standings",
     operand: Annotated[
         str | None,
         typer.Argument(
-            metavar="[PLAYER|RUN2]",
+            metavar="PLAYER|RUN2",
             help="Player of the view why, or second run of the view diff.",
             show_default=False,
         ),
@@ -116,6 +116,7 @@ def league(
         ),
     ] = None,
     trust: Trust = False,
+    code: Code = None,
 ) -> None:
     """Show a run: its players, their results, its events and its state."""
     from arena.errors import ConfigError
@@ -132,8 +133,9 @@ def league(
         }
         for name in (name for name, is_given in others.items() if is_given):
             raise ConfigError(f"--plot and {name} exclude each other")
-    if trust and not exploitability:
-        raise ConfigError("--trust belongs to --exploitability: no view imports code")
+    for name, is_given in (("--trust", trust), ("--code", code is not None)):
+        if is_given and not exploitability:
+            raise ConfigError(f"{name} belongs to --exploitability: no view imports code")
     # An option that would change nothing is refused, not ignored.
     given = {
         "--seats": (seats, ("payoff",)),
@@ -264,7 +266,7 @@ def _write_studies(run: Path, file: Path, population: str | None, *, as_json: bo
     """Write Optuna studies, and say which."""
     import optuna
 
-    from populations.inspection.study import write_studies
+    from populations.inspection.study import UNIT, write_studies
 
     # Optuna would print a line per study on standard error.
     optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -277,5 +279,11 @@ def _write_studies(run: Path, file: Path, population: str | None, *, as_json: bo
         console().print(
             f"{file}: study {name} with {num_trials} generations; "
             f"optuna-dashboard sqlite:///{file} shows it",
+            soft_wrap=True,
+        )
+    if written:
+        console().print(
+            f"values are {UNIT}; who begins untrained gains most, so compare generations of a "
+            "similar agent_steps_begin",
             soft_wrap=True,
         )

@@ -120,10 +120,14 @@ def _limit(shown: Shown, document: Document, screen: Screen, look: Look) -> int 
         isinstance(rows, list) for rows in cast("Mapping[str, object]", entries).values()
     )
     num_tables = max(len(cast("Mapping[str, object]", entries)), 1) if is_grouped else 1
+    return max(room(shown, screen) // num_tables, LEAST_ROWS)
+
+
+def room(shown: Shown, screen: Screen) -> int:
+    """Return the rows of a view that a screen has room for, in all of its tables."""
     # Warnings stand below the tables.
     overhead = shown.overhead + (WARNING_LINES if shown.view.warns else 0)
-    room = (screen.height - overhead) // shown.view.lines // num_tables
-    return max(room, LEAST_ROWS)
+    return max((screen.height - overhead) // shown.view.lines, LEAST_ROWS)
 
 
 def print_view(shown: Shown, opened: Opened, *, warnings: Sequence[str] = ()) -> None:

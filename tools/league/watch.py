@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ..terminal.output import console
 from .keys import Keys, read_keys
 from .query import Query
-from .tables import Shown, rendered, warning_lines
+from .tables import Shown, rendered, room, warning_lines
 from .views import VIEWS
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from ..terminal.screen import Screen
 
 REFRESH_S = 2.0
-FOOT = 8
-"""Lines of the screen for names of views, keys, and warnings."""
+HEAD = 5
+"""Lines of a screen of 80 columns for the run, names of views, and keys."""
 
 KEYS = "arrows or 1-9: view   + -: rows   w: wide   q: quit"
 
@@ -54,7 +54,7 @@ def watch_views(query: Query, shown: Shown) -> None:
             vertical_overflow="crop",
         ) as live,
     ):
-        _Watch(query, replace(shown, overhead=shown.overhead + FOOT), screen, live, keys).run()
+        _Watch(query, replace(shown, overhead=shown.overhead + HEAD), screen, live, keys).run()
 
 
 class _Watch:
@@ -103,7 +103,7 @@ class _Watch:
         if key in names:
             self._shown = replace(self._shown, name=names[key])
         elif key in ("+", "-", "up", "down"):
-            rows = self._shown.limit or max(self._screen.height - FOOT, 1)
+            rows = self._shown.limit or room(self._shown, self._screen)
             more = 5 if key in ("+", "down") else -5
             self._shown = replace(self._shown, limit=max(rows + more, 5))
         elif key == "w":

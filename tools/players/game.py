@@ -97,12 +97,13 @@ class Game:
         """
         from arena.environment_spec import EnvironmentRequest
         from arena.envs.inspect import inspect_environment
+        from arena.resolve import code_directory
         from populations.config.trust import Word, is_code
 
         outcome = self.environment.outcome
         # The user vouches for the environment, not for other code that the card names.
         is_users = isinstance(outcome, str) and is_code(outcome)
-        word = Word(launch_directory=str(Path.cwd()))
+        word = Word(launch_directory=code_directory())
         own = self.environment.model_copy(
             update={"id": environment, "outcome": "return" if is_users else outcome}
         )
@@ -148,10 +149,11 @@ class Game:
         """
         from arena.environment_spec import EnvironmentRequest
         from arena.envs.inspect import inspect_environment
+        from arena.resolve import code_directory
         from populations.config.run_config import validate_config
         from populations.config.run_file import learner_setup, new_run_file
 
-        launch_directory = str(Path.cwd())
+        launch_directory = code_directory()
         spec = inspect_environment(
             EnvironmentRequest(environment, launch_directory=launch_directory)
         )
@@ -267,14 +269,14 @@ class Game:
             is_named: Whether the user has named it on the command line, and not the game's file.
         """
         from arena.matches.actors import make_bot
-        from arena.resolve import NO_CODE, put_first_on_path
+        from arena.resolve import NO_CODE, code_directory, put_first_on_path
         from arena.types import RANDOM_BOT
 
         where = self.launch_directory
         if is_named and bot != RANDOM_BOT:
             # The user's word: it may be beside the game's code, or where he is.
-            put_first_on_path(str(Path.cwd()))
-            where = str(Path.cwd()) if where == NO_CODE else where
+            put_first_on_path(code_directory())
+            where = code_directory() if where == NO_CODE else where
         elif not is_named:
             self.word.check(bot)
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def web(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run directories.")],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Run directories.")],
     port: Annotated[
         int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any that is free.")
     ] = 8517,

@@ -41,42 +41,19 @@ def _named(values: Mapping[Any, Any]) -> dict[str, Any]:
     return {str(agent): value for agent, value in values.items()}
 
 
-class _Turns(BaseWrapper):  # type: ignore[misc]  # PettingZoo has no types
+class _TextNames:
+    """Part of both wrappers: agents as text, and the spaces of each."""
+
+    env: Any
+
     def __init__(self, env: Any, own: Mapping[str, Any]) -> None:  # noqa: ANN401
-        super().__init__(env)
+        super().__init__(env)  # type: ignore[call-arg]  # a wrapper of PettingZoo is beside it
         self._own = own
         self.possible_agents = list(own)
 
     @property
     def agents(self) -> list[str]:
         return list(map(str, self.env.agents))
-
-    @property
-    def agent_selection(self) -> str:
-        return str(self.env.agent_selection)
-
-    @property
-    def rewards(self) -> dict[str, float]:
-        return _named(self.env.rewards)
-
-    @property
-    def _cumulative_rewards(self) -> dict[str, float]:
-        return _named(self.env._cumulative_rewards)
-
-    @property
-    def terminations(self) -> dict[str, bool]:
-        return _named(self.env.terminations)
-
-    @property
-    def truncations(self) -> dict[str, bool]:
-        return _named(self.env.truncations)
-
-    @property
-    def infos(self) -> dict[str, Any]:
-        return _named(self.env.infos)
-
-    def observe(self, agent: str) -> Any:  # noqa: ANN401
-        return self.env.observe(self._own[agent])
 
     def observation_space(self, agent: str) -> Any:  # noqa: ANN401
         return self.env.observation_space(self._own[agent])
@@ -85,16 +62,27 @@ class _Turns(BaseWrapper):  # type: ignore[misc]  # PettingZoo has no types
         return self.env.action_space(self._own[agent])
 
 
-class _AtOnce(BaseParallelWrapper):  # type: ignore[misc]  # PettingZoo has no types
-    def __init__(self, env: Any, own: Mapping[str, Any]) -> None:  # noqa: ANN401
-        super().__init__(env)
-        self._own = own
-        self.possible_agents = list(own)
+def _by_agent(name: str) -> property:
+    """Return a property that reads a mapping of the environment, with agents as text."""
+    return property(lambda wrapper: _named(getattr(wrapper.env, name)))
+
+
+class _Turns(_TextNames, BaseWrapper):  # type: ignore[misc]  # PettingZoo has no types
+    rewards = _by_agent("rewards")
+    _cumulative_rewards = _by_agent("_cumulative_rewards")
+    terminations = _by_agent("terminations")
+    truncations = _by_agent("truncations")
+    infos = _by_agent("infos")
 
     @property
-    def agents(self) -> list[str]:
-        return list(map(str, self.env.agents))
+    def agent_selection(self) -> str:
+        return str(self.env.agent_selection)
 
+    def observe(self, agent: str) -> Any:  # noqa: ANN401
+        return self.env.observe(self._own[agent])
+
+
+class _AtOnce(_TextNames, BaseParallelWrapper):  # type: ignore[misc]  # PettingZoo has no types
     def reset(
         self, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -111,9 +99,3 @@ class _AtOnce(BaseParallelWrapper):  # type: ignore[misc]  # PettingZoo has no t
             _named(truncations),
             _named(infos),
         )
-
-    def observation_space(self, agent: str) -> Any:  # noqa: ANN401
-        return self.env.observation_space(self._own[agent])
-
-    def action_space(self, agent: str) -> Any:  # noqa: ANN401
-        return self.env.action_space(self._own[agent])

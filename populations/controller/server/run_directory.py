@@ -44,7 +44,7 @@ from populations.controller.state.leases import Patience
 from populations.controller.state.state import make_state
 from populations.errors import StorageError
 from populations.matchmaking.external_players import IMPORTED, external_player_key
-from populations.records.rows import EventRow, Json, Row, RunRow
+from populations.records.rows import EventRow, Json, PolicyRow, Row, RunRow
 from populations.records.tables import Tables
 from populations.roles import has_exploiters
 from populations.search_space import parse_search_space
@@ -110,23 +110,18 @@ def create_run(
     policies = initial_policies(run_file.config, factors=factors)
     rows += policies
     rows += first_generations(policies)
-    events: list[tuple[str, str, Mapping[str, Json]]] = [
-        ("weights_imported", name, origin) for name, origin in (origins or {}).items()
+    events = [
+        *(("weights_imported", name, origin) for name, origin in (origins or {}).items()),
+        *((IMPORTED, key, origin) for key, origin in (outsiders or {}).items()),
+        *(
+            ("policy_created", policy.policy, _about(policy, run_file.config))
+            for policy in policies
+        ),
     ]
-    events += [(IMPORTED, key, origin) for key, origin in (outsiders or {}).items()]
-    for policy in policies:
-        about: dict[str, Json] = {
-            "role": policy.role,
-            "hyperparameters": with_names(
-                policy.hyperparameters,
-                run_file.config.populations[policy.population].search_space,
-            ),
-            "reference": policy.index == 0,
-        }
-        events.append(("policy_created", policy.policy, about))
-    for sequence, (kind, subject, data) in enumerate(events, start=1):
-        row = EventRow(sequence=sequence, time=utc, kind=kind, subject=subject, data=dict(data))
-        rows.append(row)
+    rows += [
+        EventRow(sequence=sequence, time=utc, kind=kind, subject=subject, data=dict(data))
+        for sequence, (kind, subject, data) in enumerate(events, start=1)
+    ]
     with Journal.create(run_dir / JOURNAL, rows) as journal:
         # The first one with the run: a journal that breaks early can be repaired, too.
         journal.backup(run_dir / BACKUP)
@@ -138,6 +133,16 @@ def create_run(
         finish(run_dir)
         failpoint("create.done")
     return why_not
+
+
+def _about(policy: PolicyRow, config: RunConfig) -> dict[str, Json]:
+    """Return what the event of a new policy says of it."""
+    space = config.populations[policy.population].search_space
+    return {
+        "role": policy.role,
+        "hyperparameters": with_names(policy.hyperparameters, space),
+        "reference": policy.index == 0,
+    }
 
 
 def _create_files(

@@ -224,13 +224,13 @@ def _gained(
     during = f"Generation {number}{' so far' if end is None else ''}"
     steps = "" if trained is None else f" in {trained:,} agent steps"
     if known.gain is None or known.begin is None:
-        told = f"{during} was rated {known.end.rating:.0f} Elo"
+        told = f"{during} was rated {known.end.rating:z.0f} Elo"
     else:
         verb = "gained" if known.gain.rating >= 0.0 else "lost"
-        interval = f"[{known.gain.low:+.0f}, {known.gain.high:+.0f}]"
+        interval = f"[{known.gain.low:+z.0f}, {known.gain.high:+z.0f}]"
         told = (
-            f"{during} {verb} {abs(known.gain.rating):.0f} Elo {interval}{steps}: "
-            f"{known.begin.rating:.0f} -> {known.end.rating:.0f}"
+            f"{during} {verb} {abs(known.gain.rating):z.0f} Elo {interval}{steps}: "
+            f"{known.begin.rating:z.0f} -> {known.end.rating:z.0f}"
         )
     yield {
         "time": time,

@@ -146,8 +146,8 @@ def _what(run: Inspection, population: str, best: Standing, lead: _Lead | None) 
     if lead is None:
         return told + f"has {best.evaluated_agent_steps or 0} agent steps"
     return told + (
-        f"leads {lead.over} by {lead.elo.rating:.0f} Elo, 95% {lead.elo.low:.0f}.."
-        f"{lead.elo.high:.0f}"
+        f"leads {lead.over} by {lead.elo.rating:z.0f} Elo, 95% {lead.elo.low:z.0f}.."
+        f"{lead.elo.high:z.0f}"
     )
 
 

@@ -204,7 +204,9 @@ def test_globs_are_expanded_in_the_environments_order() -> None:
          "adversary and sides"),
         (TAG, {"populations": {"adversary": {}, "agent": {"player": "bot:a:B"}},
                "environment": {"sides": {"all": ["*"]}}},
-         "populations.agent.player must be null where the environment has one side"),
+         "populations.agent.player must be null where the environment has one side (policies of "
+         "equal index are a team, and learn together): to train beside it, give it a side of its "
+         "own"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_the_environment_is_refused(

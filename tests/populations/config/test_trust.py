@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from arena.errors import ConfigError, NotTrusted
-from arena.resolve import NO_CODE
+from arena.resolve import NO_CODE, use_code
 from populations.config.run_config import RunConfig, load_config, validate_config
 from populations.config.run_file import RunFile, with_config
 from populations.config.trust import (
@@ -262,6 +262,23 @@ def test_code_that_was_copied_with_its_run_is_found_beside_it(
     # The directory of the launch first, where it is there and has the code.
     (tmp_path / "gone" / "tests").mkdir(parents=True)
     assert trusted(gone, project / "run", trust=True).launch_directory == str(tmp_path / "gone")
+
+
+def test_the_directory_that_the_user_names_goes_before_others_and_is_no_word(
+    run_file: RunFile, tmp_path: Path
+) -> None:
+    (tmp_path / "code").mkdir()
+    given = str(tmp_path / "code")
+    use_code(tmp_path / "code")
+    with pytest.raises(NotTrusted):
+        trusted(run_file, tmp_path, trust=False)
+    assert trusted(run_file, tmp_path, trust=True).launch_directory == given
+    record_launch(replace(run_file, launch_directory=str(tmp_path)))
+    assert trusted(run_file, tmp_path, trust=False).launch_directory == given
+    # Of what names no code, it is said to be where an override's is.
+    names_none = read(changed(board(), "seed", 7), tmp_path)
+    hook = "hooks.on_end=[mine:hook]"
+    assert with_own(names_none, [hook]).launch_directory == given
 
 
 @pytest.mark.parametrize("mode", [0o620, 0o602])

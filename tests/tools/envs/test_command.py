@@ -265,6 +265,23 @@ def test_who_sees_the_same_is_told_which_one_it_plays(
     assert card["network"]["agent_id"] is True
 
 
+def test_an_environment_is_found_in_the_directory_that_the_user_names(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "coded_game.py").write_text(
+        "from pettingzoo.classic.rps_v2 import parallel_env as env  # noqa\n"
+    )
+    check = ("envs", "check", "coded_game:env", "--seconds", "0.1", "--train", "0")
+    assert run(*check) == 2
+    assert f"no module 'coded_game' in {tmp_path}" in capsys.readouterr().err.replace("\n", "")
+    assert run(*check, "--code", "code") == 0
+    compared = ("--against", "classic/rps-v2", "--games", "5", "--num-envs", "1")
+    assert run(*check[:3], *compared, "--code", "code") == 0
+
+
 def test_an_unknown_environment_exits_2(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("envs", "check", "classic/tictactoo-v3", "--json") == 2
     said = capsys.readouterr()

@@ -154,6 +154,27 @@ def test_a_users_bot_takes_part(
     assert best["rating"] > 0.0
 
 
+def test_a_bot_is_found_in_the_directory_that_the_user_names(
+    command: Command, board_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "lefty_coded.py").write_text(
+        "class Lefty:\n"
+        "    def act(self, observation, action_mask, *, agent, rng):\n"
+        "        return action_mask.argmax(axis=1)\n"
+    )
+    bot, place = "bot:lefty_coded:Lefty", ("--code", "code")
+    for other in (("bot:random", "--environment", BOARD), (f"{board_run}:player/p000",)):
+        play = ("evaluate", bot, *other, "--matches", 1, "--json")
+        assert "no module 'lefty_coded'" in command(*play, code=2)["error"]
+        assert command(*play, *place)["pairs"]
+        # In force for one command alone.
+        del sys.modules["lefty_coded"]
+        sys.path.remove(str(tmp_path / "code"))
+
+
 def test_a_bot_is_looked_for_where_the_command_runs_and_beside_the_code_of_the_run(
     board_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -105,6 +105,9 @@ def test_each_learner_has_a_line_that_moves() -> None:
     wait(world, 4)
     hear(world, first, agent_steps=400)
     assert "400 of 500 steps, for 16 s" in lines(world)[0]
+    # The last rollout goes beyond.
+    hear(world, first, agent_steps=520)
+    assert "520 of 520 steps" in lines(world)[0]
     del world.state.learners[second].held[:]
     assert lines(world)[1] == "learner 1: idle"
 

@@ -7,7 +7,7 @@ import io
 import re
 import shlex
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -19,10 +19,17 @@ from tests.tools.league.documents import (
     players,
     standings,
 )
+from tools.league import watch
 from tools.league.documents import Opened
-from tools.league.tables import Shown, rendered
+from tools.league.tables import OVERHEAD, Shown, rendered, room
 from tools.league.views import VIEWS
 from tools.terminal.screen import Screen
+
+if TYPE_CHECKING:
+    from rich.live import Live
+
+    from tools.league.keys import Keys
+    from tools.league.query import Query
 
 
 def draw(
@@ -53,6 +60,29 @@ def draw(
 def line_of(text: str, player: str) -> list[str]:
     """Return the words of the first line that begins with a player."""
     return next(line.split() for line in text.splitlines() if line.split()[:1] == [player])
+
+
+def test_a_rating_just_below_0_has_no_minus() -> None:
+    document = standings(2)
+    document["populations"]["player"][0] |= {"rating": -0.3, "rating_low": -0.4, "rating_high": 9.0}
+    assert line_of(draw("standings", document), "p000")[1:3] == ["0", "0..9"]
+
+
+def test_a_watched_screen_of_24_lines_shows_nine_players_and_fewer_by_a_key() -> None:
+    screen = Screen(io.StringIO(), force_terminal=True, width=80, height=24)
+    session = watch._Watch(
+        cast("Query", None),
+        Shown(name="standings", overhead=OVERHEAD + watch.HEAD),
+        screen,
+        cast("Live", None),
+        cast("Keys", None),
+    )
+    shown = [room(session._shown, screen)]
+    for key in ("-", "+", "+"):
+        assert session._turn(key)
+        assert session._shown.limit is not None
+        shown.append(session._shown.limit)
+    assert shown == [9, 5, 10, 15]
 
 
 def test_each_view_has_a_fixed_document() -> None:
@@ -221,6 +251,9 @@ def test_a_champion_is_told_with_its_lead_its_line_and_its_worst_results() -> No
     text = draw("champion", DOCUMENTS["champion"])
     assert "champion of player: p000, 939 Elo, 95% 847..1032, 4.86M agent steps" in text
     assert "leads since 00:03:00 UTC, after 27 changes" in text
+    document = copy.deepcopy(DOCUMENTS["champion"])
+    document["champions"][0]["since"] = None
+    assert "leads, after 27 changes" in draw("champion", document)
     assert "next: p003, 72 Elo behind, 95% -10..+105" in text
     assert "p001 (start at 0) → p000 (copy at 7)" in text
     assert line_of(text, "p001@2.1M")[1] == "0.016"

@@ -44,7 +44,9 @@ def _one(one: Row, look: Look) -> Iterator[RenderableType]:
     for told in unproven_lines([one["unproven"]]):
         yield Text(told)
     changes = cast("int", one.get("changes") or 0)
-    yield Text(f"leads since {clock(one['since'])} UTC, after {changes} changes of the lead")
+    # A rewind, which is made while nothing runs, may have left it the lead.
+    since = f" since {clock(one['since'])} UTC" if one["since"] is not None else ""
+    yield Text(f"leads{since}, after {changes} changes of the lead")
     if one.get("next") is not None:
         between = f", 95% {signed(one['lead_low'])}..{signed(one['lead_high'])}"
         yield Text(

@@ -77,7 +77,7 @@ def text_of(value: object) -> str:
     if isinstance(value, float):
         # From 100 on decimals of Elo and returns are noise; below 0.001 they are all there is.
         if abs(value) >= 100:
-            return f"{value:.0f}"
+            return f"{value:z.0f}"
         if 0 < abs(value) < 0.01:
             return f"{value:.3g}"
         return f"{value:.3f}".rstrip("0").rstrip(".")
@@ -98,7 +98,7 @@ def title_of(key: str) -> str:
 
 def whole(value: object) -> str:
     """Return a rating or another number without decimals."""
-    return f"{value:.0f}" if isinstance(value, int | float) else "-"
+    return f"{value:z.0f}" if isinstance(value, int | float) else "-"
 
 
 def steps(value: object) -> str:
@@ -108,7 +108,7 @@ def steps(value: object) -> str:
 
 def signed(value: object) -> str:
     """Return a difference with its sign."""
-    return f"{value:+.0f}" if isinstance(value, int | float) else "-"
+    return f"{value:+z.0f}" if isinstance(value, int | float) else "-"
 
 
 def share(value: object) -> str:
@@ -120,10 +120,10 @@ def interval(row: Row) -> str | None:
     """Return a row's 95% interval of its rating; None: it has none."""
     low, high = row.get("rating_low"), row.get("rating_high")
     if isinstance(low, int | float) and row.get("open"):
-        return f"{low:.0f}+"
+        return f"{low:z.0f}+"
     if not isinstance(low, int | float) or not isinstance(high, int | float):
         return None
-    return f"{low:.0f}..{high:.0f}"
+    return f"{low:z.0f}..{high:z.0f}"
 
 
 def moment(time: object) -> datetime | None:

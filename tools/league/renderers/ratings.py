@@ -39,7 +39,7 @@ def ratings(document: Document, look: Look) -> Iterator[RenderableType]:
         ]
         rows.sort(key=lambda row: -cast("float", row["order"]))
         title = (
-            f"ratings of {name} by one fit: curves from {low:.0f} to {high:.0f} over "
+            f"ratings of {name} by one fit: curves from {low:z.0f} to {high:z.0f} over "
             f"{steps(most)} agent steps"
         )
         yield from table(rows, _columns(look), look, title=title)
@@ -90,8 +90,8 @@ def _with_error(point: Row, look: Look) -> str:
     rating = cast("float", point["rating"])
     half = rating - cast("float", point["rating_low"])
     if point.get("open"):
-        return f"{cast('float', point['rating_low']):.0f}+"
-    return f"{rating:.0f}{'+-' if look.is_ascii else '±'}{half:.0f}"
+        return f"{cast('float', point['rating_low']):z.0f}+"
+    return f"{rating:z.0f}{'+-' if look.is_ascii else '±'}{half:z.0f}"
 
 
 def curve(

@@ -124,8 +124,8 @@ def interval(line: Line) -> str:
     """Return a rating's 95% interval as text."""
     low, high = number(line["rating_low"]), number(line["rating_high"])
     if low is not None and line.get("open"):
-        return f"{low:.0f}+"
-    return "-" if low is None or high is None else f"{low:.0f} to {high:.0f}"
+        return f"{low:z.0f}+"
+    return "-" if low is None or high is None else f"{low:z.0f} to {high:z.0f}"
 
 
 def ranks(line: Line) -> str:

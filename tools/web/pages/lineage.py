@@ -66,7 +66,9 @@ def _gained(line: Line) -> str | None:
     gain, low, high = (number(line[f"elo_gain{end}"]) for end in ("", "_low", "_high"))
     if gain is None:
         return None
-    return f"{gain:+.0f}" + ("" if low is None or high is None else f" ({low:+.0f} to {high:+.0f})")
+    return f"{gain:+z.0f}" + (
+        "" if low is None or high is None else f" ({low:+z.0f} to {high:+z.0f})"
+    )
 
 
 def _parent(asked: Asked, line: Line) -> Cell:
@@ -105,7 +107,7 @@ def _segment(asked: Asked, line: Line, lanes: Mapping[str, int]) -> dict[str, ob
     text = (
         f"{asked.short(line['policy'])} generation {line['generation']}, {line['cause']}, "
         f"{shown(line['agent_steps_begin'])} to {shown(line['agent_steps_end'])} agent steps"
-        + ("" if gain is None else f", {gain:+.0f} Elo")
+        + ("" if gain is None else f", {gain:+z.0f} Elo")
         + f"\n{changed}"
     )
     return {

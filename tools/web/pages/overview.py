@@ -206,9 +206,9 @@ def _champions(asked: Asked) -> Block:
 
 def _champion_row(asked: Asked, line: Line) -> Row:
     lead, low, high = (number(line[key]) for key in ("lead", "lead_low", "lead_high"))
-    led = None if lead is None else f"{lead:+.0f}"
+    led = None if lead is None else f"{lead:+z.0f}"
     if led and low is not None and high is not None:
-        led += f" ({low:+.0f} to {high:+.0f})"
+        led += f" ({low:+z.0f} to {high:+z.0f})"
     worst = next(iter(lines_of(line, "opponents")), None)
     score = None if worst is None else number(worst["score"])
     return Row(
