@@ -83,7 +83,7 @@ class Answers:
         is_one = len(runs) == 1
         try:
             tag = "_".join(
-                run.etag(self._site.views(run, "index") if is_one else ("status",)) for run in runs
+                self._site.tag(run, "index") if is_one else run.etag(["status"]) for run in runs
             )
         except ArenaError as error:
             # Of several runs one that cannot be read is a row that says so.
@@ -98,7 +98,7 @@ class Answers:
         if run is None:
             return _missing()
         try:
-            tag = run.etag(self._site.views(run, name))
+            tag = self._site.tag(run, name)
         except NotYet:
             return _passing(self._site.unmade(run.slug, name))
         page = PAGES.get(name)

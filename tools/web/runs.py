@@ -1,8 +1,9 @@
 """Runs that the page shows: their documents, made again only when the run has changed.
 
 Documents are made by another process (`maker`) and kept packed; a reader waits for them for a
-moment only. Each of them opens the journal, reads one moment of it, and closes it: no read
-transaction lasts, so the writer can always shorten its log.
+moment only. Those of one page are made at once: each making opens the journal, reads one moment of
+it, and closes it, so a page says one thing of each player, and no read transaction lasts, which
+would keep the writer from shortening its log.
 
 Tests: `tests/tools/web/test_runs.py`.
 """
@@ -47,9 +48,6 @@ SERIALS = itertools.count(1)
 
 Version = tuple[object, ...]
 
-
-GROUPS = dict.fromkeys(FITTED, FITTED)
-"""Views that are made at once with others; each of the rest is made alone."""
 
 Make = Callable[[Path, Sequence[str]], Made]
 """Function that makes documents of a run's views."""
@@ -114,7 +112,7 @@ class Run:
     wait_s: float | None = None
     pace: Pace = field(default_factory=Pace)
     beside: Mapping[str, Run] = field(default_factory=dict, repr=False, compare=False)
-    _kept: dict[str, _Kept] = field(default_factory=dict)
+    _kept: dict[tuple[str, ...], dict[str, _Kept]] = field(default_factory=dict)
     _making: dict[tuple[str, ...], _Making] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
 
@@ -144,7 +142,7 @@ class Run:
                 waits.
         """
         self._refresh(names)
-        found = [self._kept[name] for name in names]
+        found = [self._newest(name, names) for name in names]
         return Documents(
             (name, UNPACKED.document(one.serial, one.packed))
             for name, one in zip(names, found, strict=True)
@@ -153,39 +151,49 @@ class Run:
     def etag(self, names: Sequence[str]) -> str:
         """Return a text that changes whenever one of these documents does."""
         self._refresh(names)
-        return "-".join(str(self._kept[name].serial) for name in names)
+        return "-".join(str(self._newest(name, names).serial) for name in names)
 
     def is_current(self, names: Sequence[str]) -> bool:
         """Return whether documents that have been made are of the run as it is now."""
-        versions = self._versions(names)
-        return all(
-            self._kept[name].version == version
-            for name, version in zip(names, versions, strict=True)
-        )
+        version = self._version_of(names)
+        return all(self._newest(name, names).version == version for name in names)
+
+    def _newest(self, name: str, names: Sequence[str]) -> _Kept:
+        """Return a document, of the moment of the others if they were made at once.
+
+        Raises:
+            KeyError: If it has never been made.
+        """
+        together = self._kept.get(_at_once(names))
+        if together is not None:
+            return together[name]
+        # Another page's will do while the ones of this page are made.
+        made = [documents[name] for documents in self._kept.values() if name in documents]
+        if not made:
+            raise KeyError(name)
+        return max(made, key=lambda one: one.made_s)
 
     def _refresh(self, names: Sequence[str]) -> None:
         """Have documents made that are stale, and wait for them for a moment."""
-        groups = dict.fromkeys(GROUPS.get(name, (name,)) for name in names)
-        versions = self._versions([group[0] for group in groups])
-        begun = {
-            group: self._begun(group, version)
-            for group, version in zip(groups, versions, strict=True)
-        }
-        for group, making in begun.items():
-            if making is None:
-                continue
+        group = _at_once(names)
+        making = self._begun(group, self._version_of(group))
+        if making is None:
+            return
+        try:
+            making.done.result(making.left_s())
+        except TimeoutError:
+            # The old ones will do meanwhile: the fit of a big league takes long.
             try:
-                making.done.result(making.left_s())
-            except TimeoutError:
-                # The old ones will do meanwhile: the fit of a big league takes long.
-                if any(name not in self._kept for name in group):
-                    raise NotYet(f"{', '.join(group)}: being computed, ask again") from None
-            except BaseException:
-                with self._lock:
-                    # It was told; the next reader has it tried again.
-                    if self._making.get(group) is making:
-                        del self._making[group]
-                raise
+                for name in names:
+                    self._newest(name, names)
+            except KeyError:
+                raise NotYet(f"{', '.join(group)}: being computed, ask again") from None
+        except BaseException:
+            with self._lock:
+                # It was told; the next reader has it tried again.
+                if self._making.get(group) is making:
+                    del self._making[group]
+            raise
 
     def _begun(self, group: tuple[str, ...], version: Version) -> _Making | None:
         """Return the making of documents that is under way, begun now if they are stale; None: they
@@ -200,10 +208,9 @@ class Run:
             return making
 
     def _is_stale(self, group: tuple[str, ...], version: Version) -> bool:
-        if any(name not in self._kept for name in group):
+        if group not in self._kept:
             return True
-        # They were made at once.
-        kept = self._kept[group[0]]
+        kept = self._kept[group][group[0]]
         is_due = self.pace.is_due((self.slug, group), made_s=kept.made_s, took_s=kept.took_s)
         return is_due and kept.version != version
 
@@ -215,19 +222,21 @@ class Run:
         except BaseException as error:
             making.done.set_exception(error)
             return
-        for view, packed in made.documents.items():
-            name = asked[view]
-            if (old := self._kept.get(name)) is not None:
-                UNPACKED.forget(old.serial)
-            self._kept[name] = _Kept(packed, version, next(SERIALS), self.pace.clock(), made.took_s)
+        for old in self._kept.get(group, {}).values():
+            UNPACKED.forget(old.serial)
+        made_s = self.pace.clock()
+        self._kept[group] = {
+            asked[view]: _Kept(packed, version, next(SERIALS), made_s, made.took_s)
+            for view, packed in made.documents.items()
+        }
         with self._lock:
             del self._making[group]
         making.done.set_result(None)
 
-    def _versions(self, names: Sequence[str]) -> list[Version]:
-        """Return the version of the runs that each document is about."""
-        own, diffs = self._version(), self.diffs
-        return [(*own, *diffs[name]._version()) if name in diffs else own for name in names]
+    def _version_of(self, names: Sequence[str]) -> Version:
+        """Return the version of the runs that documents are about."""
+        diffs = self.diffs
+        return (*self._version(), *(diffs[name]._version() for name in names if name in diffs))
 
     def _version(self) -> Version:
         """Return what changes with every commit, without opening the journal."""
@@ -235,6 +244,12 @@ class Run:
 
         # A controller that died changes nothing but the lock.
         return (*map(_stamp, (self.path / name for name in FILES)), lock_holder(self.path))
+
+
+def _at_once(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the documents that are made for some: those that share a fit come together."""
+    is_fitted = any(name in FITTED for name in names)
+    return tuple(sorted({*names, *(FITTED if is_fitted else ())}))
 
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:

@@ -60,11 +60,15 @@ class Site:
     linked: Callable[[dict[str, str]], dict[str, str]] = dict
 
     def views(self, run: Run, name: str) -> tuple[str, ...]:
-        """Return the documents that a page needs; ``status`` for the frame is among them."""
+        """Return the documents that a page needs, beside the frame's ``status``."""
         if name in run.diffs:
-            return ("status", name)
+            return (name,)
         page = PAGES.get(name)
-        return tuple(dict.fromkeys(("status", *(page.views if page else VIEWS_OF_PLAYER))))
+        return page.views if page else VIEWS_OF_PLAYER
+
+    def tag(self, run: Run, name: str) -> str:
+        """Return a text that changes whenever a page does."""
+        return f"{run.etag(['status'])}-{run.etag(self.views(run, name))}"
 
     def index(self) -> str:
         """Return the first page: of the only run, or the list of runs."""
@@ -124,7 +128,8 @@ class Site:
         if content is None:
             return None
         try:
-            status = documents["status"]
+            # Made by itself, which is quick: whether a run goes on does not wait for its ratings.
+            status = run.documents(["status"])["status"]
         except ArenaError:
             # The frame says less; the overview says why.
             status = None

@@ -107,6 +107,32 @@ def test_a_reader_does_not_wait_for_a_long_fit(board_run: Path) -> None:
     assert make.asked == [FITTED]
 
 
+def test_documents_of_a_page_are_of_one_moment(board_run: Path, tmp_path: Path) -> None:
+    """Another page's are newer meanwhile: a player has one rating on each page all the same."""
+    path = tmp_path / "run"
+    shutil.copytree(board_run, path)
+    make, clock = Blocked(), Clock()
+    make.free.set()
+    run = Run(path, "run", pace=Pace(clock), make=make)
+    page, other = ["standings", "lineage"], ["standings", "events"]
+
+    def moments(names: Sequence[str]) -> set[object]:
+        return {one["made"] for one in run.documents(names).values()}
+
+    assert moments(page) == {1}
+    # Too early for the first page to be made again.
+    clock.now_s = 0.5 * LEAST_S
+    (path / "status.json").write_text("{}")
+    assert moments(other) == {2}
+    assert moments(page) == {1}
+    # What has never been made is waited for, or taken from another page.
+    run.wait_s = 0.0
+    make.free.clear()
+    assert moments(["events"]) == {2}
+    make.free.set()
+    is_done(run)
+
+
 def test_the_old_document_is_shown_while_a_new_one_is_made(board_run: Path, tmp_path: Path) -> None:
     path = tmp_path / "run"
     shutil.copytree(board_run, path)
