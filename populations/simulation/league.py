@@ -23,7 +23,8 @@ NUM_MARKS = 100
 """Points of the curve of the best skill."""
 
 DECISIONS = frozenset(
-    ("start_assigned", "train_assigned", "evaluation_assigned", "exploited", "explored", "kept")
+    {"start_assigned", "train_assigned", "evaluation_assigned"}
+    | {"exploited", "explored", "kept", "promoted", "retired"}
 )
 """Kinds of events that are decisions."""
 
