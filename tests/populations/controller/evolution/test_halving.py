@@ -12,7 +12,7 @@ from populations.controller.state.state import make_state
 from populations.controller.state.teams import team_of
 from populations.decisions import Evidence, Keep
 from populations.inspection.sentences import event_document, sentence
-from populations.records.rows import AssignmentRow
+from populations.records.rows import AssignmentRow, PolicyState
 from tests.populations.controller.eager import PBT, transaction
 from tests.populations.controller.simulated import (
     DUEL,
@@ -186,7 +186,7 @@ def test_mates_leave_together(rank: int | None, kind: str) -> None:
     team = team_of(state, state.tables.policies[PolicyId("speaker/p001")])
     halve(state, tx, team, Keep(reason="own", evidence=evidence), places=2, data={})
     mates = [state.tables.policies[row.policy] for row in team]
-    gone = "retired" if kind == "retired" else "active"
+    gone: PolicyState = "retired" if kind == "retired" else "active"
     assert [row.state for row in mates] == [gone, gone]
     found = [row.kind for row in tx.rows if hasattr(row, "kind")]
     assert found == [kind, kind]
