@@ -90,14 +90,26 @@ def fill_places(state: ControllerState, tx: Transaction) -> None:
     """
     if state.phase != "training":
         return
-    for name in sorted(state.retired):
-        row = state.tables.policies[name]
-        population = row.population
-        is_full = num_active(state, population) >= num_places(state, population)
-        if row.pending or is_full or leader_of(state, name) is not row:
+    rows = state.tables.policies
+    for population in sorted({rows[name].population for name in state.retired}):
+        free = num_places(state, population) - num_active(state, population)
+        # Almost always: this is asked after every assignment.
+        if free <= 0:
             continue
-        _, donor = max(donors_of(state, row), default=(0.0, None))
-        if donor is not None:
-            explore = not is_reference(state, row)
-            reason = "it was retired, and there is a place for it again"
-            exploit(state, tx, team_of(state, row), donor, explore=explore, data={"reason": reason})
+        waiting = sorted(
+            name
+            for name in state.retired
+            if rows[name].population == population
+            and not rows[name].pending
+            and leader_of(state, name).policy == name
+        )
+        for name in waiting[:free]:
+            _bring_back(state, tx, rows[name])
+
+
+def _bring_back(state: ControllerState, tx: Transaction, row: PolicyRow) -> None:
+    _, donor = max(donors_of(state, row), default=(0.0, None))
+    if donor is not None:
+        explore = not is_reference(state, row)
+        reason = "it was retired, and there is a place for it again"
+        exploit(state, tx, team_of(state, row), donor, explore=explore, data={"reason": reason})
