@@ -20,8 +20,7 @@ from populations.controller.assignments.validation import (
 from populations.controller.evaluation import share
 from populations.controller.evaluation.pairings import validated_generation_of
 from populations.controller.evolution import halving, pbt, quarantine
-from populations.controller.evolution.exports import mark_export
-from populations.controller.evolution.snapshots import snapshot
+from populations.controller.evolution.snapshots import mark_export, snapshot
 from populations.controller.indexes.raised_alerts import Finding
 from populations.controller.indexes.trainee_metrics import metrics_of_trainee
 from populations.controller.monitoring import alerts
