@@ -1,7 +1,7 @@
 """PBT in the run: when a policy is ready, and what is decided about it.
 
-The life of a policy. ``PolicyRow.state`` says ``active`` or ``quarantined``; the rest follows from
-``checkpoint``, from open assignments and from ``pending``:
+The life of a policy. ``PolicyRow.state`` says ``active``, ``quarantined`` or ``retired``
+(`halving`); the rest follows from ``checkpoint``, from open assignments and from ``pending``:
 
                  first                    leased
     starting ---checkpoint---> free ------------------> training

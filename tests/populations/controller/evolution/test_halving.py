@@ -155,6 +155,28 @@ def test_a_retired_policy_comes_back_by_a_copy_where_a_learner_has_joined() -> N
     assert num_active(world.state, "player") == 3, "one that waits for its copy has the place"
 
 
+def test_in_a_run_one_comes_back_with_the_next_assignment_after_a_learner_has_joined() -> None:
+    world = make_world({**SIX, "stop": {"agent_steps_per_policy": 60_000}})
+    world.learning = lambda trainee: 5e4 * trainee.hyperparameters["learning_rate"]
+    for _ in range(2):
+        world.join()
+    for _ in range(60):
+        world.step()
+    assert num_active(world.state, "player") == 2
+    gone = set(world.state.retired)
+    world.join()
+    for _ in range(6):
+        for known in world.state.learners.values():
+            known.last_heard_s = world.now_s
+        world.step()
+    assert num_active(world.state, "player") == 3
+    (back,) = gone - world.state.retired
+    event = world.events("exploited")[-1]
+    assert event.subject == back
+    assert event.data["reason"] == "it was retired, and there is a place for it again"
+    assert fold(world.committed) == world.state.tables
+
+
 def test_all_come_back_where_a_resume_gives_everybody_a_share() -> None:
     world = halved()
     even = make_world({**SIX, "pbt": {**HALVING, "share": "even"}}).state.config
