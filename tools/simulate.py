@@ -96,6 +96,7 @@ def document(outcome: Outcome) -> dict[str, object]:
         "final_matches": outcome.num_final_matches,
         "training_matches": outcome.num_training_matches,
         "ghosts": outcome.num_ghosts,
+        "retired": outcome.num_retired,
         "mean_skill": outcome.mean_skill,
         "skill_deviation": outcome.skill_deviation,
         "decisions": outcome.num_decisions,
@@ -145,6 +146,7 @@ def _lines(outcome: Outcome) -> list[tuple[str, str, str]]:
     return [
         ("policies", f"{outcome.num_policies:,}", "of all populations"),
         ("ghosts", f"{outcome.num_ghosts:,}", "frozen in the run"),
+        ("retired", f"{outcome.num_retired:,}", "left, so that others train more (pbt.share)"),
         ("evaluation matches", f"{outcome.num_matches:,}", f"{share:.2f} of a round robin's"),
         ("spearman", f"{outcome.spearman:.4f}" if known else "-", "ratings against planted skill"),
         ("copies", f"{num_exploits:,}", "a policy took over a donor's weights"),

@@ -94,6 +94,7 @@ def main() -> None:
                         f"stop.agent_steps_per_policy={options.agent_steps}",
                         "stop.duration_s=null",
                         "pbt.reference=false",
+                        "pbt.share=even",
                         "learners=2",
                         *kind.overrides,
                         *options.overrides,

@@ -26,7 +26,7 @@ from populations.simulation.world import World, make_learner, make_tables
 HOUR_S = 3600.0
 NEWEST = 1000
 GHOST_AGENT_STEPS = 500_000
-DEMO = ("stop.agent_steps_per_policy=1000000000000",)
+DEMO = ("stop.agent_steps_per_policy=1000000000000", "pbt.share=even")
 AGENT_STEPS_PER_S = 35_000.0
 
 GENERATED_FIT_FACTOR = 400.0

@@ -47,6 +47,7 @@ CHANGES = (
     "ghosts.every_agent_steps=250000",
     "pbt.warm_up_agent_steps=200000",
     "pbt.ready_agent_steps=200000",
+    "pbt.share=even",
 )
 MATCHES_PER_S = 1000.0
 PAIR_MATCHES = 10_000

@@ -137,6 +137,8 @@ def make_config(rule: str, options: argparse.Namespace, *, seed: int) -> RunConf
         "ghosts.every_agent_steps=1000000",
         "pbt.warm_up_agent_steps=200000",
         "pbt.ready_agent_steps=200000",
+        "pbt.ready_growth=0",
+        "pbt.share=even",
         f"evaluation.share={options.share}",
         f"learners={options.learners}",
         f"pbt.explore={rule}",

@@ -48,7 +48,7 @@ WAYS: tuple[Way, ...] = ("drawn", "results", "uniform", "true")
 MIN_GHOSTS = 20
 """Number of ghosts below which nearly all have been met."""
 
-COMMON = ("stop.agent_steps_per_policy=6000000", "matchmaking.kind=pfsp")
+COMMON = ("stop.agent_steps_per_policy=6000000", "matchmaking.kind=pfsp", "pbt.share=even")
 LEAGUES: dict[int, tuple[str, ...]] = {
     4: ("ghosts.every_agent_steps=500000", "learners=2"),
     8: ("ghosts.every_agent_steps=100000", "learners=4"),

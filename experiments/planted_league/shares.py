@@ -42,8 +42,14 @@ NUM_MARKS = 6
 """Decisions of PBT about each policy, if each is made on time."""
 
 OVERRIDES: dict[str, tuple[str, ...]] = {
-    "demo": (),
+    # Every policy trains to the end, and each interval is as long as the first.
+    "demo": (
+        "pbt.share=even",
+        "pbt.ready_agent_steps=500000",
+        "pbt.warm_up_agent_steps=1000000",
+    ),
     "slow": (
+        "pbt.share=even",
         "environment.num_envs=16",
         "ghosts.every_agent_steps=15000",
         "pbt.ready_agent_steps=15000",

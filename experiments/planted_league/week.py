@@ -268,6 +268,7 @@ def make_long_league(size: Size, *, num_policies: int = 8, changes: Sequence[str
         f"ghosts.keep={'null' if size.keep is None else size.keep}",
         f"assignment.agent_steps={STEPS}",
         "evaluation.share=0.3",
+        "pbt.share=even",
         "environment.num_envs=128",
         *changes,
     ]

@@ -91,6 +91,8 @@ EVOLUTION: Mapping[str, Wording] = {
             ", while it was {was}",
         ),
     ),
+    "promoted": said("{subject:player} trains on", then=(": {reason}", _STANDING)),
+    "retired": said("{subject:player} was retired", then=(": {reason}", _STANDING)),
     "quarantined": said("{subject:player} was quarantined", then=(": {reason}",)),
     "learning_rate_halved": said(
         "{subject:player} goes on from quarantine with half its learning rate",

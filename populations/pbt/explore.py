@@ -198,15 +198,20 @@ class NoExplore:
 
 
 def initial_hyperparameters(
-    hyperparameters: Mapping[str, float], search_space: SearchSpace, *, rng: np.random.Generator
+    hyperparameters: Mapping[str, float],
+    search_space: SearchSpace,
+    *,
+    rng: np.random.Generator,
+    sampled: bool = False,
 ) -> dict[str, float]:
-    """Return start values of one member: one exploration away from the configured ones.
+    """Return start values of one member: one exploration away from the configured ones, or drawn.
 
     Raises:
         ConfigError: If the search space is not valid.
     """
     # Whatever the population's rule is: clones of one setting would give selection no choice.
-    return dict(Perturb().explore(hyperparameters, search_space, rng=rng).new)
+    rule = Resample() if sampled else Perturb()
+    return dict(rule.explore(hyperparameters, search_space, rng=rng).new)
 
 
 def make_perturb(settings: PerturbSettings) -> Perturb:

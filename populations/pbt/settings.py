@@ -5,7 +5,7 @@ Keys that one rule reads stand beside that rule; `PbtConfig` has them all.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, field_validator, model_serializer
 
@@ -49,8 +49,20 @@ class PbtSection(FractionSettings):
     ``cma_es``, ``random``: Optuna's samplers; ``pb2``: a bandit on a Gaussian process that changes
     with time; ``none``: keep; or ``package.module:Class``."""
 
+    initial: Literal["same", "sampled"] = "same"
+    """First hyperparameters of each policy but policy 0, which has the start values: ``same``: one
+    perturbation away from them; ``sampled``: drawn from the search space."""
+
+    share: Literal["even", "halving"] = "even"
+    """``even``: all policies train equally much, for ever; ``halving``: at its first decisions the
+    worse half of a population leaves, until as many train as learners (at least two)."""
+
     ready_agent_steps: Count = 200_000
-    """Steps of a policy between two PBT decisions about it."""
+    """Least steps of a policy between two PBT decisions about it."""
+
+    ready_growth: Share = 0.1
+    """Steps between two decisions as a share of the policy's steps, where that is more: the older
+    a policy, the longer a change takes to show."""
 
     warm_up_agent_steps: int = Field(400_000, ge=0, le=10**15)
     """Steps of a policy before the first PBT decision about it."""

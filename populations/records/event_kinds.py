@@ -60,6 +60,8 @@ EVOLUTION_EVENTS: Mapping[str, str] = {
     "replayed": "A policy moved on in its recorded schedule of hyperparameters.",
     "reset": "An exploiter began again.",
     "rewound": "A policy was put back on one of its checkpoints or ghosts (`arena rewind`).",
+    "promoted": "A policy is in the better half, and trains on with a larger share.",
+    "retired": "A policy is in the worse half: it trains no more, and others train instead.",
     "quarantined": "A policy is trained, rated and copied no more; `reason` says why.",
     "learning_rate_halved": "A quarantined policy goes on with half its learning rate.",
 }

@@ -29,7 +29,7 @@ from populations.records.aggregates import PairRow, RecordRow
 Json = None | bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"]
 """Plain data."""
 
-PolicyState = Literal["active", "quarantined"]
+PolicyState = Literal["active", "quarantined", "retired"]
 RunState = Literal["running", "stopped", "finished", "failed"]
 AssignmentStatus = Literal["queued", "finished", "failed"]
 
@@ -101,7 +101,8 @@ class PolicyRow:
         population: Name of its population.
         index: Policy's number; 0 is the reference member.
         role: ``main``, ``main_exploiter`` or ``league_exploiter``.
-        state: ``active``, or ``quarantined``: not trained, ranked, copied or snapshotted.
+        state: ``active``; ``quarantined`` (it broke) and ``retired`` (``pbt.share``: halving) are
+            not trained, ranked, copied or snapshotted.
         generation: Number of times its weights or hyperparameters were replaced.
         agent_steps: Agent steps so far; never falls.
         learner_updates: Optimizer steps so far; never falls.

@@ -23,7 +23,8 @@ NUM_MARKS = 100
 """Points of the curve of the best skill."""
 
 DECISIONS = frozenset(
-    ("start_assigned", "train_assigned", "evaluation_assigned", "exploited", "explored", "kept")
+    {"start_assigned", "train_assigned", "evaluation_assigned"}
+    | {"exploited", "explored", "kept", "promoted", "retired"}
 )
 """Kinds of events that are decisions."""
 
@@ -58,6 +59,7 @@ class Outcome:
             once.
         num_training_matches: Training matches, which do not change ratings.
         num_ghosts: Ghosts.
+        num_retired: Policies that left (``pbt.share``: halving).
         spearman: Rank correlation of the final policies' ratings and planted skills, the mean over
             populations; None where fewer than two are rated.
         exploits: All copies.
@@ -76,6 +78,7 @@ class Outcome:
     num_round_robin_matches: int
     num_training_matches: int
     num_ghosts: int
+    num_retired: int
     spearman: float | None
     exploits: tuple[Exploited, ...]
     best_skill: tuple[tuple[int, float], ...]
@@ -247,6 +250,7 @@ def _outcome(world: World, observer: Observer) -> Outcome:
         num_round_robin_matches=sum(len(p) * (len(p) - 1) for p in by_population.values()),
         num_training_matches=tables.run.matches - num_matches,
         num_ghosts=len(tables.ghosts),
+        num_retired=len(world.state.retired),
         spearman=float(np.mean(correlations)) if correlations else None,
         exploits=tuple(observer.exploits),
         best_skill=tuple(observer.best_skill),

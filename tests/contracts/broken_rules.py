@@ -193,6 +193,12 @@ class ExploresTheReference(CopiesTheBest):
         return decision
 
 
+class RanksFromZero(CopiesTheBest):
+    def decide(self, policy: Any, **rest: Any) -> Any:
+        evidence = replace(NOTHING, rank=0, num_ranked=8)
+        return replace(super().decide(policy, **rest), evidence=evidence)
+
+
 class DrawsItsRival(CopiesTheBest):
     def best(self, rated: Any) -> Any:
         return random.choice(rated)
@@ -233,6 +239,7 @@ EXPLOITS = {
     CopiesItself: "a donor must be the id of another member",
     NamesAMember: "a donor must be the id of another member",
     ExploresTheReference: "the reference member must never explore",
+    RanksFromZero: "evidence.rank must be null or from 1 to num_ranked",
     DrawsItsRival: "decide must draw from rng alone",
     SortsTheMembers: "decide must not change members",
     TakesTheFirst: "decide must not depend on the order of members",

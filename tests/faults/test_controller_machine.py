@@ -46,9 +46,9 @@ class Faulty(Controller):
 
     late: list[Event]
 
-    def make_world(self, *, deterministic: bool) -> World:
+    def make_world(self, sections: dict[str, object]) -> World:
         self.late = []
-        return make_world({**EAGER, "deterministic": deterministic})
+        return make_world({**EAGER, **sections})
 
     def deliver(self, event: Event) -> None:
         """What the server makes of a message: who is not known is a stranger."""

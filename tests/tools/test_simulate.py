@@ -16,7 +16,7 @@ from tools.simulate import simulate
 app = typer.Typer()
 app.command()(simulate)
 
-SHORT = ("connect_four", "stop.agent_steps_per_policy=2000000", "--policies", "6")
+SHORT = ("connect_four", "stop.agent_steps_per_policy=2000000", "pbt.share=even", "--policies", "6")
 KEYS = {
     "schema",
     "policies",
@@ -43,6 +43,16 @@ def test_the_document_has_what_the_interface_says() -> None:
     assert 0 <= document["wrong_exploits"] <= document["exploits"]
     assert document["decisions_per_s"] > 0.0
     assert all(len(point) == 2 for point in document["best_skill"])
+
+
+def test_a_population_larger_than_its_learners_gets_smaller() -> None:
+    halving = ["pbt.share=halving", "learners=3"]
+    arguments = [*SHORT[:-2], *halving, *SHORT[-2:], "--json"]
+    outcome = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    document = json.loads(outcome.stdout)
+    assert (document["policies"], document["retired"]) == (6, 3)
+    # Of those that are left.
+    assert document["round_robin_matches"] == 6
 
 
 def test_a_person_reads_a_summary() -> None:

@@ -68,6 +68,8 @@ def why_not(key: str, before: object, after: object, *, moves_players: bool = Fa
         after: Value that was asked for.
         moves_players: Whether other players of other runs would be named, or in other places.
     """
+    if any(is_under(key, f"{section}.initial") for section in ("pbt", "populations.*.pbt")):
+        return _NOT_ANY_MORE["populations"]
     is_immigrant = any(
         is_under(key, f"{section}.immigration.from") for section in ("pbt", "populations.*.pbt")
     )

@@ -83,11 +83,7 @@ def usual_budget(state: ControllerState, policy: PolicyRow, *, learner: Learner)
 def _marks(state: ControllerState, policy: PolicyRow) -> list[int]:
     """Return agent steps to the policy's next ghost and to its next decision of PBT."""
     pbt = state.pbt(policy.population)
-    mark = next_mark(
-        policy,
-        ready_agent_steps=pbt.ready_agent_steps,
-        warm_up_agent_steps=pbt.warm_up_agent_steps,
-    )
+    mark = next_mark(policy, pbt)
     turn_ends = steps_to_end(state, policy)
     if turn_ends is not None:
         mark = min(mark, turn_ends) if mark > 0 else turn_ends

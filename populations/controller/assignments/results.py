@@ -19,9 +19,8 @@ from populations.controller.assignments.validation import (
 )
 from populations.controller.evaluation import share
 from populations.controller.evaluation.pairings import validated_generation_of
-from populations.controller.evolution import pbt, quarantine
-from populations.controller.evolution.exports import mark_export
-from populations.controller.evolution.snapshots import snapshot
+from populations.controller.evolution import halving, pbt, quarantine
+from populations.controller.evolution.snapshots import mark_export, snapshot
 from populations.controller.indexes.raised_alerts import Finding
 from populations.controller.indexes.trainee_metrics import metrics_of_trainee
 from populations.controller.monitoring import alerts
@@ -64,6 +63,7 @@ def finish(state: ControllerState, tx: Transaction, event: AssignmentFinished) -
     alerts.record(state, tx, Finding("learner_failing", "", place, ""))
     _commit(state, tx, event, row)
     quarantine.rescue_waiting(state, tx)
+    halving.fill_places(state, tx)
     # Last: the decisions above have released or named checkpoints.
     mark_unneeded(state, tx)
 

@@ -104,12 +104,7 @@ def missing_matches(state: ControllerState, known: EvaluationPool) -> dict[int, 
         pbt = state.pbt(row.population)
         has = state.league.matches_in_generation(row) + asked[row.policy, row.generation]
         if pbt.exploit != "none" and has < pbt.min_matches:
-            mark = next_mark(
-                row,
-                ready_agent_steps=pbt.ready_agent_steps,
-                warm_up_agent_steps=pbt.warm_up_agent_steps,
-            )
-            found.append((mark, index, pbt.min_matches - has))
+            found.append((next_mark(row, pbt), index, pbt.min_matches - has))
     return {index: missing for _, index, missing in sorted(found)}
 
 

@@ -21,8 +21,9 @@ def initial_policies(
 ) -> list[PolicyRow]:
     """Return the members of all populations, diverse from the start.
 
-    Each but the reference member gets one exploration of the start values, seeded by the run's
-    seed, the population's position and the member's index.
+    Each but the reference member gets one exploration of the start values, or with ``pbt.initial``
+    values drawn from its search space, seeded by the run's seed, the population's position and the
+    member's index.
 
     Args:
         config: Resolved configuration.
@@ -43,7 +44,12 @@ def initial_policies(
             elif index > 0:
                 # Member 0 has the start values themselves.
                 rng = np.random.default_rng(seed)
-                explored = initial_hyperparameters(start, population.search_space, rng=rng)
+                explored = initial_hyperparameters(
+                    start,
+                    population.search_space,
+                    rng=rng,
+                    sampled=config.pbt_of(name).initial == "sampled",
+                )
                 hyperparameters, moved = scheduled.explored(
                     explored, old=start, factors=first, agent_steps=0
                 )

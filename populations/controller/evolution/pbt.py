@@ -1,7 +1,7 @@
 """PBT in the run: when a policy is ready, and what is decided about it.
 
-The life of a policy. ``PolicyRow.state`` says ``active`` or ``quarantined``; the rest follows from
-``checkpoint``, from open assignments and from ``pending``:
+The life of a policy. ``PolicyRow.state`` says ``active``, ``quarantined`` or ``retired``
+(`halving`); the rest follows from ``checkpoint``, from open assignments and from ``pending``:
 
                  first                    leased
     starting ---checkpoint---> free ------------------> training
@@ -33,7 +33,7 @@ import numpy as np
 from arena.types import PolicyId
 from arena.users_code import named, own_lines, pass_interrupt
 from arena.wire.messages import Train
-from populations.controller.evolution import schedules
+from populations.controller.evolution import halving, schedules
 from populations.controller.evolution.changes import (
     commit_exploit,
     commit_explore,
@@ -47,12 +47,13 @@ from populations.controller.evolution.members import (
     rating_difference,
 )
 from populations.controller.evolution.quarantine import abandon, is_failing
-from populations.controller.indexes.pbt_decisions import MARKS, POSTPONED, marks_of
+from populations.controller.indexes.pbt_decisions import MARKS, POSTPONED
 from populations.controller.state.events import HyperparametersExplored
 from populations.controller.state.state import ControllerState
 from populations.controller.state.teams import leader_of, team_of
 from populations.controller.state.transaction import Transaction
 from populations.decisions import Decision, ExploitDonor, ExploreOwn, NotReady
+from populations.pbt.scheduler import num_marks
 from populations.records.rows import Json, PolicyRow
 
 logger = logging.getLogger(__name__)
@@ -76,7 +77,7 @@ def evolve(state: ControllerState, tx: Transaction, policy: PolicyRow) -> None:
             schedules.follow(state, tx, row)
         return
     pbt = state.pbt(policy.population)
-    marks = marks_of(policy, pbt)
+    marks = num_marks(policy, pbt)
     if not marks or pbt.exploit == "none":
         return
     decision = _decide(state, tx, policy, marks=marks)
@@ -87,7 +88,13 @@ def evolve(state: ControllerState, tx: Transaction, policy: PolicyRow) -> None:
     for row in team:
         tx.put(replace(row, ready_at=row.agent_steps, rescues=0))
     # None: the rule has failed, and nothing changes until the next mark.
-    if decision is not None:
+    if decision is None:
+        return
+    places = halving.num_places(state, policy.population)
+    if halving.num_active(state, policy.population) > places:
+        data = {**_numbers_of(decision), MARKS: marks}
+        halving.halve(state, tx, team_of(state, policy), decision, places=places, data=data)
+    else:
         _carry_out(state, tx, team_of(state, policy), decision, marks=marks)
 
 

@@ -57,7 +57,7 @@ def rescue(state: ControllerState, tx: Transaction, leader: PolicyRow) -> None:
     if state.phase != "training" or not _has_weights(state, leader):
         return
     team = team_of(state, leader)
-    donors = _donors(state, leader)
+    donors = donors_of(state, leader)
     # One that has not finished since may suffer from the same, and then a copy would not help.
     # Equal ratings are told apart by name, so a resumed run finds the same.
     _, donor = max(
@@ -104,7 +104,7 @@ def _halve(state: ControllerState, tx: Transaction, team: Sequence[PolicyRow]) -
         tx.add_event("learning_rate_halved", policy.policy, old=dict(old), new=dict(new))
 
 
-def _donors(state: ControllerState, policy: PolicyRow) -> list[tuple[float, PolicyId]]:
+def donors_of(state: ControllerState, policy: PolicyRow) -> list[tuple[float, PolicyId]]:
     """Return the rated active policies of the same role that do not fail themselves, with ratings.
 
     None where PBT does not copy at all.

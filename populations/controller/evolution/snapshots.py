@@ -1,4 +1,4 @@
-"""When a policy leaves a ghost, and what follows from that."""
+"""When a policy leaves a ghost or an export, and what follows from that."""
 
 from __future__ import annotations
 
@@ -20,6 +20,9 @@ from populations.matchmaking.alphastar import AlphastarSettings
 from populations.records.rows import CheckpointRow, GhostRow, Json, PolicyRow
 from populations.roles import MAIN, MAIN_EXPLOITER, SnapshotRule, has_exploiters
 from populations.rule_kinds import read_settings
+
+EXPORT_DUE = "export_due"
+"""Kind of the event; its subject is the policy."""
 
 
 def snapshot(state: ControllerState, tx: Transaction, team: Sequence[PolicyRow]) -> None:
@@ -152,3 +155,28 @@ def _opposing(state: ControllerState, policy: PolicyRow) -> Iterator[str]:
         sides = {seat.side for seat in seats if seat.population == population}
         if len(own_sides | sides) > 1:
             yield population
+
+
+def mark_export(state: ControllerState, tx: Transaction, policy: PolicyRow, *, before: int) -> None:
+    """Record that a policy's new checkpoint is to be exported, if it has passed a mark.
+
+    Exports decide nothing.
+
+    Args:
+        state: The controller.
+        tx: Takes the event.
+        policy: Policy with its new checkpoint.
+        before: Agent steps that it had before.
+    """
+    every = state.config.checkpoints.export_every_agent_steps
+    if every and policy.agent_steps // every > before // every:
+        tx.add_event(
+            EXPORT_DUE,
+            policy.policy,
+            # As a PLAYER of commands: by the time of the export the policy may have trained on.
+            player=f"{policy.policy}@{policy.agent_steps}",
+            agent_steps=policy.agent_steps,
+            # A directory's name: as many digits as those of checkpoints and ghosts.
+            to=f"{policy.policy}/{policy.agent_steps:012d}",
+            export_every_agent_steps=every,
+        )

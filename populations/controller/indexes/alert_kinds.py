@@ -134,7 +134,7 @@ KINDS: Mapping[str, Kind] = {
         "logs/controller.log.",
     ),
     "pbt_undecided": Kind(
-        begins="A policy is due for a decision since 2 `pbt.ready_agent_steps`, and too "
+        begins="A policy is due for a decision since 2 intervals of its clock, and too "
         "little is known: it or all others have too few matches, or ratings lag behind.",
         ends="The decision is made.",
         advice="Too few evaluation matches were played since the last changes. Raise "

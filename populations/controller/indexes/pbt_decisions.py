@@ -12,11 +12,11 @@ from typing import cast
 from arena.types import PolicyId
 from populations.pbt.scheduler import num_marks
 from populations.pbt.settings import PbtConfig
-from populations.records.rows import EventRow, Json, PolicyRow
+from populations.records.rows import EventRow, Json
 from populations.records.tables import Tables
 
 POSTPONED = "decision_postponed"
-MADE = ("exploited", "explored", "immigrated", "kept")
+MADE = ("exploited", "explored", "immigrated", "kept", "promoted", "retired")
 NOT_MADE = ("exploit_abandoned", "exploit_failed")
 COUNTED = "decisions_counted"
 """Kind of an event that stands for all decisions before it (`ArchiveRow.recalled`)."""
@@ -27,15 +27,6 @@ RECALLED = (*KINDS, COUNTED)
 MARKS = "marks"
 """Key of an event's data: marks of the policy's clock that a decision answers. All but one of them
 passed while it waited. Decisions that no clock asked for have none."""
-
-
-def marks_of(policy: PolicyRow, pbt: PbtConfig) -> int:
-    """Count the marks of a policy's clock since its last decision."""
-    return num_marks(
-        policy,
-        ready_agent_steps=pbt.ready_agent_steps,
-        warm_up_agent_steps=pbt.warm_up_agent_steps,
-    )
 
 
 @dataclass(slots=True)
@@ -92,7 +83,7 @@ class PbtDecisions:
             pbt: Settings by population.
         """
         return self._answered + sum(
-            marks_of(tables.policies[name], pbt[tables.policies[name].population])
+            num_marks(tables.policies[name], pbt[tables.policies[name].population])
             for name in self.waiting
         )
 
@@ -105,6 +96,6 @@ class PbtDecisions:
             "waiting": {
                 name: reason
                 for name, reason in self.waiting.items()
-                if marks_of(tables.policies[name], pbt[tables.policies[name].population])
+                if num_marks(tables.policies[name], pbt[tables.policies[name].population])
             },
         }

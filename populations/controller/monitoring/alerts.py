@@ -17,13 +17,14 @@ from populations.controller.indexes.raised_alerts import CLEARED, RAISED, Findin
 from populations.controller.indexes.trainee_metrics import metrics_of_trainee
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
+from populations.pbt.scheduler import interval, mark_of
 from populations.records.rows import AssignmentRow, EventRow, PolicyRow
 
 IDLE_S = 1.0
 """Seconds between two looks at whether learners have work; `Kind.raise_after` counts looks."""
 
 OVERDUE = 2.0
-"""Decisions of PBT that a policy may miss, in units of ``pbt.ready_agent_steps``."""
+"""Decisions of PBT that a policy may miss, in units of its clock's interval."""
 
 OWN_RULE = "pbt.exploit is a class of your own, whose reason this is."
 UNRATED = (
@@ -141,17 +142,15 @@ def _overdue(state: ControllerState, policy: PolicyRow) -> Iterator[Finding]:
     # No rule is asked, a decision is under way, or there is nobody to copy.
     if not is_asked or policy.pending or not others or state.phase != "training":
         return
-    # The mark of its clock, as in `pbt.scheduler.next_mark`.
-    since = max(policy.ready_at + pbt.ready_agent_steps, pbt.warm_up_agent_steps)
-    waited = policy.agent_steps - since
+    waited = policy.agent_steps - mark_of(policy, pbt)
     what, advice = "", ""
-    if waited >= OVERDUE * pbt.ready_agent_steps:
+    if waited >= OVERDUE * interval(policy, pbt):
         own = state.league.matches_in_generation(policy)
         theirs = [state.league.matches_in_generation(row) for row in others]
         reason = state.pbt_decisions.waiting.get(policy.policy, "its team is not there")
         what = (
             f"{policy.policy}: PBT could not decide about it for {waited:,} agent steps "
-            f"(pbt.ready_agent_steps {pbt.ready_agent_steps:,}): {reason}; evaluation matches of "
+            f"(decisions are due every {interval(policy, pbt):,}): {reason}; evaluation matches of "
             f"its generation: {own:,}, of the others': at most {max(theirs):,} (pbt.min_matches "
             f"{pbt.min_matches:,})"
         )

@@ -199,6 +199,7 @@ class ControllerState:
     pending_matches: PendingMatches = field(init=False)
     scheduled: Mapping[str, ScheduledValues] = field(init=False)
     quarantined: set[PolicyId] = field(init=False)
+    retired: set[PolicyId] = field(init=False)
     generation_history: GenerationHistory = field(default_factory=GenerationHistory)
     alerts: Alerts = field(default_factory=Alerts)
     champions: dict[str, str] = field(default_factory=dict)
@@ -217,9 +218,9 @@ class ControllerState:
             ranked=self.ranked_populations,
             origins=self.league.checkpoints,
         )
-        self.quarantined = {
-            name for name, row in self.tables.policies.items() if row.state == "quarantined"
-        }
+        rows = self.tables.policies.values()
+        self.quarantined = {row.policy for row in rows if row.state == "quarantined"}
+        self.retired = {row.policy for row in rows if row.state == "retired"}
         # Evaluations that the epoch before has left open.
         for row in self.tables.assignments.values():
             self._apply_evaluation(row)
@@ -236,9 +237,8 @@ class ControllerState:
         """
         match row:
             case rows.PolicyRow():
-                self.quarantined.discard(row.policy)
-                if row.state == "quarantined":
-                    self.quarantined.add(row.policy)
+                for out, what in ((self.quarantined, "quarantined"), (self.retired, "retired")):
+                    (out.add if row.state == what else out.discard)(row.policy)
                 self.opponent_pools.apply(row, self.tables)
                 self.training_queue.apply(row, self.tables)
                 self.members.apply(row)

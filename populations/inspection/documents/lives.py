@@ -28,7 +28,8 @@ GHOST = "ghost_created"
 
 KINDS = (
     *BEGINNINGS,
-    *("quarantined", "exploit_abandoned", "exploit_failed", "explore_failed", "fell_back"),
+    *("promoted", "retired", "quarantined"),
+    *("exploit_abandoned", "exploit_failed", "explore_failed", "fell_back"),
     *("checkpoint_corrupt", "checkpoint_restored", "policy_restored", "counters_lowered"),
     *(GHOST, "ghosts_thinned", "ghost_corrupt", "ghost_restored", "ghost_adopted"),
     *("champion", "pinned", "unpinned", "export_due"),

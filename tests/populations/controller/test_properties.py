@@ -61,13 +61,14 @@ class Controller(RuleBasedStateMachine):
     sent: list[AssignmentFinished]
     slots: dict[LearnerId, int]
 
-    def make_world(self, *, deterministic: bool) -> World:
+    def make_world(self, sections: dict[str, object]) -> World:
         """Of four policies, not yet begun."""
-        return make_world({**EAGER, "deterministic": deterministic})
+        return make_world({**EAGER, **sections})
 
-    @initialize(deterministic=st.booleans())
-    def start(self, deterministic: bool) -> None:
-        self.world = self.make_world(deterministic=deterministic)
+    @initialize(deterministic=st.booleans(), share=st.sampled_from(["even", "halving"]))
+    def start(self, deterministic: bool, share: str) -> None:
+        pbt = {**EAGER["pbt"], "share": share}  # type: ignore[dict-item]
+        self.world = self.make_world({"deterministic": deterministic, "pbt": pbt})
         self.sent = []
         self.slots = {}
 
@@ -222,6 +223,22 @@ class Controller(RuleBasedStateMachine):
                 assert dimension.fit(policy.hyperparameters[name]) == policy.hyperparameters[name]
 
     @invariant()
+    def enough_train_and_retired_ones_do_not(self) -> None:
+        if not hasattr(self, "world"):
+            return
+        state = self.world.state
+        rows = state.tables.policies
+        assert state.retired == {name for name, row in rows.items() if row.state == "retired"}
+        for row in state.tables.assignments.values():
+            if isinstance(row.message, Train):
+                assert not state.retired & {trainee.policy for trainee in row.message.trainees}
+        for population in state.setup.populations:
+            trained = [row for row in rows.values() if row.population == population]
+            # A policy that broke may leave fewer.
+            kept = sum(row.state != "retired" for row in trained)
+            assert kept >= min(2, len(trained))
+
+    @invariant()
     def counters_never_fall(self) -> None:
         if not hasattr(self, "world"):
             return
@@ -244,8 +261,8 @@ TestController.settings = settings(
 class Teams(Controller):
     """The same where two populations cooperate: teams of two."""
 
-    def make_world(self, *, deterministic: bool) -> World:
-        sections = {"environment": DUET["environment"], "deterministic": deterministic}
+    def make_world(self, sections: dict[str, object]) -> World:
+        sections = {**sections, "environment": DUET["environment"]}
         populations = {"speaker": {"size": 2}, "listener": {"size": 2}}
         return make_world({**EAGER, **sections, "populations": populations}, duet_spec())
 
@@ -273,8 +290,8 @@ TestTeams.settings = settings(TestController.settings, max_examples=40)
 class Rivals(Controller):
     """The same where two populations learn against each other: pairs, or one alone."""
 
-    def make_world(self, *, deterministic: bool) -> World:
-        sections = {"environment": TAG["environment"], "deterministic": deterministic}
+    def make_world(self, sections: dict[str, object]) -> World:
+        sections = {**sections, "environment": TAG["environment"]}
         populations = {name: {**section, "size": 2} for name, section in SIDES.items()}
         matchmaking = {"rivals": "learning", "opponents": 2}
         document = {**EAGER, **sections, "populations": populations, "matchmaking": matchmaking}

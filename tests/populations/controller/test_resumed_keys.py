@@ -50,6 +50,7 @@ from populations.controller.state.state import make_state
 from populations.controller.state.transaction import Transaction
 from populations.core import OpponentRequest, Opponents
 from populations.matchmaking.drawing import draw_opponents, with_latest
+from populations.pbt.scheduler import next_mark
 from populations.records.rows import EventRow, PolicyRow, TallyRow
 from tests.populations.controller.simulated import DUEL, TAG, World, duel_spec, tag_spec
 from tests.populations.controller.simulated import make_world as make_simulated
@@ -515,6 +516,22 @@ def explores(before: World, after: World) -> None:
 def decides_later(before: World, after: World) -> None:
     assert decided(before, 0)[0] == "exploit"
     assert decided(after, 0)[0] == ""
+
+
+@effect("pbt.ready_growth=1", "pbt.exploit=truncation")
+def decides_later_the_older_it_is(before: World, after: World) -> None:
+    def waits(world: World) -> int:
+        row = replace(policy_of(world, 0), ready_at=100_000, agent_steps=100_000)
+        return next_mark(row, world.state.pbt("player"))
+
+    assert (waits(before), waits(after)) == (10_000, 100_000)
+
+
+@effect("pbt.share=halving", *COPIES)
+def retires(before: World, after: World) -> None:
+    assert decided(before, 0)[0] == "exploit"
+    kind, policy = decided(after, 0)
+    assert (kind, policy.state) == ("retired", "retired")
 
 
 @effect("pbt.min_matches=1000000", *COPIES)

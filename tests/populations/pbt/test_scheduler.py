@@ -4,7 +4,10 @@ import pytest
 
 from arena.types import PolicyId
 from populations.pbt.scheduler import next_mark, num_marks
+from populations.pbt.settings import PbtConfig
 from populations.records.rows import PolicyRow
+
+PBT = PbtConfig(ready_agent_steps=200, warm_up_agent_steps=400)
 
 
 def policy(*, agent_steps: int, ready_at: int) -> PolicyRow:
@@ -33,8 +36,8 @@ def policy(*, agent_steps: int, ready_at: int) -> PolicyRow:
 )
 def test_marks_by_hand(agent_steps: int, ready_at: int, remaining: int) -> None:
     row = policy(agent_steps=agent_steps, ready_at=ready_at)
-    assert next_mark(row, ready_agent_steps=200, warm_up_agent_steps=400) == remaining
-    marks = num_marks(row, ready_agent_steps=200, warm_up_agent_steps=400)
+    assert next_mark(row, PBT) == remaining
+    marks = num_marks(row, PBT)
     assert (marks > 0) == (remaining == 0)
 
 
@@ -52,4 +55,25 @@ def test_marks_that_pass_while_a_decision_waits_by_hand(
     agent_steps: int, ready_at: int, marks: int
 ) -> None:
     row = policy(agent_steps=agent_steps, ready_at=ready_at)
-    assert num_marks(row, ready_agent_steps=200, warm_up_agent_steps=400) == marks
+    assert num_marks(row, PBT) == marks
+
+
+@pytest.mark.parametrize(
+    ("agent_steps", "ready_at", "remaining", "marks"),
+    [
+        (800, 800, 200, 0),  # a tenth of 800 is less than 200
+        (4000, 4000, 400, 0),
+        (4399, 4000, 1, 0),
+        (4400, 4000, 0, 1),
+        (4799, 4000, 0, 1),
+        (4800, 4000, 0, 2),
+    ],
+)
+def test_intervals_grow_with_age_by_hand(
+    agent_steps: int, ready_at: int, remaining: int, marks: int
+) -> None:
+    row = policy(agent_steps=agent_steps, ready_at=ready_at)
+    assert (next_mark(row, PBT), num_marks(row, PBT)) == (remaining, marks)
+    # Without growth they stay as they are.
+    steady = PBT.model_copy(update={"ready_growth": 0.0})
+    assert num_marks(row, steady) == max((agent_steps - ready_at) // 200, 0)

@@ -21,7 +21,10 @@ def asked_and_taken(
     *, num_learners: int, matches_per_s: float, num_policies: int, agent_steps: int
 ) -> tuple[float, float, bool]:
     """Return the most seconds of finals as said, those taken, and whether time ended them."""
-    changes = (f"stop.agent_steps_per_policy={agent_steps}", f"learners={num_learners}", "seed=1")
+    changes = (
+        *(f"stop.agent_steps_per_policy={agent_steps}", f"learners={num_learners}", "seed=1"),
+        *("pbt.share=even", "pbt.warm_up_agent_steps=1000000", "pbt.ready_agent_steps=500000"),
+    )
     config = simulated_config(load_config("connect_four", changes), num_policies=num_policies)
     world = make_world(simulated_run(config), default_model(config), matches_per_s=matches_per_s)
     stopped = False

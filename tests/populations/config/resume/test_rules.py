@@ -41,6 +41,9 @@ def test_each_refused_key_has_a_reason() -> None:
     assert why_not("evaluation.greedy", False, True) == (
         "results of sampled and of greedy play are never in one fit"
     )
+    for section in ("pbt", "populations.prey.pbt"):
+        reason = "the members of a population were made with the run"
+        assert why_not(f"{section}.initial", "same", "sampled") == reason
     assert why_not("a.later.section", 1, 2) == "it was fixed when the run was made"
 
 

@@ -61,6 +61,7 @@ def measured_league(*, num_policies: int, seed: int) -> list[Measured]:
         "ghosts.every_agent_steps=250000",
         "pbt.warm_up_agent_steps=200000",
         "pbt.ready_agent_steps=100000",
+        "pbt.share=even",
         f"seed={seed}",
     ]
     config = simulated_config(load_config("connect_four", changes), num_policies=num_policies)

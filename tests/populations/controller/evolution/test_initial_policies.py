@@ -9,6 +9,17 @@ from populations.config.run_config import RunConfig, validate_config
 from populations.controller.evolution.initial_policies import initial_policies
 from populations.pbt.explore import Perturb
 
+SPREAD: dict[str, object] = {
+    "environment": {"id": "tests.duel:env"},
+    "populations": {
+        "player": {
+            "size": 301,
+            "hyperparameters": {"learning_rate": 1e-3},
+            "search_space": {"learning_rate": {"low": 1e-4, "high": 1e-2, "log": True}},
+        }
+    },
+}
+
 
 def config(*, seed: int = 1, learning_rate: object = 1e-3) -> RunConfig:
     """A configuration of four policies whose learning rate may change."""
@@ -40,6 +51,25 @@ def test_policies_are_diverse_from_the_start_and_follow_from_the_seed() -> None:
     assert [row.hyperparameters for row in policies[1:]] == [found.new for found in expected]
     assert 1e-3 not in rates[1:]
     assert initial_policies(config(seed=8)) != policies
+
+
+def test_sampled_ones_are_anywhere_in_the_search_space_but_for_the_reference_member() -> None:
+    sampled = validate_config({**SPREAD, "pbt": {"initial": "sampled"}})
+    rows = initial_policies(sampled)
+    rates = np.array([row.hyperparameters["learning_rate"] for row in rows])
+    assert rates[0] == 1e-3
+    # Uniform in the logarithm between 1e-4 and 1e-2: a third in each third, to three deviations.
+    thirds = np.histogram(np.log10(rates[1:]), bins=[-4.0, -10 / 3, -8 / 3, -2.0])[0]
+    assert thirds.sum() == 300
+    assert np.all(np.abs(thirds - 100) < 3.0 * np.sqrt(300 * 2 / 9))
+    # One perturbation away three in four stay near.
+    same = initial_policies(validate_config(SPREAD))
+    near = [0.7e-3 < row.hyperparameters["learning_rate"] < 1.3e-3 for row in same]
+    assert sum(near) > 200
+    # What is not searched stays.
+    assert all(
+        {**row.hyperparameters, "learning_rate": 1e-3} == rows[0].hyperparameters for row in rows
+    )
 
 
 def test_a_schedule_begins_with_the_factor_that_it_is_given() -> None:

@@ -184,9 +184,9 @@ def kill_at_random(world: World, rng: np.random.Generator, *, chance: float) -> 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("thins", [False, True])
+@pytest.mark.parametrize(("thins", "share"), [(False, "even"), (True, "even"), (False, "halving")])
 def test_a_deterministic_run_that_is_killed_anywhere_comes_to_the_same(
-    thins: bool, monkeypatch: pytest.MonkeyPatch
+    thins: bool, share: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(result_merging, "BATCH", 1)
     if thins:
@@ -201,7 +201,7 @@ def test_a_deterministic_run_that_is_killed_anywhere_comes_to_the_same(
         # Evaluation is scarce, so that several decisions wait for one fit of ratings.
         "evaluation": {"share": 0.3 if thins else 0.1},
         "stop": {"agent_steps_per_policy": 8000 if thins else 4000},
-        "pbt": {**PBT, "reference": False, "min_matches": 40, "explore": "pb2"},
+        "pbt": {**PBT, "reference": False, "min_matches": 40, "explore": "pb2", "share": share},
     }
 
     def started() -> World:

@@ -13,7 +13,7 @@ from populations.controller.assignments.failures import set_aside
 from populations.controller.evolution.immigration import try_immigrate
 from populations.controller.evolution.quarantine import (
     MAX_RESCUES,
-    _donors,
+    donors_of,
     quarantine,
     rescue_waiting,
 )
@@ -128,7 +128,7 @@ def test_a_quarantined_policy_waits_until_its_donor_has_finished_since_and_is_ac
 def test_a_better_donor_that_trains_no_more_is_not_waited_for() -> None:
     world, before = quarantined_world()
     state, tx = world.state, transaction(world)
-    *_, (_, second), _ = sorted(_donors(state, before))
+    *_, (_, second), _ = sorted(donors_of(state, before))
     state.ledger.finished[second] = state.ledger.num_outcomes + 1
     rescue_waiting(state, tx)
     assert state.tables.policies[before.policy].pending["donor"] == second
@@ -137,7 +137,7 @@ def test_a_better_donor_that_trains_no_more_is_not_waited_for() -> None:
 def test_in_the_final_matches_nobody_comes_back() -> None:
     world, before = quarantined_world()
     state, tx = world.state, transaction(world)
-    state.ledger.finished[max(_donors(state, before))[1]] = state.ledger.num_outcomes + 1
+    state.ledger.finished[max(donors_of(state, before))[1]] = state.ledger.num_outcomes + 1
     state.phase = "evaluating"
     rescue_waiting(state, tx)
     assert stage(world, before.policy) == "quarantined"

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from arena.types import PolicyId
-from populations.controller.indexes.pbt_decisions import PbtDecisions, marks_of
+from populations.controller.indexes.pbt_decisions import PbtDecisions
+from populations.pbt.scheduler import num_marks
 from populations.pbt.settings import PbtConfig
 from populations.records.rows import EventRow, Json
 from tests.populations.controller.eager import transaction
@@ -61,7 +62,7 @@ def test_decisions_that_no_clock_asked_for_do_not_count() -> None:
 def test_marks_since_the_last_decision() -> None:
     policy = make_world().state.tables.policies[PolicyId(ANN)]
     pbt = PbtConfig(ready_agent_steps=100, warm_up_agent_steps=250)
-    marks = [marks_of(replace(policy, agent_steps=steps), pbt) for steps in (0, 249, 250, 700)]
+    marks = [num_marks(replace(policy, agent_steps=steps), pbt) for steps in (0, 249, 250, 700)]
     assert marks[:2] == [0, 0]
     assert marks[2] >= 1
     assert marks == sorted(marks)

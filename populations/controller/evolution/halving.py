@@ -1,0 +1,115 @@
+"""Successive halving: fewer policies train, and each of them more (``pbt.share``).
+
+At its first decisions a population is larger than what its learners train at once. So the worse
+half leaves instead of copying, and nobody copies or explores, until as many are left as there are
+places. From then on PBT goes on among them. Each is asked at its own mark, so no policy waits.
+
+Sources: Jamieson and Talwalkar, "Non-stochastic best arm identification and hyperparameter
+optimization" (2016); Li et al., "A system for massively parallel hyperparameter tuning" (2020), for
+its asynchronous form.
+
+Tests: `tests/populations/controller/evolution/test_halving.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from populations.controller.evolution.changes import exploit
+from populations.controller.evolution.members import is_reference
+from populations.controller.evolution.quarantine import donors_of
+from populations.controller.state.state import ControllerState
+from populations.controller.state.teams import leader_of, team_of
+from populations.controller.state.transaction import Transaction
+from populations.decisions import Decision, ExploitDonor
+from populations.records.rows import Json, PolicyRow
+
+LEAST = 2
+"""Policies that train on at least: with one alone nothing could be compared or copied."""
+
+
+def num_places(state: ControllerState, population: str) -> int:
+    """Return how many policies of a population train on: all, or as many as learners at once."""
+    config = state.config
+    if state.pbt(population).share == "even":
+        return config.populations[population].num_policies
+    if config.deterministic:
+        # One assignment is open at a time, however many learners there are.
+        return LEAST
+    learners = config.learners
+    is_bound = isinstance(learners, Mapping)
+    wanted = learners.get(population, 0) if isinstance(learners, Mapping) else learners or 1
+    # Learners from elsewhere come and go.
+    present = sum(
+        learner.hello.slots for learner in state.learners.values() if learner.may_train(population)
+    )
+    # Teams and rivals learn in one assignment; other populations share the learners.
+    is_shared = not (is_bound or state.teams or config.matchmaking.rivals == "learning")
+    return max(LEAST, -(-max(wanted, present) // (len(config.learning) if is_shared else 1)))
+
+
+def num_active(state: ControllerState, population: str) -> int:
+    """Return how many policies of a population train, those that wait for weights included."""
+    rows = state.tables.policies
+    out = (rows[name] for name in state.quarantined | state.retired)
+    num_out = sum(row.population == population and not row.pending for row in out)
+    return state.config.populations[population].num_policies - num_out
+
+
+def halve(
+    state: ControllerState,
+    tx: Transaction,
+    team: Sequence[PolicyRow],
+    decision: Decision,
+    *,
+    places: int,
+    data: Mapping[str, Json],
+) -> None:
+    """Retire a team if its leader is in the worse half, instead of what was decided about it."""
+    evidence = decision.evidence
+    if evidence.rank is None:
+        # A rule of a user's own need not rank.
+        leaves = isinstance(decision, ExploitDonor)
+    else:
+        leaves = evidence.rank > max(places, (evidence.num_ranked + 1) // 2)
+    standing = f"it is in the {'worse' if leaves else 'better'} half"
+    active = num_active(state, team[0].population) - leaves
+    reason = f"{standing}; {active} train on, until {places} do (pbt.share is halving)"
+    for row in team:
+        if leaves:
+            tx.put(replace(row, state="retired"))
+        kind = "retired" if leaves else "promoted"
+        tx.add_event(kind, row.policy, **{**data, "reason": reason, "places": places})
+
+
+def fill_places(state: ControllerState, tx: Transaction) -> None:
+    """Bring retired policies back by copies of the best where there are places for them.
+
+    There are where a learner has joined, a policy has broken, or a resume has changed the setting.
+    """
+    if state.phase != "training":
+        return
+    rows = state.tables.policies
+    for population in sorted({rows[name].population for name in state.retired}):
+        free = num_places(state, population) - num_active(state, population)
+        # Almost always: this is asked after every assignment.
+        if free <= 0:
+            continue
+        waiting = sorted(
+            name
+            for name in state.retired
+            if rows[name].population == population
+            and not rows[name].pending
+            and leader_of(state, name).policy == name
+        )
+        for name in waiting[:free]:
+            _bring_back(state, tx, rows[name])
+
+
+def _bring_back(state: ControllerState, tx: Transaction, row: PolicyRow) -> None:
+    _, donor = max(donors_of(state, row), default=(0.0, None))
+    if donor is not None:
+        explore = not is_reference(state, row)
+        reason = "it was retired, and there is a place for it again"
+        exploit(state, tx, team_of(state, row), donor, explore=explore, data={"reason": reason})
