@@ -11,6 +11,8 @@ import math
 import torch
 from torch import nn
 
+from arena.exchange import Exchange, exchanged_moments
+
 RETURN_MEMORY = 20.0
 """Rollouts after which old returns fade from the statistics.
 
@@ -82,20 +84,27 @@ class RunningNormalizer(nn.Module):
         return values * self.deviation + self.mean
 
     @torch.no_grad()
-    def update(self, values: torch.Tensor) -> bool:
+    def update(self, values: torch.Tensor, *, exchange: Exchange | None = None) -> bool:
         """Merge a batch.
 
         Args:
             values: Batch of rows, float32 [N, F]. N may be 0 or 1.
+            exchange: Way to the other ranks, whose rows are part of the batch. None: there are
+                none.
 
         Returns:
             False if the batch was ignored, because it (or its square) is not finite in float32.
         """
         num_rows = values.shape[0]
+        if exchange is not None:
+            num_rows, batch_mean, batch_variance = exchanged_moments(
+                exchange, num_rows, lambda: _moments(values), size=values.shape[1]
+            )
         # The mean of no rows would be NaN.
         if num_rows == 0:
             return True
-        batch_mean, batch_variance = _moments(values)
+        if exchange is None:
+            batch_mean, batch_variance = _moments(values)
         # float64: beside 2**24 rows, float32 would lose a small batch.
         count = self._kept * self.count.double()
         share = num_rows / (count + num_rows)

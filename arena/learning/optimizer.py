@@ -5,6 +5,8 @@ Kingma and Ba, "Adam: A Method for Stochastic Optimization" (2015), https://arxi
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import nn
 
@@ -116,12 +118,35 @@ class NamedAdam:
         for tensor in self.tensors().values():
             tensor.zero_()
 
-    def compute_gradients(self, loss: torch.Tensor, *, max_norm: float) -> torch.Tensor:
-        """Backpropagate and scale down to ``max_norm``. Returns the norm before. Scalar."""
+    def compute_gradients(
+        self,
+        loss: torch.Tensor | None,
+        *,
+        max_norm: float,
+        average: Callable[[torch.Tensor], torch.Tensor] | None = None,
+    ) -> torch.Tensor:
+        """Backpropagate and scale down to ``max_norm``. Returns the norm before. Scalar.
+
+        Args:
+            loss: Loss to minimize. None: its gradient is 0.
+            max_norm: Largest norm of the gradient.
+            average: Function that replaces the gradient [P] by its average over ranks.
+        """
         self._adam.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
+        if loss is not None:
+            loss.backward()  # type: ignore[no-untyped-call]
+        if average is not None:
+            self._replace_gradient(average)
         # g <- g min(1, max_norm / |g|)
         return nn.utils.clip_grad_norm_(self._parameters.values(), max_norm)
+
+    def _replace_gradient(self, average: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        parameters = list(self._parameters.values())
+        own = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
+        whole = average(torch.cat([part.flatten() for part in own]))
+        parts = torch.split(whole, [parameter.numel() for parameter in parameters])
+        for parameter, part in zip(parameters, parts, strict=True):
+            parameter.grad = part.view_as(parameter)
 
     def step(self) -> None:
         """Take a step along the gradients."""
