@@ -14,6 +14,9 @@ from arena.learning.optimizer import NamedAdam
 from arena.learning.ppo_loss import PpoLoss
 from arena.learning.update_metrics import HIGHEST, LOWEST, NORM
 
+NOTHING = torch.zeros(1)
+"""Head of a rank without rows."""
+
 
 def average_gradients(
     optimizer: NamedAdam,
@@ -40,28 +43,32 @@ def average_gradients(
         Numbers of the step over the rows of all ranks, in the order of their names.
     """
     of_loss = [name for name in names if name != NORM]
-    head = torch.zeros(1 + len(of_loss))
-    if loss is not None:
-        with torch.no_grad():
-            own = torch.stack([*loss.terms, *loss.diagnostics])
-        head[0], head[1:] = num_rows, own
+    with torch.no_grad():
+        own = [] if loss is None else [*loss.terms, *loss.diagnostics]
+        head = torch.stack([torch.tensor(float(num_rows)), *own]) if own else NOTHING
     found: dict[str, float] = {}
 
-    def average(gradient: torch.Tensor) -> torch.Tensor:
-        rows = exchange(torch.cat([head, gradient]))
+    def average(gradient: Sequence[torch.Tensor]) -> torch.Tensor:
+        rows = exchange(torch.cat([head.expand(1 + len(of_loss)), *gradient]))
+        # Python's numbers have 64 bits, in each rank the same.
+        heads: list[list[float]] = rows[:, : 1 + len(of_loss)].tolist()
         # n_r / n
-        share: list[float] = (rows[:, 0] / rows[:, 0].sum()).tolist()
-        total = rows[0] * share[0]
+        num_all = sum(one[0] for one in heads)
+        share = [one[0] / num_all for one in heads]
+        for at, name in enumerate(of_loss, start=1):
+            column = [one[at] for one in heads if one[0]]
+            if name in LOWEST or name in HIGHEST:
+                found[name] = (min if name in LOWEST else max)(column)
+            else:
+                parts = zip(share, heads, strict=True)
+                found[name] = sum(weight * one[at] for weight, one in parts if one[0])
+        gradients = rows[:, 1 + len(of_loss) :]
+        total = gradients[0] * share[0]
         # Whole rows one after the other: a product of matrices could round otherwise in a rank
         # whose memory begins elsewhere.
-        for row, weight in zip(rows[1:], share[1:], strict=True):
+        for row, weight in zip(gradients[1:], share[1:], strict=True):
             total.add_(row, alpha=weight)
-        present = rows[rows[:, 0] > 0, 1 : len(head)]
-        means = total[1 : len(head)].tolist()
-        low, high = present.amin(dim=0).tolist(), present.amax(dim=0).tolist()
-        for at, name in enumerate(of_loss):
-            found[name] = (low if name in LOWEST else high if name in HIGHEST else means)[at]
-        return total[len(head) :]
+        return total
 
     total = None if loss is None else loss.total
     found[NORM] = float(optimizer.compute_gradients(total, max_norm=max_norm, average=average))

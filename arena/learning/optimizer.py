@@ -5,12 +5,14 @@ Kingma and Ba, "Adam: A Method for Stochastic Optimization" (2015), https://arxi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import nn
 
 from arena.learning.hyperparameters import ADAM_BETA2, ADAM_EPS
+
+Average = Callable[[Sequence[torch.Tensor]], torch.Tensor]
 
 STATE = ("exp_avg", "exp_avg_sq", "step")
 
@@ -123,14 +125,15 @@ class NamedAdam:
         loss: torch.Tensor | None,
         *,
         max_norm: float,
-        average: Callable[[torch.Tensor], torch.Tensor] | None = None,
+        average: Average | None = None,
     ) -> torch.Tensor:
         """Backpropagate and scale down to ``max_norm``. Returns the norm before. Scalar.
 
         Args:
             loss: Loss to minimize. None: its gradient is 0.
             max_norm: Largest norm of the gradient.
-            average: Function that replaces the gradient [P] by its average over ranks.
+            average: Function from the parts of the gradient, one after the other, to its average
+                over ranks [P].
         """
         self._adam.zero_grad(set_to_none=True)
         if loss is not None:
@@ -140,10 +143,10 @@ class NamedAdam:
         # g <- g min(1, max_norm / |g|)
         return nn.utils.clip_grad_norm_(self._parameters.values(), max_norm)
 
-    def _replace_gradient(self, average: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    def _replace_gradient(self, average: Average) -> None:
         parameters = list(self._parameters.values())
         own = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
-        whole = average(torch.cat([part.flatten() for part in own]))
+        whole = average([part.flatten() for part in own])
         parts = torch.split(whole, [parameter.numel() for parameter in parameters])
         for parameter, part in zip(parameters, parts, strict=True):
             parameter.grad = part.view_as(parameter)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from arena.config import MarginOutcome
+from arena.config import MAX_CORES, MarginOutcome
 from arena.environment_spec import AgentSpec, EnvironmentSpec
 from arena.envs.openspiel.game import is_openspiel
 from arena.envs.probe.pace import Pace
@@ -90,6 +90,11 @@ class Load:
     rollout_bytes: int
     num_learners: int
     agent_steps: int | None
+
+
+RANK_ROWS = 512
+"""Rows of a minibatch, for each process of a learner, below which one more is not worth a core:
+what an optimizer step costs without any rows is not divided."""
 
 
 def needs_pace(config: RunConfig) -> bool:
@@ -205,11 +210,8 @@ def check_env_workers(config: RunConfig, spec: EnvironmentSpec, *, pace: Pace | 
             f"{key} must be 0 where OpenSpiel plays (a step takes less than a message to another "
             f"process), got {number} with {spec.id}"
         )
-    # A user's own batched game is known as one only if it was played; learners refuse it, too.
-    has_twin = spec.id in TWINS and environment.possible_backend == "auto"
-    if environment.backend == "batched" or (
-        pace.is_batched if pace is not None else has_twin and not config.reads_state
-    ):
+    # Learners refuse it, too.
+    if _is_batched(config, spec, pace=pace):
         raise ConfigError(
             f"{key} must be 0 where a batched game steps all environments at once, got {number} "
             f"with {spec.id} (environment.backend pettingzoo steps the original, one by one)"
@@ -219,6 +221,53 @@ def check_env_workers(config: RunConfig, spec: EnvironmentSpec, *, pace: Pace | 
             f"{key} must be at most environment.num_envs, {num_envs} (each process steps one "
             f"environment or more), got {number}"
         )
+
+
+def _is_batched(config: RunConfig, spec: EnvironmentSpec, *, pace: Pace | None) -> bool:
+    """Return whether a batched game steps all environments at once, as far as it is known."""
+    environment = config.environment
+    if environment.backend == "batched":
+        return True
+    # A user's own batched game is known as one only if it was played.
+    has_twin = spec.id in TWINS and environment.possible_backend == "auto"
+    return pace.is_batched if pace is not None else has_twin and not config.reads_state
+
+
+def choose_learner_cores(
+    config: RunConfig, spec: EnvironmentSpec, *, num_cores: int, pace: Pace | None
+) -> int:
+    """Return how many processes of a learner train together.
+
+    Args:
+        config: Resolved but for this.
+        spec: The environment's facts.
+        num_cores: Number of cores that learners may use.
+        pace: Figures of random play; None: the environment was not played.
+    """
+    if config.learner_cores != "auto":
+        return config.learner_cores
+    load, environment = load_of(config, spec), config.environment
+    learns_in_ranks = all(config.populations[name].algorithm == "ppo" for name in config.learning)
+    is_possible = (
+        config.launcher == "local"
+        # Weights would depend on the machine's cores.
+        and not config.deterministic
+        and not environment.num_env_workers
+        and learns_in_ranks
+        and config.learners != 0
+        and not any(name.startswith("cuda") for name in config.devices)
+        and _is_batched(config, spec, pace=pace)
+    )
+    if not is_possible or environment.num_envs == "auto":
+        return 1
+    # Rows of the smallest minibatch of a population.
+    num_minibatches = max(
+        int(config.populations[name].start_values.get("num_minibatches", 1))
+        for name in config.learning
+    )
+    rows = environment.num_envs * load.rollout_length * load.decisions // num_minibatches
+    left = num_cores // max(load.num_learners, 1)
+    return max(1, min(left, rows // RANK_ROWS, environment.num_envs, MAX_CORES))
 
 
 def check_rollout_memory(config: RunConfig, spec: EnvironmentSpec, *, machine_bytes: int) -> None:

@@ -15,6 +15,7 @@ import mmap
 import os
 import socket
 import struct
+import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -78,7 +79,7 @@ class Link:
         memory_fd: Descriptor of memory of all ranks, which belongs to the link.
         rank: Number of this rank.
         number: N.
-        waiting: Callback while this rank waits, at least each `WAIT_S`, and after each wait.
+        waiting: Callback now and then, every `WAIT_S` at most, also while this rank waits.
     """
 
     def __init__(
@@ -97,6 +98,7 @@ class Link:
             end.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _WAIT)
         self._fd = memory_fd
         self._waiting = waiting
+        self._looked_s = 0.0
         self._turn = 0
         self._capacity = 0
         self._map(MIN_BYTES)
@@ -200,6 +202,12 @@ class Link:
             self._expect(rank, ARRIVED)
         for rank in self._sockets:
             self._send(rank, ARRIVED)
+        # Also where nobody has to be waited for.
+        if time.monotonic() - self._looked_s > WAIT_S:
+            self._look()
+
+    def _look(self) -> None:
+        self._looked_s = time.monotonic()
         self._waiting()
 
     def _expect(self, rank: int, kind: bytes) -> None:
@@ -221,7 +229,7 @@ class Link:
             try:
                 part = self._sockets[rank].recv(size - len(found))
             except BlockingIOError:
-                self._waiting()
+                self._look()
                 continue
             except OSError:
                 part = b""

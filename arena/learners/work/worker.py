@@ -16,7 +16,6 @@ from arena.envs.workers.envs import EnvWorkers
 from arena.envs.workers.shares import shares_of
 from arena.errors import (
     ArenaError,
-    ConfigError,
     DiskRefused,
     EnvironmentFault,
     EnvironmentNotMade,
@@ -62,9 +61,6 @@ class Worker:
         progress: Counter of steps, for heartbeats.
         should_stop: Function that returns whether the learner is to stop.
         ranks: Ranks of a learner that this worker is not rank 0 of; None: it is, or is alone.
-
-    Raises:
-        ConfigError: If the learner is to have several cores on a GPU.
     """
 
     def __init__(
@@ -82,11 +78,10 @@ class Worker:
         # Before any code of users runs in this process.
         self._settings = KeptSettings()
         self._crew: Crew | None = None
-        if ranks is None and setup.cores > 1:
-            if self.device.type != "cpu":
-                raise ConfigError(
-                    f"learner_cores must be 1 on a GPU, got {setup.cores} with device {self.device}"
-                )
+        if self.device.type != "cpu" and setup.cores > 1:
+            # Only now it is known, where the device is chosen by what is here.
+            logger.info("one process learns, not %d: %s is not divided", setup.cores, self.device)
+        elif ranks is None and setup.cores > 1:
             ranks = self._crew = Crew(setup, progress=progress, should_stop=should_stop)
             should_stop = self._crew.should_stop
         self._num_envs = setup.num_envs
