@@ -114,6 +114,8 @@ class Crew:
         link = self._started()
         with self._blamed():
             found = [own, *(link.receive(rank, RankResult) for rank in range(1, self.number))]
+        # The rest of what they have done.
+        self._wait()
         self.is_busy = False
         return found
 
