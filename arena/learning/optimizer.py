@@ -5,14 +5,12 @@ Kingma and Ba, "Adam: A Method for Stochastic Optimization" (2015), https://arxi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import nn
 
 from arena.learning.hyperparameters import ADAM_BETA2, ADAM_EPS
-
-Average = Callable[[Sequence[torch.Tensor]], torch.Tensor]
 
 STATE = ("exp_avg", "exp_avg_sq", "step")
 
@@ -91,6 +89,21 @@ class NamedAdam:
             }
 
     @property
+    def parameters(self) -> list[nn.Parameter]:
+        """Parameters, in the order of their names in the module."""
+        return list(self._parameters.values())
+
+    @property
+    def hyperparameters(self) -> dict[str, Any]:
+        """Hyperparameters by torch's names."""
+        return self._adam.param_groups[0]
+
+    def state(self, parameter: nn.Parameter) -> dict[str, torch.Tensor]:
+        """Return the live state of a parameter, by `STATE`."""
+        state: dict[str, torch.Tensor] = self._adam.state[parameter]
+        return state
+
+    @property
     def learning_rate(self) -> float:
         """Learning rate, read back from the optimizer."""
         return float(self._adam.param_groups[0]["lr"])
@@ -120,36 +133,12 @@ class NamedAdam:
         for tensor in self.tensors().values():
             tensor.zero_()
 
-    def compute_gradients(
-        self,
-        loss: torch.Tensor | None,
-        *,
-        max_norm: float,
-        average: Average | None = None,
-    ) -> torch.Tensor:
-        """Backpropagate and scale down to ``max_norm``. Returns the norm before. Scalar.
-
-        Args:
-            loss: Loss to minimize. None: its gradient is 0.
-            max_norm: Largest norm of the gradient.
-            average: Function from the parts of the gradient, one after the other, to its average
-                over ranks [P].
-        """
+    def compute_gradients(self, loss: torch.Tensor, *, max_norm: float) -> torch.Tensor:
+        """Backpropagate and scale down to ``max_norm``. Returns the norm before. Scalar."""
         self._adam.zero_grad(set_to_none=True)
-        if loss is not None:
-            loss.backward()  # type: ignore[no-untyped-call]
-        if average is not None:
-            self._replace_gradient(average)
+        loss.backward()  # type: ignore[no-untyped-call]
         # g <- g min(1, max_norm / |g|)
         return nn.utils.clip_grad_norm_(self._parameters.values(), max_norm)
-
-    def _replace_gradient(self, average: Average) -> None:
-        parameters = list(self._parameters.values())
-        own = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
-        whole = average([part.flatten() for part in own])
-        parts = torch.split(whole, [parameter.numel() for parameter in parameters])
-        for parameter, part in zip(parameters, parts, strict=True):
-            parameter.grad = part.view_as(parameter)
 
     def step(self) -> None:
         """Take a step along the gradients."""

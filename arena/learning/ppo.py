@@ -24,7 +24,7 @@ from arena.exchange import Exchange, all_of
 from arena.experience import Rollout, Sequences
 from arena.learning.acting import ActingNetwork, product_dtype
 from arena.learning.averages import AveragedNetwork, with_prefix, without_prefix
-from arena.learning.gradients import average_gradients
+from arena.learning.gradients import RankSteps
 from arena.learning.hyperparameters import PpoHyperparameters, PpoSettings
 from arena.learning.optimizer import KlFactor, NamedAdam
 from arena.learning.ppo_loss import (
@@ -113,10 +113,13 @@ class Ppo(ActingNetwork):
         self._learner_updates = 0
         self._skipped_in_a_row = 0
         self._exchange: Exchange | None = None
+        self._rank_steps: RankSteps | None = None
 
     def join(self, exchange: Exchange | None) -> None:
         """Learn together with the other ranks from now on; see `arena.core.LearnsInRanks`."""
         self._exchange = exchange
+        if exchange is not None and self._rank_steps is None:
+            self._rank_steps = RankSteps(self._optimizer)
 
     @property
     def rollout_length(self) -> int:
@@ -410,27 +413,32 @@ class Ppo(ActingNetwork):
             advantage = normalized_advantage(advantage, exchange=self._exchange)
             batch = None if batch is None else replace(batch, advantage=advantage)
         loss = None if batch is None else self._loss(batch)
-        max_norm = self._hyperparameters.max_grad_norm
-        if self._exchange is None:
+        max_norm, exchange, rank_steps = (
+            self._hyperparameters.max_grad_norm,
+            self._exchange,
+            self._rank_steps,
+        )
+        if exchange is None or rank_steps is None:
             assert loss is not None
             norm = self._optimizer.compute_gradients(loss.total, max_norm=max_norm)
             with torch.no_grad():  # one transfer for all numbers
                 metrics = torch.stack([*loss.terms, norm, *loss.diagnostics])
             numbers: list[float] = metrics.tolist()
+            step = self._optimizer.step
         else:
-            numbers = average_gradients(
-                self._optimizer,
+            numbers = rank_steps.compute_gradient(
                 loss,
                 num_rows=0 if batch is None else len(batch.action),
                 names=self._metrics,
                 max_norm=max_norm,
-                exchange=self._exchange,
+                exchange=exchange,
             )
+            step = rank_steps.step
         # Before the step, which would put such a number into Adam's moments for good.
         if not all(map(math.isfinite, numbers)):
             self._skip()
             return None
-        self._optimizer.step()
+        step()
         self._learner_updates += 1
         self._skipped_in_a_row = 0
         return numbers

@@ -101,6 +101,8 @@ class Crew:
             RankLost: If one has ended.
             RankFailed: If one has failed.
         """
+        # An optimizer's step is progress, too: an update may take minutes.
+        self._progress.advance()
         with self._blamed():
             return self._started().exchange(values)
 

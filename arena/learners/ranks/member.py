@@ -5,6 +5,8 @@ Tests: `tests/arena/learners/ranks/test_crew.py`.
 
 from __future__ import annotations
 
+import torch
+
 from arena.learners.ranks.link import Link
 from arena.learners.ranks.results import RankResult
 from arena.wire.messages import Train
@@ -20,11 +22,15 @@ class Member:
     def __init__(self, link: Link) -> None:
         self.rank = link.rank
         self.number = link.number
-        self.exchange = link.exchange
         self._link = link
 
     def begin(self, message: Train) -> None:
         """Do nothing: rank 0 has begun it."""
+
+    def exchange(self, values: torch.Tensor) -> torch.Tensor:
+        """Give the others numbers and get theirs; see `arena.exchange.Exchange`."""
+        self.advance()
+        return self._link.exchange(values)
 
     def results(self, own: RankResult) -> list[RankResult]:
         """Give rank 0 this rank's part of the result; return that alone."""
