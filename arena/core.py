@@ -33,8 +33,8 @@ from typing import Protocol, runtime_checkable
 
 import torch
 
-from arena.exchange import Exchange
 from arena.experience import Rollout
+from arena.normalization import Exchange
 from arena.types import Seat
 
 

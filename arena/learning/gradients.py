@@ -12,10 +12,10 @@ from collections.abc import Sequence
 
 import torch
 
-from arena.exchange import Exchange
 from arena.learning.optimizer import STATE, NamedAdam
 from arena.learning.ppo_loss import PpoLoss
 from arena.learning.update_metrics import HIGHEST, LOWEST, NORM
+from arena.normalization import Exchange
 
 CLIP_EPSILON = 1e-6
 """Added to a norm by which a gradient is divided, as `torch.nn.utils.clip_grad_norm_` does."""

@@ -20,7 +20,6 @@ from arena.config import NetworkConfig
 from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.observations import ObservationLayout
 from arena.errors import NonFiniteError
-from arena.exchange import Exchange, all_of
 from arena.experience import Rollout, Sequences
 from arena.learning.acting import ActingNetwork, product_dtype
 from arena.learning.averages import AveragedNetwork, with_prefix, without_prefix
@@ -42,6 +41,7 @@ from arena.learning.vtrace import with_vtrace_targets
 from arena.networks.actor_critic import ActorCritic
 from arena.networks.make import make_actor_critic
 from arena.networks.weights import copy_tensors, load_tensors
+from arena.normalization import Exchange, all_of
 
 MAX_SKIPPED = 3
 """So many skipped updates in a row are no accident."""

@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from arena.exchange import Exchange, exchanged_moments
 from arena.experience import Sequences
 from arena.learning.hyperparameters import PpoHyperparameters
 from arena.learning.sequences import Packed, pack
 from arena.learning.shapes import check_equal_shapes
 from arena.networks.actor_critic import ActorCritic
 from arena.networks.distributions import Distribution
+from arena.normalization import Exchange, exchanged_moments
 
 ADVANTAGE_EPSILON = 1e-8
 MAX_LOG_RATIO = 20.0

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import torch
 
-from arena.exchange import Exchange, all_of
+from arena.normalization import Exchange, all_of
 
 NORM = "gradient/norm"
 

@@ -11,9 +11,8 @@ import torch
 
 from arena.envs.spaces.agent_id import is_agent_id
 from arena.envs.spaces.observations import ObservationLayout
-from arena.exchange import Exchange
 from arena.networks.planes import is_image
-from arena.normalization import RunningNormalizer
+from arena.normalization import Exchange, RunningNormalizer
 
 # In deviations. `PolicyStack` clips by the same limit.
 OBSERVATION_CLIP = 10.0

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import torch
 
-from arena.exchange import Exchange
+from arena.normalization import Exchange
 
 T = TypeVar("T")
 

@@ -7,8 +7,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arena.exchange import Exchange, all_of, exchanged_moments, merged_moments
-from arena.normalization import RunningNormalizer
+from arena.normalization import (
+    Exchange,
+    RunningNormalizer,
+    all_of,
+    exchanged_moments,
+    merged_moments,
+)
 from tests.arena.ranks import in_ranks
 
 

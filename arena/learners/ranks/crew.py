@@ -39,7 +39,7 @@ class Ranks(Protocol):
         """Begin an assignment, in all ranks."""
 
     def exchange(self, values: torch.Tensor) -> torch.Tensor:
-        """Give the others numbers and get theirs; see `arena.exchange.Exchange`."""
+        """Give the others numbers and get theirs; see `arena.normalization.Exchange`."""
 
     def results(self, own: RankResult) -> list[RankResult]:
         """End an assignment: return the results of all ranks in rank 0, the own one elsewhere."""
@@ -95,7 +95,7 @@ class Crew:
                 link.send(rank, message)
 
     def exchange(self, values: torch.Tensor) -> torch.Tensor:
-        """Give the others numbers and get theirs; see `arena.exchange.Exchange`.
+        """Give the others numbers and get theirs; see `arena.normalization.Exchange`.
 
         Raises:
             RankLost: If one has ended.

@@ -28,7 +28,7 @@ class Member:
         """Do nothing: rank 0 has begun it."""
 
     def exchange(self, values: torch.Tensor) -> torch.Tensor:
-        """Give the others numbers and get theirs; see `arena.exchange.Exchange`."""
+        """Give the others numbers and get theirs; see `arena.normalization.Exchange`."""
         self.advance()
         return self._link.exchange(values)
 

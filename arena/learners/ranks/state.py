@@ -12,8 +12,8 @@ import torch
 
 from arena.core import Algorithm, LearnsInRanks
 from arena.errors import ConfigError
-from arena.exchange import all_of
 from arena.learners.ranks.crew import Ranks
+from arena.normalization import all_of
 from arena.types import Digest
 
 DIGEST_BYTES = hashlib.sha256().digest_size

@@ -16,7 +16,6 @@ import torch
 from arena.core import Actor
 from arena.envs.base import BatchedEnv, Phase
 from arena.envs.phase import players_of_agents, tell_environments
-from arena.exchange import all_of
 from arena.learners.ranks.crew import Ranks
 from arena.learners.ranks.results import RankResult, merge_results
 from arena.learners.ranks.state import is_same_state, share_digests, share_state
@@ -30,6 +29,7 @@ from arena.learners.work.warm_up import warm_up
 from arena.learning.hyperparameters import policy_reward_weights
 from arena.matches.seated import equal_blocks
 from arena.matches.seeds import Stream, derived_seed, environment_seeds, seed_everything
+from arena.normalization import all_of
 from arena.rollout.collector import Collector, TrainingBlock
 from arena.rollout.measured import Measures
 from arena.rollout.recorder import Learning, SeatedPlayer

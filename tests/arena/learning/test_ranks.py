@@ -11,10 +11,10 @@ import torch
 
 from arena.config import NetworkConfig
 from arena.errors import NonFiniteError
-from arena.exchange import Exchange
 from arena.experience import Rollout, Sequences
 from arena.learning.hyperparameters import PpoHyperparameters, PpoSettings
 from arena.learning.ppo import Ppo
+from arena.normalization import Exchange
 from tests.arena.learning import test_ppo_recurrent as recurrent
 from tests.arena.learning.test_ppo import digest, make, make_rollout
 from tests.arena.ranks import in_ranks
