@@ -133,6 +133,9 @@ def resolve_config(
     check_rival_envs(resolved.matchmaking, resolved.environment.num_envs)
     check_env_workers(resolved, spec, pace=pace)
     cores = usable_cores() if num_cores is None else num_cores
+    if config.learners is not None:
+        # Who says how many learners there are says how much of the machine they have.
+        cores = 1
     return resolved.model_copy(
         update={"learner_cores": choose_learner_cores(resolved, spec, num_cores=cores, pace=pace)}
     )

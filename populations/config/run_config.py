@@ -94,7 +94,7 @@ class RunConfig(Model):
 
     learner_cores: Literal["auto"] | Annotated[int, Field(ge=1, le=MAX_CORES)] = "auto"
     """Processes of a learner that train one policy together, each with its share of the
-    environments; ``auto``: what learners leave of the cores, where that is faster."""
+    environments; ``auto``: what ``learners`` leaves of the cores where it is null."""
 
     learner_nice: int = Field(0, ge=0, le=19)
     """Priority that local learners and their workers give up, as the command nice has it."""
@@ -274,7 +274,7 @@ class RunConfig(Model):
 
     def _broken_rules_of_cores(self) -> Iterator[str]:
         """Return rules of ``learner_cores`` that do not hold."""
-        cores, num_envs = self.learner_cores, self.environment.num_envs
+        cores = self.learner_cores
         if cores == "auto" or cores == 1:
             return
         if self.launcher == "inline":
@@ -288,11 +288,6 @@ class RunConfig(Model):
             yield (
                 "learner_cores must be 1 where environment.num_env_workers is above 0 (which step "
                 f"the environments of one process), got {cores}"
-            )
-        if num_envs != "auto" and cores > num_envs:
-            yield (
-                f"learner_cores must be at most environment.num_envs, {num_envs} (each process "
-                f"steps one environment or more), got {cores}"
             )
 
     def inspection(self, *, launch_directory: str) -> EnvironmentRequest:

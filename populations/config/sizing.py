@@ -243,10 +243,18 @@ def choose_learner_cores(
         spec: The environment's facts.
         num_cores: Number of cores that learners may use.
         pace: Figures of random play; None: the environment was not played.
+
+    Raises:
+        ConfigError: If there are more than environments.
     """
-    if config.learner_cores != "auto":
-        return config.learner_cores
-    load, environment = load_of(config, spec), config.environment
+    load, environment, wanted = load_of(config, spec), config.environment, config.learner_cores
+    if wanted != "auto":
+        if environment.num_envs != "auto" and wanted > environment.num_envs:
+            raise ConfigError(
+                f"learner_cores must be at most environment.num_envs, {environment.num_envs} (each "
+                f"process steps one environment or more), got {wanted}"
+            )
+        return wanted
     learns_in_ranks = all(config.populations[name].algorithm == "ppo" for name in config.learning)
     is_possible = (
         config.launcher == "local"

@@ -21,6 +21,10 @@ def moments_of(rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return rows.double().mean(dim=0), rows.double().var(dim=0, correction=0)
 
 
+def updating(one: RunningNormalizer, rows: torch.Tensor) -> Callable[[Exchange], bool]:
+    return lambda exchange: one.update(rows, exchange=exchange)
+
+
 def test_merged_moments_by_hand() -> None:
     # 1, 3 and 8: mean 4, variance (9 + 1 + 16) / 3
     mean, variance = merged_moments(
@@ -60,12 +64,7 @@ def test_a_normalizer_sees_the_rows_of_all_ranks() -> None:
     ranks = [RunningNormalizer(2, memory=20.0) for _ in batches]
     for _ in range(3):
         alone.update(torch.cat(batches))
-        in_ranks(
-            [
-                lambda exchange, one=one, rows=rows: one.update(rows, exchange=exchange)
-                for one, rows in zip(ranks, batches, strict=True)
-            ]
-        )
+        in_ranks([updating(one, rows) for one, rows in zip(ranks, batches, strict=True)])
     for one in ranks:
         torch.testing.assert_close(dict(one.state_dict()), dict(alone.state_dict()))
         # The very same bits in all ranks.
@@ -76,16 +75,14 @@ def test_a_normalizer_sees_the_rows_of_all_ranks() -> None:
 def test_rows_that_are_not_finite_in_one_rank_are_ignored_in_all() -> None:
     ranks = [RunningNormalizer(1), RunningNormalizer(1)]
     rows = [torch.tensor([[1.0]]), torch.tensor([[float("inf")]])]
-    found = in_ranks(
-        [
-            lambda exchange, one=one, part=part: one.update(part, exchange=exchange)
-            for one, part in zip(ranks, rows, strict=True)
-        ]
-    )
+    found = in_ranks([updating(one, part) for one, part in zip(ranks, rows, strict=True)])
     assert found == [False, False]
     assert [one.count.item() for one in ranks] == [0.0, 0.0]
 
 
 def test_numbers_come_in_the_order_of_ranks() -> None:
-    found = in_ranks([lambda exchange, k=k: all_of(exchange, k, -k) for k in range(3)])
+    def task(rank: int) -> Callable[[Exchange], torch.Tensor]:
+        return lambda exchange: all_of(exchange, rank, -rank)
+
+    found = in_ranks([task(rank) for rank in range(3)])
     assert all(rows.tolist() == [[0, 0], [1, -1], [2, -2]] for rows in found)

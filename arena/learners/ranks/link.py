@@ -104,7 +104,7 @@ class Link:
         self._map(MIN_BYTES)
 
     def exchange(self, values: torch.Tensor) -> torch.Tensor:
-        """Give the other ranks [K] numbers and return those of all; an `arena.normalization.Exchange`.
+        """Give the other ranks numbers, get theirs; see `arena.normalization.Exchange`.
 
         Raises:
             RankLost: If a rank has ended.
