@@ -247,7 +247,7 @@ def choose_learner_cores(
     Raises:
         ConfigError: If there are more than environments.
     """
-    load, environment, wanted = load_of(config, spec), config.environment, config.learner_cores
+    environment, wanted = config.environment, config.learner_cores
     if wanted != "auto":
         if environment.num_envs != "auto" and wanted > environment.num_envs:
             raise ConfigError(
@@ -273,8 +273,8 @@ def choose_learner_cores(
         int(config.populations[name].start_values.get("num_minibatches", 1))
         for name in config.learning
     )
-    rows = environment.num_envs * load.rollout_length * load.decisions // num_minibatches
-    left = num_cores // max(load.num_learners, 1)
+    decisions = environment.num_envs * _rollout_length(config, spec) * _decisions(config, spec)
+    left, rows = num_cores // _num_learners(config), decisions // num_minibatches
     return max(1, min(left, rows // RANK_ROWS, environment.num_envs, MAX_CORES))
 
 
@@ -331,21 +331,31 @@ def load_of(config: RunConfig, spec: EnvironmentSpec) -> Load:
         config: Resolved but for its sizes.
         spec: The environment's facts.
     """
-    learners, rollout_length = config.learners, _rollout_length(config, spec)
+    rollout_length = _rollout_length(config, spec)
     wanted = config.assignment.agent_steps or DETERMINISTIC_AGENT_STEPS
     seen = [_observation_bytes(facts) for facts in spec.agent_specs.values()]
     # One agent decides in each step of a game in turns, and its observation alone is kept.
     in_turns = spec.api == "aec"
     return Load(
-        decisions=1
-        if in_turns
-        else max(len(population.agents or ()) for population in config.populations.values()),
+        decisions=_decisions(config, spec),
         rollout_length=rollout_length,
         # At least one byte: a game may show nothing.
         rollout_bytes=rollout_length * max(max(seen) if in_turns else sum(seen), 1),
-        num_learners=sum(learners.values()) if isinstance(learners, dict) else learners or 1,
+        num_learners=_num_learners(config),
         agent_steps=wanted if config.deterministic else None,
     )
+
+
+def _num_learners(config: RunConfig) -> int:
+    learners = config.learners
+    return sum(learners.values()) if isinstance(learners, dict) else learners or 1
+
+
+def _decisions(config: RunConfig, spec: EnvironmentSpec) -> int:
+    """Return decisions of the largest population in a step of one environment."""
+    if spec.api == "aec":
+        return 1
+    return max(len(population.agents or ()) for population in config.populations.values())
 
 
 def _rollout_length(config: RunConfig, spec: EnvironmentSpec) -> int:
