@@ -26,6 +26,9 @@ from arena.environment_spec import ContinuousActions, EnvironmentSpec
 from arena.errors import BrokenRules, ConfigError
 from arena.types import Digest, Seat, canonical_digest, is_bot
 
+MAX_CORES = 256
+"""The most cores of a learner."""
+
 
 class Model(BaseModel):
     """Model that is frozen, refuses unknown keys, and holds no non-finite numbers."""
@@ -345,6 +348,7 @@ class LearnerSetup(Model):
             environment says.
         device: ``auto``, ``cpu``, ``cuda`` or ``cuda:1``.
         precision: ``auto``, ``float32`` or ``bfloat16``.
+        cores: Processes that carry out training together, each with its share of the environments.
     """
 
     run: str
@@ -361,6 +365,7 @@ class LearnerSetup(Model):
     success_return: float | None = None
     device: str = "auto"
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    cores: int = Field(1, ge=1, le=MAX_CORES)
 
     @property
     def training_seats(self) -> tuple[Seat, ...]:
@@ -404,11 +409,11 @@ class LearnerSetup(Model):
         """Digest of everything that controller and learner must agree on: all but place
         and device.
         """
-        # Learners on other machines see the run elsewhere and compute on other devices. Who steps
-        # environments changes nothing, either.
+        # Learners on other machines see the run elsewhere and compute on other devices and cores.
+        # Who steps environments changes nothing, either.
         excluded: dict[str, bool | set[str]] = {
             # A resume may change the bots: learners with an older copy go on with those they know.
-            **dict.fromkeys(("root", "launch_directory", "device", "bots"), True),
+            **dict.fromkeys(("root", "launch_directory", "device", "bots", "cores"), True),
             "environment": {"num_env_workers"},
             "spec": {"chance"},
         }

@@ -34,6 +34,7 @@ from typing import Protocol, runtime_checkable
 import torch
 
 from arena.experience import Rollout
+from arena.normalization import Exchange
 from arena.types import Seat
 
 
@@ -219,6 +220,23 @@ class Algorithm(Protocol):
 
         Raises:
             CheckpointCorrupt: If names or shapes differ from this architecture's.
+        """
+
+
+@runtime_checkable
+class LearnsInRanks(Protocol):
+    """Algorithm that several processes can train together (`learner_cores`), each with its rows.
+
+    What ``update`` changes is then the same in all of them, bit for bit: gradients, normalizers and
+    whatever decides are averaged over the rows of all.
+    """
+
+    def join(self, exchange: Exchange | None) -> None:
+        """Learn together with the other ranks from now on.
+
+        Args:
+            exchange: Way to them; ``update`` calls it as often in each rank, also in one whose
+                rollout is empty. None: alone again.
         """
 
 

@@ -1,15 +1,24 @@
 """Running mean and variance, as buffers that are part of a policy's weights.
 
 Batches are merged as in Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for
-computing sample variances" (1979). Shapes: N rows, F features (F is 1 for returns).
+computing sample variances" (1979), and so are those of the ranks of a learner: processes that carry
+out one assignment together, each with its share of the environments (`arena.learners.ranks`).
+Shapes: N rows, or ranks; K numbers; F features (F is 1 for returns).
+
+Tests: `tests/arena/test_normalization.py`, `tests/arena/test_exchange.py`.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import nn
+
+Exchange = Callable[[torch.Tensor], torch.Tensor]
+"""Function that gives the other ranks [K] numbers and returns those of all, [N, K], in the order of
+ranks. All of them call it with the same K and dtype. The result holds until the next call."""
 
 RETURN_MEMORY = 20.0
 """Rollouts after which old returns fade from the statistics.
@@ -82,20 +91,27 @@ class RunningNormalizer(nn.Module):
         return values * self.deviation + self.mean
 
     @torch.no_grad()
-    def update(self, values: torch.Tensor) -> bool:
+    def update(self, values: torch.Tensor, *, exchange: Exchange | None = None) -> bool:
         """Merge a batch.
 
         Args:
             values: Batch of rows, float32 [N, F]. N may be 0 or 1.
+            exchange: Way to the other ranks, whose rows are part of the batch. None: there are
+                none.
 
         Returns:
             False if the batch was ignored, because it (or its square) is not finite in float32.
         """
         num_rows = values.shape[0]
+        if exchange is not None:
+            num_rows, batch_mean, batch_variance = exchanged_moments(
+                exchange, num_rows, lambda: _moments(values), size=values.shape[1]
+            )
         # The mean of no rows would be NaN.
         if num_rows == 0:
             return True
-        batch_mean, batch_variance = _moments(values)
+        if exchange is None:
+            batch_mean, batch_variance = _moments(values)
         # float64: beside 2**24 rows, float32 would lose a small batch.
         count = self._kept * self.count.double()
         share = num_rows / (count + num_rows)
@@ -112,6 +128,56 @@ class RunningNormalizer(nn.Module):
         self.variance.copy_(variance)
         self.count.copy_((count + num_rows).clamp(max=MAX_COUNT))
         return True
+
+
+def all_of(exchange: Exchange, *numbers: float) -> torch.Tensor:
+    """Return some numbers of each rank. float64 [N, K]."""
+    return exchange(torch.tensor(numbers, dtype=torch.float64)).clone()
+
+
+def merged_moments(
+    counts: torch.Tensor, means: torch.Tensor, variances: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return mean and biased variance over the rows of all ranks. float64 [F] each.
+
+    Args:
+        counts: Number of rows of each rank, not all 0. float64 [N].
+        means: Mean over these; anything finite without rows. float64 [N, F].
+        variances: Biased variance over them; likewise. float64 [N, F].
+    """
+    # n_r / n
+    share = (counts / counts.sum()).unsqueeze(1)
+    mean = (share * means).sum(dim=0)
+    # v = sum of n_r / n (v_r + (m_r - m)^2)
+    return mean, (share * (variances + (means - mean).square())).sum(dim=0)
+
+
+def exchanged_moments(
+    exchange: Exchange, num_rows: int, moments: Callable[[], Sequence[torch.Tensor]], *, size: int
+) -> tuple[int, torch.Tensor, torch.Tensor]:
+    """Return number, mean and biased variance of the rows of all ranks.
+
+    Args:
+        exchange: Way to the other ranks.
+        num_rows: Number of rows of this rank.
+        moments: Function that returns their mean and biased variance, [F] each; it is not called
+            without rows.
+        size: F.
+
+    Returns:
+        The number, and float64 [F] each; zeros without any row.
+    """
+    own = torch.zeros(1 + 2 * size, dtype=torch.float64)
+    if num_rows:
+        mean, variance = moments()
+        own[0], own[1 : 1 + size], own[1 + size :] = num_rows, mean, variance
+    rows = exchange(own)
+    counts = rows[:, 0]
+    total = int(counts.sum())
+    if not total:
+        return 0, own[1 : 1 + size], own[1 + size :]
+    mean, variance = merged_moments(counts, rows[:, 1 : 1 + size], rows[:, 1 + size :])
+    return total, mean, variance
 
 
 def _moments(values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -86,7 +86,7 @@ def run_smoke_training(
     """
     # A store of its own: nothing of it is kept, and no run's store sees its checkpoints.
     with tempfile.TemporaryDirectory(prefix="arena-smoke-") as root:
-        there = setup.model_copy(update={"root": root})
+        there = setup.model_copy(update={"root": root, "cores": 1})
         worker = Worker(there, progress=NoProgress(), should_stop=should_stop)
         try:
             return _SmokeRun(there, worker, hyperparameters=hyperparameters).run(

@@ -13,7 +13,8 @@ from arena.processes.parent import ChildProcess, spawn
 from arena.transfer.remote_store import Remote
 
 MODULE = "arena.learners.process"
-ENV_WORKER = "arena.envs.workers.process"
+HELPERS = ("arena.envs.workers.process", "arena.learners.rank")
+"""Modules of the processes that a learner starts."""
 
 
 def spawn_learner(
@@ -62,7 +63,7 @@ def spawn_learner(
         arguments += ["--cache-mb", str(remote.cache_mb)]
     stacks = stacks_path(log_path)
     arguments += ["--stacks", str(stacks)]
-    return spawn(arguments, log_path=log_path, stacks=stacks, helper=ENV_WORKER)
+    return spawn(arguments, log_path=log_path, stacks=stacks, helpers=HELPERS)
 
 
 def stacks_path(log_path: Path) -> Path:

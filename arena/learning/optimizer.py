@@ -5,6 +5,8 @@ Kingma and Ba, "Adam: A Method for Stochastic Optimization" (2015), https://arxi
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import nn
 
@@ -85,6 +87,21 @@ class NamedAdam:
                 "exp_avg": torch.zeros_like(parameter, requires_grad=False),
                 "exp_avg_sq": torch.zeros_like(parameter, requires_grad=False),
             }
+
+    @property
+    def parameters(self) -> list[nn.Parameter]:
+        """Parameters, in the order of their names in the module."""
+        return list(self._parameters.values())
+
+    @property
+    def hyperparameters(self) -> dict[str, Any]:
+        """Hyperparameters by torch's names."""
+        return self._adam.param_groups[0]
+
+    def state(self, parameter: nn.Parameter) -> dict[str, torch.Tensor]:
+        """Return the live state of a parameter, by `STATE`."""
+        state: dict[str, torch.Tensor] = self._adam.state[parameter]
+        return state
 
     @property
     def learning_rate(self) -> float:

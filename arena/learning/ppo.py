@@ -10,8 +10,9 @@ P parameters of a distribution, M decisions of a minibatch, G numbers of a criti
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import chain, islice, repeat
 
 import torch
 
@@ -22,10 +23,12 @@ from arena.errors import NonFiniteError
 from arena.experience import Rollout, Sequences
 from arena.learning.acting import ActingNetwork, product_dtype
 from arena.learning.averages import AveragedNetwork, with_prefix, without_prefix
+from arena.learning.gradients import RankSteps
 from arena.learning.hyperparameters import PpoHyperparameters, PpoSettings
 from arena.learning.optimizer import KlFactor, NamedAdam
 from arena.learning.ppo_loss import (
     Batch,
+    PpoLoss,
     explained_variance,
     minibatches,
     normalized_advantage,
@@ -38,6 +41,7 @@ from arena.learning.vtrace import with_vtrace_targets
 from arena.networks.actor_critic import ActorCritic
 from arena.networks.make import make_actor_critic
 from arena.networks.weights import copy_tensors, load_tensors
+from arena.normalization import Exchange, all_of
 
 MAX_SKIPPED = 3
 """So many skipped updates in a row are no accident."""
@@ -108,6 +112,14 @@ class Ppo(ActingNetwork):
         self._optimizer = NamedAdam(self._network, **self._adam_numbers)
         self._learner_updates = 0
         self._skipped_in_a_row = 0
+        self._exchange: Exchange | None = None
+        self._rank_steps: RankSteps | None = None
+
+    def join(self, exchange: Exchange | None) -> None:
+        """Learn together with the other ranks from now on; see `arena.core.LearnsInRanks`."""
+        self._exchange = exchange
+        if exchange is not None and self._rank_steps is None:
+            self._rank_steps = RankSteps(self._optimizer)
 
     @property
     def rollout_length(self) -> int:
@@ -153,13 +165,15 @@ class Ppo(ActingNetwork):
                 or over several. The weights are finite and as they were before the rollout or
                 after the last step that was carried out.
         """
-        if not len(rollout):
+        num_rows = self._num_rows(rollout)
+        # As in all ranks.
+        if not any(num_rows):
             return {}
         live = self._live()
         saved = {name: tensor.clone() for name, tensor in live.items()}
         updates_before, skipped_before = self._learner_updates, self._skipped_in_a_row
         try:
-            progress = self._learn(rollout, generator=generator)
+            progress = self._learn(rollout, most_rows=max(num_rows), generator=generator)
         finally:
             # After an error, too: `_skip` may raise in the middle of the epochs.
             undone = not self._weights_are_sane()
@@ -174,7 +188,7 @@ class Ppo(ActingNetwork):
             self._skip()
         else:
             self._follow(rollout)
-        explained = explained_variance(rollout.value, rollout.return_)
+        explained = explained_variance(rollout.value, rollout.return_, exchange=self._exchange)
         metrics = {
             **progress.results(),
             **({} if explained is None else {"value/explained_variance": explained}),
@@ -195,9 +209,9 @@ class Ppo(ActingNetwork):
         """Take inputs of decisions into the normalizers; no weight changes."""
         # Returns need none: their units are those of the first rollout already (`_prepare`).
         if self._network.observation_normalizer is not None:
-            self._network.observation_normalizer.update(observation)
+            self._network.observation_normalizer.update(observation, exchange=self._exchange)
         if self._network.critic_normalizer is not None and critic_input is not None:
-            self._network.critic_normalizer.update(critic_input)
+            self._network.critic_normalizer.update(critic_input, exchange=self._exchange)
 
     def _follow(self, rollout: Rollout) -> None:
         """Move normalizers, magnet and average, once per rollout."""
@@ -283,19 +297,34 @@ class Ppo(ActingNetwork):
             "eps": self._hyperparameters.adam_eps,
         }
 
-    def _learn(self, rollout: Rollout, *, generator: torch.Generator) -> UpdateMetrics:
-        """Take all epochs over one rollout."""
+    def _num_rows(self, rollout: Rollout) -> list[int]:
+        """Return the number of what is divided into minibatches in each rank's rollout."""
+        own = len(rollout) if rollout.sequences is None else len(rollout.sequences)
+        if self._exchange is None:
+            return [own]
+        return [int(number) for number in all_of(self._exchange, own).flatten().tolist()]
+
+    def _learn(
+        self, rollout: Rollout, *, most_rows: int, generator: torch.Generator
+    ) -> UpdateMetrics:
+        """Take all epochs over one rollout.
+
+        Args:
+            rollout: Rollout of this rank.
+            most_rows: Number of rows, or sequences, of the rank that has the most.
+            generator: Source of the order.
+        """
         progress = UpdateMetrics(self._metrics)
         batch = self._prepare(rollout, progress=progress)
         target_kl = self._hyperparameters.target_kl
+        num_parts = min(self._hyperparameters.num_minibatches, most_rows)
         for _ in range(self._hyperparameters.num_epochs):
             progress.begin_epoch()
-            for part in minibatches(
-                batch,
-                rollout.sequences,
-                num_parts=self._hyperparameters.num_minibatches,
-                generator=generator,
-            ):
+            parts: Iterator[Batch | None] = minibatches(
+                batch, rollout.sequences, num_parts=num_parts, generator=generator
+            )
+            # All ranks take the same steps: one with fewer rows has none for the last of them.
+            for part in islice(chain(parts, repeat(None)), num_parts):
                 progress.add(self._step(part))
             # The mean is that of this epoch (`DIAGNOSTICS`).
             if target_kl is not None and progress.results().get("policy/kl", 0.0) > target_kl:
@@ -311,24 +340,25 @@ class Ppo(ActingNetwork):
         if critic_input is not None:
             critic_input = self._network.normalize_critic_input(critic_input)
             critic_input = self._to_product_dtype(critic_input)
-        if self._settings.advantages == "vtrace":
+        if self._settings.advantages == "vtrace" and len(rollout):
             rollout = self._vtrace_targets(rollout, normalized, critic_input)
         returns = self._network.return_normalizer
         # Normalized by the statistics that it was predicted with: as the network itself gave it.
         predicted = returns.normalize(rollout.value)
         if self._settings.normalize_returns:
             # Before the targets, which need this rollout's units at once.
-            returns.update(rollout.return_.unsqueeze(1))
+            returns.update(rollout.return_.unsqueeze(1), exchange=self._exchange)
         advantage = rollout.advantage
-        progress.add_rollout(advantage)
+        progress.add_rollout(advantage, exchange=self._exchange)
         if self._settings.advantage_normalization == "rollout":
-            advantage = normalized_advantage(advantage)
+            advantage = normalized_advantage(advantage, exchange=self._exchange)
         magnet = old = None
-        if self._magnet is not None:
+        # A rank may have no rows.
+        if self._magnet is not None and len(rollout):
             magnet, _ = self._predict(
                 self._magnet.network, normalized, critic_input, rollout.sequences
             )
-        if self._hyperparameters.kl_coef:
+        if self._hyperparameters.kl_coef and len(rollout):
             old, _ = self._predict(self._network, normalized, critic_input, rollout.sequences)
         return Batch(
             normalized=normalized,
@@ -371,8 +401,50 @@ class Ppo(ActingNetwork):
                 network, normalized, sequences, num_parts=num_parts, critic_input=critic_input
             )
 
-    def _step(self, batch: Batch) -> list[float] | None:
-        """Take one optimizer step; return its metrics in order, or None if it had to be skipped."""
+    def _step(self, batch: Batch | None) -> list[float] | None:
+        """Take one optimizer step; return its metrics in order, or None if it had to be skipped.
+
+        Args:
+            batch: Minibatch; None: this rank has no rows in it.
+        """
+        if self._settings.advantage_normalization == "minibatch":
+            none = torch.zeros(0, device=self._network.return_normalizer.mean.device)
+            advantage = none if batch is None else batch.advantage
+            advantage = normalized_advantage(advantage, exchange=self._exchange)
+            batch = None if batch is None else replace(batch, advantage=advantage)
+        loss = None if batch is None else self._loss(batch)
+        max_norm, exchange, rank_steps = (
+            self._hyperparameters.max_grad_norm,
+            self._exchange,
+            self._rank_steps,
+        )
+        if exchange is None or rank_steps is None:
+            assert loss is not None
+            norm = self._optimizer.compute_gradients(loss.total, max_norm=max_norm)
+            with torch.no_grad():  # one transfer for all numbers
+                metrics = torch.stack([*loss.terms, norm, *loss.diagnostics])
+            numbers: list[float] = metrics.tolist()
+            step = self._optimizer.step
+        else:
+            numbers = rank_steps.compute_gradient(
+                loss,
+                num_rows=0 if batch is None else len(batch.action),
+                names=self._metrics,
+                max_norm=max_norm,
+                exchange=exchange,
+            )
+            step = rank_steps.step
+        # Before the step, which would put such a number into Adam's moments for good.
+        if not all(map(math.isfinite, numbers)):
+            self._skip()
+            return None
+        step()
+        self._learner_updates += 1
+        self._skipped_in_a_row = 0
+        return numbers
+
+    def _loss(self, batch: Batch) -> PpoLoss:
+        """Compute the loss of a minibatch."""
         with self._autocast():
             parameters, value = predict(
                 self._network,
@@ -380,13 +452,11 @@ class Ppo(ActingNetwork):
                 packed=batch.packed,
                 critic_input=batch.critic_input,
             )
-        if self._settings.advantage_normalization == "minibatch":
-            batch = replace(batch, advantage=normalized_advantage(batch.advantage))
         magnet, old = (
             None if given is None else self._distribution(given, batch.action_mask)
             for given in (batch.magnet, batch.old)
         )
-        loss = ppo_loss(
+        return ppo_loss(
             self._distribution(parameters, batch.action_mask),
             value,
             batch,
@@ -394,19 +464,6 @@ class Ppo(ActingNetwork):
             old=old,
             hyperparameters=self._hyperparameters,
         )
-        max_norm = self._hyperparameters.max_grad_norm
-        norm = self._optimizer.compute_gradients(loss.total, max_norm=max_norm)
-        with torch.no_grad():  # one transfer for all numbers
-            metrics = torch.stack([*loss.terms, norm, *loss.diagnostics])
-        numbers: list[float] = metrics.tolist()
-        # Before the step, which would put such a number into Adam's moments for good.
-        if not all(map(math.isfinite, numbers)):
-            self._skip()
-            return None
-        self._optimizer.step()
-        self._learner_updates += 1
-        self._skipped_in_a_row = 0
-        return numbers
 
     def _skip(self) -> None:
         self._skipped_in_a_row += 1

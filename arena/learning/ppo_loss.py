@@ -19,6 +19,7 @@ from arena.learning.sequences import Packed, pack
 from arena.learning.shapes import check_equal_shapes
 from arena.networks.actor_critic import ActorCritic
 from arena.networks.distributions import Distribution
+from arena.normalization import Exchange, exchanged_moments
 
 ADVANTAGE_EPSILON = 1e-8
 MAX_LOG_RATIO = 20.0
@@ -84,12 +85,14 @@ def minibatches(
     """Yield all rows once in random order, in equal parts (sizes differ by one at most).
 
     Args:
-        batch: Rows of a whole rollout, at least one.
+        batch: Rows of a whole rollout.
         sequences: Sequences of a recurrent policy: whole ones are divided then. None: rows are.
-        num_parts: Number of parts; fewer if there are fewer rows or sequences.
+        num_parts: Number of parts; fewer if there are fewer rows or sequences, none without any.
         generator: Source of the order.
     """
     total = len(batch.action) if sequences is None else len(sequences)
+    if not total:
+        return
     # On the generator's device, which torch wants; the rows may be elsewhere.
     permutation = torch.randperm(total, generator=generator, device=generator.device)
     # min: no part is empty, as a mean over it would be NaN.
@@ -234,10 +237,26 @@ def ppo_loss(
     )
 
 
-def normalized_advantage(advantage: torch.Tensor) -> torch.Tensor:
-    """Return advantages with mean 0 and deviation 1 over these rows; equal ones are 0. [M]."""
+def normalized_advantage(
+    advantage: torch.Tensor, *, exchange: Exchange | None = None
+) -> torch.Tensor:
+    """Return advantages with mean 0 and deviation 1 over these rows; equal ones are 0. [M].
+
+    Args:
+        advantage: Advantages of this rank, none without rows. float32 [M].
+        exchange: Way to the other ranks, whose rows count, too. None: there are none.
+    """
     check_equal_shapes(1, advantage=advantage)
-    deviation, mean = torch.std_mean(advantage, correction=0)
+    if exchange is None:
+        deviation, mean = torch.std_mean(advantage, correction=0)
+    else:
+        _, mean, variance = exchanged_moments(
+            exchange,
+            len(advantage),
+            lambda: torch.var_mean(advantage.double(), correction=0)[::-1],
+            size=1,
+        )
+        deviation, mean = variance.sqrt().float(), mean.float()
     # A <- (A - mean) / deviation
     return (advantage - mean) / (deviation + ADVANTAGE_EPSILON)
 
@@ -290,17 +309,37 @@ def clip_fraction(ratio: torch.Tensor, *, clip_coef: float) -> torch.Tensor:
     return ((ratio - 1.0).abs() > clip_coef).float().mean()
 
 
-def explained_variance(value: torch.Tensor, target: torch.Tensor) -> float | None:
+def explained_variance(
+    value: torch.Tensor, target: torch.Tensor, *, exchange: Exchange | None = None
+) -> float | None:
     """Return the explained variance: 1 is perfect, 0 as good as a constant.
+
+    Args:
+        value: Predictions. float32 [M].
+        target: Returns. float32 [M].
+        exchange: Way to the other ranks, whose rows count, too. None: there are none.
 
     Returns:
         None where it is undefined: no variance in the targets, or nothing finite.
     """
     check_equal_shapes(1, value=value, target=target)
     # float64: the variance of large returns would cancel in float32.
-    target_variance = float(target.double().var(correction=0)) if len(target) else 0.0
+    returns, errors = target.double(), target.double() - value.double()
+    if exchange is not None:
+        _, _, variances = exchanged_moments(
+            exchange,
+            len(target),
+            lambda: torch.var_mean(torch.stack([returns, errors], 1), 0, correction=0)[::-1],
+            size=2,
+        )
+        target_variance, error_variance = variances.tolist()
+    else:
+        target_variance, error_variance = (
+            float(numbers.var(correction=0)) if len(target) else 0.0
+            for numbers in (returns, errors)
+        )
     if not 0.0 < target_variance < float("inf"):
         return None
     # 1 - Var(R - v) / Var(R)
-    explained = 1.0 - float((target.double() - value.double()).var(correction=0)) / target_variance
+    explained = 1.0 - error_variance / target_variance
     return explained if abs(explained) < float("inf") else None

@@ -7,7 +7,11 @@ from collections.abc import Sequence
 
 import torch
 
-LOSSES = ("loss/policy", "loss/value", "loss/total", "policy/entropy", "gradient/norm")
+from arena.normalization import Exchange, all_of
+
+NORM = "gradient/norm"
+
+LOSSES = ("loss/policy", "loss/value", "loss/total", "policy/entropy", NORM)
 """Means over the rollout's optimizer steps."""
 
 DIAGNOSTICS = ("policy/kl", "policy/clip_fraction")
@@ -51,9 +55,18 @@ class UpdateMetrics:
         self._earlier: list[list[float]] = []
         self._epoch: list[list[float]] = []
 
-    def add_rollout(self, advantage: torch.Tensor) -> None:
-        """Note the range of a rollout's advantages, float32 [D], D > 0."""
-        numbers = torch.stack(advantage.aminmax()).tolist()
+    def add_rollout(self, advantage: torch.Tensor, *, exchange: Exchange | None = None) -> None:
+        """Note the range of a rollout's advantages, float32 [D].
+
+        Args:
+            advantage: Advantages of this rank; D > 0 without others.
+            exchange: Way to the other ranks, whose advantages count, too. None: there are none.
+        """
+        bounds = advantage.aminmax() if len(advantage) else (math.inf, -math.inf)
+        numbers = [float(bound) for bound in bounds]
+        if exchange is not None:
+            rows = all_of(exchange, *numbers)
+            numbers = [float(rows[:, 0].amin()), float(rows[:, 1].amax())]
         if all(map(math.isfinite, numbers)):
             self._advantages = dict(zip(ADVANTAGES, numbers, strict=True))
 

@@ -16,6 +16,7 @@ class Stream(IntEnum):
     ACTIONS = 1
     WEIGHTS = 2
     BLOCKS = 3
+    RANKS = 4
 
 
 def derived_seed(seed: int, stream: Stream, *index: int) -> int:

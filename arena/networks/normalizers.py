@@ -12,7 +12,7 @@ import torch
 from arena.envs.spaces.agent_id import is_agent_id
 from arena.envs.spaces.observations import ObservationLayout
 from arena.networks.planes import is_image
-from arena.normalization import RunningNormalizer
+from arena.normalization import Exchange, RunningNormalizer
 
 # In deviations. `PolicyStack` clips by the same limit.
 OBSERVATION_CLIP = 10.0
@@ -53,9 +53,9 @@ class PartNormalizer(RunningNormalizer):
         part = super().denormalize(values.index_select(1, self._columns))
         return values.index_copy(1, self._columns, part)
 
-    def update(self, values: torch.Tensor) -> bool:
+    def update(self, values: torch.Tensor, *, exchange: Exchange | None = None) -> bool:
         """Merge a batch [N, F] of any dtype."""
-        return super().update(values.index_select(1, self._columns).float())
+        return super().update(values.index_select(1, self._columns).float(), exchange=exchange)
 
 
 def make_observation_normalizer(observation: ObservationLayout) -> RunningNormalizer | None:

@@ -11,7 +11,7 @@ import select
 import signal
 import subprocess
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Self
 
@@ -45,14 +45,14 @@ class ChildProcess:
         death_fd: int,
         pid_fd: int,
         stacks: Path | None = None,
-        helper: str | None = None,
+        helpers: Collection[str] = (),
     ) -> None:
         self._process = process
         self._death_fd: int | None = death_fd
         self._pid_fd: int | None = pid_fd
         self._pid = 0
         self._stacks = stacks
-        self._helper = helper
+        self._helper_modules = frozenset(helpers)
         self._lock = threading.Lock()
 
     def __enter__(self) -> Self:
@@ -146,10 +146,11 @@ class ChildProcess:
                     os.kill(pid, signal.SIGUSR1)
 
     def _helpers(self) -> list[int]:
-        """Return the processes below it that run the helping module; not those of users' code."""
+        """Return the processes below it that run a helping module; not those of users' code."""
         try:
             below = psutil.Process(self.known_pid).children(recursive=True)
-            return [process.pid for process in below if self._helper in process.cmdline()]
+            modules = self._helper_modules
+            return [one.pid for one in below if not modules.isdisjoint(one.cmdline())]
         # One of them has just ended.
         except psutil.Error:
             return []
@@ -184,7 +185,7 @@ def spawn(
     *,
     log_path: Path | None = None,
     stacks: Path | None = None,
-    helper: str | None = None,
+    helpers: Collection[str] = (),
     stdin: int = subprocess.DEVNULL,
     stdout: int | None = None,
     stderr: int | None = None,
@@ -200,7 +201,7 @@ def spawn(
             given; the directory is made, but not that one's parent. None: as ``stdout`` and
             ``stderr`` say.
         stacks: File that SIGUSR1 has it append its stacks to; None: it has none.
-        helper: Module that processes of its own run for it, which are to write their stacks, too.
+        helpers: Modules that processes of its own run for it, which are to write their stacks, too.
         stdin: Standard input, as `subprocess.Popen` takes it.
         stdout: Standard output.
         stderr: Standard error, where there is no log.
@@ -240,7 +241,7 @@ def spawn(
             death_fd=os.dup(death_fd),
             pid_fd=os.dup(pid_fd),
             stacks=stacks,
-            helper=helper,
+            helpers=helpers,
         )
 
 

@@ -26,7 +26,7 @@ from arena.matches.tally import OpenEpisodes, TallyBook
 from arena.rollout.buffer import RolloutBuffer
 from arena.rollout.calls import rollout_calls
 from arena.rollout.critic_rows import CriticRows
-from arena.rollout.measured import Measured, with_successes
+from arena.rollout.measured import Measured, Measures, with_successes
 from arena.rollout.openings import Openings, random_decisions
 from arena.rollout.phases import Phases
 from arena.rollout.recorder import Learning, Recorder, SeatedPlayer, learning_in
@@ -270,10 +270,10 @@ class Collector:
         """Return all episodes so far, matches or not; for statistics only."""
         return self._book.episodes()
 
-    def measured(self) -> dict[PolicyId, dict[str, float]]:
-        """Return metrics of rewards and of the environments' figures, by policy that learns."""
+    def measured(self) -> dict[PolicyId, Measures]:
+        """Return measurements of rewards and of figures, by policy that learns."""
         return {
-            recorder.learning.policy: self._measured.metrics(
+            recorder.learning.policy: self._measured.of_player(
                 recorder.index, table=self._seated.table
             )
             for recorder in self._recorders

@@ -6,8 +6,8 @@ Shapes: B environments, A agents, D decisions, F features of a flattened observa
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 
 import torch
 
@@ -47,6 +47,86 @@ class Spread:
             f"{name}_max": self.high,
             f"{name}_deviation": math.sqrt(self.squares / self.count),
         }
+
+    def merge(self, other: Spread) -> None:
+        """Add the numbers of another one."""
+        # m = m_1 + n_2 / n d, S = S_1 + S_2 + n_1 n_2 / n d^2
+        count = self.count + other.count
+        gap = other.mean - self.mean
+        self.mean += gap * other.count / count
+        self.squares += other.squares + gap * gap * self.count * other.count / count
+        self.count = count
+        self.low, self.high = min(self.low, other.low), max(self.high, other.high)
+
+
+@dataclass(slots=True, kw_only=True)
+class Measures:
+    """Measurements of one policy in an assignment.
+
+    Attributes:
+        num_steps: Calls of ``step``.
+        low: Lowest reward of a step; None: it had no seat in any.
+        high: Highest reward of a step; likewise.
+        figures: Figures that environments reported, by name.
+        num_ignored: Number of figures that were left out.
+        spread: Largest spread of the observations of a rollout; None: no rollout had two.
+        num_trained: Number of decisions that it was trained on.
+        num_decisions: All decisions in its rollouts. The others are of other players of its
+            population, random openings or void episodes, or their successor was not known at the
+            end of the rollout.
+    """
+
+    num_steps: int = 0
+    low: float | None = None
+    high: float | None = None
+    figures: dict[str, Spread] = field(default_factory=dict)
+    num_ignored: int = 0
+    spread: float | None = None
+    num_trained: int = 0
+    num_decisions: int = 0
+
+    def add_rollout(self, rollout: Rollout) -> None:
+        """Add what a rollout shows."""
+        self.num_trained += len(rollout)
+        self.num_decisions += rollout.num_decisions
+        if len(rollout.observation) > 1:
+            spread = observation_spread(rollout.observation)
+            self.spread = spread if self.spread is None else max(self.spread, spread)
+
+    def merge(self, other: Measures) -> None:
+        """Add measurements of the same steps in other environments."""
+        self.num_steps = max(self.num_steps, other.num_steps)
+        self.low = _chosen(min, self.low, other.low)
+        self.high = _chosen(max, self.high, other.high)
+        self.spread = _chosen(max, self.spread, other.spread)
+        for name, spread in other.figures.items():
+            self.figures.setdefault(name, Spread()).merge(spread)
+        self.num_ignored += other.num_ignored
+        self.num_trained += other.num_trained
+        self.num_decisions += other.num_decisions
+
+    def metrics(self) -> dict[str, float]:
+        """Return flat metrics; what was not measured is left out."""
+        found = {"rollout/steps_count": float(self.num_steps)}
+        if self.low is not None and self.high is not None:
+            found["reward/min"], found["reward/max"] = self.low, self.high
+        for name, spread in self.figures.items():
+            found |= spread.metrics(f"environment/{name}")
+        if self.num_ignored:
+            found["environment/ignored_count"] = float(self.num_ignored)
+        if self.spread is not None:
+            found["observation/spread"] = self.spread
+        if self.num_decisions:
+            found["rollout/trained_share"] = self.num_trained / self.num_decisions
+        return found
+
+
+def _chosen(
+    choose: Callable[[float, float], float], one: float | None, other: float | None
+) -> float | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return choose(one, other)
 
 
 class Measured:
@@ -102,42 +182,19 @@ class Measured:
         self._low.fill_(math.inf)
         self._high.fill_(-math.inf)
 
-    def metrics(self, player: int, *, table: torch.Tensor) -> dict[str, float]:
-        """Return a player's metrics: rewards of single steps, and reported figures."""
-        found = {"rollout/steps_count": float(self._num_steps)}
+    def of_player(self, player: int, *, table: torch.Tensor) -> Measures:
+        """Return a player's measurements: rewards of single steps, and reported figures."""
         self.settle(table=table)
         low, high = float(self._low_of_player[player]), float(self._high_of_player[player])
         # Infinite in the wrong order where the player had no seat in any step.
-        if low <= high:
-            found["reward/min"], found["reward/max"] = low, high
-        for name, spread in self._figures.get(player, {}).items():
-            found |= spread.metrics(f"environment/{name}")
-        if self._num_ignored.get(player):
-            found["environment/ignored_count"] = float(self._num_ignored[player])
-        return found
-
-
-class TrainedShare:
-    """Share of the decisions in a policy's rollouts that it was trained on.
-
-    The others are of other players of its population, random openings or void episodes, or their
-    successor was not known at the end of the rollout.
-    """
-
-    def __init__(self) -> None:
-        self._num_trained = 0
-        self._num_decisions = 0
-
-    def add(self, rollout: Rollout) -> None:
-        """Count the decisions of a rollout."""
-        self._num_trained += len(rollout)
-        self._num_decisions += rollout.num_decisions
-
-    def metrics(self) -> dict[str, float]:
-        """Return the share as a metric; none without decisions."""
-        if not self._num_decisions:
-            return {}
-        return {"rollout/trained_share": self._num_trained / self._num_decisions}
+        has_seat = low <= high
+        return Measures(
+            num_steps=self._num_steps,
+            low=low if has_seat else None,
+            high=high if has_seat else None,
+            figures=self._figures.get(player, {}),
+            num_ignored=self._num_ignored.get(player, 0),
+        )
 
 
 def with_successes(turn: Turn, *, returns: torch.Tensor, at_least: float) -> Turn:
@@ -161,13 +218,6 @@ def with_successes(turn: Turn, *, returns: torch.Tensor, at_least: float) -> Tur
         for agent, one in enumerate(row)
     )
     return replace(turn, figures=[*others, *own])
-
-
-def record_spread(metrics: dict[str, float], observation: torch.Tensor) -> None:
-    """Record the spread of a rollout's observations in metrics, the largest of all rollouts."""
-    name = "observation/spread"
-    if len(observation) > 1:
-        metrics[name] = max(metrics.get(name, 0.0), observation_spread(observation))
 
 
 def observation_spread(observation: torch.Tensor) -> float:

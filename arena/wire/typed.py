@@ -103,7 +103,7 @@ def plain(value: object) -> Plain:
     if isinstance(value, tuple):
         return [plain(item) for item in value]
     if isinstance(value, Mapping):
-        return dict(value)
+        return {name: plain(item) for name, item in value.items()}
     return value
 
 

@@ -46,7 +46,11 @@ from populations.config.run_config import RunConfig
 from populations.config.sections import (
     PopulationConfig,
 )
-from populations.config.sizing import check_env_workers, resolve_sizes
+from populations.config.sizing import (
+    check_env_workers,
+    choose_learner_cores,
+    resolve_sizes,
+)
 from populations.faults import Faults, named
 from populations.hyperparameter_schedules import parse_schedules, start_values
 from populations.matchmaking.kinds import KINDS
@@ -71,7 +75,8 @@ def resolve_config(
         config: Configuration as loaded.
         spec: The environment's facts.
         launch_directory: Directory that is searched first for user code.
-        num_cores: Bounds the default of ``learners``; None: those this process may use.
+        num_cores: Bounds the defaults of ``learners`` and ``learner_cores``; None: those this
+            process may use.
         pace: Figures of random play of the environment, where sizes or a margin are left to
             Arena; None: it was not played, and sizes are those that suit most environments.
 
@@ -127,7 +132,13 @@ def resolve_config(
     resolved = resolve_sizes(resolved, spec, pace=pace)
     check_rival_envs(resolved.matchmaking, resolved.environment.num_envs)
     check_env_workers(resolved, spec, pace=pace)
-    return resolved
+    cores = usable_cores() if num_cores is None else num_cores
+    if config.learners is not None:
+        # Who says how many learners there are says how much of the machine they have.
+        cores = 1
+    return resolved.model_copy(
+        update={"learner_cores": choose_learner_cores(resolved, spec, num_cores=cores, pace=pace)}
+    )
 
 
 def _resolve_populations(

@@ -13,7 +13,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from arena.config import EnvironmentConfig, Model
+from arena.config import MAX_CORES, EnvironmentConfig, Model
 from arena.environment_spec import EnvironmentRequest
 from arena.errors import BrokenRules
 from arena.wire.address import check_listening
@@ -91,6 +91,10 @@ class RunConfig(Model):
 
     learners: Count | dict[str, Count] | None = None
     """Learner processes, or so many for each population; default: cores, at most policies."""
+
+    learner_cores: Literal["auto"] | Annotated[int, Field(ge=1, le=MAX_CORES)] = "auto"
+    """Processes of a learner that train one policy together, each with its share of the
+    environments; ``auto``: what ``learners`` leaves of the cores where it is null."""
 
     learner_nice: int = Field(0, ge=0, le=19)
     """Priority that local learners and their workers give up, as the command nice has it."""
@@ -220,6 +224,7 @@ class RunConfig(Model):
             )
         if self.launcher == "inline" and self.learners not in (None, 1):
             yield f"learners must be 1 where launcher is inline, got {self.learners!r}"
+        yield from self._broken_rules_of_cores()
         if self.launcher == "inline" and self.endpoint is not None:
             yield f"endpoint must be null where launcher is inline, got {self.endpoint!r}"
         if self.launcher != "local" and self.learner_nice:
@@ -267,6 +272,24 @@ class RunConfig(Model):
         if isinstance(outcome, str) and outcome != "return" and not IMPORT_PATH.fullmatch(outcome):
             yield f"environment.outcome must be {HINTS['environment.outcome']}, got {outcome!r}"
 
+    def _broken_rules_of_cores(self) -> Iterator[str]:
+        """Return rules of ``learner_cores`` that do not hold."""
+        cores = self.learner_cores
+        if cores == "auto" or cores == 1:
+            return
+        if self.launcher == "inline":
+            yield f"learner_cores must be 1 where launcher is inline, got {cores}"
+        if any(name.partition(":")[0] == "cuda" for name in self.devices):
+            yield (
+                "learner_cores must be 1 on a GPU (device, which is not divided), got "
+                f"{cores} with {', '.join(self.devices)}"
+            )
+        if self.environment.num_env_workers:
+            yield (
+                "learner_cores must be 1 where environment.num_env_workers is above 0 (which step "
+                f"the environments of one process), got {cores}"
+            )
+
     def inspection(self, *, launch_directory: str) -> EnvironmentRequest:
         """Return the request for the facts about the environment of matches."""
         return EnvironmentRequest(
@@ -306,6 +329,7 @@ HINTS: Hints = {
     "environment.num_envs": "auto or a number from 1 to 65536",
     "ray.address": "HOST:PORT of a Ray cluster, auto, local or null",
     "learners": "null, a count, or a count for each population",
+    "learner_cores": f"auto or a number from 1 to {MAX_CORES}",
     "device": (
         "auto, cpu, cuda or cuda:N, N the number of a GPU (cuda:1), or a list of these, at least "
         "one"

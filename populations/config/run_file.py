@@ -335,6 +335,7 @@ def learner_setup(run_file: RunFile, *, root: Path) -> LearnerSetup:
         # Of several, the launcher tells each of its learners which one is its own.
         device=config.devices[0],
         precision=config.precision,
+        cores=1 if config.learner_cores == "auto" else config.learner_cores,
     )
 
 

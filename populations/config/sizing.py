@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from arena.config import MarginOutcome
+from arena.config import MAX_CORES, MarginOutcome
 from arena.environment_spec import AgentSpec, EnvironmentSpec
 from arena.envs.openspiel.game import is_openspiel
 from arena.envs.probe.pace import Pace
@@ -90,6 +90,11 @@ class Load:
     rollout_bytes: int
     num_learners: int
     agent_steps: int | None
+
+
+RANK_ROWS = 512
+"""Rows of a minibatch, for each process of a learner, below which one more is not worth a core:
+what an optimizer step costs without any rows is not divided."""
 
 
 def needs_pace(config: RunConfig) -> bool:
@@ -205,11 +210,8 @@ def check_env_workers(config: RunConfig, spec: EnvironmentSpec, *, pace: Pace | 
             f"{key} must be 0 where OpenSpiel plays (a step takes less than a message to another "
             f"process), got {number} with {spec.id}"
         )
-    # A user's own batched game is known as one only if it was played; learners refuse it, too.
-    has_twin = spec.id in TWINS and environment.possible_backend == "auto"
-    if environment.backend == "batched" or (
-        pace.is_batched if pace is not None else has_twin and not config.reads_state
-    ):
+    # Learners refuse it, too.
+    if _is_batched(config, spec, pace=pace):
         raise ConfigError(
             f"{key} must be 0 where a batched game steps all environments at once, got {number} "
             f"with {spec.id} (environment.backend pettingzoo steps the original, one by one)"
@@ -219,6 +221,61 @@ def check_env_workers(config: RunConfig, spec: EnvironmentSpec, *, pace: Pace | 
             f"{key} must be at most environment.num_envs, {num_envs} (each process steps one "
             f"environment or more), got {number}"
         )
+
+
+def _is_batched(config: RunConfig, spec: EnvironmentSpec, *, pace: Pace | None) -> bool:
+    """Return whether a batched game steps all environments at once, as far as it is known."""
+    environment = config.environment
+    if environment.backend == "batched":
+        return True
+    # A user's own batched game is known as one only if it was played.
+    has_twin = spec.id in TWINS and environment.possible_backend == "auto"
+    return pace.is_batched if pace is not None else has_twin and not config.reads_state
+
+
+def choose_learner_cores(
+    config: RunConfig, spec: EnvironmentSpec, *, num_cores: int, pace: Pace | None
+) -> int:
+    """Return how many processes of a learner train together.
+
+    Args:
+        config: Resolved but for this.
+        spec: The environment's facts.
+        num_cores: Number of cores that learners may use.
+        pace: Figures of random play; None: the environment was not played.
+
+    Raises:
+        ConfigError: If there are more than environments.
+    """
+    environment, wanted = config.environment, config.learner_cores
+    if wanted != "auto":
+        if environment.num_envs != "auto" and wanted > environment.num_envs:
+            raise ConfigError(
+                f"learner_cores must be at most environment.num_envs, {environment.num_envs} (each "
+                f"process steps one environment or more), got {wanted}"
+            )
+        return wanted
+    learns_in_ranks = all(config.populations[name].algorithm == "ppo" for name in config.learning)
+    is_possible = (
+        config.launcher == "local"
+        # Weights would depend on the machine's cores.
+        and not config.deterministic
+        and not environment.num_env_workers
+        and learns_in_ranks
+        and config.learners != 0
+        and not any(name.startswith("cuda") for name in config.devices)
+        and _is_batched(config, spec, pace=pace)
+    )
+    if not is_possible or environment.num_envs == "auto":
+        return 1
+    # Rows of the smallest minibatch of a population.
+    num_minibatches = max(
+        int(config.populations[name].start_values.get("num_minibatches", 1))
+        for name in config.learning
+    )
+    decisions = environment.num_envs * _rollout_length(config, spec) * _decisions(config, spec)
+    left, rows = num_cores // _num_learners(config), decisions // num_minibatches
+    return max(1, min(left, rows // RANK_ROWS, environment.num_envs, MAX_CORES))
 
 
 def check_rollout_memory(config: RunConfig, spec: EnvironmentSpec, *, machine_bytes: int) -> None:
@@ -274,21 +331,31 @@ def load_of(config: RunConfig, spec: EnvironmentSpec) -> Load:
         config: Resolved but for its sizes.
         spec: The environment's facts.
     """
-    learners, rollout_length = config.learners, _rollout_length(config, spec)
+    rollout_length = _rollout_length(config, spec)
     wanted = config.assignment.agent_steps or DETERMINISTIC_AGENT_STEPS
     seen = [_observation_bytes(facts) for facts in spec.agent_specs.values()]
     # One agent decides in each step of a game in turns, and its observation alone is kept.
     in_turns = spec.api == "aec"
     return Load(
-        decisions=1
-        if in_turns
-        else max(len(population.agents or ()) for population in config.populations.values()),
+        decisions=_decisions(config, spec),
         rollout_length=rollout_length,
         # At least one byte: a game may show nothing.
         rollout_bytes=rollout_length * max(max(seen) if in_turns else sum(seen), 1),
-        num_learners=sum(learners.values()) if isinstance(learners, dict) else learners or 1,
+        num_learners=_num_learners(config),
         agent_steps=wanted if config.deterministic else None,
     )
+
+
+def _num_learners(config: RunConfig) -> int:
+    learners = config.learners
+    return sum(learners.values()) if isinstance(learners, dict) else learners or 1
+
+
+def _decisions(config: RunConfig, spec: EnvironmentSpec) -> int:
+    """Return decisions of the largest population in a step of one environment."""
+    if spec.api == "aec":
+        return 1
+    return max(len(population.agents or ()) for population in config.populations.values())
 
 
 def _rollout_length(config: RunConfig, spec: EnvironmentSpec) -> int:

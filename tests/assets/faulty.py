@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -38,17 +39,25 @@ class Rounds(ParallelEnv):  # type: ignore[misc]
         once: A file that does not exist; the first fault of all processes makes it, and is the
             last one.
         started: What processes append their ids to when they make an environment.
+        only_in: Module of the processes in which it does; empty: in all.
     """
 
     metadata = {"name": "rounds", "render_modes": []}  # noqa: RUF012
     render_mode = None
 
     def __init__(
-        self, *, fault: str = "", share: float = 1.0, once: str = "", started: str = ""
+        self,
+        *,
+        fault: str = "",
+        share: float = 1.0,
+        once: str = "",
+        started: str = "",
+        only_in: str = "",
     ) -> None:
         self.possible_agents = list(AGENTS)
         self.agents: list[str] = []
-        self._fault, self._share, self._once = fault, share, once
+        is_here = not only_in or only_in in sys.orig_argv
+        self._fault, self._share, self._once = fault if is_here else "", share, once
         self._masked = fault == "empty_mask"
         seen = spaces.Box(-10.0, 10.0, (3,), np.float32)
         self._space: spaces.Space[Any] = seen

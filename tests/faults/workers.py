@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -36,6 +36,9 @@ def make_worker(
     *,
     populations: dict[str, tuple[str, ...]] | None = None,
     num_env_workers: int = 0,
+    cores: int = 1,
+    num_envs: int = NUM_ENVS,
+    should_stop: Callable[[], bool] = lambda: False,
     **kwargs: object,
 ) -> Worker:
     """A worker; each agent is a side, and by default all are one population."""
@@ -49,7 +52,7 @@ def make_worker(
         environment=EnvironmentConfig(
             id=environment,
             kwargs=dict(kwargs),
-            num_envs=NUM_ENVS,
+            num_envs=num_envs,
             num_env_workers=num_env_workers,
         ),
         spec=spec,
@@ -61,8 +64,9 @@ def make_worker(
         },
         device="cpu",
         precision="float32",
+        cores=cores,
     )
-    return Worker(setup, progress=CountingProgress(), should_stop=lambda: False)
+    return Worker(setup, progress=CountingProgress(), should_stop=should_stop)
 
 
 def first_checkpoint(worker: Worker) -> CheckpointRef:

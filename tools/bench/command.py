@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .measure import Effort, Measurement
 
 STAGES = ("environment", "inference", "update", "learner")
-RUNS = ("run", "orchestration", "policies")
+RUNS = ("run", "orchestration", "policies", "cores")
 FELL_EXIT_CODE = 3
 
 Say = Callable[[str], None]

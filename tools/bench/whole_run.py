@@ -7,6 +7,7 @@ from itertools import count
 from pathlib import Path
 
 from arena.errors import ConfigError
+from populations.config.resolve import usable_cores
 from populations.config.run_config import RunConfig
 
 from .children import rate_of_children
@@ -95,6 +96,20 @@ class WholeRuns:
             )
         ]
 
+    def cores(self) -> list[Measurement]:
+        """Measure what all cores give a lone policy, against one of them."""
+        number = usable_cores()
+        lone: dict[str, object] = {f"populations.{self._subject.population}.size": 1}
+        several, one = ({**lone, "learner_cores": cores} for cores in (number, 1))
+        return [
+            self._compare(
+                f"cores/{number}",
+                lambda: self._launch(several, num_learners=1),
+                lambda: self._launch(one, num_learners=1),
+                bound_name="one core of a lone policy",
+            )
+        ]
+
     @property
     def _unmanaged_name(self) -> str:
         return f"the same {self._num_learners} learners unmanaged"
@@ -109,7 +124,7 @@ class WholeRuns:
             rounds=self._effort.rounds,
         )
 
-    def _launch(self, changes: Mapping[str, object]) -> float:
+    def _launch(self, changes: Mapping[str, object], *, num_learners: int | None = None) -> float:
         config: RunConfig = with_changes(self._subject.config, {**self._changes, **changes})
         # A new one each time: a run is not launched into a directory that exists.
         run_dir = self._directory / f"run{next(self._numbers)}"
@@ -117,7 +132,7 @@ class WholeRuns:
         rate = launched_rate(
             config,
             run_dir=run_dir,
-            num_learners=self._num_learners,
+            num_learners=num_learners or self._num_learners,
             run_seconds=self._effort.run_seconds,
         )
         # Not before: a run that failed has no assignments to train on.

@@ -7,25 +7,18 @@ from __future__ import annotations
 
 import contextlib
 import selectors
-import signal
-import socket
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
 
 import psutil
 
 from arena.envs.workers.messages import Answer, Channel, Command
 from arena.errors import DecodeError, EnvWorkersLost
-from arena.processes.parent import spawn
+from arena.processes.helper import Helper
 
 MODULE = "arena.envs.workers.process"
 
 WAIT_S = 1.0
 """Longest time between two looks at the progress of workers."""
-
-END_S = 5.0
-"""Longest wait for a worker to end by itself."""
 
 
 class Crew:
@@ -111,8 +104,7 @@ class Crew:
         for worker in self._workers:
             worker.channel.close()
         for worker in self._workers:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                worker.process.wait(END_S)
+            worker.close()
         self.kill("they were closed")
 
     def kill(self, reason: str) -> None:
@@ -124,46 +116,15 @@ class Crew:
 
     def _reason(self, index: int) -> str:
         """Say how a worker ended."""
-        process = self._workers[index].process
-        try:
-            code = process.wait(END_S)
-        except subprocess.TimeoutExpired:
-            how = "closed its connection"
-        else:
-            how = f"ended with exit code {code}" if code >= 0 else f"was killed by {_signal(-code)}"
         return (
             f"process {index + 1} of {len(self._workers)} that step environments "
-            f"(environment.num_env_workers) {how}"
+            f"(environment.num_env_workers) {self._workers[index].how_it_ended()}"
         )
 
 
-class _Worker:
+class _Worker(Helper):
     """One process and its connection."""
 
     def __init__(self, number: int) -> None:
-        ours, theirs = socket.socketpair()
-        arguments = [sys.executable, "-P", "-m", MODULE, "--socket-fd", str(theirs.fileno())]
-        arguments += ["--number", str(number)]
-        try:
-            self.process = spawn(arguments, pass_fds=(theirs.fileno(),))
-        except OSError:
-            ours.close()
-            raise
-        finally:
-            theirs.close()
-        self.channel = Channel(ours)
-
-    def kill(self) -> None:
-        """End it at once; may be called again."""
-        self.channel.close()
-        # One that waits for a disk cannot be killed.
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.kill()
-
-
-def _signal(number: int) -> str:
-    try:
-        name = signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
-    return f"{name}, perhaps for lack of memory" if number == signal.SIGKILL else name
+        super().__init__(MODULE, "--number", str(number))
+        self.channel = Channel(self.socket)

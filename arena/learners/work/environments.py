@@ -50,19 +50,24 @@ class HeldEpisodes:
     actors: Mapping[tuple[str, Entrant], Actor]
     checkpoints: tuple[Digest, ...]
 
-    def fits(self, message: Train) -> bool:
+    def fits(self, message: Train, *, is_share: bool = False) -> bool:
         """Return whether an assignment goes on with these episodes.
 
         It does if it starts from the very weights of these episodes, and names their seatings and
         no others. One that names none begins anew.
+
+        Args:
+            message: The assignment.
+            is_share: Whether others hold episodes of the same assignment, and other seatings.
         """
         starts = (trainee.checkpoint for trainee in message.trainees)
+        here, named = self.in_flight.keys(), set(map(weights_of, message.carried))
         return (
             # A controller that names none does not know them, or wants a fresh start.
-            bool(message.carried)
+            bool(named)
             and self.checkpoints == tuple(ref.digest for ref in starts if ref is not None)
             # Its tallies may name no other seatings than the message does.
-            and self.in_flight.keys() == set(map(weights_of, message.carried))
+            and (here <= named if is_share else here == named)
         )
 
     @property

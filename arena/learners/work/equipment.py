@@ -11,6 +11,8 @@ from dataclasses import dataclass
 import torch
 
 from arena.config import LearnerSetup
+from arena.learners.ranks.crew import Ranks
+from arena.learners.ranks.results import Losses
 from arena.learners.work.environments import Environments
 from arena.learners.work.players import Players
 from arena.matches.match import Progress
@@ -29,6 +31,8 @@ class Equipment:
         progress: Counter of steps, for heartbeats.
         should_stop: Function that returns whether the learner is to stop.
         settings: Settings of the process for Arena's own work.
+        take_losses: Function that returns the episodes that were lost since the last call.
+        ranks: Processes that carry out training assignments together; None: this one does alone.
     """
 
     setup: LearnerSetup
@@ -38,3 +42,5 @@ class Equipment:
     progress: Progress
     should_stop: Callable[[], bool]
     settings: KeptSettings
+    take_losses: Callable[[], Losses]
+    ranks: Ranks | None = None

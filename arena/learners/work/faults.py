@@ -20,6 +20,7 @@ from arena.errors import (
     NonFiniteError,
     WireError,
 )
+from arena.learners.ranks.link import RankFailed
 from arena.types import PolicyId
 from arena.users_code import (
     NetworkRaised,
@@ -54,6 +55,9 @@ def fault_of(error: BaseException) -> AssignmentFault:
     """Return the fault of an assignment that ended with an error: its kind is the error's place."""
     if isinstance(error, AssignmentFault):
         return error
+    if isinstance(error, RankFailed):
+        failed = error.failed
+        return AssignmentFault(failed.kind, failed.reason, policy=failed.policy, key=failed.key)
     if isinstance(error, NetworkRaised) and error.__cause__ is not None:
         cause = fault_of(error.__cause__)
         # A machine that runs out is nobody's fault, whoever plays just then.

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -15,22 +16,34 @@ import torch
 from arena.core import Actor
 from arena.envs.base import BatchedEnv, Phase
 from arena.envs.phase import players_of_agents, tell_environments
+from arena.learners.ranks.crew import Ranks
+from arena.learners.ranks.results import RankResult, merge_results
+from arena.learners.ranks.state import is_same_state, share_digests, share_state
 from arena.learners.work.environments import HeldEpisodes, Team, actors_in, weights_of
 from arena.learners.work.equipment import Equipment
 from arena.learners.work.faults import AssignmentFault, naming_policy
 from arena.learners.work.mean_metrics import MeanMetrics
 from arena.learners.work.returns import ReturnSums
-from arena.learners.work.silence import Silence
+from arena.learners.work.silence import Reached, Silence
 from arena.learners.work.warm_up import warm_up
 from arena.learning.hyperparameters import policy_reward_weights
 from arena.matches.seated import equal_blocks
 from arena.matches.seeds import Stream, derived_seed, environment_seeds, seed_everything
+from arena.normalization import all_of
 from arena.rollout.collector import Collector, TrainingBlock
-from arena.rollout.measured import TrainedShare, record_spread
+from arena.rollout.measured import Measures
 from arena.rollout.recorder import Learning, SeatedPlayer
-from arena.types import Digest, Entrant, Player, PolicyId, Seating, Tally, trainee_entrant
+from arena.types import (
+    Digest,
+    Entrant,
+    Player,
+    PolicyId,
+    Seating,
+    Tally,
+    trainee_entrant,
+)
 from arena.users_code import naming_network
-from arena.wire.messages import Finished, InFlight, Train, Trainee
+from arena.wire.messages import Finished, InFlight, Published, Train, Trainee
 
 logger = logging.getLogger(__name__)
 
@@ -46,40 +59,73 @@ def train(message: Train, equipment: Equipment) -> Finished:
     started = time.perf_counter()
     if equipment.should_stop():
         raise AssignmentFault("stopped", "told to stop before the start")
+    # A birth is one process's alone.
+    ranks = equipment.ranks if message.agent_steps > 0 else None
+    if ranks is not None:
+        ranks.begin(message)
     # Before algorithms and players are made: users' code may draw from the global generators.
     generator = seed_everything(message.seed, device=equipment.device)
     learning = {
-        trainee.policy: _learning(trainee, message=message, index=index, equipment=equipment)
+        trainee.policy: _learning(
+            _blank(trainee, ranks), message=message, index=index, equipment=equipment
+        )
         for index, trainee in enumerate(message.trainees)
     }
-    warm_up(message, equipment, learning=learning, generator=generator)
-    trained = _Training(message, equipment, learning=learning, generator=generator)
+    if ranks is None or not ranks.rank:
+        warm_up(message, equipment, learning=learning, generator=generator)
+    if ranks is not None:
+        for policy in learning.values():
+            share_state(policy.algorithm, ranks)
+    trained = _Training(message, equipment, learning=learning, generator=generator, ranks=ranks)
     # Otherwise a birth: the first weights are published as they are.
     if message.agent_steps > 0:
         trained.run()
     # A user's algorithm has run, too.
     equipment.settings.restore()
     before_publish = time.perf_counter()
+    checkpoints = _publish(message, equipment, trained=trained, learning=learning, ranks=ranks)
+    finished = time.perf_counter()
+    # After publishing: held episodes are known by the checkpoints from which they go on.
+    digests = tuple(published.checkpoint.digest for published in checkpoints)
+    if ranks is not None:
+        digests = share_digests(digests, ranks, number=len(message.trainees))
+    result = trained.gather(trained.hold(digests))
+    return result.losses.added_to(
+        Finished(
+            assignment_id=message.assignment_id,
+            attempt=message.attempt,
+            checkpoints=checkpoints,
+            tallies=result.tallies,
+            metrics={**trained.metrics(result), "time/publish_s": finished - before_publish},
+            duration_s=finished - started,
+            in_flight=result.in_flight,
+        )
+    )
+
+
+def _publish(
+    message: Train,
+    equipment: Equipment,
+    *,
+    trained: _Training,
+    learning: Mapping[PolicyId, Learning],
+    ranks: Ranks | None,
+) -> tuple[Published, ...]:
+    """Publish a checkpoint of each trainee; of several ranks the first one does."""
+    if ranks is not None:
+        for policy in learning.values():
+            if not is_same_state(policy.algorithm, ranks):
+                raise AssignmentFault("error", f"ranks have different weights of {policy.policy}")
+        if ranks.rank:
+            return ()
     # A failure at the second leaves the first as garbage: only Finished makes them count.
-    checkpoints = tuple(
+    return tuple(
         equipment.players.publish(
             trainee,
             learning[trainee.policy].algorithm,
             agent_steps=trained.agent_steps.get(trainee.policy, 0),
         )
         for trainee in message.trainees
-    )
-    finished = time.perf_counter()
-    # After publishing: held episodes are known by the checkpoints from which they go on.
-    in_flight = trained.hold(tuple(published.checkpoint.digest for published in checkpoints))
-    return Finished(
-        assignment_id=message.assignment_id,
-        attempt=message.attempt,
-        checkpoints=checkpoints,
-        tallies=trained.tallies,
-        metrics={**trained.metrics(), "time/publish_s": finished - before_publish},
-        duration_s=finished - started,
-        in_flight=in_flight,
     )
 
 
@@ -90,6 +136,13 @@ def _reward_weights(trainee: Trainee, equipment: Equipment) -> torch.Tensor | No
         return None
     weights = policy_reward_weights(trainee.hyperparameters, reward_weights=components)
     return torch.tensor(weights, dtype=torch.float32, device=equipment.device)
+
+
+def _blank(trainee: Trainee, ranks: Ranks | None) -> Trainee:
+    """Return a trainee as a rank makes it: only the first one loads what it begins with."""
+    if ranks is None or not ranks.rank:
+        return trainee
+    return replace(trainee, checkpoint=None, initial_weights=None, learner_updates=0)
 
 
 def _learning(trainee: Trainee, *, message: Train, index: int, equipment: Equipment) -> Learning:
@@ -110,21 +163,20 @@ class _Training:
         *,
         learning: Mapping[PolicyId, Learning],
         generator: torch.Generator,
+        ranks: Ranks | None,
     ) -> None:
+        self._ranks = ranks
         self._message = message
         self._equipment = equipment
         self._learning = learning
         self._generator = generator
         self._updates = {policy: MeanMetrics() for policy in learning}
-        self._shares = {policy: TrainedShare() for policy in learning}
         self._collect_s = 0.0
         self._update_s = 0.0
-        self._episodes: tuple[Tally, ...] = ()
         self._held: HeldEpisodes | None = None
         self._sides: tuple[str, ...] = ()
-        self._measured: dict[PolicyId, dict[str, float]] = {policy: {} for policy in learning}
-        self.agent_steps: dict[PolicyId, int] = {}
-        self.tallies: tuple[Tally, ...] = ()
+        self._measures = {policy: Measures() for policy in learning}
+        self.agent_steps: Mapping[PolicyId, int] = {}
 
     def run(self) -> None:
         """Do whole rollouts, at least one, until the budget is reached or the learner must stop.
@@ -136,24 +188,35 @@ class _Training:
         message = self._message
         held = self._begin()
         self._held, collector = held, held.collector
-        silence = Silence(num_envs=held.env.num_envs)
-        self.agent_steps = dict(collector.agent_steps)
+        ranks = 1 if self._ranks is None else self._ranks.number
+        silence = Silence(num_envs=held.env.num_envs * ranks)
+        self.agent_steps, is_done = dict(collector.agent_steps), collector.is_done
         # Whole rollouts: the budget is exceeded by less than one of them.
-        while not collector.is_done and sum(self.agent_steps.values()) < message.agent_steps:
-            if self._rollout(collector):
-                silence.add(collector, agent_steps_before=self.agent_steps)
-                self.agent_steps = dict(collector.agent_steps)
+        while not is_done and sum(self.agent_steps.values()) < message.agent_steps:
+            reached = self._rollout(collector)
+            if reached is not None:
+                silence.add(reached, agent_steps_before=self.agent_steps)
+                self.agent_steps, is_done = reached.agent_steps, reached.is_done
             # Without a whole rollout there is nothing to publish.
             elif message.may_stop_early and any(self.agent_steps.values()):
                 break
             else:
                 raise AssignmentFault("stopped", "told to stop during training")
-        self.tallies = collector.tallies()
-        self._episodes = collector.episodes()
         self._sides = tuple(seat.side for seat in self._equipment.setup.training_seats)
-        # |=: spreads of observations are there already (`_rollout`).
-        for policy, measured in collector.measured().items():
-            self._measured[policy] |= measured
+        for policy, measures in collector.measured().items():
+            self._measures[policy].merge(measures)
+
+    def gather(self, in_flight: tuple[InFlight, ...]) -> RankResult:
+        """Return the result of all ranks in rank 0, this one's alone in the others."""
+        collector = None if self._held is None else self._held.collector
+        own = RankResult(
+            tallies=() if collector is None else collector.tallies(),
+            episodes=() if collector is None else collector.episodes(),
+            measures=tuple(self._measures.values()),
+            in_flight=in_flight,
+            losses=self._equipment.take_losses(),
+        )
+        return own if self._ranks is None else merge_results(self._ranks.results(own))
 
     def hold(self, checkpoints: tuple[Digest, ...]) -> tuple[InFlight, ...]:
         """Keep the episodes in flight for the next assignment, and return their names."""
@@ -181,7 +244,7 @@ class _Training:
         message, environments = self._message, self._equipment.environments
         environments.enter(message.lesson)
         held = environments.take(self._team)
-        if held is not None and not held.fits(message):
+        if held is not None and not held.fits(message, is_share=self._ranks is not None):
             environments.release()
             held = None
         # A held batch is used as it is, without a reset.
@@ -264,24 +327,48 @@ class _Training:
                 raise ValueError(f"trainee {policy} has no seat in any seating")
         return collector
 
-    def _rollout(self, collector: Collector) -> bool:
-        """Play one rollout and learn from it; False if it was stopped before its end."""
+    def _rollout(self, collector: Collector) -> Reached | None:
+        """Play one rollout and learn from it; None if it was stopped before its end."""
         start = time.perf_counter()
         rollouts = collector.collect(self._equipment.should_stop)
         collected = time.perf_counter()
         # Environments and bots have run: what they changed must not reach the update.
         self._equipment.settings.restore()
+        reached = self._reached(collector, is_whole=bool(rollouts))
+        if reached is None:
+            return None
         for learning, rollout in rollouts:
             with naming_policy(learning.policy), naming_network(policy=learning.policy):
                 metrics = learning.algorithm.update(rollout, generator=self._generator)
             self._updates[learning.policy].add(metrics)
-            self._shares[learning.policy].add(rollout)
-            record_spread(self._measured[learning.policy], rollout.observation)
+            self._measures[learning.policy].add_rollout(rollout)
             # Users' algorithms may learn without an optimizer of torch.
             self._equipment.progress.advance()
         self._collect_s += collected - start
         self._update_s += time.perf_counter() - collected
-        return bool(rollouts)
+        return reached
+
+    def _reached(self, collector: Collector, *, is_whole: bool) -> Reached | None:
+        """Return the standing of all ranks after a rollout; None if one of them was stopped."""
+        num_episodes = sum(tally.matches for tally in collector.episodes())
+        if self._ranks is None:
+            reached = Reached(
+                agent_steps=dict(collector.agent_steps),
+                num_episodes=num_episodes,
+                is_done=collector.is_done,
+            )
+            return reached if is_whole else None
+        policies = list(self._learning)
+        agent_steps = (collector.agent_steps[policy] for policy in policies)
+        own = (is_whole, collector.is_done, num_episodes, *agent_steps)
+        rows = all_of(self._ranks.exchange, *own)
+        totals = map(int, rows[:, 2:].sum(dim=0).tolist())
+        reached = Reached(
+            num_episodes=next(totals),
+            agent_steps=dict(zip(policies, totals, strict=True)),
+            is_done=bool(rows[:, 1].all()),
+        )
+        return reached if bool(rows[:, 0].all()) else None
 
     def _block(
         self, seating: Seating, *, known: Mapping[tuple[str, Entrant], Actor]
@@ -311,32 +398,31 @@ class _Training:
             for player in seating.players
         )
 
-    def metrics(self) -> dict[str, float]:
+    def metrics(self, result: RankResult) -> dict[str, float]:
         """Return flat, finite metrics; of several trainees each one's are below its id."""
-        result: dict[str, float] = {}
+        found: dict[str, float] = {}
         duration_s = self._collect_s + self._update_s
-        for policy, mean in self._updates.items():
+        for (policy, mean), measures in zip(self._updates.items(), result.measures, strict=True):
             prefix = "" if len(self._updates) == 1 else f"{policy}/"
             own = {
                 **mean.result(),
-                **self._measured[policy],
-                **self._shares[policy].metrics(),
-                **self._episode_metrics(policy),
+                **measures.metrics(),
+                **self._episode_metrics(policy, result.episodes),
             }
             if duration_s > 0.0:
                 own["throughput/agent_steps_per_s"] = self.agent_steps[policy] / duration_s
-            result.update({f"{prefix}{name}": value for name, value in own.items()})
-        result["time/collect_s"] = self._collect_s
-        result["time/update_s"] = self._update_s
-        return result
+            found.update({f"{prefix}{name}": value for name, value in own.items()})
+        found["time/collect_s"] = self._collect_s
+        found["time/update_s"] = self._update_s
+        return found
 
-    def _episode_metrics(self, policy: PolicyId) -> dict[str, float]:
+    def _episode_metrics(self, policy: PolicyId, episodes: Sequence[Tally]) -> dict[str, float]:
         """Return metrics of all ended episodes in which the policy learned."""
         num_episodes = length_sum = 0
         returns = ReturnSums()
         generations = {t.policy: t.generation for t in self._message.trainees}
         entrant = trainee_entrant(policy, generation=generations[policy])
-        for tally in self._episodes:
+        for tally in episodes:
             if entrant in tally.entrants:
                 num_episodes += tally.matches
                 length_sum += tally.length_sum

@@ -13,6 +13,7 @@ from arena.config import LearnerSetup
 from arena.envs.base import BatchedEnv
 from arena.envs.make import BatchRequest, make_batched_env
 from arena.envs.workers.envs import EnvWorkers
+from arena.envs.workers.shares import shares_of
 from arena.errors import (
     ArenaError,
     DiskRefused,
@@ -20,6 +21,9 @@ from arena.errors import (
     EnvironmentNotMade,
     EnvWorkersLost,
 )
+from arena.learners.ranks.crew import Crew, Ranks
+from arena.learners.ranks.link import RankFailed, RankLost
+from arena.learners.ranks.results import Losses
 from arena.learners.work.environments import (
     MIB,
     Environments,
@@ -56,10 +60,16 @@ class Worker:
         setup: Setup of the learner.
         progress: Counter of steps, for heartbeats.
         should_stop: Function that returns whether the learner is to stop.
+        ranks: Ranks of a learner that this worker is not rank 0 of; None: it is, or is alone.
     """
 
     def __init__(
-        self, setup: LearnerSetup, *, progress: Progress, should_stop: Callable[[], bool]
+        self,
+        setup: LearnerSetup,
+        *,
+        progress: Progress,
+        should_stop: Callable[[], bool],
+        ranks: Ranks | None = None,
     ) -> None:
         self._setup = setup
         self._progress = progress
@@ -67,12 +77,23 @@ class Worker:
         """Device of networks and environments."""
         # Before any code of users runs in this process.
         self._settings = KeptSettings()
+        self._crew: Crew | None = None
+        if self.device.type != "cpu" and setup.cores > 1:
+            # Only now it is known, where the device is chosen by what is here.
+            logger.info("one process learns, not %d: %s is not divided", setup.cores, self.device)
+        elif ranks is None and setup.cores > 1:
+            ranks = self._crew = Crew(setup, progress=progress, should_stop=should_stop)
+            should_stop = self._crew.should_stop
+        self._num_envs = setup.num_envs
+        if ranks is not None:
+            self._num_envs = len(shares_of(setup.num_envs, num_workers=ranks.number)[ranks.rank])
         num_workers = setup.environment.num_env_workers
         self._env_workers = EnvWorkers(num_workers) if num_workers else None
         memory_mb = setup.environment.held_memory_mb
         self._environments = Environments(
             self._make_env,
-            max_bytes=default_max_bytes() if memory_mb is None else memory_mb * MIB,
+            # The process is one of several that the learner has.
+            max_bytes=default_max_bytes() if memory_mb is None else memory_mb * MIB // setup.cores,
             resident_bytes=self._resident_bytes,
         )
         self._equipment = Equipment(
@@ -83,6 +104,8 @@ class Worker:
             progress=progress,
             should_stop=should_stop,
             settings=self._settings,
+            take_losses=self._take_losses,
+            ranks=ranks,
         )
         self._num_void = 0
         # A step of an optimizer is progress too, of any algorithm: an update may take minutes.
@@ -97,19 +120,21 @@ class Worker:
         self._settings.restore()
         try:
             if isinstance(assignment, Train):
-                finished = train(assignment, self._equipment)
-            else:
-                finished = evaluate(assignment, self._equipment)
+                return train(assignment, self._equipment)
+            return self._take_losses().added_to(evaluate(assignment, self._equipment))
         except BaseException as error:
             # The boundary of the worker: environments, bots and algorithms are users' code and may
             # raise anything, and the controller decides what a failure means.
             pass_interrupt(error)
             return self._failed(assignment, error)
-        return self._with_losses(finished)
 
     def _failed(self, assignment: Train | Evaluate, error: BaseException) -> Failed:
         """Let go of what an assignment that failed has used, and report its fault."""
-        if isinstance(error, AssignmentFault | DiskRefused):
+        if self._crew is not None and self._crew.is_busy:
+            # Others are somewhere within the assignment, and hold episodes that fit no others.
+            self._crew.kill()
+            self._environments.lose()
+        if isinstance(error, AssignmentFault | DiskRefused | RankFailed | RankLost):
             # Environments are not at fault: they are kept.
             self._environments.release()
         else:
@@ -129,13 +154,11 @@ class Worker:
             key=fault.key,
         )
 
-    def _with_losses(self, finished: Finished) -> Finished:
-        """Add void and dropped episodes to the metrics."""
+    def _take_losses(self) -> Losses:
+        """Return void and dropped episodes of this assignment."""
         # Drops during an assignment that failed are reported here, too, with the next result.
         dropped, num_dropped = self._environments.take_dropped()
-        lost = {"episode/void": float(self._num_void), "episode/dropped": float(num_dropped)}
-        metrics = {**finished.metrics, **{name: count for name, count in lost.items() if count}}
-        return replace(finished, metrics=metrics, dropped=dropped)
+        return Losses(dropped=dropped, num_dropped=num_dropped, num_void=self._num_void)
 
     def _record_fault(self, fault: EnvironmentFault) -> None:
         """Count an episode as void whose environment broke and was made anew."""
@@ -149,6 +172,8 @@ class Worker:
         # Global in torch: it would outlive this worker.
         self._hook.remove()
         self._environments.close()
+        if self._crew is not None:
+            self._crew.close()
         if self._env_workers is not None:
             self._env_workers.close()
         self._settings.restore()
@@ -161,7 +186,12 @@ class Worker:
         # A batch steps its games one by one: slow ones show progress within a step.
         on_step = self._progress.advance
         request = replace(
-            request, on_fault=self._record_fault, on_step=on_step, workers=self._env_workers
+            request,
+            # Matches are played by one rank.
+            num_envs=setup.num_envs if lesson is None else self._num_envs,
+            on_fault=self._record_fault,
+            on_step=on_step,
+            workers=self._env_workers,
         )
         try:
             made = make_batched_env(request)

@@ -11,6 +11,7 @@ MAY_CHANGE = (
     "remote_learners",
     "store_endpoint",
     "device",
+    "learner_cores",
     "learner_nice",
     "environment.num_env_workers",
     "launcher",

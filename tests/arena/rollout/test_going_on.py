@@ -215,7 +215,7 @@ def test_rewards_are_measured_for_those_who_had_the_seat(scripted_env: Any) -> N
     me, other = trainee(), Always(1)
     collector = collect(env, block("old", me, other))
     collector.collect()
-    found = collector.measured()[PolicyId("player/p000")]
+    found = collector.measured()[PolicyId("player/p000")].metrics()
     assert (found["reward/min"], found["reward/max"]) == (1.0, 1.0)
     collector.go_on(
         [block("new", other, me), block("old", me, other)],
@@ -225,7 +225,7 @@ def test_rewards_are_measured_for_those_who_had_the_seat(scripted_env: Any) -> N
     )
     # Three steps of the old episodes as a, four of the new ones as b.
     collector.collect()
-    found = collector.measured()[PolicyId("player/p000")]
+    found = collector.measured()[PolicyId("player/p000")].metrics()
     assert (found["reward/min"], found["reward/max"]) == (1.0, 2.0)
 
 

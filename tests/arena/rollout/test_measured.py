@@ -7,6 +7,8 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from arena.envs.base import Turn
 from arena.envs.episode_metrics import LARGEST, Report
@@ -14,8 +16,8 @@ from arena.experience import Rollout
 from arena.rollout.measured import (
     SAMPLED_ROWS,
     Measured,
+    Measures,
     Spread,
-    TrainedShare,
     observation_spread,
     with_successes,
 )
@@ -66,14 +68,31 @@ def rollout(*, trained: int, decisions: int) -> Rollout:
 
 
 def test_the_trained_share_is_that_of_all_rollouts_together() -> None:
-    share = TrainedShare()
-    assert share.metrics() == {}
+    found = Measures()
     # Of an algorithm's own rollout nobody knows the decisions of others.
-    share.add(rollout(trained=0, decisions=0))
-    assert share.metrics() == {}
-    share.add(rollout(trained=3, decisions=4))
-    share.add(rollout(trained=0, decisions=8))
-    assert share.metrics() == {"rollout/trained_share": 3 / 12}
+    found.add_rollout(rollout(trained=0, decisions=0))
+    assert found.metrics() == {"rollout/steps_count": 0.0}
+    found.add_rollout(rollout(trained=3, decisions=4))
+    found.add_rollout(rollout(trained=0, decisions=8))
+    assert found.metrics()["rollout/trained_share"] == 3 / 12
+    # Of two rollouts only one had two observations, which were equal.
+    assert found.metrics()["observation/spread"] == 0.0
+
+
+@given(st.lists(st.lists(st.floats(-1e6, 1e6), max_size=6), min_size=1, max_size=4))
+def test_measures_of_parts_add_up_to_those_of_all(parts: list[list[float]]) -> None:
+    def measured(values: list[float]) -> Measures:
+        found = Measures(num_steps=5, num_ignored=len(values), num_decisions=2 * len(values))
+        found.low, found.high = min(values, default=None), max(values, default=None)
+        for value in values:
+            found.figures.setdefault("height", Spread()).add(value)
+        return found
+
+    merged = Measures()
+    for part in parts:
+        merged.merge(measured(part))
+    whole = measured([value for part in parts for value in part])
+    assert merged.metrics() == pytest.approx(whole.metrics(), rel=1e-6, abs=1e-2)
 
 
 def test_rewards_and_figures_are_those_of_the_players_own_agents() -> None:
@@ -89,7 +108,7 @@ def test_rewards_and_figures_are_those_of_the_players_own_agents() -> None:
         table=table,
     )
     measured.add(turn(torch.tensor([[-2.0, 0.0], [0.0, 3.0], [0.0, 0.0]])), table=table)
-    assert measured.metrics(0, table=table) == {
+    assert measured.of_player(0, table=table).metrics() == {
         "rollout/steps_count": 2.0,
         "reward/min": -2.0,
         "reward/max": 3.0,
@@ -103,7 +122,8 @@ def test_rewards_and_figures_are_those_of_the_players_own_agents() -> None:
         "environment/won_deviation": 0.0,
         "environment/ignored_count": 1.0,
     }
-    assert measured.metrics(7, table=table) == {"rollout/steps_count": 2.0}, "it sits nowhere"
+    nowhere = measured.of_player(7, table=table).metrics()
+    assert nowhere == {"rollout/steps_count": 2.0}, "it sits nowhere"
 
 
 def test_a_return_says_whether_the_agents_of_ended_episodes_have_succeeded() -> None:

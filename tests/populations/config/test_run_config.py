@@ -281,6 +281,16 @@ def test_an_inline_launcher_has_one_learner(minimal: Path) -> None:
             ["launcher=inline", "learner_nice=5"],
             "learner_nice must be 0 where launcher is not local",
         ),
+        (
+            ["launcher=inline", "learner_cores=2"],
+            "learner_cores must be 1 where launcher is inline, got 2",
+        ),
+        (["device=[cpu, cuda]", "learner_cores=2"], "learner_cores must be 1 on a GPU"),
+        (
+            ["environment.num_env_workers=1", "learner_cores=2"],
+            "learner_cores must be 1 where environment.num_env_workers is above 0",
+        ),
+        (["learner_cores=0"], "learner_cores must be auto or a number from 1 to 256"),
         (["remote_learners=2"], "remote_learners is 2, but endpoint is null"),
         (["store_endpoint=tcp://127.0.0.1:*"], "store_endpoint must be null where remote_learners"),
         (["endpoint=tcp://127.0.0.1:*", "launcher=inline"], "endpoint must be null where launcher"),

@@ -254,6 +254,12 @@ EFFECTS = [
         expected=("tcp://127.0.0.1:*", "tcp://127.0.0.1:5999"),
     ),
     Case(change="device=cpu", observe=asked("device"), expected=("auto", "cpu")),
+    Case(
+        change="learner_cores=2",
+        context=("learners=1",),
+        observe=lambda run, _: run.setup.cores,
+        expected=(1, 2),
+    ),
     Case(change="learner_nice=5", observe=asked("nice"), expected=(0, 5)),
     Case(
         change="stop.success_return=2.5",

@@ -1,64 +1,55 @@
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
-
 import pytest
 
 from arena.learners.work.faults import AssignmentFault
-from arena.learners.work.silence import MAX_SILENT_ROLLOUTS, Silence
+from arena.learners.work.silence import MAX_SILENT_ROLLOUTS, Reached, Silence
 from arena.types import PolicyId
 
 POLICY, OTHER = PolicyId("player/p000"), PolicyId("player/p001")
 
 
-def collector_of(**parts: object) -> Any:
-    return SimpleNamespace(**parts)
-
-
 def test_who_never_decides_beside_somebody_who_does_is_named() -> None:
     """A team of which one member's agents are never asked."""
     silence = Silence(num_envs=2)
-    tally: Any = SimpleNamespace(matches=1)
     before = {POLICY: 0, OTHER: 0}
     for rollout in range(1, 17):
-        collector: Any = SimpleNamespace(
+        reached = Reached(
             agent_steps={POLICY: 8 * rollout, OTHER: 0},
-            episodes=lambda number=rollout: [tally] * number,
+            num_episodes=rollout,
             is_done=False,
         )
         if rollout == 16:
             with pytest.raises(AssignmentFault, match=f"{OTHER} made no decision in 16 rollouts"):
-                silence.add(collector, agent_steps_before=before)
+                silence.add(reached, agent_steps_before=before)
         else:
-            silence.add(collector, agent_steps_before=before)
-        before = dict(collector.agent_steps)
+            silence.add(reached, agent_steps_before=before)
+        before = dict(reached.agent_steps)
 
 
 def test_without_ended_episodes_it_takes_longer() -> None:
     silence = Silence(num_envs=2)
-    collector = collector_of(agent_steps={POLICY: 0}, episodes=tuple, is_done=False)
+    reached = Reached(agent_steps={POLICY: 0}, num_episodes=0, is_done=False)
     for _ in range(MAX_SILENT_ROLLOUTS - 1):
-        silence.add(collector, agent_steps_before={POLICY: 0})
+        silence.add(reached, agent_steps_before={POLICY: 0})
     with pytest.raises(AssignmentFault, match="in which 0 episodes ended"):
-        silence.add(collector, agent_steps_before={POLICY: 0})
+        silence.add(reached, agent_steps_before={POLICY: 0})
 
 
 def test_whole_episodes_that_are_over_without_a_decision_end_it_at_once() -> None:
-    collector = collector_of(agent_steps={POLICY: 0}, episodes=tuple, is_done=True)
+    reached = Reached(agent_steps={POLICY: 0}, num_episodes=0, is_done=True)
     with pytest.raises(AssignmentFault, match=f"{POLICY} made no decision in 1 rollouts"):
-        Silence(num_envs=2).add(collector, agent_steps_before={POLICY: 0})
+        Silence(num_envs=2).add(reached, agent_steps_before={POLICY: 0})
 
 
 def test_a_decision_begins_the_count_anew() -> None:
     silence = Silence(num_envs=1)
-    tally = SimpleNamespace(matches=1)
     steps = 0
     for rollout in range(1, 40):
         before, steps = steps, steps + (rollout % 10 == 0)
-        collector = collector_of(
+        reached = Reached(
             agent_steps={POLICY: steps},
-            episodes=lambda number=rollout: [tally] * number,
+            num_episodes=rollout,
             is_done=False,
         )
-        silence.add(collector, agent_steps_before={POLICY: before})
+        silence.add(reached, agent_steps_before={POLICY: before})

@@ -1,0 +1,1 @@
+"""Ranks of a learner: processes that carry out one assignment together."""

@@ -1,0 +1,110 @@
+"""A process of Arena's own that works for this one over a socket: its start, its end, its own side.
+
+Tests: `tests/arena/envs/workers/test_crew.py`, `tests/arena/learners/ranks/test_crew.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import BinaryIO, TextIO
+
+from arena.processes.bounded_log import open_shortened
+from arena.processes.child import end_with_guard
+from arena.processes.log import begin_log
+from arena.processes.parent import STACKS, spawn
+
+END_S = 5.0
+"""Longest wait for a helper to end by itself."""
+
+
+class Helper:
+    """A helper, seen from the process that it works for.
+
+    Args:
+        module: Module that is run, with ``--socket-fd`` and the arguments.
+        arguments: Further arguments.
+        pass_fds: Descriptors that it gets beside its socket.
+
+    Attributes:
+        process: The process, which dies with this one.
+        socket: This end of the connection.
+    """
+
+    def __init__(self, module: str, *arguments: str, pass_fds: Sequence[int] = ()) -> None:
+        self.socket, theirs = socket.socketpair()
+        command = [sys.executable, "-P", "-m", module, "--socket-fd", str(theirs.fileno())]
+        try:
+            self.process = spawn([*command, *arguments], pass_fds=(theirs.fileno(), *pass_fds))
+        except OSError:
+            self.socket.close()
+            raise
+        finally:
+            theirs.close()
+
+    def how_it_ended(self) -> str:
+        """Say how it ended, whose connection has."""
+        try:
+            code = self.process.wait(END_S)
+        except subprocess.TimeoutExpired:
+            return "closed its connection"
+        return f"ended with exit code {code}" if code >= 0 else f"was killed by {_signal(-code)}"
+
+    def close(self) -> None:
+        """Wait for its end, whose connection was closed here."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(END_S)
+
+    def kill(self) -> None:
+        """End it at once; may be called again."""
+        self.socket.close()
+        # One that waits for a disk cannot be killed.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.kill()
+
+
+def begin_helper(name: str) -> None:
+    """Prepare this process to be a helper: its end, its log, and a file of its stacks.
+
+    Args:
+        name: Name of it beside the process that it works for, as in ``env-1``.
+    """
+    end_with_guard()
+    # Terminals and cluster managers signal whole groups. The parent alone decides when this ends:
+    # it may need some more steps to save everything.
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    begin_log(logging.WARNING)
+    faulthandler.enable()
+    # A learner that is stuck may be stuck here.
+    faulthandler.register(signal.SIGUSR1, file=_stacks(name), all_threads=True)
+
+
+def _stacks(name: str) -> BinaryIO | TextIO:
+    """Return a file of its own beside the learner's: several processes write at a time."""
+    learners = os.environ.get(STACKS)
+    if learners is None:
+        return sys.stderr
+    path = Path(learners)
+    # Opened now: when all hangs, nothing can be opened.
+    try:
+        return open_shortened(path.with_name(f"{path.stem}-{name}.txt"))
+    except OSError as error:
+        logging.warning("stacks go to this log: %s", error)
+        return sys.stderr
+
+
+def _signal(number: int) -> str:
+    try:
+        name = signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+    return f"{name}, perhaps for lack of memory" if number == signal.SIGKILL else name

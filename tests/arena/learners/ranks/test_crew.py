@@ -1,0 +1,201 @@
+"""A learner with several processes: results, lives and deaths; nothing is faked."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import signal
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from arena.checkpoints.manifest import MANIFEST
+from arena.learners.work.worker import Worker
+from arena.types import CheckpointRef, Seating
+from arena.wire.messages import Finished
+from tests.arena.learners.conftest import evaluate, failed, finished, me, mirror, published, train
+from tests.faults.workers import RANDOM, first_checkpoint, make_worker
+from tests.support import wait_until
+
+TIMEOUT_S = 20.0
+NUM_ENVS = 5
+RANK = "arena.learners.rank"
+
+MakeWorker = Callable[..., Worker]
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[MakeWorker]:
+    made: list[Worker] = []
+
+    def make_one(
+        environment: str = "faulty:Rounds", *, name: str = "run", **options: Any
+    ) -> Worker:
+        root = tmp_path / name
+        root.mkdir(exist_ok=True)
+        options = {"cores": 2, "num_envs": NUM_ENVS, **options}
+        made.append(make_worker(root, environment, **options))
+        return made[-1]
+
+    yield make_one
+    pids = [pid for worker in made for pid in pids_of(worker)]
+    for worker in made:
+        worker.close()
+    assert not any(map(psutil.pid_exists, pids))
+
+
+def pids_of(worker: Worker) -> list[int]:
+    return [] if worker._crew is None else worker._crew.pids
+
+
+def vs_random() -> Seating:
+    return Seating(players=(me(), RANDOM))
+
+
+def steps_of(worker: Worker, checkpoint: CheckpointRef) -> int:
+    manifest = Path(worker._setup.root, checkpoint.key, MANIFEST)
+    found: int = json.loads(manifest.read_text())["agent_steps"]
+    return found
+
+
+def two_assignments(worker: Worker, **changes: Any) -> list[Finished]:
+    """The second goes on with the first one's episodes."""
+    start = first_checkpoint(worker)
+    message = replace(train(start, mirror(), vs_random(), agent_steps=300), **changes)
+    first = finished(worker.carry_out(message))
+    message = train(
+        published(first), mirror(), vs_random(), agent_steps=300, seed=12,
+        learner_updates=int(first.metrics["optimizer/updates"]),
+    )  # fmt: skip
+    carried = [mirror(), vs_random()][: len(first.in_flight)]
+    second = finished(worker.carry_out(replace(message, carried=tuple(carried), **changes)))
+    return [first, second]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("environment", ["faulty:turns", "classic/tictactoe-v3"])
+def test_one_number_of_ranks_gives_the_same_results(make: MakeWorker, environment: str) -> None:
+    found = [
+        two_assignments(make(environment, name=str(run), cores=cores))
+        for run, cores in enumerate((2, 2, 3))
+    ]
+    digests = [[published(one).digest for one in answers] for answers in found]
+    assert digests[0] == digests[1]
+    # Of other episodes, and divided otherwise.
+    assert set(digests[2]).isdisjoint(digests[0])
+    for one, other in zip(found[0], found[1], strict=True):
+        assert (one.tallies, one.in_flight) == (other.tallies, other.in_flight)
+
+
+def test_the_result_is_that_of_all_environments(make: MakeWorker) -> None:
+    worker = make()
+    for answer in two_assignments(worker):
+        assert steps_of(worker, published(answer)) >= 300
+        matches = {tally.entrants[1]: tally.matches for tally in answer.tallies}
+        assert set(matches) == {"player/p000#0", "bot:random"}
+        assert sum(matches.values()) == answer.metrics["episode/count"]
+        assert sum(one.num_envs for one in answer.in_flight) <= NUM_ENVS
+        # 5 environments, 3 and 2 of them: mirror play in 2 and 1, one agent of two in the others.
+        assert answer.metrics["rollout/trained_share"] == pytest.approx((3 * 2 + 2) / 10, abs=0.05)
+    # Progress, for heartbeats, is that of all.
+    progress: Any = worker._progress
+    assert progress.agent_steps >= 600
+    assert finished(worker.carry_out(evaluate((RANDOM, RANDOM, 10)))).tallies[0].matches == 10
+
+
+def test_whole_episodes_are_played_by_all_ranks(make: MakeWorker) -> None:
+    worker = make()
+    message = train(first_checkpoint(worker), mirror(), agent_steps=10**6)
+    answer = finished(worker.carry_out(replace(message, episodes=3)))
+    assert [tally.matches for tally in answer.tallies] == [3 * NUM_ENVS]
+    assert answer.in_flight == ()
+
+
+def test_a_killed_rank_is_a_failure_and_the_next_assignment_is_carried_out(
+    make: MakeWorker,
+) -> None:
+    worker, at = make(cores=3), 1
+    start = first_checkpoint(worker)
+    held = finished(worker.carry_out(train(start, mirror(), agent_steps=50)))
+    before = pids_of(worker)
+    assert len(before) == 2
+    os.kill(before[at], signal.SIGKILL)
+    wait_until(lambda: not psutil.pid_exists(before[at]), timeout_s=TIMEOUT_S)
+    answer = failed(worker.carry_out(train(published(held), mirror(), agent_steps=50)))
+    assert answer.kind == "error"
+    assert answer.reason == (
+        f"process {at + 2} of 3 of this learner (learner_cores) was killed by SIGKILL, perhaps for "
+        "lack of memory"
+    )
+    assert pids_of(worker) == []
+    assert not any(map(psutil.pid_exists, before))
+    again = finished(worker.carry_out(train(published(held), mirror(), agent_steps=50)))
+    # Rank 0's part of the episodes in flight was of no use any more.
+    assert again.dropped
+    assert set(pids_of(worker)).isdisjoint(before)
+    finished(worker.carry_out(evaluate((RANDOM, RANDOM, 4))))
+
+
+def test_a_rank_whose_environment_breaks_says_so(make: MakeWorker) -> None:
+    worker = make(fault="step_raises", only_in=RANK)
+    answer = failed(worker.carry_out(train(first_checkpoint(worker), mirror(), agent_steps=500)))
+    assert answer.kind == "environment"
+    assert "the board is on fire" in answer.reason
+    assert answer.reason.endswith("(process 2 of 2 of this learner (learner_cores))")
+    # Few of them are no failure; they are counted with those of rank 0.
+    worker = make(fault="step_raises", only_in=RANK, share=0.1)
+    done = finished(worker.carry_out(train(first_checkpoint(worker), mirror(), agent_steps=500)))
+    assert done.metrics["episode/void"] > 0
+
+
+def test_a_stop_ends_all_ranks_and_publishes_what_is_learned(make: MakeWorker) -> None:
+    stops = [False]
+    worker = make(should_stop=lambda: stops[0])
+    start = first_checkpoint(worker)
+    progress: Any = worker._progress
+    count = progress.advance
+
+    def advance(agent_steps: int = 0) -> None:
+        count(agent_steps)
+        stops[0] = stops[0] or progress.agent_steps > 2000
+
+    progress.advance = advance
+    message = train(start, mirror(), agent_steps=10**8, may_stop_early=True)
+    answer = finished(worker.carry_out(message))
+    assert 1000 < steps_of(worker, published(answer)) < 10**6
+    # The others heard of it, and are ready for more.
+    stops[0] = False
+    progress.agent_steps = -(10**9)
+    finished(worker.carry_out(train(published(answer), mirror(), agent_steps=50)))
+
+
+def test_a_birth_is_one_process_alone_and_the_same_with_any_number(make: MakeWorker) -> None:
+    digests = {first_checkpoint(make(cores=n, name=str(n))).digest for n in (1, 2, 3)}
+    assert len(digests) == 1
+
+
+def test_the_digest_of_a_setup_does_not_depend_on_the_number(make: MakeWorker) -> None:
+    assert len({make(cores=n)._setup.digest for n in (1, 2)}) == 1
+
+
+def test_nothing_is_left_open(make: MakeWorker) -> None:
+    def open_files() -> int:
+        gc.collect()
+        return len(os.listdir("/proc/self/fd"))
+
+    def mapped() -> int:
+        return Path("/proc/self/maps").read_text().count("memfd:arena-environments")
+
+    worker = make()
+    worker.close()
+    before = open_files(), mapped()
+    worker = make()
+    finished(worker.carry_out(train(first_checkpoint(worker), mirror(), agent_steps=50)))
+    worker.close()
+    del worker
+    assert open_files() <= before[0]
