@@ -108,7 +108,7 @@ def direct_differences(games: dict[str, object]) -> dict[tuple[str, str], Direct
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class League:
-    """What a run says of its players.
+    """Knowledge that a run has of its players.
 
     Attributes:
         ratings: Ratings by population as the run shows them, with the spread of the same fit made

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +16,7 @@ from arena.failpoints import failpoint
 from arena.files import write_own
 from arena.metrics.sink import find_sinks
 from arena.resolve import NO_CODE
-from arena.types import WeightsRef
+from arena.types import PolicyId, WeightsRef
 from populations.choices import with_names
 from populations.config.resume.differences import Change
 from populations.config.run_config import RunConfig
@@ -113,10 +113,7 @@ def create_run(
     events = [
         *(("weights_imported", name, origin) for name, origin in (origins or {}).items()),
         *((IMPORTED, key, origin) for key, origin in (outsiders or {}).items()),
-        *(
-            ("policy_created", policy.policy, _about(policy, run_file.config))
-            for policy in policies
-        ),
+        *(("policy_created", name, about) for name, about in _births(policies, run_file.config)),
     ]
     rows += [
         EventRow(sequence=sequence, time=utc, kind=kind, subject=subject, data=dict(data))
@@ -135,14 +132,20 @@ def create_run(
     return why_not
 
 
-def _about(policy: PolicyRow, config: RunConfig) -> dict[str, Json]:
-    """Return what the event of a new policy says of it."""
-    space = config.populations[policy.population].search_space
-    return {
-        "role": policy.role,
-        "hyperparameters": with_names(policy.hyperparameters, space),
-        "reference": policy.index == 0,
-    }
+def _births(
+    policies: Sequence[PolicyRow], config: RunConfig
+) -> Iterator[tuple[PolicyId, dict[str, Json]]]:
+    """Yield each new policy and what its event says of it."""
+    for policy in policies:
+        space = config.populations[policy.population].search_space
+        yield (
+            policy.policy,
+            {
+                "role": policy.role,
+                "hyperparameters": with_names(policy.hyperparameters, space),
+                "reference": policy.index == 0,
+            },
+        )
 
 
 def _create_files(

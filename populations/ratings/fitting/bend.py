@@ -65,8 +65,8 @@ class Meeting:
     Attributes:
         first: The former. int64 [F].
         second: The latter; as those of ``first`` where the order does not matter. int64 [S].
-        advantage: What the seats of ``first`` are worth in distances.
-        changes: How it changes with the strengths. float64 [K].
+        advantage: Worth of the seats of ``first`` in distances.
+        changes: Changes of it with the strengths. float64 [K].
     """
 
     first: IntArray
@@ -94,7 +94,7 @@ def ratings_of(
     Args:
         strengths: theta; 0 are anchors. float64 [N].
         directions: Changes of theta. float64 [N, K].
-        meetings: Who meets whom; everybody is in ``first`` or ``second`` of one of them.
+        meetings: Meetings of all scales; everybody is in ``first`` or ``second`` of one of them.
         bend: b.
 
     Returns:

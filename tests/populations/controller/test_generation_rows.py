@@ -32,6 +32,7 @@ LONG: dict[str, object] = {
     "ghosts": {"every_agent_steps": 1000, "keep": 16},
     "pbt": {
         "ready_agent_steps": 600,
+        "ready_growth": 0,
         "warm_up_agent_steps": 600,
         "min_matches": 4,
         # Hardly anybody is surely better, so that lines are long.

@@ -23,7 +23,7 @@ from tests.populations.controller.state.test_state import decisions, fold
 
 def duet_world(**sections: object) -> World:
     """A world in which learning rates make a difference, so that teams exploit."""
-    world = make_world({**DUET, **sections}, duet_spec())
+    world = make_world({**DUET, "seed": 3, **sections}, duet_spec())
     world.learning = lambda trainee: 5e4 * trainee.hyperparameters["learning_rate"]
     world.join()
     return world
