@@ -232,7 +232,7 @@ def _damage_a_current_checkpoint(arena_json: Callable[..., dict[str, Any]], run:
 
 @pytest.mark.slow
 def test_a_run_directory_in_use_is_refused_with_the_pid(arena: Command, run_dir: Path) -> None:
-    process = start(launch_arguments(run_dir, STEPS, "--learners", "1"))
+    process = start(launch_arguments(run_dir, "stop.agent_steps=1e9", "--learners", "1"))
     try:
         wait_until(lambda: num_finished(run_dir) >= 1, timeout_s=60.0)
         refused = arena("launch", "--resume", "--run-dir", run_dir, code=4)

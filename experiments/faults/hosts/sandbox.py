@@ -32,14 +32,10 @@ def refusal() -> str | None:
     return None if tried.returncode == 0 else f"unshare: {tried.stderr.strip()}"
 
 
-def require_tools() -> None:
-    """Check that all commands are there.
-
-    Raises:
-        SystemExit: If one is missing.
-    """
-    if missing := [package for tool, package in TOOLS.items() if shutil.which(tool) is None]:
-        sys.exit(f"missing: apt-get install {' '.join(missing)}")
+def missing_tools() -> str | None:
+    """Return how to install the commands that are missing; None if all are there."""
+    missing = [package for tool, package in TOOLS.items() if shutil.which(tool) is None]
+    return f"missing: apt-get install {' '.join(missing)}" if missing else None
 
 
 def enter(module: str, arguments: Sequence[str]) -> None:
@@ -53,7 +49,8 @@ def enter(module: str, arguments: Sequence[str]) -> None:
         # Names that `ip netns` leaves where it is killed are seen in here alone.
         subprocess.run(["mount", "-t", "tmpfs", "none", str(NAMESPACES)], check=True)
         return
-    require_tools()
+    if (missing := missing_tools()) is not None:
+        sys.exit(missing)
     if (reason := refusal()) is not None:
         sys.exit(reason)
     command = [*_UNSHARE, sys.executable, "-m", module, *arguments]

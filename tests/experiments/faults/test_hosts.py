@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from experiments.faults.hosts.capture import FILE_HEADER, FRAME_HEADER, PROBE, search
-from experiments.faults.hosts.sandbox import refusal
+from experiments.faults.hosts.sandbox import missing_tools, refusal
 
 CURVE = b"\xff" + bytes(8) + b"\x7f\x03\x01" + b"CURVE".ljust(20, b"\0")
 NULL = b"\xff" + bytes(8) + b"\x7f\x03\x01" + b"NULL".ljust(20, b"\0")
-REASON = refusal()
+REASON = refusal() or missing_tools()
 
 
 def frame(text: bytes, *, port: int = 4000) -> bytes:
