@@ -168,7 +168,9 @@ class Run:
         if together is not None:
             return together[name]
         # Another page's will do while the ones of this page are made.
-        made = [documents[name] for documents in self._kept.values() if name in documents]
+        # A copy: other threads add what they have made.
+        pages = tuple(self._kept.values())
+        made = [documents[name] for documents in pages if name in documents]
         if not made:
             raise KeyError(name)
         return max(made, key=lambda one: one.made_s)
