@@ -1,0 +1,579 @@
+"""What does a learner reach on a GPU, and what would the device allow?
+
+    python -m experiments.speed.on_gpu --out FILE                  # all parts
+    python -m experiments.speed.on_gpu --out FILE stages idle      # some
+    python -m experiments.speed.on_gpu --out FILE --device cpu --scale 0.01 modes
+
+Each part is a process of its own and lasts at most four minutes, so that one that hangs or fails
+costs no other; every figure is a line of JSON in FILE as soon as it is there. ``modes``,
+``policies`` and ``learns`` are of the hand-written cohort (`experiments.speed.cohort`), all others
+of the product, which must be installed.
+
+Tests: `tests/experiments/speed/test_on_gpu.py`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import torch
+
+from arena.config import NetworkConfig
+from arena.envs.spaces.actions import ActionLayout
+from arena.envs.spaces.observations import ObservationLayout
+from arena.experience import Rollout, Sequences
+from arena.learning.hyperparameters import PpoHyperparameters
+from arena.learning.ppo import Ppo
+from experiments.commands import COMMAND, arena, match_counts
+from experiments.speed.cohort import Cohort, CohortSettings, Mode, Precision, captured
+from tools.bench.learner import LearnerWork
+from tools.bench.subject import load_subject
+
+PART_S = 240.0
+"""Seconds after which a part is ended."""
+
+Line = dict[str, object]
+TACTICAL = "bot:arena.bots.connect_four:Tactical"
+PLAYER = "populations.player"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Where:
+    """Where and how much is measured.
+
+    Attributes:
+        device: Device.
+        scale: Factor of seconds and of numbers of games; 1 is the measurement, less a trial.
+    """
+
+    device: torch.device
+    scale: float
+
+    def seconds(self, seconds: float) -> float:
+        """Return how long something is measured."""
+        return seconds * self.scale
+
+    def games(self, games: int) -> int:
+        """Return a number of games."""
+        return max(8, int(games * self.scale))
+
+    def finish(self) -> None:
+        """Wait for the device."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+
+    def rate(self, work: Callable[[], int], *, seconds: float) -> float:
+        """Return the items per second of a work, whose first calls do not count."""
+        for _ in range(2):
+            work()
+        self.finish()
+        items, started = 0, time.perf_counter()
+        while True:
+            items += work()
+            self.finish()
+            elapsed = time.perf_counter() - started
+            if elapsed >= self.seconds(seconds):
+                return items / elapsed
+
+
+def device(where: Where) -> Iterator[Line]:
+    """Measure what the card does at most: products and copies."""
+    yield {"torch": torch.__version__, "cuda": torch.version.cuda, "python": sys.version.split()[0]}
+    if where.device.type == "cuda":
+        query = "name,clocks.sm,clocks.max.sm,memory.total,driver_version"
+        command = ["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader"]
+        yield {"card": subprocess.run(command, check=True, capture_output=True, text=True).stdout}
+    size = max(64, int(8192 * where.scale))
+    for dtype in (torch.float32, torch.bfloat16):
+        for tf32 in (False, True) if dtype == torch.float32 else (False,):
+            torch.backends.cuda.matmul.allow_tf32 = tf32
+            a, b = (torch.randn(size, size, device=where.device).to(dtype) for _ in range(2))
+            rate = where.rate(partial(_multiply, a, b), seconds=0.5)
+            name = "tf32" if tf32 else str(dtype).removeprefix("torch.")
+            yield {"products": name, "flops_per_s": 2.0 * size**3 * rate}
+    a = torch.zeros(int(2**29 * where.scale), device=where.device)
+    b = torch.zeros_like(a)
+    rate = where.rate(partial(_copy, a, b), seconds=0.5)
+    yield {"copy_bytes_per_s": rate * 2 * a.nbytes}
+
+
+def _multiply(a: torch.Tensor, b: torch.Tensor) -> int:
+    torch.mm(a, b)
+    return 1
+
+
+def _copy(a: torch.Tensor, b: torch.Tensor) -> int:
+    b.copy_(a)
+    return 1
+
+
+def _cohort(where: Where, settings: CohortSettings, mode: Mode) -> Cohort:
+    torch.backends.cuda.matmul.allow_tf32 = settings.precision == "tf32"
+    return Cohort(settings, device=where.device, mode=mode)
+
+
+def _modes(where: Where) -> tuple[Mode, ...]:
+    return ("eager", "captured", "compiled") if where.device.type == "cuda" else ("eager",)
+
+
+def modes(where: Where) -> Iterator[Line]:
+    """Measure one hand-written policy: call by call, captured, compiled; and the same bits."""
+    precisions: tuple[Precision, ...] = ("float32", "tf32", "bfloat16")
+    for games in (2048, 8192):
+        for mode in _modes(where):
+            # A compilation takes half a minute.
+            for precision in precisions[2:] if mode == "compiled" else precisions:
+                settings = CohortSettings(num_games=where.games(games), precision=precision)
+                yield {"mode": mode, "precision": precision, **_measured(where, settings, mode)}
+    # All noise is drawn before a program, so that captured ones do what eager ones do.
+    settings = CohortSettings(num_games=where.games(2048))
+    made = {mode: _cohort(where, settings, mode) for mode in _modes(where)[:2]}
+    for cohort in made.values():
+        for _ in range(3):
+            cohort.iterate()
+    eager = made["eager"].weights
+    for mode, cohort in made.items():
+        off = float((cohort.weights - eager).abs().max())
+        yield {"mode": mode, "after_rollouts": 3, "weights_off_eager": off}
+
+
+def _measured(where: Where, settings: CohortSettings, mode: Mode) -> Line:
+    if where.device.type == "cuda":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+    began = time.perf_counter()
+    cohort = _cohort(where, settings, mode)
+    cohort.iterate()
+    where.finish()
+    made_s = time.perf_counter() - began
+    rate = where.rate(cohort.iterate, seconds=1.0)
+    memory = torch.cuda.max_memory_allocated() if where.device.type == "cuda" else 0
+    kernels = _profiled(where, cohort.iterate, rate=rate) if mode == "captured" else {}
+    return {
+        "policies": cohort.num_policies,
+        "games_each": settings.num_games,
+        "minibatch_rows_each": settings.num_games
+        * settings.rollout_length
+        // settings.num_minibatches,
+        "decisions_per_s": round(rate),
+        "first_s": round(made_s, 2),
+        "memory_mb": round(memory / 2**20),
+        **kernels,
+    }
+
+
+def policies(where: Where) -> Iterator[Line]:
+    """Measure hand-written cohorts of 1 to 256: as many games in all, and as many games each."""
+    mode: Mode = "captured" if where.device.type == "cuda" else "eager"
+    for precision in ("tf32", "bfloat16"):
+        for number in (1, 2, 4, 8, 16, 32, 64, 128, 256):
+            rates, coefs = (1e-3,) * number, (0.01,) * number
+            settings = CohortSettings(
+                learning_rates=rates, entropy_coefs=coefs, precision=precision
+            )
+            alike = replace(settings, num_games=max(8, where.games(16384) // number))
+            yield {"in_all": True, "precision": precision, **_measured(where, alike, mode)}
+            if number <= 64:
+                each = replace(settings, num_games=where.games(1024))
+                yield {"in_all": False, "precision": precision, **_measured(where, each, mode)}
+
+
+def learns(where: Where) -> Iterator[Line]:
+    """Let hand-written cohorts play random moves after some seconds of learning."""
+    mode: Mode = "captured" if where.device.type == "cuda" else "eager"
+    for number, games in ((1, 8192), (32, 512)):
+        coefs = (0.05,) * number
+        rates = tuple(10 ** (-3.5 + index / max(1, number - 1)) for index in range(number))
+        settings = CohortSettings(
+            learning_rates=rates,
+            entropy_coefs=coefs,
+            num_games=where.games(games),
+            precision="bfloat16",
+        )
+        cohort = _cohort(where, settings, mode)
+        for seconds in (2.0, 8.0):
+            decisions, started = 0, time.perf_counter()
+            while time.perf_counter() - started < where.seconds(seconds):
+                decisions += cohort.iterate()
+                where.finish()
+            yield {
+                "policies": number,
+                "learning_rates": [round(rate, 6) for rate in rates],
+                "decisions": decisions,
+                "score_against_random": [round(s, 3) for s in cohort.score_against_random()],
+                **{name: [round(v, 4) for v in row] for name, row in cohort.metrics().items()},
+            }
+
+
+def stages(where: Where) -> Iterator[Line]:
+    """Measure the product's stages on Connect Four, as ``arena bench`` has them."""
+    stages_of = {"[128, 128]": "environment inference update learner", "[1024, 1024]": "update"}
+    for hidden, only in stages_of.items():
+        words = f"bench --json --rounds 3 --learners 1 --seconds {max(0.01, where.seconds(0.5))}"
+        text = arena(
+            *words.split(),
+            *(word for stage in only.split() for word in ("--only", stage)),
+            f"device={where.device}",
+            f"environment.num_envs={where.games(2048)}",
+            f"{PLAYER}.network.hidden_sizes={hidden}",
+        )
+        for row in json.loads(text)["measurements"]:
+            yield {"hidden": hidden, **row}
+
+
+def wide(where: Where) -> Iterator[Line]:
+    """Measure the product's update on pictures and with a memory, beside its network alone."""
+    picture = {
+        "kind": "Box",
+        "shape": [84, 84, 4],
+        "dtype": "uint8",
+        "low": 0,
+        "high": 255,
+    }
+    vector = {"kind": "Box", "shape": [128], "dtype": "float32", "low": -1.0, "high": 1.0}
+    subjects: dict[str, tuple[Mapping[str, object], NetworkConfig, int]] = {
+        "84x84x4, convolutions": (picture, NetworkConfig(hidden_sizes=(512,)), 8192),
+        "128, [1024, 1024]": (vector, NetworkConfig(hidden_sizes=(1024, 1024)), 65536),
+        "128, [256], gru 256": (
+            vector,
+            NetworkConfig(hidden_sizes=(256,), core="gru", core_size=256),
+            65536,
+        ),
+    }
+    for name, (space, network, rows) in subjects.items():
+        for precision in ("float32", "bfloat16"):
+            for tf32 in (False, True) if precision == "float32" else (False,):
+                torch.backends.cuda.matmul.allow_tf32 = tf32
+                torch.backends.cudnn.allow_tf32 = tf32
+                label = "tf32" if tf32 else precision
+                found = _update(where, space, network, rows=where.games(rows), precision=precision)
+                yield {"network": name, "precision": label, **found}
+
+
+def _update(
+    where: Where,
+    space: Mapping[str, object],
+    network: NetworkConfig,
+    *,
+    rows: int,
+    precision: str,
+) -> Line:
+    num_epochs, num_minibatches = 2, 8
+    generator = torch.Generator(where.device).manual_seed(1)
+    observation = ObservationLayout.from_json(dict(space))
+    ppo = Ppo(
+        network,
+        observation=observation,
+        action=ActionLayout.from_json(
+            {"kind": "Discrete", "n": 6, "start": 0}, continuous="clipped"
+        ),
+        hyperparameters=PpoHyperparameters(
+            num_epochs=num_epochs, num_minibatches=num_minibatches, learning_rate=1e-9
+        ),
+        device=where.device,
+        precision=precision,
+        seed=1,
+    )
+    length = 16
+    whole = length * num_minibatches
+    rows = max(whole, rows - rows % whole)
+
+    def normal() -> torch.Tensor:
+        return torch.randn(rows, device=where.device, generator=generator)
+
+    if observation.dtype == "uint8":
+        shape = (rows, observation.size)
+        seen = torch.randint(
+            256, shape, dtype=torch.uint8, device=where.device, generator=generator
+        )
+    else:
+        seen = torch.rand(rows, observation.size, device=where.device, generator=generator)
+    sequences = None
+    if ppo.state_size:
+        sequences = Sequences(
+            rows=torch.arange(rows, device=where.device).view(-1, length),
+            state=torch.zeros(rows // length, ppo.state_size, device=where.device),
+        )
+    rollout = Rollout(
+        observation=seen,
+        action_mask=None,
+        action=torch.randint(6, (rows,), device=where.device, generator=generator),
+        log_prob=torch.full((rows,), -1.79, device=where.device),
+        value=normal(),
+        advantage=normal(),
+        return_=normal(),
+        agent_steps=rows,
+        sequences=sequences,
+    )
+
+    def update() -> int:
+        ppo.update(rollout, generator=generator)
+        return rows
+
+    rate = where.rate(update, seconds=2.0)
+    passes = num_epochs * num_minibatches
+    alone = _network_alone(where, ppo, rollout, rows=rows // num_minibatches)
+    return {
+        "rows": rows,
+        "update_us_per_decision": 1e6 / rate,
+        "network_alone_us_per_decision": alone * 1e6 * passes / rows,
+        "share": alone * passes / (rows / rate),
+    }
+
+
+def _network_alone(where: Where, ppo: Ppo, rollout: Rollout, *, rows: int) -> float:
+    """Return the seconds of a forward and backward pass of one minibatch and nothing else.
+
+    Captured where the device can, so that it waits for no launch.
+    """
+    # The bound reads what the product keeps to itself: it must be of the same modules.
+    network, seen = ppo._network, rollout.observation[:rows]
+    batch_sizes = state = None
+    if rollout.sequences is not None:
+        length = rollout.sequences.rows.shape[1]
+        batch_sizes = torch.full((length,), rows // length)
+        state = rollout.sequences.state[: rows // length]
+
+    def passes() -> None:
+        with ppo._autocast():
+            if batch_sizes is None or state is None:
+                parameters, value = network(seen, None)
+            else:
+                parameters, value = network.unroll(seen, batch_sizes=batch_sizes, state=state)
+        loss = parameters.float().sum() + value.float().sum()
+        torch.autograd.grad(loss, list(network.parameters()), allow_unused=True)
+
+    return _seconds(where, passes)
+
+
+def _seconds(where: Where, program: Callable[[], None]) -> float:
+    """Return the seconds of one run of a program, captured where that is possible."""
+    run = program
+    if where.device.type == "cuda":
+        try:
+            run = captured(program)
+        except RuntimeError as error:
+            sys.stderr.write(f"not captured: {error}\n")
+
+    def once() -> int:
+        run()
+        return 1
+
+    return 1.0 / where.rate(once, seconds=0.5)
+
+
+def idle(where: Where) -> Iterator[Line]:
+    """Measure the share of the device's time in which no kernel runs, and kernels per rollout."""
+    for hidden, games in (("[128, 128]", 2048), ("[128, 128]", 8192), ("[1024, 1024]", 2048)):
+        subject = load_subject(
+            None,
+            [
+                f"device={where.device}",
+                f"environment.num_envs={where.games(games)}",
+                f"{PLAYER}.network.hidden_sizes={hidden}",
+            ],
+        )
+        with closing(subject.make_env()) as env:
+            for num_frozen in (0, 8):
+                work = LearnerWork(subject, env, num_frozen=num_frozen)
+                rate = where.rate(work, seconds=2.0)
+                yield {
+                    "hidden": hidden,
+                    "games": where.games(games),
+                    "frozen": num_frozen,
+                    "agent_steps_per_s": round(rate),
+                    **_profiled(where, work, rate=rate),
+                }
+
+
+def _profiled(where: Where, work: Callable[[], int], *, rate: float) -> Line:
+    if where.device.type != "cuda":
+        return {}
+    kinds = [torch.profiler.ProfilerActivity.CUDA]
+    with torch.profiler.profile(activities=kinds) as profile:
+        decisions = work()
+        where.finish()
+    kernels = profile.key_averages()
+    busy_s = sum(event.self_device_time_total for event in kernels) / 1e6
+    return {
+        "kernels": sum(event.count for event in kernels),
+        "busy_s": busy_s,
+        # Beside the time without a profiler, which makes launches slower.
+        "idle_share": 1.0 - busy_s / (decisions / rate),
+        "longest": {
+            event.key[:60]: [event.count, round(event.self_device_time_total)]
+            for event in sorted(kernels, key=lambda e: -e.self_device_time_total)[:8]
+        },
+    }
+
+
+def league(where: Where) -> Iterator[Line]:
+    """Measure whole runs, of one policy and of 32 on four learners."""
+    for size, learners in ((1, 1), (32, 4)):
+        with tempfile.TemporaryDirectory() as scratch:
+            run = Path(scratch) / "run"
+            duration = max(5.0, where.seconds(25.0))
+            arena(
+                *("launch", "connect_four", "--run-dir", run, f"device={where.device}"),
+                *(f"{PLAYER}.size={size}", f"learners={learners}", "pbt.share=even"),
+                *(f"stop.duration_s={duration}", "seed=1"),
+                *(f"environment.num_envs={where.games(2048)}",),
+                f"{PLAYER}.network.hidden_sizes=[128, 128]",
+            )
+            yield {
+                "policies": size,
+                "learners": learners,
+                "seconds": duration,
+                **_status(run),
+                "verify": _verified(run),
+            }
+
+
+def _status(run: Path) -> Line:
+    document = json.loads(arena("league", run, "status", "--json"))
+    names = ("agent_steps", "matches", "ghosts", "elapsed_s", "alerts", "pbt", "state")
+    return {name: document[name] for name in names}
+
+
+def _verified(run: Path) -> str:
+    return arena("verify", run).strip().splitlines()[-1]
+
+
+def digests(where: Where) -> Iterator[Line]:
+    """Compare the weights of two deterministic runs."""
+    for preset, extra in (("connect_four", ()), ("tictactoe", (f"{PLAYER}.network.core=lstm",))):
+        found: list[dict[str, str]] = []
+        for _ in range(2):
+            with tempfile.TemporaryDirectory() as scratch:
+                run = Path(scratch) / "run"
+                steps = max(2000, int(100_000 * where.scale))
+                arena(
+                    *("launch", preset, "--run-dir", run, f"device={where.device}"),
+                    *("deterministic=true", "learners=2", "seed=3", "stop.duration_s=null"),
+                    *(f"stop.agent_steps_per_policy={steps}", f"{PLAYER}.size=2", *extra),
+                )
+                rows = json.loads(arena("league", run, "checkpoints", "--json"))["checkpoints"]
+                found.append({row["player"]: row["weights_digest"] for row in rows})
+        both = found[0].keys() & found[1].keys()
+        yield {
+            "preset": preset,
+            "in_both": len(both),
+            "equal": sum(found[0][key] == found[1][key] for key in both),
+        }
+
+
+def killed(where: Where) -> Iterator[Line]:
+    """Kill controller and learners of a run, resume it, and verify its invariants."""
+    with tempfile.TemporaryDirectory() as scratch:
+        run = Path(scratch) / "run"
+        words = ["launch", "connect_four", "--run-dir", run, f"device={where.device}"]
+        words += ["learners=2", "seed=1", f"stop.duration_s={max(10.0, where.seconds(40.0))}"]
+        process = subprocess.Popen(
+            [*COMMAND, *map(str, words)], stdout=subprocess.DEVNULL, start_new_session=True
+        )
+        try:
+            process.wait(timeout=max(8.0, where.seconds(25.0)))
+        except subprocess.TimeoutExpired:
+            # The controller is its child, and learners die with that one.
+            for pid in _tree(process.pid):
+                subprocess.run(["kill", f"-{int(signal.SIGKILL)}", str(pid)], check=False)
+            process.wait()
+        before = _status(run)
+        arena("launch", "--resume", "--run-dir", run)
+        yield {"before": before, "after": _status(run), "verify": _verified(run)}
+
+
+def _tree(pid: int) -> list[int]:
+    text = subprocess.run(
+        ["ps", "-o", "pid=", "--ppid", str(pid)], check=False, capture_output=True, text=True
+    ).stdout
+    children = [int(word) for word in text.split()]
+    return [pid, *(found for child in children for found in _tree(child))]
+
+
+def strength(where: Where) -> Iterator[Line]:
+    """Train the demo's preset for 30 and 180 s, and let its champion meet a tactical bot."""
+    for seconds in (30.0, 180.0):
+        with tempfile.TemporaryDirectory() as scratch:
+            run = Path(scratch) / "run"
+            arena(
+                *("launch", "connect_four", "--run-dir", run, f"device={where.device}", "seed=1"),
+                *("learners=4", f"stop.duration_s={max(5.0, where.seconds(seconds))}"),
+            )
+            counts = match_counts(run, TACTICAL, matches=200)
+            yield {"seconds": seconds, **_status(run), "against_tactical": counts}
+
+
+PARTS: dict[str, Callable[[Where], Iterator[Line]]] = {
+    part.__name__: part
+    for part in (
+        device,
+        modes,
+        policies,
+        learns,
+        stages,
+        idle,
+        wide,
+        league,
+        digests,
+        killed,
+        strength,
+    )
+}
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Measure the parts, each in a process of its own."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("parts", nargs="*", metavar="PART", help="default: all")
+    parser.add_argument("--out", type=Path, required=True, help="file that lines are added to")
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--scale", type=float, default=1.0, help="of seconds and games, for trials")
+    parser.add_argument("--here", action="store_true", help="one part, in this process")
+    options = parser.parse_args(argv)
+    names = options.parts or list(PARTS)
+    if unknown := set(names) - PARTS.keys():
+        parser.error(f"parts are {', '.join(PARTS)}, got {', '.join(sorted(unknown))}")
+    if options.here:
+        _measure(names[0], options)
+        return
+    for name in names:
+        command = [sys.executable, "-m", "experiments.speed.on_gpu", "--here", name]
+        for key in ("out", "device", "scale"):
+            command += [f"--{key}", str(getattr(options, key))]
+        started = time.perf_counter()
+        try:
+            code: object = subprocess.run(command, timeout=PART_S, check=False).returncode
+        except subprocess.TimeoutExpired:
+            code = f"ended after {PART_S:.0f} s"
+        _write(options.out, {"part": name, "s": round(time.perf_counter() - started), "end": code})
+
+
+def _measure(name: str, options: argparse.Namespace) -> None:
+    where = Where(device=torch.device(options.device), scale=options.scale)
+    if where.device.type == "cpu":
+        torch.set_num_threads(1)
+    for line in PARTS[name](where):
+        _write(options.out, {"part": name, **line})
+
+
+def _write(out: Path, line: Line) -> None:
+    with out.open("a") as file:
+        file.write(json.dumps(line) + "\n")
+    sys.stdout.write(json.dumps(line) + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,43 @@
+"""The measurement for a GPU runs on any device, part by part, and keeps every line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from experiments.speed.on_gpu import PARTS, main
+
+
+def lines(path: Path) -> list[dict[str, object]]:
+    """Read lines of JSON."""
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_parts_write_what_they_measure(tmp_path: Path) -> None:
+    out = tmp_path / "lines.jsonl"
+    main(["device", "wide", "--device", "cpu", "--scale", "0.001", "--out", str(out)])
+    found = lines(out)
+    ends = [line for line in found if "end" in line]
+    assert [(line["part"], line["end"]) for line in ends] == [("device", 0), ("wide", 0)]
+    shares = [line for line in found if "share" in line]
+    assert len(shares) == 9
+    assert all(float(str(line["update_us_per_decision"])) > 0.0 for line in shares)
+
+
+def test_a_part_that_fails_is_named_and_costs_no_other(tmp_path: Path) -> None:
+    out = tmp_path / "lines.jsonl"
+    # Tensors of meta have no numbers to draw: there are products, but no generator.
+    main(["modes", "device", "--device", "meta", "--scale", "0.001", "--out", str(out)])
+    ends = [line for line in lines(out) if "end" in line]
+    assert [(line["part"], line["end"]) for line in ends] == [("modes", 1), ("device", 0)]
+
+
+def test_an_unknown_part_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["nothing", "--out", "unused"])
+    assert caught.value.code == 2
+    said = capsys.readouterr().err
+    assert "got nothing" in said
+    assert all(name in said for name in PARTS)
