@@ -20,7 +20,7 @@ help:
 	@echo "make docs         the documents as web pages, $(DOCS_BUILD)/html/index.html"
 	@echo "make test         all tests that take no more than two seconds (under five minutes)"
 	@echo "make test-slow    the others: whole runs, whole leagues, intervals over many draws"
-	@echo "make check        lint, format and types"
+	@echo "make check        lint, format, types and the budgets of lines"
 	@echo "make fix          what of that can be mended automatically"
 	@echo "make bench        this machine's throughput, and which ratio fell below the stored table's"
 	@echo "make test-envs    every supported environment: contract, speed, twins, a short training run"
@@ -71,6 +71,7 @@ check: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python -m experiments.house --check
 
 fix: setup
 	$(BIN)/ruff check --fix .

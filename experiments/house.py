@@ -1,7 +1,14 @@
-"""Measure how the code reads: folders, rings, functions, docstrings, comments.
+"""Measure the code: lines by room beside their budgets, and how it reads.
 
     python -m experiments.house                    # this checkout
-    python -m experiments.house ../before .        # two checkouts, side by side
+    python -m experiments.house ../before .        # two checkouts, one after the other
+    python -m experiments.house --check            # exit 1 if a room, or the sum, is over budget
+    python -m experiments.house --lower            # budgets become today's figures and a hundredth
+
+Rooms and their budgets are in `budgets.toml`. ``code`` are lines with code: no docstrings or other
+statements that are only a string, no comments, no blank lines. ``types`` are dataclasses, pydantic
+models, Structs, NamedTuples and TypedDicts. ``module`` and ``function`` are the longest, in such
+lines.
 
 ``unread docstrings`` begin with What, Who, Whose or Where, ``unread arguments`` are lines about an
 argument, an attribute or a result that begin with Of, Who or Whose: the reader has to rebuild the
@@ -14,17 +21,28 @@ from __future__ import annotations
 import argparse
 import ast
 import io
-import json
 import re
 import sys
 import tokenize
+import tomllib
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import takewhile
 from pathlib import Path
+from typing import Any
 
 PRODUCT = ("arena", "populations", "tools", "configs")
+FOLDERS = (*PRODUCT, "tests", "experiments")
+
+NO_CODE = {
+    tokenize.COMMENT,
+    tokenize.NL,
+    tokenize.NEWLINE,
+    tokenize.INDENT,
+    tokenize.DEDENT,
+    tokenize.ENDMARKER,
+}
 
 RULES = re.compile(
     r"populations/(controller/.+|matchmaking|pbt|ratings|league|evaluation)/[a-z_]+\.py"
@@ -37,18 +55,31 @@ UNREAD_ARGUMENT = re.compile(r"\s+[a-z_]+: (Of|Who|Whose)\b")
 Module = tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Figures:
-    """Figures of one checkout."""
+TYPE_BASES = {"BaseModel", "NamedTuple", "Struct", "TypedDict"}
+BUDGETS = Path(__file__).with_name("budgets.toml")
+PRODUCT_ROOM = "arena, populations, tools"
+"""All rooms of the product together."""
 
-    files: int
-    lines: int
-    lines_without_docstrings: int
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """Size of a module, or of a room of several."""
+
+    code: int
+    modules: int
+    types: int
+    module: int
+    function: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """Figures about how the product's code reads."""
+
+    functions_over_60_lines: int
     most_modules_in_a_folder: int
     largest_folder: str
     rings: int
-    longest_function: int
-    functions_over_60_lines: int
     docstrings: int
     unread_docstrings: int
     unread_arguments: int
@@ -58,18 +89,169 @@ class Figures:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Print one line of JSON for each checkout."""
+    """Print the figures of each checkout, or check them against the budgets."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("checkouts", nargs="*", type=Path, default=[Path()])
-    for root in parser.parse_args(argv).checkouts:
-        document = {"checkout": str(root), **asdict(measured(root))}
-        sys.stdout.write(f"{json.dumps(document)}\n")
+    parser.add_argument("--check", action="store_true", help="only what is over its budget")
+    parser.add_argument("--lower", action="store_true", help="write lower budgets")
+    options = parser.parse_args(argv)
+    over = False
+    for root in options.checkouts:
+        budgets = tomllib.loads(BUDGETS.read_text(encoding="utf8"))
+        sizes = rooms(root, budgets["rooms"])
+        found = beyond(sizes, budgets)
+        over = over or bool(found)
+        if not options.check:
+            _print(root, sizes, budgets)
+        if options.lower:
+            BUDGETS.write_text(lowered(BUDGETS.read_text(encoding="utf8"), sizes), encoding="utf8")
+        sys.stdout.writelines(f"{line}\n" for line in found)
+    if options.check and over:
+        raise SystemExit(1)
 
 
-def measured(root: Path) -> Figures:
-    """Measure the product's code of a checkout."""
+def _print(root: Path, sizes: Mapping[str, Size], budgets: Mapping[str, Any]) -> None:
+    width = max(map(len, sizes))
+    names = tuple(Size.__slots__)
+    sys.stdout.write(f"{root!s:{width}}" + "".join(f"{n:>10}" for n in (*names, "budget")))
+    sys.stdout.write("\n")
+    for room, size in sizes.items():
+        numbers = (*(getattr(size, name) for name in names), allowed(room, budgets))
+        sys.stdout.write(f"{room:{width}}" + "".join(f"{n:>10,}" for n in numbers) + "\n")
+    for name, value in asdict(reading(root)).items():
+        sys.stdout.write(f"{name.replace('_', ' ')}: {value}\n")
+
+
+def allowed(room: str, budgets: Mapping[str, Any]) -> int:
+    """Return the budget of a room, in lines of code, with what is being built in it."""
+    table = budgets["product"] if room == PRODUCT_ROOM else budgets["rooms"][room]
+    building = sum(
+        int(entry["lines"])
+        for entry in budgets.get("building", ())
+        if room == PRODUCT_ROOM or room in entry["rooms"]
+    )
+    return int(table["code"]) + building
+
+
+def beyond(sizes: Mapping[str, Size], budgets: Mapping[str, Any]) -> list[str]:
+    """Say which rooms are over their budgets."""
+    return [
+        f"{room} has {size.code:,} lines of code, its budget is {allowed(room, budgets):,}"
+        for room, size in sizes.items()
+        if size.code > allowed(room, budgets)
+    ]
+
+
+def lowered(text: str, sizes: Mapping[str, Size]) -> str:
+    """Return the text of `BUDGETS` with budgets no higher than these sizes and their hundredth."""
+    now = tomllib.loads(text)
+    for room, size in sizes.items():
+        table = "product" if room == PRODUCT_ROOM else f'rooms."{room}"'
+        before = now["product"] if room == PRODUCT_ROOM else now["rooms"][room]
+        budget = min(before["code"], size.code + max(30, size.code // 100))
+        # The first number after the table's head.
+        text = re.sub(
+            rf"(\[{re.escape(table)}\][^\[]*(?:\[[^\]]*\])?[^\[]*?\ncode = )\d+",
+            rf"\g<1>{budget}",
+            text,
+        )
+    return text
+
+
+def rooms(root: Path, places: Mapping[str, Any]) -> dict[str, Size]:
+    """Measure each room of a checkout, and last all of the product.
+
+    Args:
+        root: Directory of the checkout.
+        places: By room, at least ``paths``: what is in it begins with one of these. The longest
+            one decides.
+
+    Raises:
+        ValueError: If a module is in no room.
+    """
+    paths = [path for folder in FOLDERS for path in sorted((root / folder).rglob("*.py"))]
+    trees = {path: ast.parse(path.read_text(encoding="utf8")) for path in paths}
+    named = type_names(trees.values())
+    found: dict[str, list[Size]] = {room: [] for room in places}
+    of_product = []
+    for path, tree in trees.items():
+        name = path.relative_to(root).as_posix()
+        begins = [
+            (len(prefix), room)
+            for room, place in places.items()
+            for prefix in place["paths"]
+            if name.startswith(prefix)
+        ]
+        if not begins:
+            raise ValueError(f"{name} is in no room of {BUDGETS.name}")
+        code = code_lines(path.read_text(encoding="utf8"), tree)
+        size = Size(
+            code=len(code),
+            modules=1,
+            types=sum(isinstance(n, ast.ClassDef) and n.name in named for n in ast.walk(tree)),
+            module=len(code),
+            function=max((len(code & lines) for lines in functions(tree)), default=0),
+        )
+        found[max(begins)[1]].append(size)
+        if name.split("/")[0] in PRODUCT:
+            of_product.append(size)
+    return {room: total(sizes) for room, sizes in {**found, PRODUCT_ROOM: of_product}.items()}
+
+
+def total(sizes: Sequence[Size]) -> Size:
+    """Add up modules."""
+    return Size(
+        code=sum(size.code for size in sizes),
+        modules=len(sizes),
+        types=sum(size.types for size in sizes),
+        module=max((size.module for size in sizes), default=0),
+        function=max((size.function for size in sizes), default=0),
+    )
+
+
+def code_lines(text: str, tree: ast.Module) -> set[int]:
+    """Return the numbers of the lines that hold code."""
+    lines: set[int] = set()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type not in NO_CODE:
+            lines.update(range(token.start[0], token.end[0] + 1))
+    for statement in lone_strings(tree):
+        lines.difference_update(range(statement.lineno, (statement.end_lineno or 0) + 1))
+    return lines
+
+
+def functions(tree: ast.Module) -> Iterator[set[int]]:
+    """Yield the numbers of each function's lines."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+
+
+def type_names(trees: Iterable[ast.Module]) -> set[str]:
+    """Return the names of classes that are types of data, those of derived classes too."""
+    classes = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    names = {
+        node.name
+        for node in classes
+        for decorator in node.decorator_list
+        if "dataclass" in ast.unparse(decorator)
+    }
+    known = names | TYPE_BASES
+    while new := {
+        node.name
+        for node in classes
+        if node.name not in known
+        # Of a.b.Base[T] the name is Base.
+        and any(ast.unparse(b).split("[")[0].split(".")[-1] in known for b in node.bases)
+    }:
+        known |= new
+    return known - TYPE_BASES
+
+
+def reading(root: Path) -> Reading:
+    """Measure how the product's code of a checkout reads."""
     trees = {
         path.relative_to(root): ast.parse(path.read_text(encoding="utf8"))
         for folder in PRODUCT
@@ -78,52 +260,43 @@ def measured(root: Path) -> Figures:
     texts = {path: (root / path).read_text(encoding="utf8") for path in trees}
     folders = Counter(path.parent.as_posix() for path in trees if path.name != "__init__.py")
     largest, most = folders.most_common(1)[0]
-    functions = [length for tree in trees.values() for length in function_lengths(tree)]
-    docstrings = [text for tree in trees.values() for text in docstrings_of(tree)]
-    lines = sum(text.count("\n") for text in texts.values())
-    told = sum(text.count("\n") + 1 for text in docstrings)
+    docstrings = [
+        str(statement.value.value)
+        for tree in trees.values()
+        for statement in lone_strings(tree)
+        if isinstance(statement.value, ast.Constant)
+    ]
     comments = sum(num_comments(text) for text in texts.values())
     rules = [path for path in trees if RULES.fullmatch(path.as_posix())]
     rules = [path for path in rules if path.name != "__init__.py"]
-    return Figures(
-        files=len(trees),
-        lines=lines,
-        lines_without_docstrings=lines - told,
+    return Reading(
+        functions_over_60_lines=sum(
+            len(code_lines(texts[path], tree) & lines) > 60
+            for path, tree in trees.items()
+            for lines in functions(tree)
+        ),
         most_modules_in_a_folder=most,
         largest_folder=largest,
         rings=sum(len(rings(graph)) for graph in children(trees).values()),
-        longest_function=max(functions),
-        functions_over_60_lines=sum(length > 60 for length in functions),
         docstrings=len(docstrings),
         unread_docstrings=sum(bool(UNREAD.match(text)) for text in docstrings),
         unread_arguments=sum(
             bool(UNREAD_ARGUMENT.match(line)) for text in docstrings for line in text.split("\n")
         ),
-        comment_share=round(comments / lines, 4),
+        comment_share=round(comments / sum(text.count("\n") for text in texts.values()), 4),
         rules=len(rules),
         rules_with_a_test_file=sum(has_test(root, path) for path in rules),
     )
 
 
-def function_lengths(tree: ast.Module) -> Iterator[int]:
-    """Yield the lines of each function, its docstring left out."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            docstring = ast.get_docstring(node, clean=False)
-            told = 0 if docstring is None else docstring.count("\n") + 1
-            yield (node.end_lineno or node.lineno) - node.lineno + 1 - told
-
-
-def docstrings_of(tree: ast.Module) -> Iterator[str]:
-    """Yield the docstrings of a module, its classes and functions, and texts below its
-    constants.
-    """
+def lone_strings(tree: ast.Module) -> Iterator[ast.Expr]:
+    """Yield the docstrings of a module, its classes and functions, and texts below constants."""
     for node in ast.walk(tree):
         body = getattr(node, "body", None)
         for statement in body if isinstance(body, list) else ():
             value = statement.value if isinstance(statement, ast.Expr) else None
             if isinstance(value, ast.Constant) and isinstance(value.value, str):
-                yield value.value
+                yield statement
 
 
 def num_comments(text: str) -> int:
