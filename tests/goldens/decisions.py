@@ -202,9 +202,7 @@ def _faults(faults: Document) -> Callable[[int, Train | Evaluate, float], str | 
         del message, now_s
         if slot != faults["slot"] or (number := next(numbers)) % faults["every"]:
             return None
-        kinds: list[str] = faults["kinds"]
-        kind = kinds[number // faults["every"] % len(kinds)]
-        return kind
+        return str(faults["kinds"][number // faults["every"] % len(faults["kinds"])])
 
     return fault
 
