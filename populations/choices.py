@@ -31,6 +31,10 @@ class Choices:
         """Draw uniformly."""
         return self.choices[int(rng.integers(len(self.choices)))]
 
+    def quantile(self, share: float) -> float:
+        """Return the choice below which a share in [0, 1) of samples lies."""
+        return self.choices[int(share * len(self.choices))]
+
     def perturb(self, value: float, *, factor: float, rng: np.random.Generator) -> float:
         """Return the neighbour towards ``factor``; a random choice if the value is none."""
         # Start values may be outside of the search space.

@@ -83,6 +83,13 @@ class Range:
             return self.fit(self._turn(_log_uniform(min(low, high), max(low, high), rng)))
         return self.fit(self._turn(low + (high - low) * float(rng.random())))
 
+    def quantile(self, share: float) -> float:
+        """Return the value below which a share in [0, 1) of samples lies."""
+        if self.step is not None and not self.log:
+            num_steps = round((self.high - self.low) / self.step)
+            return self.fit(_grid_point(self.low, self.step, int(share * (num_steps + 1))))
+        return self.from_unit(share)
+
     def perturb(self, value: float, *, factor: float, rng: np.random.Generator) -> float:
         """Multiply by ``factor``, or 1 - x by it; drawn anew if value is not finite.
 

@@ -202,16 +202,44 @@ def initial_hyperparameters(
     search_space: SearchSpace,
     *,
     rng: np.random.Generator,
-    sampled: bool = False,
 ) -> dict[str, float]:
-    """Return start values of one member: one exploration away from the configured ones, or drawn.
+    """Return start values of one member, one exploration away from the configured ones.
 
     Raises:
         ConfigError: If the search space is not valid.
     """
     # Whatever the population's rule is: clones of one setting would give selection no choice.
-    rule = Resample() if sampled else Perturb()
-    return dict(rule.explore(hyperparameters, search_space, rng=rng).new)
+    return dict(Perturb().explore(hyperparameters, search_space, rng=rng).new)
+
+
+def spread_hyperparameters(
+    hyperparameters: Mapping[str, float],
+    search_space: SearchSpace,
+    *,
+    num_members: int,
+    rng: np.random.Generator,
+) -> list[dict[str, float]]:
+    """Draw start values of all members but the first, which has the configured ones.
+
+    The range of each hyperparameter is divided into as many equal parts as there are members, and
+    each has its value in another one: even three or four cover a wide range (McKay, Beckman and
+    Conover, "A comparison of three methods for selecting values of input variables", 1979).
+
+    Raises:
+        ConfigError: If the search space is not valid.
+    """
+    drawn = [dict(hyperparameters) for _ in range(num_members - 1)]
+    for name, dimension in parse_search_space(search_space, start=hyperparameters).items():
+        parts = [int(part) for part in rng.permutation(num_members)]
+        start = hyperparameters.get(name, math.nan)
+        if math.isfinite(start):
+            middles = [dimension.quantile((part + 0.5) / num_members) for part in parts]
+            unit = dimension.to_unit(start)
+            # The part that the first member is in.
+            del parts[int(np.argmin([abs(dimension.to_unit(m) - unit) for m in middles]))]
+        for values, part in zip(drawn, parts, strict=False):
+            values[name] = dimension.quantile((part + float(rng.random())) / num_members)
+    return drawn
 
 
 def make_perturb(settings: PerturbSettings) -> Perturb:

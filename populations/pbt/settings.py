@@ -51,7 +51,7 @@ class PbtSection(FractionSettings):
 
     initial: Literal["same", "sampled"] = "same"
     """First hyperparameters of each policy but policy 0, which has the start values: ``same``: one
-    perturbation away from them; ``sampled``: drawn from the search space."""
+    perturbation away from them; ``sampled``: drawn from the search space, evenly spread over it."""
 
     share: Literal["even", "halving"] = "even"
     """``even``: all policies train equally much, for ever; ``halving``: at its first decisions the

@@ -11,7 +11,7 @@ import numpy as np
 
 from arena.types import PolicyId
 from populations.config.run_config import RunConfig
-from populations.pbt.explore import initial_hyperparameters
+from populations.pbt.explore import initial_hyperparameters, spread_hyperparameters
 from populations.records.rows import PolicyRow
 from populations.roles import deal_roles
 
@@ -22,8 +22,8 @@ def initial_policies(
     """Return the members of all populations, diverse from the start.
 
     Each but the reference member gets one exploration of the start values, or with ``pbt.initial``
-    values drawn from its search space, seeded by the run's seed, the population's position and the
-    member's index.
+    values drawn from its search space, seeded by the run's seed, the population's position and, for
+    an exploration, the member's index.
 
     Args:
         config: Resolved configuration.
@@ -35,6 +35,14 @@ def initial_policies(
         scheduled = population.scheduled
         first = scheduled.completed((factors or {}).get(name, {}))
         start = scheduled.values(population.start_values, factors=first, agent_steps=0)
+        spread: list[dict[str, float]] = []
+        if config.pbt_of(name).initial == "sampled" and not population.schedule:
+            spread = spread_hyperparameters(
+                start,
+                population.search_space,
+                num_members=population.num_policies,
+                rng=np.random.default_rng(np.random.SeedSequence([config.seed, 3, position])),
+            )
         for index in range(population.num_policies):
             seed = np.random.SeedSequence([config.seed, 3, position, index])
             hyperparameters: Mapping[str, float] = start
@@ -43,12 +51,12 @@ def initial_policies(
                 hyperparameters = population.schedule[0].hyperparameters
             elif index > 0:
                 # Member 0 has the start values themselves.
-                rng = np.random.default_rng(seed)
-                explored = initial_hyperparameters(
-                    start,
-                    population.search_space,
-                    rng=rng,
-                    sampled=config.pbt_of(name).initial == "sampled",
+                explored = (
+                    spread[index - 1]
+                    if spread
+                    else initial_hyperparameters(
+                        start, population.search_space, rng=np.random.default_rng(seed)
+                    )
                 )
                 hyperparameters, moved = scheduled.explored(
                     explored, old=start, factors=first, agent_steps=0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -58,10 +60,11 @@ def test_sampled_ones_are_anywhere_in_the_search_space_but_for_the_reference_mem
     rows = initial_policies(sampled)
     rates = np.array([row.hyperparameters["learning_rate"] for row in rows])
     assert rates[0] == 1e-3
-    # Uniform in the logarithm between 1e-4 and 1e-2: a third in each third, to three deviations.
-    thirds = np.histogram(np.log10(rates[1:]), bins=[-4.0, -10 / 3, -8 / 3, -2.0])[0]
-    assert thirds.sum() == 300
-    assert np.all(np.abs(thirds - 100) < 3.0 * np.sqrt(300 * 2 / 9))
+    # A part of 301 in the logarithm between 1e-4 and 1e-2 for each, the reference's in the middle.
+    parts = (np.log10(rates[1:]) + 4.0) / 2.0 * 301
+    assert sorted(parts.astype(int).tolist()) == [*range(150), *range(151, 301)]
+    # In no order.
+    assert abs(np.corrcoef(np.arange(300), parts)[0, 1]) < 0.2
     # One perturbation away three in four stay near.
     same = initial_policies(validate_config(SPREAD))
     near = [0.7e-3 < row.hyperparameters["learning_rate"] < 1.3e-3 for row in same]
@@ -70,6 +73,37 @@ def test_sampled_ones_are_anywhere_in_the_search_space_but_for_the_reference_mem
     assert all(
         {**row.hyperparameters, "learning_rate": 1e-3} == rows[0].hyperparameters for row in rows
     )
+
+
+def test_few_samples_cover_every_range_whatever_the_seed() -> None:
+    space = {
+        "learning_rate": {"low": 1e-5, "high": 1e-1, "log": True},
+        "gamma": {"low": 0.9, "high": 0.999, "complement": True},
+        "num_epochs": {"low": 1, "high": 4},
+        "clip_coef": {"choices": [0.1, 0.2, 0.3, 0.4]},
+    }
+    start = {"learning_rate": 2e-2, "gamma": 0.99, "num_epochs": 2, "clip_coef": 0.2}
+    population = {"size": 4, "search_space": space, "hyperparameters": start}
+    orders = set()
+    for seed in range(20):
+        document = {"environment": {"id": "tests.duel:env"}, "seed": seed}
+        sampled = validate_config(
+            {**document, "populations": {"player": population}, "pbt": {"initial": "sampled"}}
+        )
+        first, *others = initial_policies(sampled)
+        assert first.hyperparameters["learning_rate"] == 2e-2
+        rates = [row.hyperparameters["learning_rate"] for row in others]
+        # 2e-2 is in the last of four decades: each of the others has one of the rest.
+        assert sorted(math.floor(math.log10(rate)) for rate in rates) == [-5, -4, -3]
+        orders.add(tuple(np.argsort(rates)))
+        for name, choices in (("num_epochs", {1, 2, 3, 4}), ("clip_coef", {0.1, 0.2, 0.3, 0.4})):
+            own = first.hyperparameters[name]
+            assert {row.hyperparameters[name] for row in others} == choices - {own}
+        discounts = [row.hyperparameters["gamma"] for row in others]
+        assert all(0.9 <= gamma <= 0.999 for gamma in discounts)
+        assert max(discounts) - min(discounts) > 0.099 / 4
+    # One hyperparameter's order says nothing of another's.
+    assert len(orders) > 3
 
 
 def test_a_schedule_begins_with_the_factor_that_it_is_given() -> None:
