@@ -46,7 +46,10 @@ from tests.goldens.forms import Document, events_of, messages_of, views_of
 HERE = Path(__file__).parent
 STORED = HERE / "decisions"
 VIEWS_EVERY = 100
-CHUNK_S = 2.0
+SLOW = {"agent_steps_per_s": 1000.0, "matches_per_s": 500.0}
+"""Speeds of the learners of small games: an assignment takes half a second."""
+
+CHUNK_S = 0.1
 """Simulated seconds between two looks at the number of events."""
 
 TOLERANCE = 1e-6
@@ -148,7 +151,8 @@ def play(world: Document, run_dir: Path) -> list[Document]:
     rows: list[Row] = [tables.run, *tables.policies.values(), *tables.generations.values()]
     path = run_dir / "journal.db"
     setup = learner_setup(run_file, root=Path("/nowhere"))
-    learner = make_learner(setup, run_file.config, default_model(run_file.config))
+    speeds = {} if world["game"] is None else SLOW
+    learner = make_learner(setup, run_file.config, default_model(run_file.config), **speeds)
     with Journal.create(path, rows) as journal:
         log = _Log(run_file=run_file, run_dir=run_dir, journal=journal)
         resumes = [*world.get("resumes", ()), world["events"]]
