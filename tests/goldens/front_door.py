@@ -1,0 +1,182 @@
+"""What users read before anything runs: help, refusals of wrong input, and signatures.
+
+    python -m tests.goldens.front_door            # compare with what is stored
+    python -m tests.goldens.front_door --make     # store what is said now
+
+`help.txt` has ``--help`` of each command at 80 columns, `refusals.txt` the answer to each wrong
+configuration and command line with its exit code, `signatures.txt` the public Python API.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import difflib
+import importlib
+import inspect
+import io
+import os
+import sys
+import tempfile
+import typing
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import yaml
+from typer.main import get_command
+
+from arena.config import Model
+from arena.errors import ConfigError
+from docs.generate.python_api import PROTOCOLS, public_names
+from populations.config.run_config import RunConfig, load_config
+from populations.simulation.environment import simulated_config, simulated_run
+
+# As it is installed: types know the same modules as `tools`.
+MAIN = importlib.import_module("populations.commands.main")
+
+HERE = Path(__file__).parent
+STORED = HERE / "front_door"
+PRESET = "connect_four"
+NONSENSE = "{nonsense: 1}"
+"""Value that no key takes."""
+
+
+def help_text() -> str:
+    """Return the help of each command."""
+    parts = [_ran(["--help"]), *(_ran([*name.split(), "--help"]) for name in _commands())]
+    return "\n".join(parts)
+
+
+def _commands() -> list[str]:
+    root = get_command(MAIN.app)
+    found: list[str] = []
+    for name, command in sorted(getattr(root, "commands", {}).items()):
+        below = getattr(command, "commands", {})
+        found += [f"{name} {sub}" for sub in sorted(below)] if below else [name]
+    return found
+
+
+def _ran(arguments: Sequence[str]) -> str:
+    """Run a command in this process; return its exit code and what it has written."""
+    out, code = io.StringIO(), 0
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
+        try:
+            MAIN.main(list(arguments))
+        except SystemExit as ended:
+            code = ended.code if isinstance(ended.code, int) else 1
+    lines = "\n".join(line.rstrip() for line in out.getvalue().strip().splitlines())
+    return f"$ arena {' '.join(arguments)}\n{lines}\nexit code {code}\n"
+
+
+def refusals() -> str:
+    """Return the answers to wrong configurations and command lines."""
+    document = yaml.safe_load((HERE / "refused.yaml").read_text(encoding="utf8"))
+    wrong = [[f"{key}={NONSENSE}"] for key in leaves()] + document["configurations"]
+    parts = [_refusal(overrides) for overrides in wrong]
+    with tempfile.TemporaryDirectory() as scratch, contextlib.chdir(scratch):
+        ran = [_ran(arguments.split()) for arguments in document["commands"]]
+        parts += [text.replace(scratch, "DIRECTORY") for text in ran]
+    return "\n".join(parts)
+
+
+def _refusal(overrides: Sequence[str]) -> str:
+    try:
+        simulated_run(simulated_config(load_config(PRESET, list(overrides))))
+        said = "taken"
+    except ConfigError as error:
+        said = str(error)
+    return f"{' '.join(overrides)}\n  {said}\n"
+
+
+def leaves(model: type[Model] = RunConfig, path: tuple[str, ...] = ()) -> Iterator[str]:
+    """Yield every key of the configuration; a population is named player."""
+    for name, entry in model.model_fields.items():
+        key = (*path, entry.alias or name)
+        sections = list(_sections(entry.annotation))
+        for section in sections:
+            yield from leaves(section, (*key, "player") if key == ("populations",) else key)
+        if not sections:
+            yield ".".join(key)
+
+
+def _sections(annotation: object) -> Iterator[type[Model]]:
+    if isinstance(annotation, type) and issubclass(annotation, Model):
+        yield annotation
+    for part in typing.get_args(annotation):
+        yield from _sections(part)
+
+
+def signatures() -> str:
+    """Return the signatures of the public modules, a name and a line each."""
+    lines: list[str] = []
+    for module in ("arena", "arena.testing", *PROTOCOLS):
+        found = importlib.import_module(module)
+        own = [n for n, v in vars(found).items() if getattr(v, "__module__", None) == module]
+        for name in sorted(public_names(module) or [n for n in own if not n.startswith("_")]):
+            lines += _signature(f"{module}.{name}", getattr(found, name))
+    return "\n".join(lines) + "\n"
+
+
+def _signature(name: str, value: object) -> Iterator[str]:
+    if inspect.isclass(value):
+        bases = ", ".join(base.__name__ for base in value.__bases__)
+        yield f"class {name}({bases}){_parameters(value)}"
+        for own, member in sorted(vars(value).items()):
+            if not own.startswith("_") and (callable(member) or isinstance(member, property)):
+                shown = _parameters(member) if callable(member) else ""
+                yield f"  {own}{shown}"
+    elif callable(value):
+        yield f"{name}{_parameters(value)}"
+    else:
+        yield f"{name}: {type(value).__name__}"
+
+
+def _parameters(value: object) -> str:
+    try:
+        return str(inspect.signature(typing.cast("Callable[..., object]", value)))
+    except (TypeError, ValueError):
+        return ""
+
+
+TEXTS: dict[str, Callable[[], str]] = {
+    "help": help_text,
+    "refusals": refusals,
+    "signatures": signatures,
+}
+
+
+def said(name: str) -> str:
+    """Return one of `TEXTS` as it is now."""
+    os.environ.update({"COLUMNS": "80", "NO_COLOR": "1", "TERM": "dumb"})
+    return TEXTS[name]()
+
+
+def parting(name: str, found: str) -> list[str]:
+    """Return the lines in which a text differs from the one that is stored."""
+    stored = (STORED / f"{name}.txt").read_text(encoding="utf8")
+    lines = stored.splitlines(), found.splitlines()
+    return list(difflib.unified_diff(*lines, "stored", "found", n=2, lineterm=""))
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Compare the texts with the stored ones, or store them."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--make", action="store_true", help="store what is said now")
+    options = parser.parse_args(argv)
+    parted = False
+    for name in TEXTS:
+        found = said(name)
+        if options.make:
+            (STORED / f"{name}.txt").write_text(found, encoding="utf8")
+        explained = parting(name, found)
+        parted |= bool(explained)
+        sys.stdout.write("\n".join([f"{name}: {'parted' if explained else 'equal'}", *explained]))
+        sys.stdout.write("\n")
+    if parted:
+        raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    main()
