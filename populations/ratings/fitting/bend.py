@@ -75,7 +75,7 @@ def newer(ages: FloatArray, others: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recency:
-    """What newer entrants are ahead by.
+    """Lead of newer entrants over older ones, beside strengths.
 
     Attributes:
         ages: Training of each entrant as a share of the longest one. float64 [N].
@@ -97,7 +97,7 @@ class Meeting:
         second: The latter; as those of ``first`` where the order does not matter. int64 [S].
         advantage: Worth of the seats of ``first`` in distances.
         changes: Changes of it with the strengths. float64 [K].
-        recency: What the newer ones of both are ahead by.
+        recency: Lead of the newer one of two.
     """
 
     first: IntArray
