@@ -26,7 +26,7 @@ from pathlib import Path
 
 import numpy as np
 
-from arena.types import RANDOM_BOT, Digest, Entrant, PlayerId, PolicyId
+from arena.types import RANDOM_BOT, Digest, Entrant, PlayerId, PolicyId, is_external
 from populations.config.run_config import load_config
 from populations.controller.opponents.seatings import make_request
 from populations.gc_pause import collector_paused
@@ -34,8 +34,7 @@ from populations.league.ratings import Ratings
 from populations.league.standings import Standing, champion, standings
 from populations.matchmaking.drawing import normalized
 from populations.matchmaking.pfsp import PfspRule
-from populations.ratings.bradley_terry import BradleyTerry
-from populations.ratings.model import Z95, Result
+from populations.ratings.model import Z95
 from populations.ratings.results import Rated
 from populations.simulation.environment import simulated_config, simulated_run
 from populations.simulation.league import default_model
@@ -50,11 +49,8 @@ CHANGES = (
     "pbt.share=even",
 )
 MATCHES_PER_S = 1000.0
-PAIR_MATCHES = 10_000
-"""Matches of each pair whose true scores make the true strengths."""
-
 MAX_PAIRS = 8_000
-"""Pairs that these are made of; drawn where there are more."""
+"""Pairs that true strengths are made of; drawn where there are more."""
 
 NEAR, FAR = 100.0, 400.0
 """Differences below and above which players are near and far apart, Elo."""
@@ -172,7 +168,7 @@ def _population_error(world: World, population: str) -> LeagueError:
     skill = {
         line.player: truth[population, Entrant(line.weights)]
         for line in lines
-        if line.weights is not None
+        if line.weights is not None and line.rating is not None
     }
     held, direct, errors, widths = [], [], [], []
     weights, model = world.learner.weights, world.learner.model
@@ -185,7 +181,9 @@ def _population_error(world: World, population: str) -> LeagueError:
         shown = model.difference(weights[Digest(str(line.weights))], bot)
         direct.append(low <= shown <= high)
         errors.append(rating - skill[line.player])
-        widths.append(high - low)
+        # An open interval has no width.
+        if math.isfinite(high):
+            widths.append(high - low)
     ghosts = [line for line in lines if line.kind == "ghost" and line.rating is not None]
     ghost_errors = [line.rating - skill[line.player] for line in ghosts if line.rating is not None]
     ghosts_held = [
@@ -201,9 +199,9 @@ def _population_error(world: World, population: str) -> LeagueError:
     row = world.state.tables.ratings[population]
     best = champion(lines)
     assert best is not None, "a player is rated"
-    assert best.rating is not None
-    assert best.rating_low is not None
-    assert best.rating_high is not None
+    best_interval = known[best.player]
+    assert best_interval is not None
+    best_rating, best_low, best_high = best_interval
     return LeagueError(
         ratings=float(np.mean(held)),
         differences=float(np.mean(gaps_held)),
@@ -212,13 +210,13 @@ def _population_error(world: World, population: str) -> LeagueError:
         far=float(np.mean(np.array(all_held)[is_far])) if is_far.any() else np.nan,
         far_strengths=float(np.mean(np.array(sums_held)[is_far])) if is_far.any() else np.nan,
         ranks=float(np.mean([*_ranks_held(every, skill)])),
-        champion=float(best.rating_low <= skill[best.player] <= best.rating_high),
-        champion_low=float(skill[best.player] < best.rating_low),
+        champion=float(best_low <= skill[best.player] <= best_high),
+        champion_low=float(skill[best.player] < best_low),
         champion_skill=skill[best.player],
-        champion_bias=best.rating - skill[best.player],
+        champion_bias=best_rating - skill[best.player],
         optimism=row.optimism,
         bias=float(np.mean(errors)),
-        width=float(np.mean(widths)),
+        width=float(np.mean(widths)) if widths else np.nan,
         difference_width=float(np.mean(gap_widths)),
         ghosts=float(np.mean(ghosts_held)) if ghosts else np.nan,
         ghost_bias=float(np.mean(ghost_errors)) if ghosts else np.nan,
@@ -233,38 +231,33 @@ def _population_error(world: World, population: str) -> LeagueError:
 
 
 def true_strengths(world: World) -> dict[Rated, float]:
-    """Return the additive strengths that best say the true scores between all players, in Elo.
+    """Return the additive strengths nearest to the true log-odds of all that are rated, in Elo.
 
     All pairs count alike, whatever their distance. Where strengths add up, these are the skills.
     """
     weights, model = world.learner.weights, world.learner.model
     known: dict[Rated, Weights] = {}
-    for population, lines in standings(world.state.tables, world.state.league).items():
-        for line in lines:
-            if line.kind == "bot":
-                known[population, Entrant(line.player)] = model.bot(line.player)
-            elif line.weights is not None:
-                known[population, Entrant(line.weights)] = weights[line.weights]
+    for population, last in world.state.tables.ratings.items():
+        for entrant in last.entrants:
+            is_bot = is_external(entrant)
+            found = model.bot(entrant) if is_bot else weights[Digest(entrant)]
+            known[population, entrant] = found
     is_alone = len(world.state.setup.populations) == 1
     pairs = [(one, two) for one, two in combinations(known, 2) if is_alone or one[0] != two[0]]
     rng = np.random.default_rng(0)
     if len(pairs) > MAX_PAIRS:
         pairs = [pairs[i] for i in rng.choice(len(pairs), MAX_PAIRS, replace=False).tolist()]
 
-    def result(one: Rated, two: Rated) -> Result[Rated]:
-        score = expected_score(model.difference(known[one], known[two]))
-        return Result(
-            first=one,
-            second=two,
-            seats=(0, 0),
-            wins=PAIR_MATCHES * score,
-            draws=0.0,
-            losses=PAIR_MATCHES * (1.0 - score),
-        )
-
-    anchors = [rated for rated in known if rated[1] == Entrant(RANDOM_BOT)]
-    fit = BradleyTerry().fit([result(one, two) for one, two in pairs], anchors=anchors)
-    return dict(zip(fit.entrants, fit.ratings.tolist(), strict=True))
+    # One column each; that of the anchors, which are at 0, is left out.
+    anchor = Entrant(RANDOM_BOT)
+    places = {rated: k for k, rated in enumerate(one for one in known if one[1] != anchor)}
+    signs = np.zeros((len(pairs), len(places) + 1))
+    for row, (one, two) in enumerate(pairs):
+        signs[row, places.get(one, -1)] += 1.0
+        signs[row, places.get(two, -1)] -= 1.0
+    ahead = [model.difference(known[one], known[two]) for one, two in pairs]
+    strengths = np.append(np.linalg.lstsq(signs[:, :-1], np.array(ahead))[0], 0.0)
+    return {rated: float(strengths[places.get(rated, -1)]) for rated in known}
 
 
 def _pfsp(world: World, player: PlayerId) -> tuple[float, float]:
@@ -361,12 +354,17 @@ def main(argv: Sequence[str] | None = None) -> None:
         "--compression", type=float, default=0.0, help="share by which 1,000 Elo are longer"
     )
     parser.add_argument(
+        "--recency", type=float, default=0.0, help="lead over all that trained for less, Elo"
+    )
+    parser.add_argument(
         "--set", nargs="+", default=[], metavar="KEY=VALUE", help="changes of the configuration"
     )
     parser.add_argument("--json", action="store_true", help="print a document per line")
     parser.add_argument("--out", type=Path, help="file of leagues that are over, a line each")
     options = parser.parse_args(argv)
     truth = {name: getattr(options, name) for name in TRUTH}
+    # Files of before have no such entry.
+    truth |= {"recency": options.recency} if options.recency else {}
     over = _leagues_over(options.out)
 
     def league(size: int, seed: int) -> dict[str, float]:

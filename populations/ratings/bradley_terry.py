@@ -26,12 +26,15 @@ Wedderburn, "Quasi-likelihood functions, generalized linear models, and the Gaus
 Problems of up to `populations.ratings.fitting.newton.MAX_EXACT` parameters are fitted exactly,
 larger ones by sparse matrices, with a spread from samples.
 
+Where log-odds may be bent, the newer one of two is also ahead by the recency, one parameter for all
+(`populations.ratings.fitting.bend`).
+
 What else is known of a difference is a *link*: a normal distribution of theta_i - theta_j. It is
 given as n matches between equals with s points in all: they have the information n / 4 there, and
 the mean difference is (s - n / 2) / (n / 4). So links add up as results do.
 
 Shapes: N entrants; F of them free (no anchor); P parameters, those of the free entrants first, then
-one advantage per pair of seats, then the stages; M results; L links; C children.
+one advantage per pair of seats, then the stages and the recency; M results; L links; C children.
 """
 
 from __future__ import annotations
@@ -48,6 +51,8 @@ from populations.ratings.design import Time as Time
 from populations.ratings.fitting.bend import (
     MAX_BEND,
     Meeting,
+    Recency,
+    adds_up,
     against_anchors,
     left_of,
     ratings_by,
@@ -101,10 +106,12 @@ class BradleyTerry:
         stage_deviation: Prior deviation in Elo of the common gain from one stage to the next.
         advantage_deviation: Prior deviation in Elo of each advantage, around 0; weaker than one
             match.
+        recency_deviation: Prior deviation in Elo of the recency, around 0.
         reduces_bias: Whether Firth's correction pulls ratings at the end of long chains of results
             towards the anchor. The ratings are then no longer the mode of the posterior.
         bends: Whether log-odds may be bent (`populations.ratings.fitting.bend`). Ratings are then
-            the additive strengths nearest to them, all pairs of entrants alike.
+            the additive strengths nearest to them, all pairs of entrants alike. Newer entrants may
+            then also be ahead of older ones beside their strengths.
         num_rounds: Estimates of the components of variance. 0: they stay as they are here.
         max_exact: Number of parameters up to which the fit is exact.
     """
@@ -115,6 +122,7 @@ class BradleyTerry:
     least_child_deviation: float = 120.0
     stage_deviation: float = 500.0
     advantage_deviation: float = 400.0
+    recency_deviation: float = 30.0
     reduces_bias: bool = False
     bends: bool = False
     num_rounds: int = NUM_ROUNDS
@@ -257,6 +265,8 @@ class Posterior(Generic[E]):
         scales: Entrants of each scale. int64 [N'] each.
         meetings: Two scales that meet, by their place in ``scales``, and the parameter of what the
             seats of the first are worth, P for none. int64 [R, 3].
+        ages: Training of each entrant as a share of the longest one. float64 [N].
+        recency: Parameter of the recency, P for none.
     """
 
     problem: Problem
@@ -273,6 +283,8 @@ class Posterior(Generic[E]):
     anchor_errors: FloatArray
     scales: tuple[IntArray, ...]
     meetings: IntArray
+    ages: FloatArray
+    recency: int
 
     def learned(self, parameters: FloatArray, solver: Solver) -> Posterior[E]:
         """Return the posterior with components of variance estimated from a fit.
@@ -301,6 +313,8 @@ class Posterior(Generic[E]):
         anchor, estranged = anchor_variance(
             fit, is_anchored=self.pairs.is_anchored, variances=variances
         )
+        prior = num_rows + self.recency
+        lead = abs(summed[prior]) / math.sqrt(term_variances[prior]) if self._has_recency else 0.0
         # Below the threshold chance explains the errors, and intervals stay as they are.
         anchor = anchor if estranged >= DOUBT else 0.0
         entrants, signs = self._free_of_pairs()
@@ -337,7 +351,7 @@ class Posterior(Generic[E]):
                 root_deviation=rho,
                 pair_deviation=ELO_PER_UNIT * math.sqrt(scatter),
                 dispersion=dispersion,
-                misfit=max(misfit, bend / unsure, estranged),
+                misfit=max(misfit, bend / unsure, lead, estranged),
                 anchor_deviation=ELO_PER_UNIT * math.sqrt(anchor),
             ),
             anchor_errors=off,
@@ -397,6 +411,10 @@ class Posterior(Generic[E]):
             ),
         )
 
+    @property
+    def _has_recency(self) -> bool:
+        return self.recency < self.problem.num_parameters
+
     def _free_of_pairs(self) -> tuple[IntArray, FloatArray]:
         """Return the free entrant of each pair with an anchor, elsewhere P, and its sign. [Q]."""
         num_rows, nobody = len(self.problem.matches), self.problem.num_parameters
@@ -431,15 +449,19 @@ class Posterior(Generic[E]):
 
     def _met(self, parameters: FloatArray, directions: FloatArray) -> list[Meeting]:
         """Return who meets whom, by parameters [P] and their changes [P, K]."""
-        # The constant 0 stands for no advantage.
+        # The constant 0 stands for no advantage and no recency.
         padded = np.append(parameters, 0.0)
         moved = np.append(directions, np.zeros((1, directions.shape[1])), axis=0)
+        recency = Recency(
+            ages=self.ages, worth=float(padded[self.recency]), changes=moved[self.recency]
+        )
         return [
             Meeting(
                 first=self.scales[one],
                 second=self.scales[two],
                 advantage=float(padded[worth]),
                 changes=moved[worth],
+                recency=recency,
             )
             for one, two, worth in self.meetings.tolist()
         ]
@@ -482,7 +504,7 @@ class Posterior(Generic[E]):
         # What the seats are worth beside ratings, by parameter.
         worth = np.append(parameters, 0.0)
         for (_, _, place), one in zip(self.meetings.tolist(), met, strict=True):
-            if bend and place < len(parameters):
+            if place < len(parameters) and not adds_up(met, bend=bend):
                 worth[place] = left_of(strengths, ratings, one, bend=bend).mean()
         # What the fit itself says of results against the anchors is off the ratings, too.
         off = self._of_all(self.anchor_errors.T)
@@ -526,6 +548,7 @@ def _posterior(
             child=model.child_deviation,
             advantage=model.advantage_deviation,
             stage=model.stage_deviation,
+            recency=model.recency_deviation if model.bends else 0.0,
         ),
     )
     # Of n matches between equals.
@@ -540,6 +563,7 @@ def _posterior(
         weights=np.ones(len(results)),
         precisions=np.concatenate([(ELO_PER_UNIT / design.deviations) ** 2, information]),
         means=np.concatenate([np.zeros(size), known]),
+        newer=design.newer,
         groups=design.groups,
     )
     is_anchor = np.array([entrant in anchors for entrant in results.entrants], dtype=bool)
@@ -575,4 +599,6 @@ def _posterior(
         anchor_errors=np.zeros((2, len(design.free))),
         scales=tuple(np.flatnonzero(scale == i) for i in range(len(places))),
         meetings=np.concatenate([np.unique(meetings, axis=0), own]),
+        ages=design.ages,
+        recency=design.recency,
     )

@@ -1,7 +1,7 @@
 """Terms of a Bradley-Terry fit as arrays of indices of their parameters.
 
 Shapes: N entrants; F of them free (no anchor); P parameters, those of the free entrants first, then
-one advantage per pair of seats, then the stages; M results; L links; C children.
+one advantage per pair of seats, then the stages, then the recency; M results; L links; C children.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from populations.ratings.fitting.bend import newer
 from populations.ratings.fitting.posterior import FloatArray, IntArray
 from populations.ratings.model import E
 from populations.ratings.results import ResultColumns
@@ -36,12 +37,15 @@ class Deviations:
         child: Deviation around its parent and the common gain of an entrant with one.
         advantage: Deviation around 0 of each advantage.
         stage: Deviation of what all gain from one stage to the next.
+        recency: Deviation around 0 of what newer players are ahead beside their strengths; 0: there
+            is no such parameter.
     """
 
     root: float
     child: float
     advantage: float
     stage: float
+    recency: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,9 +53,9 @@ class Design:
     """Terms of a fit and the parameters in them.
 
     Attributes:
-        index: Four parameters of each term, P for none: of a result those of its first, its second
-            and its advantage; of a prior the parameter, its mean, its stage and the mean's stage.
-            Of a link its first and its second. int64 [M + P + L, 4].
+        index: Four parameters of each term, P for none: of a result those of its first, its second,
+            its advantage and the recency; of a prior the parameter, its mean, its stage and the
+            mean's stage. Of a link its first and its second. int64 [M + P + L, 4].
         deviations: Prior deviation of each parameter, in Elo. float64 [P].
         groups: Group of each parameter, -1 for none. int64 [P].
         free: Positions of the entrants that are no anchors. int64 [F].
@@ -60,6 +64,9 @@ class Design:
         doublings: How often the time of each child's line has doubled since its parent, in [0, 1];
             nan where it is not known. float64 [C].
         roots: Terms of the priors of those without a rated parent whose time is known. int64 [R].
+        ages: Times over the longest one; 0 where they are not known. float64 [N].
+        newer: By how much the first of each result is newer. float64 [M].
+        recency: Parameter of the recency, P for none.
     """
 
     index: IntArray
@@ -70,6 +77,9 @@ class Design:
     children: IntArray
     doublings: FloatArray
     roots: IntArray
+    ages: FloatArray
+    newer: FloatArray
+    recency: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +95,7 @@ class _Places:
         first_stage: Parameter of the first stage.
         stage: Parameter of the stage of each free entrant. int64 [F].
         before: Parameter of the stage before each stage. int64 [stages].
+        recency: Parameter of the recency.
     """
 
     size: int
@@ -95,6 +106,7 @@ class _Places:
     first_stage: int
     stage: IntArray
     before: IntArray
+    recency: int
 
 
 def make_design(
@@ -118,7 +130,11 @@ def make_design(
     """
     entrants = results.entrants
     of_entrants = [times.get(entrant) for entrant in entrants]
-    places = _make_places(results, times=of_entrants, anchors=anchors)
+    # Bots are older than all that learn: these were at no time trained against later ones.
+    ages = np.array([0.0 if time is None else max(time[1], 0.0) for time in of_entrants])
+    ages /= max(ages.max(initial=0.0), 1e-300)
+    has_recency = deviations.recency > 0.0 and bool(ages.any())
+    places = _make_places(results, times=of_entrants, anchors=anchors, has_recency=has_recency)
     size, free = places.size, places.free
     # One prior for each parameter; `size` is the constant 0, so a root's prior mean is the anchor.
     priors = np.full((size, 4), size)
@@ -126,7 +142,8 @@ def make_design(
     # theta_i - stage_i ~ N(0, root^2): a gain of the whole stage is free for each entrant in it.
     priors[: len(free), 2] = places.stage
     # stage_k ~ N(stage_{k-1}, stage^2), a random walk from 0.
-    priors[places.first_stage :, 1] = places.before
+    stages = slice(places.first_stage, places.first_stage + len(places.before))
+    priors[stages, 1] = places.before
     deviation = np.full(size, deviations.root)
     position = {entrant: i for i, entrant in enumerate(entrants)}
     children: dict[int, float] = {}
@@ -142,11 +159,12 @@ def make_design(
             children[p] = _doublings(since=times.get(parent), until=times.get(child))
             is_root[p] = False
     deviation[len(free) : places.first_stage] = deviations.advantage
-    deviation[places.first_stage :] = deviations.stage
-    none = np.full(len(results), size)
+    deviation[stages] = deviations.stage
+    deviation[places.recency :] = deviations.recency
+    recency = np.full(len(results), places.recency)
     first, second = places.entrant[results.first], places.entrant[results.second]
-    # [M, 4]: theta_first - theta_second + advantage; the fourth is none.
-    rows = np.stack((first, second, places.advantage, none), axis=1)
+    # [M, 4]: theta_first - theta_second + advantage + newer recency
+    rows = np.stack((first, second, places.advantage, recency), axis=1)
     nowhere = np.full(len(links), size)
     # [L, 4]: theta_first - theta_second; neither has a stage there.
     ties = (places.entrant[links.first], places.entrant[links.second], nowhere, nowhere)
@@ -161,6 +179,9 @@ def make_design(
         children=len(results) + np.array(sorted(children), dtype=np.int64),
         doublings=np.array([children[p] for p in sorted(children)], dtype=np.float64),
         roots=len(results) + np.flatnonzero(is_root),
+        ages=ages,
+        newer=newer(ages[results.first], ages[results.second]),
+        recency=places.recency,
     )
 
 
@@ -178,7 +199,11 @@ def _doublings(*, since: Time | None, until: Time | None) -> float:
 
 
 def _make_places(
-    results: ResultColumns[E], *, times: Sequence[Time | None], anchors: Collection[E]
+    results: ResultColumns[E],
+    *,
+    times: Sequence[Time | None],
+    anchors: Collection[E],
+    has_recency: bool,
 ) -> _Places:
     entrants = results.entrants
     free = np.array([i for i, entrant in enumerate(entrants) if entrant not in anchors], np.int64)
@@ -190,7 +215,8 @@ def _make_places(
     num_advantages = int(has_order.sum())
     stage, before = slices(times, number=NUM_STAGES)
     first_stage = len(free) + num_advantages
-    size = first_stage + len(before)
+    recency = first_stage + len(before)
+    size = recency + has_recency
     entrant = np.full(len(entrants), size)
     entrant[free] = np.arange(len(free))
     advantage = np.full(len(seatings), size)
@@ -205,6 +231,7 @@ def _make_places(
         # -1 stands for none in `slices`, `size` in the index arrays, where a padded 0 stands.
         stage=np.where(stage >= 0, first_stage + stage, size)[free],
         before=np.where(before >= 0, first_stage + before, size),
+        recency=recency,
     )
 
 

@@ -26,6 +26,10 @@ the name.
 """
 
 
+RECENT_AGENT_STEPS = 100_000.0
+"""Agent steps in which weights get most of `PlantedModel.recency` over those before them."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weights:
     """Truth about frozen weights.
@@ -34,11 +38,13 @@ class Weights:
         skill: Skill in Elo.
         potential: Elo by which the final skill is above ``PlantedModel.ceiling``.
         kind: 0, 1 or 2; each has an advantage over the one before it (in a circle).
+        agent_steps: Agent steps of their line.
     """
 
     skill: float
     potential: float
     kind: int
+    agent_steps: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +75,7 @@ class PlantedModel:
         lapse: Share of matches that a lot decides, whoever plays: strengths do not add up then.
         compression: Share by which a difference of 1,000 Elo is longer than matches show, larger
             ones more: d of two skills plays like d / (1 + compression |d| / 1000).
+        recency: Elo by which weights are ahead of all that were trained for less, beside skills.
     """
 
     spread: float = 200.0
@@ -85,6 +92,7 @@ class PlantedModel:
     seat_advantage: float = 0.0
     lapse: float = 0.0
     compression: float = 0.0
+    recency: float = 0.0
 
     def fresh(self, rng: np.random.Generator) -> Weights:
         """Make random weights: they play like ``bot:random``, whatever their potential."""
@@ -131,7 +139,11 @@ class PlantedModel:
         distance = self.ceiling + weights.potential - weights.skill
         gain = distance * -math.expm1(-rate * rounds)
         chance = self.noise * math.sqrt(rounds) * float(rng.normal())
-        return replace(weights, skill=weights.skill + gain + chance)
+        return replace(
+            weights,
+            skill=weights.skill + gain + chance,
+            agent_steps=weights.agent_steps + agent_steps,
+        )
 
     def _lesson(self, weights: Weights, opponents: Sequence[Weights]) -> float:
         """Return the speed of learning from opponents, in [1 - ``opponents_matter``, 1]."""
@@ -147,7 +159,7 @@ class PlantedModel:
 
     def advantage(self, first: Weights, second: Weights) -> float:
         """Return the Elo by which the first is ahead in a match, without the seats' advantage."""
-        ahead = first.skill - second.skill
+        ahead = self._ahead(first, second)
         turn = (first.kind - second.kind) % NUM_KINDS
         if self.cyclic_share > 0.0 and turn:
             # Between random kinds Var(a r) = 2/3 a^2, with r in {-1, 0, 1}; Var(z_i - z_j) = 2
@@ -180,14 +192,18 @@ class PlantedModel:
     def difference(self, first: Weights, second: Weights) -> float:
         """Return the Elo by which matches, in each seat equally many, show the first ahead.
 
-        Without the effects of kinds and pairs, which no rating has: that of the two skills, less
-        what lapses and compression take from it.
+        Without the effects of kinds and pairs, which no rating has: that of the two skills and
+        times, less what lapses and compression take from it.
         """
-        ahead = first.skill - second.skill
+        ahead = self._ahead(first, second)
         home = self._score(ahead, seat=self.seat_advantage)
         away = self._score(ahead, seat=-self.seat_advantage)
         score = 0.5 * (home + away)
         return 400.0 * math.log10(score / (1.0 - score))
+
+    def _ahead(self, first: Weights, second: Weights) -> float:
+        longer = (first.agent_steps - second.agent_steps) / RECENT_AGENT_STEPS
+        return first.skill - second.skill + self.recency * math.tanh(longer)
 
     def _score(self, ahead: float, *, seat: float) -> float:
         shown = ahead / (1.0 + self.compression * abs(ahead) / 1000.0)

@@ -1,11 +1,17 @@
-"""The bend: how far the log-odds of long distances are below the sums of short ones.
+"""The bend and the recency: why the log-odds of long distances are below the sums of short ones.
 
 Also strong players err now and then, so each step of a ladder is won by more than its ends say when
 they meet. Log-odds are therefore a concave function of distance,
 
 h(d) = sign(d) ((1 + |d|)^(1 - b) - 1) / (1 - b),
 
-with h = d for b = 0. b is estimated where results speak for it. *Ratings* r are the additive
+with h = d for b = 0. b is estimated where results speak for it. Players are trained against those
+of just before, too, and beat these by more than others as strong. So a newer player is ahead of an
+older one by the *recency* g beside their strengths, whatever lies between the two:
+
+d_ij = theta_i - theta_j + g x_ij,    x = a / (|a| + `SOON`), a the difference of their ages,
+
+where a chain of neighbours would add it up with each step. *Ratings* r are the additive
 strengths nearest to h: the least sum of squares of h(d_ij) - (r_i - r_j) over all pairs of players,
 each counted once, however often they met, has
 
@@ -38,6 +44,9 @@ IntArray = npt.NDArray[np.int64]
 MAX_BEND = 0.8
 """Upper limit of b: with more, far players are all at one distance."""
 
+SOON = 0.02
+"""Share of the longest training in which a player gets half of the recency over those before it."""
+
 MAX_PLAYERS = 300
 """Players, evenly drawn by strength, that stand for all as opponents."""
 
@@ -58,6 +67,27 @@ def bent_by(distances: FloatArray, bend: float) -> FloatArray:
     return np.asarray(-np.sign(distances) * by_power)
 
 
+def newer(ages: FloatArray, others: FloatArray) -> FloatArray:
+    """Return x: by how much those of some ages, at most 1 each, are newer than others."""
+    apart = ages - others
+    return np.asarray(apart / (np.abs(apart) + SOON))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recency:
+    """Lead of newer entrants over older ones, beside strengths.
+
+    Attributes:
+        ages: Training of each entrant as a share of the longest one. float64 [N].
+        worth: g.
+        changes: Changes of it with the strengths. float64 [K].
+    """
+
+    ages: FloatArray
+    worth: float
+    changes: FloatArray
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Meeting:
     """Entrants of one scale that meet those of one scale, in one order of seats.
@@ -67,23 +97,48 @@ class Meeting:
         second: The latter; as those of ``first`` where the order does not matter. int64 [S].
         advantage: Worth of the seats of ``first`` in distances.
         changes: Changes of it with the strengths. float64 [K].
+        recency: Lead of the newer one of two.
     """
 
     first: IntArray
     second: IntArray
     advantage: float
     changes: FloatArray
+    recency: Recency
 
     def turned(self) -> Meeting:
         """Return the same, seen from ``second``."""
-        return Meeting(
-            first=self.second, second=self.first, advantage=-self.advantage, changes=-self.changes
+        return replace(
+            self,
+            first=self.second,
+            second=self.first,
+            advantage=-self.advantage,
+            changes=-self.changes,
         )
+
+    def apart(
+        self, strengths: FloatArray, own: IntArray | None, against: IntArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return d of entrants, or of the anchors [1] where ``own`` is None, to others, and x.
+
+        float64 [F, S] each.
+        """
+        nothing = np.zeros(1)
+        own_strengths = nothing if own is None else strengths[own]
+        own_ages = nothing if own is None else self.recency.ages[own]
+        x = newer(own_ages[:, None], self.recency.ages[against])
+        ahead = own_strengths[:, None] - strengths[against] + self.advantage
+        return ahead + self.recency.worth * x, x
 
     def drawn(self, strengths: FloatArray) -> IntArray:
         """Return those of ``second`` that stand for all of them as opponents."""
         ordered = self.second[np.argsort(strengths[self.second], kind="stable")]
         return np.asarray(ordered[:: 1 + len(ordered) // MAX_PLAYERS])
+
+
+def adds_up(meetings: Sequence[Meeting], *, bend: float) -> bool:
+    """Return whether log-odds are the differences of strengths, and the worth of seats."""
+    return not bend and not any(one.recency.worth for one in meetings)
 
 
 def ratings_of(
@@ -100,19 +155,23 @@ def ratings_of(
     Returns:
         Ratings [N] and their changes [N, K], float64, in units of theta.
     """
-    if not bend:
+    if adds_up(meetings, bend=bend):
         return strengths, directions
     ratings, changes = np.zeros_like(strengths), np.zeros_like(directions)
     num_others = np.zeros_like(strengths)
     for one in _views(meetings):
         own, against = one.first, one.drawn(strengths)
-        ahead, slopes = bent(strengths[own, None] - strengths[against] + one.advantage, bend)
-        # Of the anchors: h(0 - theta_j + a).
-        zero, slopes_zero = bent(one.advantage - strengths[against], bend)
+        distances, x = one.apart(strengths, own, against)
+        ahead, slopes = bent(distances, bend)
+        # Of the anchors: h(0 - theta_j + a + g x_0j).
+        distances, x_zero = one.apart(strengths, None, against)
+        zero, slopes_zero = bent(distances, bend)
         ratings[own] += len(one.second) * (ahead.mean(axis=1) - zero.mean())
         moved = slopes.mean(axis=1)[:, None] * (directions[own] + one.changes)
         moved += (slopes_zero - slopes) @ directions[against] / len(against)
-        changes[own] += len(one.second) * (moved - slopes_zero.mean() * one.changes)
+        moved -= slopes_zero.mean() * one.changes
+        by_recency = (slopes * x).mean(axis=1) - (slopes_zero * x_zero).mean()
+        changes[own] += len(one.second) * (moved + by_recency[:, None] * one.recency.changes)
         num_others[own] += len(one.second)
     return ratings / num_others, changes / num_others[:, None]
 
@@ -122,8 +181,8 @@ def ratings_by(strengths: FloatArray, meetings: Sequence[Meeting], *, bend: floa
     found, num_others = np.zeros_like(strengths), np.zeros_like(strengths)
     for one in _views(meetings):
         own, against = one.first, one.drawn(strengths)
-        ahead = bent_by(strengths[own, None] - strengths[against] + one.advantage, bend)
-        zero = bent_by(one.advantage - strengths[against], bend)
+        ahead = bent_by(one.apart(strengths, own, against)[0], bend)
+        zero = bent_by(one.apart(strengths, None, against)[0], bend)
         found[own] += len(one.second) * (ahead.mean(axis=1) - zero.mean())
         num_others[own] += len(one.second)
     return found / num_others
@@ -136,7 +195,7 @@ def left_of(
     ratings, the rest scatter. float64 [F', S'], in units of theta.
     """
     first, second = meeting.turned().drawn(strengths), meeting.drawn(strengths)
-    ahead, _ = bent(strengths[first, None] - strengths[second] + meeting.advantage, bend)
+    ahead, _ = bent(meeting.apart(strengths, first, second)[0], bend)
     return np.asarray(ahead - (ratings[first, None] - ratings[second]))
 
 
@@ -147,10 +206,11 @@ def against_anchors(
     over the meetings. float64 [N], in units of theta.
     """
     found, num_meetings = np.zeros_like(strengths), np.zeros_like(strengths)
-    if not bend:
+    if adds_up(meetings, bend=bend):
         return found
     for one in _views(meetings):
-        ahead, _ = bent(strengths[one.first] + one.advantage, bend)
+        lead = one.recency.worth * newer(one.recency.ages[one.first], np.zeros(1))
+        ahead, _ = bent(strengths[one.first] + one.advantage + lead, bend)
         worth = left_of(strengths, ratings, one, bend=bend).mean()
         found[one.first] += ahead - ratings[one.first] - worth
         num_meetings[one.first] += 1.0
@@ -161,9 +221,22 @@ def scatter_of(strengths: FloatArray, meetings: Sequence[Meeting], *, bend: floa
     """Return the mean square over all pairs of what ratings and seats leave of h, in units of theta
     squared.
     """
-    still = [replace(one, changes=np.zeros(0)) for one in meetings]
+    nothing = np.zeros(0)
+    still = [
+        replace(
+            one,
+            changes=nothing,
+            # The mean square of the recency is g^2 + its variance.
+            recency=replace(
+                one.recency,
+                worth=float(np.linalg.norm([one.recency.worth, *one.recency.changes])),
+                changes=nothing,
+            ),
+        )
+        for one in meetings
+    ]
     ratings, _ = ratings_of(strengths, np.zeros((len(strengths), 0)), still, bend=bend)
-    left = [left_of(strengths, ratings, one, bend=bend) for one in meetings]
+    left = [left_of(strengths, ratings, one, bend=bend) for one in still]
     number = [len(one.first) * len(one.second) for one in meetings]
     return float(np.average([one.var() for one in left], weights=number))
 

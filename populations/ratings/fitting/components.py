@@ -68,8 +68,8 @@ class Components:
             apart, and what the bend adds.
         dispersion: phi of all pairs together.
         misfit: Standard deviations by which the pairs' squared errors exceed what chance and phi
-            explain, or the bend exceeds 0, or the anchors' errors exceed what chance explains,
-            whichever is most. 0 where too little is known.
+            explain, or the bend exceeds 0, or the recency is off 0, or the anchors' errors exceed
+            what chance explains, whichever is most. 0 where too little is known.
         bend: b, by which log-odds of long distances are less than the sums of short ones.
         anchor_deviation: alpha, in Elo, by which players' results against the anchors are off
             what the fit says. 0 where chance explains the errors.

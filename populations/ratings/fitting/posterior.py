@@ -1,8 +1,8 @@
 """The log posterior of Bradley-Terry ratings as arrays: its value, gradient and curvature.
 
-The parameters are theta of every free entrant, one advantage per pair of seats, and the stages of
-learning (see `populations.ratings.bradley_terry`). Every match row, prior and link is a
-*term* about a signed sum of at most four parameters: of rows and links a distance d, of which
+The parameters are theta of every free entrant, one advantage per pair of seats, the stages of
+learning, and the recency (see `populations.ratings.bradley_terry`). Every match row, prior and link
+is a *term* about a signed sum of at most four parameters: of rows and links a distance d, of which
 results say the log-odds h(d) (`populations.ratings.fitting.bend`). The expected negated Hessian is
 J.T @ diag(weights) @ J, where J has a row of signs for each term.
 
@@ -24,8 +24,8 @@ BoolArray = npt.NDArray[np.bool_]
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
-ROW_SIGNS = np.array([1.0, -1.0, 1.0, 0.0])
-"""Signs of first, second and advantage in a match row."""
+ROW_SIGNS = np.array([1.0, -1.0, 1.0])
+"""Signs of first, second and advantage in a match row; that of the recency is `Problem.newer`."""
 
 PRIOR_SIGNS = np.array([1.0, -1.0, -1.0, 1.0])
 """Signs of a prior's parameter, its mean, the parameter's stage and the mean's stage."""
@@ -38,13 +38,15 @@ class Problem:
     Attributes:
         num_parameters: P.
         index: Parameters of each term; P stands for the constant 0 (anchors, fixed means). Match
-            rows: first, second, advantage, P. Priors: see ``PRIOR_SIGNS``. Links: first, second, P,
-            P. int64 [T, 4].
+            rows: first, second, advantage, recency. Priors: see ``PRIOR_SIGNS``. Links: first,
+            second, P, P. int64 [T, 4].
         matches: Matches of each row. float64 [M].
         scores: Sums of the scores of ``first``, a draw half, in [0, matches]. float64 [M].
         weights: Information of a row's match relative to that of a win or a loss. float64 [M].
         precisions: Precisions of the priors and links, in units of theta. float64 [T - M].
         means: Means of their signed sums, 0 of priors. float64 [T - M].
+        newer: By how much the first of each row is newer, in [-1, 1]
+            (`populations.ratings.fitting.bend.newer`). float64 [M].
         groups: Group of parameters that move together, -1 for none; it speeds up sparse solvers and
             changes nothing else. int64 [P].
         bend: b of h. 0: distances are log-odds.
@@ -57,6 +59,7 @@ class Problem:
     weights: FloatArray
     precisions: FloatArray
     means: FloatArray
+    newer: FloatArray
     groups: IntArray
     bend: float = 0.0
 
@@ -65,7 +68,8 @@ class Problem:
         """Signs of each term's parameters. float64 [T, 4]."""
         num_rows = len(self.matches)
         signs = np.empty(self.index.shape)
-        signs[:num_rows], signs[num_rows:] = ROW_SIGNS, PRIOR_SIGNS
+        signs[:num_rows, :3], signs[num_rows:] = ROW_SIGNS, PRIOR_SIGNS
+        signs[:num_rows, 3] = self.newer
         return signs
 
 
@@ -73,7 +77,8 @@ def differences(problem: Problem, parameters: FloatArray) -> FloatArray:
     """Return the signed sum of each term's parameters: of rows and links, d. float64 [T]."""
     padded = np.append(parameters, 0.0)
     num_rows = len(problem.matches)
-    rows = padded[problem.index[:num_rows]] @ ROW_SIGNS
+    values = padded[problem.index[:num_rows]]
+    rows = values[:, :3] @ ROW_SIGNS + values[:, 3] * problem.newer
     return np.concatenate([rows, padded[problem.index[num_rows:]] @ PRIOR_SIGNS])
 
 
@@ -122,9 +127,10 @@ def _gathered(problem: Problem, values: FloatArray) -> FloatArray:
     size, num_rows = problem.num_parameters, len(problem.matches)
     # The last cell collects what falls on the constant 0 and is cut off.
     sums = np.zeros(size + 1)
-    for column, sign in enumerate(ROW_SIGNS[:3]):
+    for column, sign in enumerate((*ROW_SIGNS, problem.newer)):
         # bincount adds up repeated indices; sums[index] += would keep one of each.
-        sums += sign * np.bincount(problem.index[:num_rows, column], values, minlength=size + 1)
+        told = sign * values
+        sums += np.bincount(problem.index[:num_rows, column], told, minlength=size + 1)
     return sums
 
 

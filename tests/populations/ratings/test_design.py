@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -107,6 +108,37 @@ def test_the_terms_of_a_fit_by_hand() -> None:
     assert [terms[row][0] for row in design.roots] == ["+a", "+b"]
     # c is as old as b; nothing is known of the anchor's time.
     assert np.array_equal(design.doublings, [0.0, np.nan], equal_nan=True)
+
+
+def test_newer_players_have_a_parameter_in_common() -> None:
+    entrants = ("anchor", "a", "b", "c")
+    results = played([("a", "b", (0, 0)), ("c", "anchor", (0, 0))], entrants=entrants)
+    times = {"a": ("p", 49.0), "b": ("q", 50.0), "c": ("p", 0.0)}
+
+    def made(recency: float, times: Mapping[str, Time]) -> Design:
+        return make_design(
+            results,
+            parents={},
+            times=times,
+            anchors=["anchor"],
+            deviations=replace(DEVIATIONS, recency=recency),
+            links=played([("b", "c", (0, 0))], entrants=entrants),
+        )
+
+    design = made(30.0, times)
+    # a, b and c, three stages, then the recency.
+    assert design.recency == 6
+    assert design.deviations.tolist() == [1000, 1000, 1000, 50, 50, 50, 30]
+    # 0.02 of the longest time is a half; an anchor is as old as whoever has not been trained.
+    assert design.ages.tolist() == [0.0, 0.98, 1.0, 0.0]
+    np.testing.assert_allclose(design.newer, [0.0, -0.5], atol=1e-12)
+    assert design.index[:2].tolist() == [[7, 2, 7, 6], [0, 1, 7, 6]]
+    # Its prior is around 0. Links know nothing of it.
+    assert design.index[8].tolist() == [6, 7, 7, 7]
+    assert design.index[9].tolist() == [1, 2, 7, 7]
+    for other in (made(0.0, times), made(30.0, {})):
+        assert other.recency == len(other.deviations)
+        assert other.index[:2, 3].tolist() == [other.recency] * 2
 
 
 def test_the_doublings_of_a_lines_time_by_hand() -> None:

@@ -143,6 +143,58 @@ def test_a_straight_league_keeps_the_sums_of_its_distances() -> None:
     assert np.mean(held) >= 0.85
 
 
+def recent_league(*, lead: float, seed: int) -> tuple[Fit[str], FloatArray]:
+    """Fit forty players, each 20 Elo above the last, who beat all older ones by a lead beside that.
+
+    Most matches are those of neighbours; every fourth pair of the others meets a little.
+
+    Returns:
+        The fit, and the additive strengths nearest to the log-odds of all pairs.
+    """
+    rng = np.random.default_rng(seed)
+    size = 41
+    places = np.arange(size)
+    apart = places[:, None] - places
+    steps = 20.0 * apart + lead * apart / (np.abs(apart) + 0.02 * (size - 1))
+    ahead = steps / ELO_PER_UNIT
+    names = [ANCHOR, *(f"p{i:02}" for i in range(1, size))]
+
+    def met(i: int, j: int, matches: int) -> Result[str]:
+        wins = int(rng.binomial(matches, 1.0 / (1.0 + math.exp(-ahead[i, j]))))
+        return Result(
+            first=names[i], second=names[j], seats=(0, 0), wins=wins, draws=0, losses=matches - wins
+        )
+
+    pairs = [(i, j) for i in range(size) for j in range(i)]
+    results = [
+        met(i, j, 400 if i - j <= 3 else 60) for i, j in pairs if i - j <= 3 or not i * j % 4
+    ]
+    fit = BradleyTerry(reduces_bias=True, bends=True).fit(
+        results,
+        parents={names[i]: names[i - 1] for i in range(2, size)},
+        times={names[i]: ("population", float(i)) for i in range(1, size)},
+        anchors=[ANCHOR],
+    )
+    return fit, nearest(ahead)
+
+
+def test_what_newer_players_are_ahead_by_is_not_added_up_along_a_ladder() -> None:
+    for seed in range(3):
+        fit, truth = recent_league(lead=120.0, seed=seed)
+        off = fit.ratings - truth
+        assert np.abs(off).max() < 45.0
+        assert (np.abs(off) <= Z95 * fit.deviations + 1e-9).mean() >= 0.9
+        assert fit.components.misfit >= MISFIT
+        assert fit.components.bend < 0.2
+
+
+def test_without_such_a_lead_ratings_stay() -> None:
+    for seed in range(3):
+        fit, truth = recent_league(lead=0.0, seed=seed)
+        assert np.abs(fit.ratings - truth).max() < 45.0
+        assert fit.components.misfit < MISFIT
+
+
 def test_ratings_and_worth_of_two_bent_sides_say_what_happens_between_them() -> None:
     """Six steps on each side, where the second is far ahead among beginners."""
     steps, worth = np.arange(6) * 250.0 / ELO_PER_UNIT, -400.0 / ELO_PER_UNIT

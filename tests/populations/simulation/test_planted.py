@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from arena.types import RANDOM_BOT
 from populations.search_space import parse_search_space
 from populations.simulation.planted import (
     BEST_LEARNING_RATE,
@@ -82,6 +83,21 @@ def test_a_pair_has_an_effect_of_its_own_that_turns_with_it() -> None:
     trained = replace(many[0], skill=50.0)
     assert model.advantage(trained, many[1]) == 50.0 + model.advantage(many[0], many[1])
     assert model.advantage(trained, many[0]) == 50.0
+
+
+def test_whoever_trained_longer_is_ahead_by_the_same_whatever_lies_between() -> None:
+    model = PlantedModel(recency=80.0)
+    rng = np.random.default_rng(0)
+    trained = [EVEN]
+    for agent_steps in (400_000, 100_000, 3_000_000):
+        trained.append(
+            model.trained(trained[-1], agent_steps=agent_steps, speed=0.0, opponents=[], rng=rng)
+        )
+    trained = [replace(one, skill=0.0) for one in trained]
+    found = [model.difference(one, two) for one, two in pairwise(reversed(trained))]
+    assert found == pytest.approx([80.0, 80.0 * np.tanh(1.0), 80.0 * np.tanh(4.0)], abs=1e-6)
+    assert model.difference(trained[0], trained[3]) == pytest.approx(-80.0)
+    assert model.advantage(trained[3], model.bot(RANDOM_BOT)) == pytest.approx(80.0)
 
 
 def test_learning_comes_near_the_ceiling_and_two_halves_are_a_whole() -> None:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy import optimize
 
-from populations.ratings.bradley_terry import ELO_PER_UNIT, BradleyTerry, Posterior
+from populations.ratings.bradley_terry import ELO_PER_UNIT, BradleyTerry, Posterior, Time
 from populations.ratings.fitting.bend import (
     Meeting,
+    Recency,
     against_anchors,
     bent,
     bent_by,
     left_of,
+    newer,
     ratings_by,
     ratings_of,
     scatter_of,
@@ -42,30 +45,79 @@ def test_log_odds_by_hand() -> None:
     np.testing.assert_allclose(bent_by(distances, BEND), found, atol=1e-8)
 
 
-def one_scale(size: int, num_columns: int = 0) -> list[Meeting]:
+def test_who_is_newer_by_hand() -> None:
+    # 0.02 of the longest training later it is a half; whoever is as old is not newer.
+    found = newer(np.array([0.5, 0.5, 0.5, 1.0]), np.array([0.48, 0.5, 0.56, 0.0]))
+    np.testing.assert_allclose(found, [0.5, 0.0, -0.75, 1.0 / 1.02])
+
+
+def recency(size: int, worth: float = 0.0, num_columns: int = 0) -> Recency:
+    """Return what newer ones are ahead by, and random changes of it; anchors are not trained."""
+    rng = np.random.default_rng(3)
+    ages, changes = rng.uniform(size=size), rng.normal(size=num_columns)
+    return Recency(ages=ages, worth=worth, changes=changes * bool(worth))
+
+
+def one_scale(
+    size: int, num_columns: int = 0, lead: Recency | None = None, anchor: int = 0
+) -> list[Meeting]:
     everybody = np.arange(size)
+    lead = recency(size, num_columns=num_columns) if lead is None else lead
+    lead.ages[anchor] = 0.0
     return [
-        Meeting(first=everybody, second=everybody, advantage=0.0, changes=np.zeros(num_columns))
+        Meeting(
+            first=everybody,
+            second=everybody,
+            advantage=0.0,
+            changes=np.zeros(num_columns),
+            recency=lead,
+        )
     ]
 
 
-def test_ratings_are_the_nearest_additive_strengths() -> None:
+@pytest.mark.parametrize(("bend", "worth"), [(BEND, 0.0), (BEND, 0.7), (0.0, 0.7)])
+def test_ratings_are_the_nearest_additive_strengths(bend: float, worth: float) -> None:
     strengths = np.array([0.0, 3.0, 1.0, -2.0, 6.0, 5.9])
-    ahead, _ = bent(strengths[:, None] - strengths, BEND)
+    lead = recency(6, worth)
+    met = one_scale(6, lead=lead)
+    apart = lead.ages[:, None] - lead.ages
+    distances = strengths[:, None] - strengths + worth * apart / (np.abs(apart) + 0.02)
+    ahead, _ = bent(distances, bend)
 
     def squares(ratings: FloatArray) -> float:
         given = np.array([0.0, *ratings])
         return float(((ahead - (given[:, None] - given)) ** 2).sum())
 
     nearest = optimize.minimize(squares, np.zeros(5), tol=1e-12).x
-    found, _ = ratings_of(strengths, np.zeros((6, 0)), one_scale(6), bend=BEND)
+    found, _ = ratings_of(strengths, np.zeros((6, 0)), met, bend=bend)
     np.testing.assert_allclose(found, [0.0, *nearest], atol=1e-5)
-    scatter = scatter_of(strengths, one_scale(6), bend=BEND)
+    scatter = scatter_of(strengths, met, bend=bend)
     assert scatter == pytest.approx(squares(found[1:]) / 36.0)
+    off = against_anchors(strengths, found, met, bend=bend)
+    np.testing.assert_allclose(off, ahead[:, 0] - found, atol=1e-12)
 
 
-def two_scales(worth: float, changes: FloatArray) -> list[Meeting]:
-    return [Meeting(first=np.arange(4), second=np.arange(4, 7), advantage=worth, changes=changes)]
+def test_what_is_unknown_of_the_recency_scatters_pairs() -> None:
+    strengths = np.array([0.0, 3.0, 1.0, -2.0])
+    # g^2 + its variance: 0.3^2 + 0.4^2
+    unsure = replace(recency(4, 0.3, 1), changes=np.array([0.4]))
+    found = scatter_of(strengths, one_scale(4, 1, unsure), bend=BEND)
+    known = scatter_of(strengths, one_scale(4, lead=recency(4, 0.5)), bend=BEND)
+    assert found == pytest.approx(known)
+
+
+def two_scales(worth: float, changes: FloatArray, lead: Recency | None = None) -> list[Meeting]:
+    lead = recency(7) if lead is None else lead
+    lead.ages[[0, 4]] = 0.0
+    return [
+        Meeting(
+            first=np.arange(4),
+            second=np.arange(4, 7),
+            advantage=worth,
+            changes=changes,
+            recency=lead,
+        )
+    ]
 
 
 TWO_SCALES = np.array([0.0, 3.0, 1.0, 5.0, 0.0, 2.5, -1.0])
@@ -94,8 +146,9 @@ def test_what_two_sides_leave_of_log_odds_is_what_they_are_worth() -> None:
     assert off[1] == pytest.approx(h[0] - nearest[0] - nearest[5], abs=1e-5)
 
 
+@pytest.mark.parametrize("lead", [0.0, 0.9])
 @pytest.mark.parametrize("num_scales", [1, 2])
-def test_ratings_change_as_finite_differences_say(num_scales: int) -> None:
+def test_ratings_change_as_finite_differences_say(num_scales: int, lead: float) -> None:
     rng = np.random.default_rng(0)
     if num_scales == 1:
         strengths = np.append(rng.normal(0.0, 3.0, 20), 0.0)
@@ -107,9 +160,11 @@ def test_ratings_change_as_finite_differences_say(num_scales: int) -> None:
     worth_changes = np.array([0.5, -1.0, 0.0])
 
     def met(step: float = 0.0, column: int = 0) -> list[Meeting]:
+        known = recency(len(strengths), lead, 3)
+        moved = replace(known, worth=known.worth + step * float(known.changes[column]))
         if num_scales == 1:
-            return one_scale(len(strengths), 3)
-        return two_scales(-2.1 + step * worth_changes[column], worth_changes)
+            return one_scale(len(strengths), 3, moved, anchor=anchors[0])
+        return two_scales(-2.1 + step * worth_changes[column], worth_changes, moved)
 
     def ratings(moved: FloatArray, bend: float, meetings: list[Meeting]) -> FloatArray:
         return ratings_of(moved, directions, meetings, bend=bend)[0]
@@ -126,7 +181,7 @@ def test_ratings_change_as_finite_differences_say(num_scales: int) -> None:
     assert not changes[anchors].any()
 
 
-def league() -> Posterior[str]:
+def league(*, times: Mapping[str, Time]) -> Posterior[str]:
     """Return a ladder of eight steps of 150 Elo, and what links say, bent."""
     names = ["anchor", *(f"p{i}" for i in range(8))]
 
@@ -140,13 +195,17 @@ def league() -> Posterior[str]:
     pairs = [(i, j) for i in range(9) for j in range(i) if (i + j) % 2]
     link = Result(first="p7", second="p0", seats=(0, 0), wins=6.0, draws=0, losses=2.0)
     posterior = BradleyTerry(bends=True).posterior(
-        [result(i, j, 300.0) for i, j in pairs], links=result_columns([link]), anchors=["anchor"]
+        [result(i, j, 300.0) for i, j in pairs],
+        links=result_columns([link]),
+        anchors=["anchor"],
+        times=times,
     )
     return replace(posterior, problem=replace(posterior.problem, bend=BEND))
 
 
 def test_the_gradient_of_a_bent_posterior_is_that_of_finite_differences() -> None:
-    problem = league().problem
+    problem = league(times={f"p{i}": ("player", float(i)) for i in range(8)}).problem
+    assert problem.newer.any()
     at = np.random.default_rng(1).normal(0.0, 2.0, problem.num_parameters)
     _, gradient, _ = evaluate(problem, at)
     found = optimize.approx_fprime(at, lambda x: evaluate(problem, x)[0], 1e-6)
@@ -154,7 +213,7 @@ def test_the_gradient_of_a_bent_posterior_is_that_of_finite_differences() -> Non
 
 
 def test_the_bend_is_found_and_what_is_unknown_of_it_is_in_the_spread() -> None:
-    posterior = league()
+    posterior = league(times={})
     problem = posterior.problem
     solver = make_solver(problem)
     parameters = maximize(problem, solver)

@@ -1,0 +1,43 @@
+"""The truth that planted leagues are compared with."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from arena.types import RANDOM_BOT, Digest, Entrant
+from experiments.planted_league.coverage import CHANGES, true_strengths
+from populations.config.run_config import load_config
+from populations.simulation.environment import simulated_config, simulated_run
+from populations.simulation.league import default_model
+from populations.simulation.world import make_world, start
+
+
+def test_true_strengths_are_the_nearest_to_the_log_odds_of_all_that_are_rated() -> None:
+    config = simulated_config(
+        load_config("connect_four", [*CHANGES, "stop.agent_steps_per_policy=500000", "seed=1"]),
+        num_policies=2,
+    )
+    model = replace(default_model(config), lapse=0.03, recency=80.0)
+    world = make_world(simulated_run(config), model, matches_per_s=1000.0)
+    start(world)
+    while world.advance():
+        pass
+    truth = {entrant: elo for (_, entrant), elo in true_strengths(world).items()}
+    bot = Entrant(RANDOM_BOT)
+    assert truth.keys() == set(world.state.tables.ratings["player"].entrants)
+    assert truth[bot] == 0.0
+    weights = {
+        one: model.bot(one) if one == bot else world.learner.weights[Digest(one)] for one in truth
+    }
+    # The sum of squares of d_ij - (r_i - r_j) is least where each player's sum of them is 0.
+    for one in truth:
+        left = [
+            model.difference(weights[one], weights[two]) - (truth[one] - truth[two])
+            for two in truth
+            if two != one
+        ]
+        assert sum(left) == pytest.approx(0.0, abs=1e-6) or one == bot
+        # No additive strengths say all of them.
+        assert max(map(abs, left)) > 5.0
