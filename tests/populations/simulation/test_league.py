@@ -83,6 +83,18 @@ def test_progress_is_told_until_all_is_done() -> None:
     assert told[-1] == 1.0
 
 
+def test_progress_is_told_of_those_that_stay() -> None:
+    halving = ("pbt.share=halving", "learners=2", "pbt.warm_up_agent_steps=60000")
+    config = simulated_config(load_config("default", (*SHORT, *halving)), num_policies=8)
+    told: list[float] = []
+    outcome = simulate(config, progress=told.append)
+    assert outcome.num_retired == 6
+    assert told == sorted(told)
+    assert told[-1] == 1.0
+    # An assignment of 100,000 steps at most, of the 1,200,000 of the two that stay.
+    assert max(one - other for one, other in zip(told[1:], told, strict=False)) <= 1 / 12 + 1e-9
+
+
 @pytest.mark.parametrize("preset", ["connect_four", "simple_spread", "simple_tag"])
 def test_every_kind_of_preset_can_be_simulated(preset: str) -> None:
     config = simulated_config(load_config(preset), num_policies=2)
