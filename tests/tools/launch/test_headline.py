@@ -229,6 +229,15 @@ def test_the_slowest_policy_decides_how_much_is_left() -> None:
     share, left_s = headline.training_progress(world.state, moment(world, speed=100.0))
     assert share == pytest.approx(1.0 - 3000 / 24000)
     assert left_s == pytest.approx(30.0)
+    # Who is out trains no more.
+    policies[name] = replace(policies[name], state="quarantined")
+    share, left_s = headline.training_progress(world.state, moment(world, speed=100.0))
+    assert (share, left_s) == (1.0, 0.0)
+    policies[name] = replace(policies[name], state="active")
+    first = next(iter(policies))
+    policies[first] = replace(policies[first], state="quarantined")
+    share, left_s = headline.training_progress(world.state, moment(world, speed=100.0))
+    assert (share, left_s) == (pytest.approx(1.0 - 3000 / 18000), pytest.approx(30.0))
 
 
 def test_policies_that_leave_have_nothing_left() -> None:
