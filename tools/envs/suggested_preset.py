@@ -86,7 +86,8 @@ def preset_text(
     populations, why = suggested_populations(report)
     sides = environment.get("sides") or suggested_sides(report)[0]
     # Policies of equal index that cooperate train at once.
-    num_sharing = 1 if sides and len(sides) == 1 else len(populations)
+    learns_together = isinstance(sides, Mapping) and len(sides) == 1
+    num_sharing = 1 if learns_together else len(populations)
     size = _size(usable_cores() if num_cores is None else num_cores, num_sharing=num_sharing)
     lines += [("", ""), ("populations:", why)]
     for name, agents in populations.items():

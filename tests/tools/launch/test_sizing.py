@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -136,7 +136,7 @@ def test_an_environment_that_play_breaks_has_few(launch: Launch) -> None:
     assert "SIGKILL" in said
 
 
-def crowd(size: int, duration_s: float, document: dict[str, object] = DUEL, **more: object) -> str:
+def crowd(size: int, duration_s: float, document: Mapping[str, object] = DUEL, **more: Any) -> str:
     populations = document["populations"]
     assert isinstance(populations, dict)
     sized = {name: {**population, "size": size} for name, population in populations.items()}
@@ -159,7 +159,7 @@ def test_more_policies_than_learners_carry_in_the_time_are_said() -> None:
     # A learner of two cores, 179.5 and 180 s; and one from elsewhere beside the two.
     for time_s, is_said in ((358, True), (360, False)):
         assert bool(crowd(4, time_s, learners=1, learner_cores=2)) is is_said
-    joining = {"endpoint": "tcp://127.0.0.1:*", "remote_learners": 1}
+    joining: dict[str, Any] = {"endpoint": "tcp://127.0.0.1:*", "remote_learners": 1}
     assert (crowd(6, 10, **joining), bool(crowd(7, 10, **joining))) == ("", True)
 
 
@@ -173,13 +173,13 @@ def test_populations_divide_the_learners_that_they_share() -> None:
     assert own.startswith("populations.prey.size: 3 policies share 1 learner,")
     # Teams, and rivals that learn, train in one assignment.
     assert (crowd(4, 10, DUET), bool(crowd(5, 10, DUET))) == ("", True)
-    rivals = {"learners": 2, "matchmaking": {"rivals": "learning"}}
+    rivals: dict[str, Any] = {"learners": 2, "matchmaking": {"rivals": "learning"}}
     assert (crowd(4, 10, TAG, **rivals), bool(crowd(5, 10, TAG, **rivals))) == ("", True)
 
 
 def test_halving_has_room_for_more() -> None:
     # 3 s for each of 24 policies are 36 s of two learners, a fifth of three minutes.
-    halving = {"pbt": {"share": "halving"}}
+    halving: dict[str, Any] = {"pbt": {"share": "halving"}}
     assert crowd(24, 180, **halving) == ""
     assert crowd(25, 180, **halving) == (
         "populations.player.size: 25 policies share 2 learners, so all have trained once after "
