@@ -32,7 +32,6 @@ def test_nothing_is_lost_invented_or_left_behind_by_random_kills(
 ) -> None:
     figures = soak(tmp_path, kills=6, minutes=0.4, seed=2, with_ranks=with_ranks)
     assert figures.is_sound, figures
-    assert ("helper" in figures.kills_by_victim) is with_ranks
     assert figures.kills == 6
     assert figures.epochs == figures.resumes + 1
     assert figures.tallies.acknowledged == figures.tallies.in_journal > 0
