@@ -159,7 +159,6 @@ class Figures:
         return (
             not self.faults
             and not self.exploits_half_done
-            and not self.quarantined
             and not self.processes_left
             and self.tallies.is_sound
         )
