@@ -66,6 +66,8 @@ def serve(link: Link) -> NoReturn:
     member = Member(link)
     worker = Worker(setup, progress=member, should_stop=lambda: link.is_told_to_stop, ranks=member)
     try:
+        # All is loaded: from now on rank 0 goes by what this one does.
+        member.advance()
         while True:
             message = link.receive(0, Train)
             # Each rank has other episodes and other draws.

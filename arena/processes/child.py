@@ -5,13 +5,20 @@ Tests: `tests/arena/processes/test_guard.py`.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import threading
+import time
 from pathlib import Path
 
 from arena.processes.guard import DEATH_FD
+
+SESSION_NICE = "ARENA_SESSION_NICE"
+"""Environment variable with the priority that a process and those that work for it give up."""
+
+AUTOGROUP = Path("/proc/self/autogroup")
+TRIES = 50
+"""Most tries to change the priority of a session: as many processes may start at once."""
 
 
 def end_with_guard() -> None:
@@ -23,11 +30,29 @@ def end_with_guard() -> None:
 
 
 def give_way(nice: int) -> None:
-    """Give up priority, 1 to 19, for this process and all that it starts from now on."""
-    os.nice(nice)
-    # With autogroups Linux weighs sessions against each other, and each child has its own.
-    with contextlib.suppress(OSError):
-        Path("/proc/self/autogroup").write_text(str(nice), encoding="ascii")
+    """Give up priority, 1 to 19, for this process and all that it starts from now on.
+
+    With autogroups Linux weighs sessions against each other, and each child leads its own: helpers
+    call `give_way_alike`.
+    """
+    os.environ[SESSION_NICE] = str(os.nice(nice))
+    give_way_alike()
+
+
+def give_way_alike() -> None:
+    """Give up as much priority for this process's session as the one that it works for has."""
+    nice = os.environ.get(SESSION_NICE)
+    for _ in range(0 if nice is None else TRIES):
+        try:
+            AUTOGROUP.write_text(str(nice), encoding="ascii")
+        # Of all processes without privileges one may do so in a tenth of a second.
+        except BlockingIOError:
+            time.sleep(0.1)
+        # There are no autogroups.
+        except OSError:
+            break
+        else:
+            break
 
 
 def _wait_for_death(death_fd: int) -> None:

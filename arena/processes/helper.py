@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import BinaryIO, TextIO
 
 from arena.processes.bounded_log import open_shortened
-from arena.processes.child import end_with_guard
+from arena.processes.child import end_with_guard, give_way_alike
 from arena.processes.log import begin_log
 from arena.processes.parent import STACKS, spawn
 
@@ -72,7 +72,7 @@ class Helper:
 
 
 def begin_helper(name: str) -> None:
-    """Prepare this process to be a helper: its end, its log, and a file of its stacks.
+    """Prepare this process to be a helper: its end, its priority, its log, a file of its stacks.
 
     Args:
         name: Name of it beside the process that it works for, as in ``env-1``.
@@ -82,6 +82,7 @@ def begin_helper(name: str) -> None:
     # it may need some more steps to save everything.
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
+    give_way_alike()
     begin_log(logging.WARNING)
     faulthandler.enable()
     # A learner that is stuck may be stuck here.

@@ -9,13 +9,16 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 import psutil
 
+from arena.learners.spawn import HELPERS
+from arena.learners.spawn import MODULE as LEARNER
+from arena.processes.parent import STACKS
 from experiments.commands import COMMAND
 from experiments.faults.simulators import VARIABLE, simulators
 from populations.audit.verify import verify_run
@@ -50,12 +53,15 @@ TINY: tuple[str, ...] = (
 )
 """Rock-paper-scissors that exploits, freezes and deletes at once, and is over in seconds."""
 
-LEARNER = "arena.learners.process"
 GONE_S = 2.0
 """Seconds that a dead controller's learners may live."""
 
+ANEW_S = 300.0
+"""Longest wait for a process in place of one that was killed."""
+
 POLL_S = 0.01
-Victim = Literal["learner", "controller", "both"]
+Victim = Literal["learner", "controller", "both", "helper"]
+"""``helper``: a process that works for a learner, such as one of its ranks."""
 
 
 def processes_of(run: Path) -> list[psutil.Process]:
@@ -66,6 +72,22 @@ def processes_of(run: Path) -> list[psutil.Process]:
         is_alive = process.info["status"] != psutil.STATUS_ZOMBIE
         if is_alive and LEARNER in line and any(str(run) in part for part in line):
             found.append(process)
+    return found
+
+
+def helpers_of(run: Path) -> list[psutil.Process]:
+    """Return the processes that work for learners of a run, of any parent: ranks, and steppers of
+    environments.
+    """
+    found = []
+    for process in psutil.process_iter(["cmdline", "status"]):
+        is_alive = process.info["status"] != psutil.STATUS_ZOMBIE
+        if is_alive and not set(HELPERS).isdisjoint(process.info["cmdline"] or []):
+            # It has just ended, or is another user's.
+            with contextlib.suppress(psutil.Error):
+                # Its command names no run, but its learner's stacks go to the run's logs.
+                if str(run) in process.environ().get(STACKS, ""):
+                    found.append(process)
     return found
 
 
@@ -160,9 +182,11 @@ class KilledRun:
         """Kill at once; if the controller was among them, see that all are gone, and go on."""
         self.num_kills[victim] = self.num_kills.get(victim, 0) + 1
         self.num_simulators += len(simulators(self.token))
-        if victim != "controller":
+        if victim == "helper":
+            self._kill_helper(rng)
+        elif victim != "controller":
             self._kill_learner(rng)
-        if victim != "learner":
+        if victim in ("controller", "both"):
             assert self.process is not None, "start comes first"
             self.process.kill()
             self.process.wait()
@@ -172,7 +196,7 @@ class KilledRun:
 
     def _kill_learner(self, rng: random.Random) -> None:
         """Kill a learner, and see that all that it started is gone."""
-        learner = rng.choice(self.await_learners())
+        learner = rng.choice(self._await_some(processes_of))
         # What has lost its parent is its guard's.
         guard = learner.parent()
         started = [] if guard is None else guard.children(recursive=True)
@@ -181,14 +205,33 @@ class KilledRun:
         if left:
             raise TimeoutError(f"{left} outlived their learner")
 
-    def await_learners(self) -> list[psutil.Process]:
-        """Wait for a learner, and return all: another may have been killed a moment ago."""
-        deadline_s = time.monotonic() + 300.0
-        while not (learners := processes_of(self.run)):
+    def _kill_helper(self, rng: random.Random) -> None:
+        """Kill a helper, and wait until its learner has started another one."""
+        helper = rng.choice(self._await_some(helpers_of))
+        learner = next(one for one in helper.parents() if LEARNER in one.cmdline())
+        helper.kill()
+        deadline_s = time.monotonic() + ANEW_S
+        # Or until it is gone: after two failures in a row its controller sends it away.
+        while learner.is_running() and not self._works_for(learner, but=helper):
             if time.monotonic() > deadline_s:
-                raise TimeoutError(f"{self.run} has no learner")
+                raise TimeoutError(f"{learner} has started no other helper")
             time.sleep(POLL_S)
-        return learners
+
+    def _works_for(self, learner: psutil.Process, *, but: psutil.Process) -> bool:
+        """Return whether a learner has a helper, but for one."""
+        with contextlib.suppress(psutil.NoSuchProcess):
+            below = {*learner.children(recursive=True)} - {but}
+            return not below.isdisjoint(helpers_of(self.run))
+        return False
+
+    def _await_some(self, which: Callable[[Path], list[psutil.Process]]) -> list[psutil.Process]:
+        """Wait for one, and return all: another may have been killed a moment ago."""
+        deadline_s = time.monotonic() + ANEW_S
+        while not (found := which(self.run)):
+            if time.monotonic() > deadline_s:
+                raise TimeoutError(f"{self.run} has none of {which.__name__}")
+            time.sleep(POLL_S)
+        return found
 
     def await_nobody(self) -> None:
         """Note how long the learners of a dead controller live, and what they started.
@@ -205,8 +248,8 @@ class KilledRun:
         self.slowest_s = max(self.slowest_s, time.monotonic() - started_s)
 
     def left(self) -> list[psutil.Process]:
-        """Return processes of this run's learners and environments."""
-        return processes_of(self.run) + simulators(self.token)
+        """Return processes of this run's learners, of their helpers and of environments."""
+        return processes_of(self.run) + helpers_of(self.run) + simulators(self.token)
 
     @property
     def token(self) -> str:

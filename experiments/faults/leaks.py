@@ -11,14 +11,14 @@ from typing import Literal, Self
 import numpy as np
 import psutil
 
-from experiments.faults.killing import KilledRun, controller_of, processes_of
+from experiments.faults.killing import KilledRun, controller_of, helpers_of, processes_of
 
 EVERY_S = 0.5
 WARM_S = 8.0
 """Age in seconds from which on growth counts: before, a process imports and fills its caches."""
 
 MIN_SAMPLES = 4
-Role = Literal["controller", "learner"]
+Role = Literal["controller", "learner", "helper"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,11 +80,14 @@ class Leaks:
             try:
                 controller = controller_of(process.pid)
                 learners = processes_of(self._run.run)
+                helpers = helpers_of(self._run.run)
             except psutil.Error:
                 continue  # it was killed
             self._sample("controller", controller, now_s)
             for learner in learners:
                 self._sample("learner", learner, now_s)
+            for helper in helpers:
+                self._sample("helper", helper, now_s)
 
     def _sample(self, role: Role, process: psutil.Process, now_s: float) -> None:
         try:
@@ -97,7 +100,7 @@ class Leaks:
 
     def slopes(self) -> dict[str, Slope]:
         """Return the growth by role."""
-        roles: tuple[Role, ...] = ("controller", "learner")
+        roles: tuple[Role, ...] = ("controller", "learner", "helper")
         return {role: self._slope(role) for role in roles}
 
     def _slope(self, role: Role) -> Slope:

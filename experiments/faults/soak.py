@@ -4,17 +4,19 @@
     python -m experiments.faults.soak --kills 6 --minutes 1 --json  # the figures as JSON
     python -m experiments.faults.soak --kills 100 --minutes 20 --small-bounds
     python -m experiments.faults.soak --kills 50 --minutes 15 --simulators
+    python -m experiments.faults.soak --kills 50 --minutes 15 --ranks
 
 With ``--small-bounds`` ghosts are thinned, results merged, details archived, and backups made every
 few seconds. With ``--simulators`` each environment starts processes of its own, in other sessions
-and as daemons, too (`experiments.faults.simulators`).
+and as daemons, too (`experiments.faults.simulators`). With ``--ranks`` learners have two processes,
+the second of which is killed, too, and most policies leave early (``pbt.share: halving``).
 
-Kills a learner, the controller, or both with SIGKILL; after each kill all that the killed one has
-started must be gone within two seconds; after a controller's kill all of the directory is verified,
-and another controller goes on. Learners write down what they sent and what was acknowledged
-(`arena.learners.ack_log`), and in the end that is compared with the journal: whatever was
-acknowledged is there once, as it was sent, and nothing is there that no learner sent. Memory and
-descriptors are looked at all the time.
+Kills a learner, the controller, or both with SIGKILL; after each of these kills all that the killed
+one has started must be gone within two seconds; after a controller's kill all of the directory is
+verified, and another controller goes on. Learners write down what they sent and what was
+acknowledged (`arena.learners.ack_log`), and in the end that is compared with the journal: whatever
+was acknowledged is there once, as it was sent, and nothing is there that no learner sent. Memory
+and descriptors are looked at all the time.
 
 Exit code 1 if anything was lost, invented, damaged or left behind.
 """
@@ -89,6 +91,14 @@ SIMULATORS: tuple[str, ...] = (
 )
 """Environments that are made one by one, and start processes."""
 
+RANKS: tuple[str, ...] = (
+    "learner_cores=2",
+    "populations.player.size=8",
+    "pbt.share=halving",
+    "pbt.initial=sampled",
+)
+"""Learners of two processes, and a population that halves twice."""
+
 TIDYING = ("ghosts_thinned", "results_merged", "checkpoint_rows_removed", "generation_rows_removed")
 """Kinds of events that say what has left a run."""
 
@@ -114,7 +124,8 @@ class Figures:
         exploits_half_done: Policies whose generation contradicts the journal; 0 if sound.
         faults: Faults by `arena verify`, after each controller's kill and at the end.
         quarantined: Policies that were blamed for kills; 0 if sound.
-        processes_left: 0; learners, and what environments started.
+        retired: Policies that left, so that others train more.
+        processes_left: 0; learners, their helpers, and what environments started.
         simulators: Simulators that ran just before the kills, all kills together.
         gone_after_s: The longest that learners outlived their controller.
         tallies: Tallies that learners know, beside the journal's.
@@ -134,6 +145,7 @@ class Figures:
     exploits_half_done: int
     faults: list[str]
     quarantined: int
+    retired: int
     processes_left: int
     simulators: int
     gone_after_s: float
@@ -166,6 +178,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--simulators", action="store_true", help="let environments start processes of their own"
     )
+    parser.add_argument(
+        "--ranks", action="store_true", help="learners of two processes, and policies that leave"
+    )
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(arguments)
     end_on_sigterm()
@@ -180,6 +195,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             seed=options.seed,
             overrides=(*SMALL, *(SMALL_BOUNDS if options.small_bounds else ())),
             with_simulators=options.simulators,
+            with_ranks=options.ranks,
         )
     document = {"schema": 1, **asdict(figures)}
     if options.json:
@@ -197,6 +213,7 @@ def soak(
     seed: int,
     overrides: Sequence[str] = SMALL,
     with_simulators: bool = False,
+    with_ranks: bool = False,
 ) -> Figures:
     """Kill, resume and compare; ends with a clean stop."""
     rng = random.Random(seed)
@@ -209,6 +226,10 @@ def soak(
     with killed_run(directory, environment=environment) as run, Leaks(run) as leaks:
         if with_simulators:
             overrides = (*overrides, *SIMULATORS)
+        victims = VICTIMS
+        if with_ranks:
+            overrides = (*overrides, *RANKS)
+            victims = (*VICTIMS, "helper")
         run.start("connect_four", *overrides, f"seed={seed}")
         for number in range(kills):
             now_s = time.monotonic()
@@ -216,7 +237,7 @@ def soak(
             due_s = now_s + 2.0 * left_s / (kills - number) * rng.random()
             _await_progress(run)
             _pause(run, due_s - time.monotonic())
-            victim = rng.choice(VICTIMS)
+            victim = rng.choice(victims)
             run.kill(victim, rng)
             _say(run, number + 1, kills, victim)
         _await_progress(run)
@@ -259,6 +280,7 @@ def _figures(run: KilledRun, leaks: Leaks, witness: Path, *, seed: int, minutes:
         assignments = reader.assignments()
         tallies = reader.tallies()
         quarantined = reader.events(kinds=["quarantined"])
+        retired = reader.events(kinds=["retired"])
         tidied = reader.events(kinds=TIDYING)
         archives = [row for row in reader.archives() if row.file]
     return Figures(
@@ -274,6 +296,7 @@ def _figures(run: KilledRun, leaks: Leaks, witness: Path, *, seed: int, minutes:
         exploits_half_done=len(list(check_evolution(tables, removed_generations(tidied)))),
         faults=run.faults,
         quarantined=len(quarantined),
+        retired=len(retired),
         processes_left=len(run.left()),
         simulators=run.num_simulators,
         gone_after_s=round(run.slowest_s, 3),

@@ -351,6 +351,17 @@ def _num_learners(config: RunConfig) -> int:
     return sum(learners.values()) if isinstance(learners, dict) else learners or 1
 
 
+def num_sharing(config: RunConfig) -> int:
+    """Return how many populations share the learners of each: 1 where they have their own, or learn
+    in the same assignments.
+    """
+    learns_together = config.matchmaking.rivals == "learning"
+    is_cooperation = len(config.environment.sides or ()) == 1
+    if isinstance(config.learners, dict) or learns_together or is_cooperation:
+        return 1
+    return len(config.learning)
+
+
 def _decisions(config: RunConfig, spec: EnvironmentSpec) -> int:
     """Return decisions of the largest population in a step of one environment."""
     if spec.api == "aec":

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import replace
+from statistics import fmean
 
 from populations.controller.evaluation import share
 from populations.controller.evaluation.finals import final_countdown, is_decided, is_time_over
+from populations.controller.evolution.halving import num_places
 from populations.controller.monitoring import alerts
 from populations.controller.state import goals
 from populations.controller.state.commands import EndRun, KillLearner
@@ -108,6 +111,27 @@ def limit_reached(state: ControllerState, *, trained_s: float) -> str | None:
     if limit is not None and _have_all_done(state, limit):
         return f"stop.agent_steps_per_policy: every active policy has done {limit}"
     return None
+
+
+def agent_steps_left(state: ControllerState) -> list[tuple[int, float]]:
+    """Return the agent steps of all policies until the end of the run, and those that are left.
+
+    Returns:
+        One pair for each limit in agent steps that ``stop`` has.
+    """
+    stop, left = state.config.stop, list[tuple[int, float]]()
+    if (limit := stop.agent_steps) is not None:
+        left.append((limit, limit - state.tables.run.agent_steps))
+    if (limit := stop.agent_steps_per_policy) is not None:
+        missing = defaultdict[str, list[int]](list)
+        for row in state.tables.policies.values():
+            if row.state == "active" or row.pending:
+                missing[row.population].append(max(limit - row.agent_steps, 0))
+        # Who will leave is not known yet, so the mean of all is missing to each that stays.
+        staying = {name: min(num_places(state, name), len(own)) for name, own in missing.items()}
+        missing_steps = sum(staying[name] * fmean(own) for name, own in missing.items())
+        left.append((limit * sum(staying.values()), missing_steps))
+    return left
 
 
 def _have_all_done(state: ControllerState, agent_steps: int) -> bool:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from arena.types import Digest, Entrant, PolicyId
 from populations.config.run_config import RunConfig
+from populations.controller.phases import agent_steps_left
 from populations.gc_pause import collector_paused
 from populations.records.rows import CheckpointRow, EventRow, Row, TallyRow
 from populations.simulation.environment import simulated_run
@@ -181,7 +182,6 @@ def simulate(
         clock: Clock for ``decisions_per_s`` alone.
         progress: Callback with the progress, now and then.
     """
-    total = total_agent_steps(config)
     world = make_world(
         simulated_run(config),
         model or default_model(config),
@@ -189,17 +189,23 @@ def simulate(
         matches_per_s=matches_per_s,
     )
     world.clock = clock
-    observer = Observer(world, max(total // NUM_MARKS, 1))
+    state = world.state
+    # Of policies that leave (``pbt.share``) the steps are not done.
+    every = max(min(goal for goal, _ in agent_steps_left(state)) // NUM_MARKS, 1)
+    observer = Observer(world, every)
     world.watch = observer.watch
     start(world)
-    run = world.state.tables.run
+    told_at, share = 0, 0.0
     while world.advance():
-        # Rows are replaced, not changed, so `run` is the row at the last call.
-        if world.state.tables.run.agent_steps != run.agent_steps:
-            run = world.state.tables.run
-            progress(min(run.agent_steps / total, 1.0))
+        is_trained = state.phase != "training"
+        # Not each time, because it looks at all policies.
+        if state.tables.run.agent_steps >= told_at + every or (is_trained and share < 1.0):
+            told_at = state.tables.run.agent_steps
+            # Where the one that leaves was ahead the others have done less.
+            share = max(share, *(1.0 - n / max(goal, 1) for goal, n in agent_steps_left(state)))
+            progress(min(share, 1.0))
         # Training is over, and only the final matches are left.
-        if world.state.phase == "evaluating" and not has_finals:
+        if state.phase == "evaluating" and not has_finals:
             break
     return _outcome(world, observer)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -26,15 +26,20 @@ TALLY = Tally(
 
 
 @pytest.mark.xdist_group("killed connect four")
-def test_nothing_is_lost_invented_or_left_behind_by_random_kills(tmp_path: Path) -> None:
-    figures = soak(tmp_path, kills=6, minutes=0.4, seed=2)
-    assert figures.is_sound, figures
+@pytest.mark.parametrize("with_ranks", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_nothing_is_lost_invented_or_left_behind_by_random_kills(
+    tmp_path: Path, with_ranks: bool
+) -> None:
+    figures = soak(tmp_path, kills=6, minutes=0.4, seed=2, with_ranks=with_ranks)
+    # All of it: pytest shortens it.
+    assert figures.is_sound, str(asdict(figures))
     assert figures.kills == 6
     assert figures.epochs == figures.resumes + 1
     assert figures.tallies.acknowledged == figures.tallies.in_journal > 0
     assert figures.checkpoints_verified > 0
     assert figures.gone_after_s < 2.0
-    assert figures.slopes["learner"].most_descriptors > 0
+    roles = {role for role, slope in figures.slopes.items() if slope.most_descriptors}
+    assert roles == {"controller", "learner", *(["helper"] if with_ranks else [])}
 
 
 def finished(number: int, *, attempt: int = 1, tally: Tally = TALLY) -> Finished:

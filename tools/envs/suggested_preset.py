@@ -36,6 +36,11 @@ TWIN_ENVS = 1024
 
 MANY_SIDES = 8
 MINUTES = 10
+READY_S = 30.0
+"""Seconds of one core between two decisions about a policy; twice that until the first one."""
+
+# None larger was measured (`benchmarks/2026-11-27-2-cores-shares.md`).
+LEAST_POLICIES, MOST_POLICIES = 2, 8
 MAX_NAME = 28
 NO_STRINGS = ("true", "false", "null")
 """Letters of a population's name, before a number."""
@@ -62,6 +67,7 @@ def preset_text(
     environment: Mapping[str, object],
     trial: SmokeTraining | None = None,
     problems: Sequence[Finding] = (),
+    num_cores: int | None = None,
 ) -> str:
     """Return a YAML document that `arena launch` takes.
 
@@ -70,15 +76,23 @@ def preset_text(
         environment: Keys of the section that the user has set; they stay.
         trial: Trial training; None: not tried, and budgets are defaults.
         problems: Problems of the environment, which the document begins with.
+        num_cores: Number of cores that it is for; None: those this process may use.
     """
+    from populations.config.resolve import usable_cores
+
     spec, batch = report.spec, _batch(report, environment.get("num_envs"))
     lines: list[Line] = [("environment:", "")]
     lines += _environment(report, environment, batch=batch)
     populations, why = suggested_populations(report)
+    sides = environment.get("sides") or suggested_sides(report)[0]
+    # Policies of equal index that cooperate train at once.
+    learns_together = isinstance(sides, Mapping) and len(sides) == 1
+    num_sharing = 1 if learns_together else len(populations)
+    size = _size(usable_cores() if num_cores is None else num_cores, num_sharing=num_sharing)
     lines += [("", ""), ("populations:", why)]
     for name, agents in populations.items():
         facts = spec.agent_specs[agents[0]]
-        lines += _population(name, agents, facts, report=report, batch=batch)
+        lines += _population(name, agents, facts, report=report, batch=batch, size=size)
     lines += [("", ""), *_budgets(trial)]
     head = (
         f"# {spec.id}, as arena envs check found it.\n"
@@ -171,6 +185,23 @@ def suggested_populations(report: EnvironmentReport) -> tuple[dict[str, tuple[st
     )
 
 
+def _size(num_cores: int, *, num_sharing: int) -> Line:
+    """Choose how many policies a population has: as many as cores can train until they are compared
+    first, in a share of the run.
+    """
+    from ..launch.sizing import SEARCH_SHARE
+
+    # size num_sharing 2 READY_S / num_cores = SEARCH_SHARE seconds of the run
+    fitting = SEARCH_SHARE * 60.0 * MINUTES * num_cores / (2.0 * READY_S * num_sharing)
+    size = max(LEAST_POLICIES, min(MOST_POLICIES, int(fitting)))
+    cores = "1 core trains" if num_cores == 1 else f"{num_cores} cores train"
+    bound = f"; more than {size} were not measured" if fitting > size else ""
+    return f"    size: {size}", (
+        f"{cores} {fitting:.0f} policies until they are compared, in a fifth of {MINUTES} minutes"
+        f"{bound}"
+    )
+
+
 def _population_name(agents: Sequence[str], *, taken: Collection[str]) -> str:
     """Return a name for agents of one role: theirs without numbers."""
     stem = re.sub(r"[^a-z0-9_]", "_", next(iter(kinds_of(agents))).lower())
@@ -232,10 +263,11 @@ def _population(
     *,
     report: EnvironmentReport,
     batch: _Batch,
+    size: Line,
 ) -> Iterator[Line]:
     yield f"  {name}:", ""
     yield f"    agents: {_yaml(_patterns(agents, report.spec.agents))}", ""
-    yield "    size: 4", "policies; more explore more, and each trains less"
+    yield size
     same = next((v for v in report.same_views if len({*v} & {*agents}) > 1), ())
     yield from _network(facts, same_view=same)
     yield "    hyperparameters:", ""
@@ -357,14 +389,16 @@ def _pace(report: EnvironmentReport) -> Pace:
 def _budgets(trial: SmokeTraining | None) -> Iterator[Line]:
     speed = trial.agent_steps_per_s if trial is not None else 0.0
     if speed:
-        # Agent steps in half a minute of one core
-        ready = _round(speed * 30)
         yield "ghosts:", f"it trained on {speed:,.0f} agent steps/s on one core"
         yield f"  every_agent_steps: {_round(speed * 15)}", "a quarter of a minute of one core"
-        yield "pbt:", ""
+    yield "pbt:", ""
+    yield "  share: halving", "compared, the worse half leaves, until as many train as learners do"
+    yield "  initial: sampled", "drawn from search_space; same: close to the values above"
+    if speed:
+        ready = _round(speed * READY_S)
         yield f"  ready_agent_steps: {ready}", "half a minute between decisions about a policy"
         yield f"  warm_up_agent_steps: {2 * ready}", ""
-        yield "", ""
+    yield "", ""
     yield "evaluation: {share: 0.1}", "of learners' time; alone moves ratings"
     yield "", ""
     yield (

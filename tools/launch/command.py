@@ -198,7 +198,7 @@ def _new_run_file(
 ) -> tuple[RunFile, Mapping[str, Import]]:
     """Check a configuration with its environment and sinks, and apply its origins.
 
-    Prints the sizes that were chosen and the margin of a match.
+    Prints the sizes that were chosen, remarks about them, and the margin of a match.
 
     Returns:
         Content of run.yaml, and the weights that policies start from, by population.
@@ -216,7 +216,7 @@ def _new_run_file(
     from .initial_hyperparameters import with_hyperparameters
     from .preflight import looked_over
     from .replay import replaying
-    from .sizing import repeats_line, sizing_line, stakes_line
+    from .sizing import crowd_line, repeats_line, sizing_line, stakes_line
 
     launch_directory = code_directory()
     # All faults at once, while there is nothing to clear up.
@@ -253,7 +253,8 @@ def _new_run_file(
     find_sinks(config.metrics.sinks, target, launch_directory=launch_directory)
     check_hooks(config, launch_directory=launch_directory)
     sizes = sizing_line(asked, run_file, why=found.why)
-    for line in (sizes, stakes_line(run_file), repeats_line(run_file)):
+    crowd = crowd_line(run_file.config)
+    for line in (sizes, crowd, stakes_line(run_file), repeats_line(run_file)):
         if line:
             tell(line)
     return run_file, initial

@@ -43,7 +43,7 @@ PAUSES = {"storage_full": "storage", "stalled": "paused"}
 
 TOLD = frozenset(
     {
-        "exploited", "explored", "quarantined", "learner_lost", "learner_start_failed",
+        "exploited", "explored", "retired", "quarantined", "learner_lost", "learner_start_failed",
         "assignment_failed", "checkpoint_corrupt", "fell_back", "training_stopped",
         "configuration_changed", "paused", "continued", "storage_full", "storage_recovered",
         "alert", "alert_cleared", "lesson_began", "device_differs",

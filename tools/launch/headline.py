@@ -99,6 +99,8 @@ def training_progress(state: ControllerState, moment: Moment) -> tuple[float, fl
 
     None while unknown: nothing was trained yet, or only a rating ends the run.
     """
+    from populations.controller.phases import agent_steps_left
+
     stop = state.config.stop
     # Each limit gives a share and a time; the run ends at the largest share, the shortest time.
     shares, left = [0.0], list[float]()
@@ -107,15 +109,9 @@ def training_progress(state: ControllerState, moment: Moment) -> tuple[float, fl
         shares.append(trained_s / stop.duration_s)
         left.append(stop.duration_s - trained_s)
     in_flight = moment.agent_steps - state.tables.run.agent_steps
-    goals = []
-    if stop.agent_steps is not None:
-        goals.append((stop.agent_steps, stop.agent_steps - moment.agent_steps))
-    if (limit := stop.agent_steps_per_policy) is not None:
-        active = [row for row in state.tables.policies.values() if row.state == "active"]
-        missing = sum(max(limit - row.agent_steps, 0) for row in active)
+    for goal, missing in agent_steps_left(state):
         # Rows are committed work, so steps in flight come off.
-        goals.append((limit * len(active), missing - in_flight))
-    for goal, missing in goals:
+        missing -= in_flight
         shares.append(1.0 - missing / goal if goal else 1.0)
         # Until the first speed is known no time is promised.
         if moment.speed > 0.0:

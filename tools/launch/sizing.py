@@ -6,11 +6,22 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from ..terminal.output import log_console
+from ..terminal.quantities import duration
 
 if TYPE_CHECKING:
     from arena.envs.inspect import Inspected, Play
     from populations.config.run_config import RunConfig
     from populations.config.run_file import RunFile
+
+# Connect Four on two cores (`benchmarks/2026-11-27-2-cores-shares.md`): half of the steps cost some
+# 120 Elo, so two policies a learner that much, and each doubling as much again. From three minutes
+# to six a lone policy gains about as much; longer times were not measured.
+MOST_PER_LEARNER, LEAST_TRAINING_S = 2, 180.0
+"""Policies that share a learner evenly without a remark, and seconds of a core for each of them
+from which on more do."""
+
+SEARCH_SHARE = 0.2
+"""Share of a run in which policies that soon leave may still train (``pbt.share: halving``)."""
 
 
 def inspect_for(config: RunConfig, *, launch_directory: str) -> tuple[RunConfig, Inspected]:
@@ -64,6 +75,49 @@ def sizing_line(asked: RunConfig, run_file: RunFile, *, why: str) -> str:
     if asked.assignment.episodes is None and chosen.assignment.episodes is not None:
         sizes.append(f"assignment.episodes {chosen.assignment.episodes}")
     return f"{', '.join(sizes)}: {reason}" if sizes else ""
+
+
+def crowd_line(config: RunConfig) -> str:
+    """Say that a population has more policies than its learners can carry in the time of the run;
+    empty: none has.
+
+    Args:
+        config: Resolved.
+    """
+    # Without a time each policy gets its steps, however long that takes.
+    if config.stop.duration_s is not None:
+        for name in config.learning:
+            if line := _crowd_line(config, name, duration_s=config.stop.duration_s):
+                return f"populations.{name}.size: {line}"
+    return ""
+
+
+def _crowd_line(config: RunConfig, population: str, *, duration_s: float) -> str:
+    from populations.config.sizing import num_sharing
+
+    num_policies, learners = config.populations[population].num_policies, config.learners
+    own = learners[population] if isinstance(learners, dict) else learners or 0
+    num_learners = max(own + config.remote_learners, 1) / num_sharing(config)
+    crowd = f"{num_policies} policies share {num_learners:g} learner"
+    crowd += "" if num_learners == 1 else "s"
+    if config.pbt_of(population).share == "halving":
+        # Before the first decision a policy needs an assignment at least.
+        once_s = num_policies * config.assignment.target_s / num_learners
+        if once_s <= SEARCH_SHARE * duration_s:
+            return ""
+        return (
+            f"{crowd}, so all have trained once after {duration(once_s)} of "
+            f"{duration(duration_s)} (assignment.target_s), and only then the worse half leaves "
+            "(pbt.share: halving): with fewer policies those that stay train more"
+        )
+    cores = 1 if config.learner_cores == "auto" else config.learner_cores
+    each_s = duration_s * num_learners * cores / num_policies
+    if num_policies <= MOST_PER_LEARNER * num_learners or each_s >= LEAST_TRAINING_S:
+        return ""
+    return (
+        f"{crowd}, so each trains for {duration(each_s)} of {duration(duration_s)}: fewer "
+        "policies, or pbt.share=halving, train more each"
+    )
 
 
 def repeats_line(run_file: RunFile) -> str:

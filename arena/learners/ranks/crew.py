@@ -6,6 +6,7 @@ Tests: `tests/arena/learners/ranks/test_crew.py`.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -22,6 +23,10 @@ from arena.processes.helper import Helper
 from arena.wire.messages import Train
 
 MODULE = "arena.learners.rank"
+
+LOAD_S = 90.0
+"""Longest time that others may take to load what they need, without progress: as long as a learner
+has until its Hello (`populations.controller.state.leases.Patience`)."""
 
 
 class Ranks(Protocol):
@@ -70,6 +75,7 @@ class Crew:
         self._helpers: list[Helper] = []
         self._link: Link | None = None
         self._counted = 0, 0
+        self._started_s = 0.0
         # At once: they take seconds to load what they need.
         self._start()
 
@@ -151,6 +157,7 @@ class Crew:
         return self._link
 
     def _start(self) -> None:
+        self._started_s = time.monotonic()
         try:
             with anonymous_memory(MIN_BYTES) as fd:
                 for rank in range(1, self.number):
@@ -173,10 +180,14 @@ class Crew:
 
     def _wait(self) -> None:
         """Count what the others do, and tell them to stop."""
-        turns, agent_steps = self._started().counts()
+        link = self._started()
+        turns, agent_steps = link.counts()
         if turns != self._counted[0]:
             self._progress.advance(agent_steps - self._counted[1])
             self._counted = turns, agent_steps
+        # A busy machine may take longer for it than a learner may stand still.
+        elif not link.has_begun and time.monotonic() - self._started_s < LOAD_S:
+            self._progress.advance()
         self.should_stop()
 
     @contextmanager

@@ -171,6 +171,11 @@ class Link:
         turns, agent_steps = self._header[1:, :2].sum(axis=0).tolist()
         return turns, agent_steps
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether each other rank has counted a turn: before, it loads what it needs."""
+        return bool((self._header[2:, 0] > 0).all())
+
     def close(self) -> None:
         """Close the connections."""
         for end in self._sockets.values():

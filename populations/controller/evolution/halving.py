@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from populations.config.sizing import num_sharing
 from populations.controller.evolution.changes import exploit
 from populations.controller.evolution.members import is_reference
 from populations.controller.evolution.quarantine import donors_of
@@ -38,15 +39,12 @@ def num_places(state: ControllerState, population: str) -> int:
         # One assignment is open at a time, however many learners there are.
         return LEAST
     learners = config.learners
-    is_bound = isinstance(learners, Mapping)
     wanted = learners.get(population, 0) if isinstance(learners, Mapping) else learners or 1
     # Learners from elsewhere come and go.
     present = sum(
         learner.hello.slots for learner in state.learners.values() if learner.may_train(population)
     )
-    # Teams and rivals learn in one assignment; other populations share the learners.
-    is_shared = not (is_bound or state.teams or config.matchmaking.rivals == "learning")
-    return max(LEAST, -(-max(wanted, present) // (len(config.learning) if is_shared else 1)))
+    return max(LEAST, -(-max(wanted, present) // num_sharing(config)))
 
 
 def num_active(state: ControllerState, population: str) -> int:

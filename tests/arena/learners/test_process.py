@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -15,7 +16,9 @@ from typing import TypeVar
 import psutil
 import pytest
 
+from arena.config import EnvironmentConfig
 from arena.learners.spawn import spawn_learner
+from arena.processes import child
 from arena.processes.parent import ChildProcess
 from arena.types import LearnerId
 from arena.wire.messages import (
@@ -291,15 +294,57 @@ def test_a_learner_that_cannot_start_exits_with_2_and_says_why(
     assert complaint in log_path.read_text()
 
 
-def test_a_learner_gives_up_priority(tmp_path: Path) -> None:
+def test_a_learner_and_its_ranks_give_up_priority(tmp_path: Path) -> None:
     path = tmp_path / "setup.json"
-    path.write_text(setup().model_dump_json())
-    own = psutil.Process().nice()
+    environment = EnvironmentConfig(id="none", num_envs=4)
+    ranks = setup().model_copy(update={"cores": 3, "environment": environment})
+    path.write_text(ranks.model_dump_json())
+    nice = min(psutil.Process().nice() + 5, 19)
     # Nobody answers there: it waits.
     endpoint, log_path = f"ipc://{tmp_path}/nobody", tmp_path / "learner.log"
     with spawn_learner(path, endpoint, populations=(), log_path=log_path, nice=5) as process:
         learner = psutil.Process(process.pid)
-        wait_until(lambda: learner.nice() == min(own + 5, 19), timeout_s=TIMEOUT_S)
+
+        def is_ready() -> bool:
+            below = learner.children(recursive=True)
+            helpers = [one for one in below if "arena.learners.rank" in one.cmdline()]
+            return [niceness(one) for one in (learner, *helpers)] == [(nice, nice)] * 3
+
+        wait_until(is_ready, timeout_s=TIMEOUT_S)
+
+
+def niceness(process: psutil.Process) -> tuple[int, int]:
+    """That of a process and of its session, where sessions have one."""
+    try:
+        session = Path(f"/proc/{process.pid}/autogroup").read_text()
+    except OSError:
+        return process.nice(), process.nice()
+    return process.nice(), int(session.rpartition("nice")[2])
+
+
+def test_another_that_changes_a_session_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers: list[int] = [errno.EAGAIN, errno.EAGAIN, 0, errno.EPERM, 0]
+    written: list[str] = []
+
+    class Autogroup:
+        def write_text(self, text: str, **_: object) -> None:
+            if number := answers.pop(0):
+                raise OSError(number, os.strerror(number))
+            written.append(text)
+
+    monkeypatch.setattr(child, "AUTOGROUP", Autogroup())
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    monkeypatch.setenv(child.SESSION_NICE, "7")
+    child.give_way_alike()
+    assert (written, len(answers)) == (["7"], 2)
+    # It may not: it goes on as it is.
+    child.give_way_alike()
+    assert (written, len(answers)) == (["7"], 1)
+    monkeypatch.delenv(child.SESSION_NICE)
+    child.give_way_alike()
+    assert len(answers) == 1
 
 
 def test_what_cannot_be_started_leaks_nothing(tmp_path: Path) -> None:

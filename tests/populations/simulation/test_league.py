@@ -83,6 +83,20 @@ def test_progress_is_told_until_all_is_done() -> None:
     assert told[-1] == 1.0
 
 
+def test_progress_is_told_of_those_that_stay() -> None:
+    # The one that leaves first is ahead of the others, and the last steps are few.
+    changes = ("pbt.share=halving", "learners=2", "pbt.ready_agent_steps=30000")
+    limits = ("pbt.warm_up_agent_steps=60000", "stop.agent_steps_per_policy=610001")
+    config = simulated_config(load_config("default", (*SHORT, *changes, *limits)), num_policies=5)
+    told: list[float] = []
+    outcome = simulate(config, progress=told.append)
+    assert outcome.num_retired == 3
+    assert told == sorted(told)
+    assert told[-1] == 1.0
+    # No end comes from nowhere: an assignment has a twelfth of a policy's steps at most.
+    assert max(one - other for one, other in zip(told[1:], told, strict=False)) < 0.1
+
+
 @pytest.mark.parametrize("preset", ["connect_four", "simple_spread", "simple_tag"])
 def test_every_kind_of_preset_can_be_simulated(preset: str) -> None:
     config = simulated_config(load_config(preset), num_policies=2)

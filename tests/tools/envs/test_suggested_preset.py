@@ -13,12 +13,14 @@ import yaml
 from arena.environment_spec import AgentSpec, EnvironmentSpec
 from arena.envs.checks.check import EnvironmentReport
 from arena.envs.checks.measure import Measured
+from arena.envs.checks.roles import Role
 from arena.envs.spaces.observations import describe
 from arena.learners.smoke_training import SmokeTraining
 from populations.config.run_config import validate_config
 from populations.config.run_file import new_run_file
 from populations.yaml_documents import read_document
 from tools.envs.suggested_preset import _yaml, preset_text, suggested_sides
+from tools.launch.sizing import crowd_line
 
 VECTOR = gymnasium.spaces.Box(-1.0, 1.0, (4,))
 BOARD = gymnasium.spaces.Box(0, 1, (3, 3, 2), np.int8)
@@ -138,11 +140,52 @@ def test_budgets_follow_the_trial() -> None:
     report = make_report(["player_0", "player_1"])
     tried = settings(report, trial=SmokeTraining(agent_steps_per_s=4321.0))
     assert tried["ghosts"] == {"every_agent_steps": 60_000}
-    assert tried["pbt"] == {"ready_agent_steps": 100_000, "warm_up_agent_steps": 200_000}
+    halving = {"share": "halving", "initial": "sampled"}
+    steps = {"ready_agent_steps": 100_000, "warm_up_agent_steps": 200_000}
+    assert tried["pbt"] == {**halving, **steps}
     untried = settings(report)
-    assert "pbt" not in untried
+    assert untried["pbt"] == halving
     assert untried["stop"] == tried["stop"]
     assert untried["stop"] == {"duration_s": 600, "agent_steps_per_policy": None}
+
+
+@pytest.mark.parametrize(
+    ("num_cores", "size"),
+    # A minute of a core for each before they are compared: two minutes of each core, of ten.
+    [(1, 2), (2, 4), (3, 6), (4, 8), (64, 8)],
+)
+def test_as_many_policies_as_cores_can_compare_in_time(num_cores: int, size: int) -> None:
+    document = settings(make_report(["a", "b"]), num_cores=num_cores)
+    assert [one["size"] for one in document["populations"].values()] == [size]
+
+
+def test_populations_share_the_cores_and_teams_train_at_once() -> None:
+    agents = ["a_0", "a_1", "b_0"]
+    roles = (Role(agents=("a_0", "a_1"), why="x"), Role(agents=("b_0",), why="y"))
+
+    def sizes(**given: object) -> list[int]:
+        document = settings(make_report(agents, roles=roles), num_cores=4, given=given)
+        return [one["size"] for one in document["populations"].values()]
+
+    assert sizes() == [4, 4]
+    assert sizes(sides={"team": ["*"]}) == [8, 8]
+    # Nobody could be compared with one alone.
+    document = settings(make_report(agents, roles=roles), num_cores=1)
+    assert [one["size"] for one in document["populations"].values()] == [2, 2]
+
+
+def test_the_size_says_why_and_is_no_crowd() -> None:
+    report = make_report(["a", "b"])
+    for num_cores in (1, 2, 64):
+        text = preset_text(report, environment={"id": "x.y:z"}, num_cores=num_cores)
+        config = validate_config({**yaml.safe_load(text), "learners": num_cores})
+        run_file = new_run_file(config, report.spec, name="test", launch_directory=".")
+        assert crowd_line(run_file.config) == ""
+    (line,) = (line for line in text.splitlines() if "size:" in line)
+    assert line.endswith(
+        "64 cores train 128 policies until they are compared, in a fifth of 10 minutes; more than "
+        "8 were not measured"
+    )
 
 
 @pytest.mark.parametrize(

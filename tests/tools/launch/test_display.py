@@ -36,12 +36,14 @@ def test_an_alert_is_told_with_what_to_do_and_that_it_is_over() -> None:
         event("alert_cleared", "player", name="kl_high"),
         event("alert_cleared", "", name="no_steps"),
         event("kept", "player/p000"),
+        event("retired", "player/p002", reason="it is in the worse half", places=2),
     ]
     assert [display.explain(row) for row in display.told(rows)] == [
         "alert: kl_high (player): player/p003: its updates move it by a KL divergence of 0.9. "
         "Lower learning_rate.",
         "alert is over: kl_high (player)",
         "alert is over: no_steps",
+        "player/p002 was retired: it is in the worse half",
     ]
 
 

@@ -229,6 +229,44 @@ def test_the_slowest_policy_decides_how_much_is_left() -> None:
     share, left_s = headline.training_progress(world.state, moment(world, speed=100.0))
     assert share == pytest.approx(1.0 - 3000 / 24000)
     assert left_s == pytest.approx(30.0)
+    # Who is out trains no more.
+    policies[name] = replace(policies[name], state="quarantined")
+    share, left_s = headline.training_progress(world.state, moment(world, speed=100.0))
+    assert (share, left_s) == (1.0, 0.0)
+    policies[name] = replace(policies[name], state="active")
+    first = next(iter(policies))
+    policies[first] = replace(policies[first], state="quarantined")
+    share, left_s = headline.training_progress(world.state, moment(world, speed=100.0))
+    assert (share, left_s) == (pytest.approx(1.0 - 3000 / 18000), pytest.approx(30.0))
+
+
+def test_policies_that_leave_have_nothing_left() -> None:
+    halving = {**DUEL, "pbt": {"share": "halving"}}
+    world = working(halving)
+    policies = world.state.tables.policies
+    # Two of four stay: of 6,000 each have 5,000 left in the mean.
+    for name, steps in zip(list(policies), (2000, 1000, 1000, 0), strict=True):
+        policies[name] = replace(policies[name], agent_steps=steps)
+    share, left_s = headline.training_progress(world.state, moment(world, speed=100.0))
+    assert (share, left_s) == (pytest.approx(1 / 6), pytest.approx(2 * 5000 / 100))
+    for name in list(policies)[2:]:
+        policies[name] = replace(policies[name], state="retired")
+    share, left_s = headline.training_progress(world.state, moment(world, speed=100.0))
+    assert (share, left_s) == (pytest.approx(1500 / 6000), pytest.approx(2 * 4500 / 100))
+    for name in list(policies)[:2]:
+        policies[name] = replace(policies[name], agent_steps=6000)
+    assert headline.training_progress(world.state, moment(world, speed=100.0)) == (1.0, 0.0)
+
+
+def test_a_time_is_left_whoever_leaves() -> None:
+    stop = {"duration_s": 100.0, "agent_steps_per_policy": 10**6}
+    world = working({**DUEL, "pbt": {"share": "halving"}, "stop": stop})
+    policies = world.state.tables.policies
+    for name in list(policies)[2:]:
+        policies[name] = replace(policies[name], state="retired")
+    world.now_s += 40.0
+    share, left_s = headline.training_progress(world.state, moment(world, speed=1.0))
+    assert (share, left_s) == (pytest.approx(0.4), pytest.approx(60.0))
 
 
 def test_without_a_limit_nothing_is_promised() -> None:

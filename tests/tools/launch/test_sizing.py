@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,17 @@ from arena.config import MarginOutcome
 from populations.config.run_config import load_config
 from populations.config.run_file import RunFile, check_resume
 from populations.errors import ResumeRefused
+from tests.populations.controller.simulated import (
+    DUEL,
+    DUET,
+    TAG,
+    duel_spec,
+    duet_spec,
+    make_config,
+    tag_spec,
+)
 
+sizing: Any = importlib.import_module("populations.commands.launch.sizing")
 ASSETS = Path(__file__).parents[2] / "assets"
 
 Launch = Callable[..., tuple[RunFile, str]]
@@ -123,3 +134,69 @@ def test_an_environment_that_play_breaks_has_few(launch: Launch) -> None:
     _, said = launch(environment, "deterministic=true", code=2)
     assert "environment.num_envs and assignment.episodes must be numbers" in said
     assert "SIGKILL" in said
+
+
+def crowd(size: int, duration_s: float, document: Mapping[str, object] = DUEL, **more: Any) -> str:
+    populations = document["populations"]
+    assert isinstance(populations, dict)
+    sized = {name: {**population, "size": size} for name, population in populations.items()}
+    given = {"populations": sized, "stop": {"duration_s": duration_s}, **more}
+    spec = {id(TAG): tag_spec, id(DUET): duet_spec}.get(id(document), duel_spec)()
+    return str(sizing.crowd_line(make_config({**document, **given}, spec)))
+
+
+def test_more_policies_than_learners_carry_in_the_time_are_said() -> None:
+    # 719 s of two learners are 179.75 s for each of eight policies, 720 s are 180.
+    assert crowd(8, 720) == ""
+    assert crowd(8, 719)
+    assert crowd(8, 700) == (
+        "populations.player.size: 8 policies share 2 learners, so each trains for 2 min 55 s of "
+        "11 min 40 s: fewer policies, or pbt.share=halving, train more each"
+    )
+    # Two for each learner have their price, which is known.
+    assert crowd(4, 10) == ""
+    assert crowd(5, 10)
+    # A learner of two cores, 179.5 and 180 s; and one from elsewhere beside the two.
+    for time_s, is_said in ((358, True), (360, False)):
+        assert bool(crowd(4, time_s, learners=1, learner_cores=2)) is is_said
+    joining: dict[str, Any] = {"endpoint": "tcp://127.0.0.1:*", "remote_learners": 1}
+    assert (crowd(6, 10, **joining), bool(crowd(7, 10, **joining))) == ("", True)
+
+
+def test_populations_divide_the_learners_that_they_share() -> None:
+    # Two learners for two populations: one each.
+    assert crowd(2, 10, TAG, learners=2) == ""
+    assert crowd(3, 10, TAG, learners=2).startswith(
+        "populations.predator.size: 3 policies share 1 learner, so each trains for 3 s of 10 s"
+    )
+    own = crowd(3, 10, TAG, learners={"predator": 2, "prey": 1})
+    assert own.startswith("populations.prey.size: 3 policies share 1 learner,")
+    # Teams, and rivals that learn, train in one assignment.
+    assert (crowd(4, 10, DUET), bool(crowd(5, 10, DUET))) == ("", True)
+    rivals: dict[str, Any] = {"learners": 2, "matchmaking": {"rivals": "learning"}}
+    assert (crowd(4, 10, TAG, **rivals), bool(crowd(5, 10, TAG, **rivals))) == ("", True)
+
+
+def test_halving_has_room_for_more() -> None:
+    # 3 s for each of 24 policies are 36 s of two learners, a fifth of three minutes.
+    halving: dict[str, Any] = {"pbt": {"share": "halving"}}
+    assert crowd(24, 180, **halving) == ""
+    assert crowd(25, 180, **halving) == (
+        "populations.player.size: 25 policies share 2 learners, so all have trained once after "
+        "38 s of 3 min 00 s (assignment.target_s), and only then the worse half leaves "
+        "(pbt.share: halving): with fewer policies those that stay train more"
+    )
+
+
+def test_without_a_time_nothing_is_too_much() -> None:
+    config = make_config({**DUEL, "populations": {"player": {"size": 99}}}, duel_spec())
+    assert sizing.crowd_line(config) == ""
+
+
+def test_a_launch_says_so_in_one_line(launch: Launch) -> None:
+    game = "{id: classic/tictactoe-v3, num_envs: 8}"
+    _, said = launch(game, "learners=2", "stop.duration_s=60")
+    (line,) = (line for line in said.splitlines() if "policies" in line)
+    assert line.startswith("populations.player.size: 8 policies share 2 learners, so each trains")
+    _, said = launch(game, "learners=2", "stop.duration_s=60", "populations.player.size=2")
+    assert "policies" not in said

@@ -18,7 +18,16 @@ from arena.checkpoints.manifest import MANIFEST
 from arena.learners.work.worker import Worker
 from arena.types import CheckpointRef, Seating
 from arena.wire.messages import Finished
-from tests.arena.learners.conftest import evaluate, failed, finished, me, mirror, published, train
+from tests.arena.learners.conftest import (
+    CountingProgress,
+    evaluate,
+    failed,
+    finished,
+    me,
+    mirror,
+    published,
+    train,
+)
 from tests.faults.workers import RANDOM, first_checkpoint, make_worker
 from tests.support import wait_until
 
@@ -172,6 +181,34 @@ def test_a_stop_ends_all_ranks_and_publishes_what_is_learned(make: MakeWorker) -
     stops[0] = False
     progress.agent_steps = -(10**9)
     finished(worker.carry_out(train(published(answer), mirror(), agent_steps=50)))
+
+
+def test_the_time_in_which_others_load_is_no_standstill(
+    make: MakeWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = make()
+    crew, progress = worker._crew, worker._progress
+    assert crew is not None
+    assert isinstance(progress, CountingProgress)
+    (pid,) = crew.pids
+    # It imports torch: seconds.
+    os.kill(pid, signal.SIGSTOP)
+    link = crew._started()
+    assert not link.has_begun
+
+    def is_counted() -> bool:
+        before = progress.turns
+        crew._wait()
+        return progress.turns > before
+
+    assert [is_counted() for _ in range(3)] == [True] * 3
+    monkeypatch.setattr("arena.learners.ranks.crew.LOAD_S", 0.0)
+    assert not is_counted()
+    monkeypatch.undo()
+    os.kill(pid, signal.SIGCONT)
+    wait_until(lambda: link.has_begun, timeout_s=TIMEOUT_S)
+    # From now on what it does counts, and at first that it has begun.
+    assert [is_counted() for _ in range(3)] == [True, False, False]
 
 
 def test_a_birth_is_one_process_alone_and_the_same_with_any_number(make: MakeWorker) -> None:
