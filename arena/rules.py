@@ -103,7 +103,8 @@ def told(where: str, fault: ErrorDetails) -> str:
 
 def with_value(rule: str, value: object) -> str:
     """Add the value that broke a rule, unless the rule names one: that of a bot's id does."""
-    return rule if ", got " in rule else f"{rule}, got {shown(value)}"
+    is_named = ", got " in rule or (isinstance(value, str) and shown(value) in rule)
+    return rule if is_named else f"{rule}, got {shown(value)}"
 
 
 def shown(value: object) -> str:

@@ -1,4 +1,4 @@
-"""What does a learner reach on a GPU, and what would the device allow?
+"""Measure what a learner reaches on a GPU, and what the device would allow.
 
     python -m experiments.speed.on_gpu --out FILE                  # all parts
     python -m experiments.speed.on_gpu --out FILE stages idle      # some
@@ -50,7 +50,7 @@ PLAYER = "populations.player"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Where:
-    """Where and how much is measured.
+    """Place and extent of a measurement.
 
     Attributes:
         device: Device.
