@@ -42,7 +42,7 @@ EVOLVING = (
     "pbt.reference=false",
     "evaluation.share=0.4",
     "populations.player.pbt.immigration.probability=0.5",
-    "stop.agent_steps_per_policy=4000",
+    "stop.agent_steps_per_policy=8000",
 )
 """Whoever is behind copies, or is replaced by an immigrant."""
 
@@ -86,7 +86,7 @@ def test_a_fresh_immigrant_is_trained_on_with_the_policys_counters(
     assert anew
     assert all(trainee.checkpoint is None and trainee.learner_updates for trainee in anew.values())
     for policy in lineage["policies"]:
-        assert policy["agent_steps"] >= 4000
+        assert policy["agent_steps"] >= 8000
         own = [row for row in lineage["generations"] if row["policy"] == policy["policy"]]
         assert [row["generation"] for row in own] == list(range(policy["generation"] + 1))
 
@@ -127,7 +127,7 @@ def test_a_replay_changes_hyperparameters_at_the_marks_of_the_lineage(
     expected = [entry.agent_steps for entry in schedules[policy]]
     assert len(expected) >= 2
     run = tmp_path / "run"
-    launch(run, "stop.agent_steps_per_policy=4000", "--replay", f"{evolved}:{policy}")
+    launch(run, "stop.agent_steps_per_policy=8000", "--replay", f"{evolved}:{policy}")
     arena("verify", run)
     rows = arena_json("league", run, "lineage")["generations"]
     replayed = arena_json("league", run, "hyperparameters")["changes"]
