@@ -12,7 +12,7 @@ ENVIRONMENTS := classic/rps-v2 classic/tictactoe-v3 classic/connect_four-v3 \
 SOAK_KILLS ?= 200
 SOAK_MINUTES ?= 30
 
-.PHONY: help setup demo docs test test-slow check fix bench test-envs test-faults soak test-all
+.PHONY: help setup demo docs test test-slow goldens check fix bench test-envs test-faults soak test-all
 
 help:
 	@echo "make setup        a virtual environment in $(VENV) with all that the others need"
@@ -20,6 +20,7 @@ help:
 	@echo "make docs         the documents as web pages, $(DOCS_BUILD)/html/index.html"
 	@echo "make test         all tests that take no more than two seconds (under five minutes)"
 	@echo "make test-slow    the others: whole runs, whole leagues, intervals over many draws"
+	@echo "make goldens      what was stored of how the product behaves, compared with how it does now"
 	@echo "make check        lint, format, types and the budgets of lines"
 	@echo "make fix          what of that can be mended automatically"
 	@echo "make bench        this machine's throughput, and which ratio fell below the stored table's"
@@ -66,6 +67,9 @@ test: setup
 # What test-faults and test-envs run is left to them, and runs of a minute to test-all.
 test-slow: setup
 	$(PYTEST) --dist loadgroup --timeout 300 -m "slow and not long and not faults and not matrix"
+
+goldens: setup
+	@set -e; for part in decisions front_door conversations; do OMP_NUM_THREADS=1 $(BIN)/python -m tests.goldens.$$part; done
 
 check: setup
 	$(BIN)/ruff check .

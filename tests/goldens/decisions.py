@@ -222,9 +222,13 @@ def differences(stored: object, found: object, place: str = "") -> Iterator[str]
                 yield f"{place}.{key}: only {side}: {json.dumps(value)[:200]}"
             else:
                 yield from differences(stored[key], found[key], f"{place}.{key}")
-    elif isinstance(stored, list) and isinstance(found, list) and len(stored) == len(found):
-        for index, pair in enumerate(zip(stored, found, strict=True)):
+    elif isinstance(stored, list) and isinstance(found, list):
+        for index, pair in enumerate(zip(stored, found, strict=False)):
             yield from differences(*pair, f"{place}[{index}]")
+        both = min(len(stored), len(found))
+        for side, values in (("stored", stored), ("found", found)):
+            for index, value in enumerate(values[both:], start=both):
+                yield f"{place}[{index}]: only {side}: {json.dumps(value)[:200]}"
     elif not same(stored, found):
         yield f"{place}: stored {json.dumps(stored)[:200]}, found {json.dumps(found)[:200]}"
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,6 +40,11 @@ RETRY_S = 60.0
 """Pause after a disk has refused."""
 
 
+def one_thread(name: str) -> Executor:
+    """Make a worker thread."""
+    return ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
+
+
 @dataclass(frozen=True, slots=True)
 class _Backed:
     """Result of a backup: the bytes that it has written."""
@@ -55,19 +60,26 @@ class JournalUpkeep:
         journal: The run's journal.
         config: Section ``journal`` of the configuration.
         clock: Monotonic clock, in seconds.
+        worker: Maker of the thread for what takes long.
 
     Attributes:
         written_bytes: Bytes that backups have written.
     """
 
     def __init__(
-        self, run_dir: Path, journal: Journal, config: JournalConfig, *, clock: Callable[[], float]
+        self,
+        run_dir: Path,
+        journal: Journal,
+        config: JournalConfig,
+        *,
+        clock: Callable[[], float],
+        worker: Callable[[str], Executor] = one_thread,
     ) -> None:
         self._run_dir = run_dir
         self._journal = journal
         self._config = config
         self._clock = clock
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="controller-journal")
+        self._thread = worker("controller-journal")
         self._running: Future[_Backed | ArchiveRow | None] | None = None
         archives = journal.archives()
         remove_unnamed(run_dir, archives)

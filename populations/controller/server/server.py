@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
@@ -34,7 +34,7 @@ from populations.controller.rating_fit import Snapshot, fit_input, fit_ratings
 from populations.controller.server.checkpoint_tasks import link, read_back, remove, verify
 from populations.controller.server.commit_retry import check_commands, commit_patiently
 from populations.controller.server.inbox import Inbox, Lease
-from populations.controller.server.journal_upkeep import JournalUpkeep
+from populations.controller.server.journal_upkeep import JournalUpkeep, one_thread
 from populations.controller.server.live_status import STORAGE_ADVICE, LiveFigures
 from populations.controller.state.commands import (
     Command,
@@ -131,6 +131,7 @@ class Server:
         clock: Callable[[], float] = time.monotonic,
         utc: Callable[[], str] = utc_now,
         wait: Callable[[float], None] = time.sleep,
+        worker: Callable[[str], Executor] = one_thread,
     ) -> None:
         self._run_dir = run_dir
         self._state = state
@@ -147,16 +148,14 @@ class Server:
         self._clock = clock
         self._utc = utc
         self._wait = wait
-        self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="controller-worker")
+        self._worker = worker("controller-worker")
         # Explorations do not wait for a fit, unless the order of both is to be always the same.
-        self._fitter = (
-            self._worker
-            if state.config.deterministic
-            else ThreadPoolExecutor(max_workers=1, thread_name_prefix="controller-fits")
-        )
+        self._fitter = self._worker if state.config.deterministic else worker("controller-fits")
         # Results do not wait for a fit of ratings, which may take seconds.
-        self._reader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="controller-reader")
-        self._upkeep = JournalUpkeep(run_dir, journal, state.config.journal, clock=clock)
+        self._reader = worker("controller-reader")
+        self._upkeep = JournalUpkeep(
+            run_dir, journal, state.config.journal, clock=clock, worker=worker
+        )
         self._inbox = Inbox()
         """Events that wait: of learners, and answers of the worker threads."""
         self._unreached: list[LearnerId] = []
