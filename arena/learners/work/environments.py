@@ -209,8 +209,12 @@ class Environments:
             self._dropped += team
             _close(held.env)
         self._held = {}
-        rest = [*self._spare, *([] if self._matches is None else [self._matches])]
-        self._spare, self._matches = [], None
+        rest, self._spare = self._spare, []
+        # In use it stays the batch for matches: it has the environments of all ranks, so training
+        # must never take it for a spare one.
+        if self._matches is not None and self._matches is not self._in_use:
+            rest.append(self._matches)
+            self._matches = None
         for env in rest:
             if env is not self._in_use:
                 _close(env)

@@ -549,3 +549,23 @@ def test_a_new_lesson_has_new_batches_and_drops_nothing_that_is_counted() -> Non
     assert made == [None, 0, 0, 1]
     assert some.matches() is matches
     assert some.take_dropped() == ((), 0)
+
+
+def test_the_batch_for_matches_is_never_spare_though_other_processes_were_lost() -> None:
+    memory, made = Memory(), []
+
+    def make(lesson: int | None) -> Any:
+        made.append(lesson)
+        return Batch(memory)
+
+    some = Environments(make, max_bytes=10**9, resident_bytes=memory.resident)
+    some.enter(0)
+    matches = some.matches()
+    # Training that follows fails at its begin: the last batch in use was that for matches, whose
+    # environments are those of all ranks.
+    some.lose()
+    some.release()
+    assert some.begin() is not matches
+    assert made == [None, 0]
+    assert some.matches() is matches
+    assert memory.closed == 0
