@@ -21,7 +21,7 @@ import sys
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import yaml
@@ -179,6 +179,9 @@ def planted(copy: Copy, edit: Planting) -> Outcome:
         with copy.planted(edit.file, edit.content):
             outcome = copy.test(tests, marks=marks)
         by = outcome.found_by
+        if by is None and outcome.outcome == "timeout" and copy.test(tests, marks=marks).was_over:
+            # Not the edit is slow, but the machine.
+            return replace(outcome, outcome="lived")
         if by is None or by.startswith("exit code") or copy.is_sound(by, marks=marks):
             return outcome
 
