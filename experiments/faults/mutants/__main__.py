@@ -21,37 +21,17 @@ import sys
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import yaml
 
-from experiments.faults.mutants.mutations import mutants
+from experiments.faults.mutants.mutations import Edit, mutants
 from experiments.faults.mutants.planting import QUICK, Copy, Outcome
 
 FAULTS = Path("tests/goldens/faults.yaml")
 PLANTED = Path(__file__).with_name("planted.yaml")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Planting:
-    """An edit to plant.
-
-    Attributes:
-        id: What a stored result is found again by.
-        group: What the summary counts it in.
-        content: The file with the edit.
-        tests: Test files that are to find it; None: those that reach the file.
-    """
-
-    id: str
-    group: str
-    file: str
-    line: int
-    before: str
-    after: str
-    content: bytes
-    tests: tuple[str, ...] | None
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -71,82 +51,58 @@ def main(argv: Sequence[str] | None = None) -> None:
     # The copy is removed then, too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     root = Path().resolve()
-    found = faults(root) if options.faults else drawn(root, options.number, options.seed)
+    if options.faults:
+        edits = faults(root)
+    else:
+        edits = mutants(root, number=options.number, seed=options.seed)
     if options.show is not None:
-        sys.stdout.write(diff(root, found[options.show]))
+        sys.stdout.write(diff(root, edits[options.show]))
         return
-    wanted = [
-        edit
-        for edit in found
-        if not options.only or any(o == edit.id or o in edit.file for o in options.only)
-    ]
     if options.out is None:
         parser.error("--out is needed, a file for results")
-    _plant_all(root, wanted, options=options)
+    if options.only:
+        edits = [e for e in edits if any(o == e.id or o in e.file for o in options.only)]
+    plant_all(root, edits, options)
 
 
-def drawn(root: Path, number: int, seed: int) -> list[Planting]:
-    """Return drawn mutants."""
-    return [
-        Planting(
-            id=mutant.id,
-            group=mutant.package,
-            file=mutant.file,
-            line=mutant.line,
-            before=mutant.before,
-            after=mutant.after,
-            content=mutant.planted((root / mutant.file).read_bytes()),
-            tests=None,
-        )
-        for mutant in mutants(root, number=number, seed=seed)
-    ]
-
-
-def faults(root: Path) -> list[Planting]:
+def faults(root: Path) -> list[Edit]:
     """Return the edits that plant the described faults.
 
     Raises:
-        ValueError: If a fault has no edit, an edit no fault, or its text is not in the file once.
+        ValueError: If an edit's text is not in its file, or not once.
     """
     described = yaml.safe_load((root / FAULTS).read_text(encoding="utf8"))
-    edits = yaml.safe_load(PLANTED.read_text(encoding="utf8"))
-    if described.keys() != edits.keys():
-        raise ValueError(
-            f"faults without an edit, or edits without a fault: "
-            f"{sorted(described.keys() ^ edits.keys())}"
-        )
     found, stale = [], []
-    for name, edit in edits.items():
-        text = (root / edit["file"]).read_text(encoding="utf8")
-        if text.count(edit["text"]) != 1:
-            stale.append(f"{name} ({edit['file']})")
-            continue
-        found.append(
-            Planting(
-                id=name,
-                group=described[name]["area"],
-                file=edit["file"],
-                line=text[: text.index(edit["text"])].count("\n") + 1,
-                before=edit["text"],
-                after=edit["by"],
-                content=text.replace(edit["text"], edit["by"]).encode(),
-                tests=tuple(edit["tests"]),
-            )
+    for name, planted in yaml.safe_load(PLANTED.read_text(encoding="utf8")).items():
+        before, _, after = (root / planted["file"]).read_text("utf8").partition(planted["text"])
+        if not after or planted["text"] in after:
+            stale.append(f"{name} ({planted['file']})")
+        edit = Edit(
+            group=described[name]["area"],
+            kind=name,
+            file=planted["file"],
+            line=before.count("\n") + 1,
+            start=len(before.encode()),
+            before=planted["text"],
+            after=planted["by"],
+            tests=tuple(planted["tests"]),
         )
+        found.append(edit)
     if stale:
         raise ValueError(f"the text is not in its file, or not once: {', '.join(stale)}")
     return found
 
 
-def diff(root: Path, edit: Planting) -> str:
-    """Return a planted edit as a diff."""
-    before = (root / edit.file).read_text(encoding="utf8").splitlines(keepends=True)
-    after = edit.content.decode().splitlines(keepends=True)
-    return "".join(difflib.unified_diff(before, after, edit.file, edit.file))
+def diff(root: Path, edit: Edit) -> str:
+    """Return an edit as a diff."""
+    source = (root / edit.file).read_bytes()
+    texts = (content.decode().splitlines(True) for content in (source, edit.planted(source)))
+    return "".join(difflib.unified_diff(*texts, edit.file, edit.file))
 
 
-def _plant_all(root: Path, edits: Sequence[Planting], *, options: argparse.Namespace) -> None:
-    done = {str(result["id"]): result for result in _results(options.out)}
+def plant_all(root: Path, edits: Sequence[Edit], options: argparse.Namespace) -> None:
+    """Plant the edits that have no result yet, and print results and a summary."""
+    done = {result["id"]: result for result in _results(options.out)}
     ahead = [edit for edit in edits if edit.id not in done][: options.limit]
     with (
         tempfile.TemporaryDirectory(prefix="mutants-") as place,
@@ -154,29 +110,26 @@ def _plant_all(root: Path, edits: Sequence[Planting], *, options: argparse.Names
         options.out.open("a") as results,
     ):
         for number, edit in enumerate(ahead, start=1):
-            result = {
-                **{k: v for k, v in asdict(edit).items() if k not in {"content", "tests"}},
-                **asdict(planted(copy, edit)),
-            }
-            # Before it, because a kill may have cut the last line short.
+            result = {"id": edit.id, **asdict(edit), **asdict(planted(copy, edit))}
+            # A new line before it, because a kill may have cut the last one short.
             results.write(f"\n{json.dumps(result)}")
             results.flush()
             done[edit.id] = result
-            by = f" by {result['found_by']}" if result["found_by"] else ""
             sys.stdout.write(
-                f"{number}/{len(ahead)} {edit.id} {edit.file}:{edit.line} {result['outcome']}{by}\n"
+                f"{number}/{len(ahead)} {edit.id} {edit.file}:{edit.line} {result['outcome']} "
+                f"{result['found_by'] or ''}\n"
             )
             sys.stdout.flush()
     sys.stdout.writelines(summary([done[edit.id] for edit in edits if edit.id in done]))
 
 
-def planted(copy: Copy, edit: Planting) -> Outcome:
+def planted(copy: Copy, edit: Edit) -> Outcome:
     """Plant an edit, and run the tests until one fails that passes without it."""
     tests = copy.tests_of(edit.file) if edit.tests is None else edit.tests
     # A fault may need slow tests; who described it named few.
     marks = QUICK if edit.tests is None else ""
     while True:
-        with copy.planted(edit.file, edit.content):
+        with copy.planted(edit):
             outcome = copy.test(tests, marks=marks)
         by = outcome.found_by
         if by is None and outcome.outcome == "timeout" and copy.test(tests, marks=marks).was_over:
@@ -186,14 +139,14 @@ def planted(copy: Copy, edit: Planting) -> Outcome:
             return outcome
 
 
-def summary(results: Sequence[Mapping[str, object]]) -> Iterator[str]:
+def summary(results: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Yield lines: how many were found of each group and of all, then those that lived."""
-    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    counts: dict[str, Counter[bool]] = defaultdict(Counter)
     for result in results:
-        for group in (str(result["group"]), "all"):
-            counts[group]["lived" if result["outcome"] == "lived" else "found"] += 1
+        for group in (result["group"], "all"):
+            counts[group][result["outcome"] != "lived"] += 1
     for group in sorted(counts, key=lambda group: (group == "all", group)):
-        found, total = counts[group]["found"], counts[group].total()
+        found, total = counts[group][True], counts[group].total()
         yield f"{group:30}{found:5} of {total:4} found  {found / total:5.0%}\n"
     for result in results:
         if result["outcome"] == "lived":
@@ -204,7 +157,7 @@ def summary(results: Sequence[Mapping[str, object]]) -> Iterator[str]:
             )
 
 
-def _results(out: Path) -> Iterator[dict[str, object]]:
+def _results(out: Path) -> Iterator[dict[str, Any]]:
     for line in out.read_text(encoding="utf8").split("\n") if out.is_file() else ():
         # A line that a kill cut short is done again.
         with contextlib.suppress(ValueError):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import random
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,18 +19,14 @@ from pathlib import Path
 
 PRODUCT = ("arena", "populations", "tools")
 
-COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
-    ast.Lt: ast.LtE,
-    ast.LtE: ast.Lt,
-    ast.Gt: ast.GtE,
-    ast.GtE: ast.Gt,
-    ast.Eq: ast.NotEq,
-    ast.NotEq: ast.Eq,
-    ast.Is: ast.IsNot,
-    ast.IsNot: ast.Is,
-    ast.In: ast.NotIn,
-    ast.NotIn: ast.In,
-}
+PAIRS: tuple[tuple[type[ast.cmpop], type[ast.cmpop]], ...] = (
+    (ast.Lt, ast.LtE),
+    (ast.Gt, ast.GtE),
+    (ast.Eq, ast.NotEq),
+    (ast.Is, ast.IsNot),
+    (ast.In, ast.NotIn),
+)
+COMPARISONS = dict(PAIRS) | {second: first for first, second in PAIRS}
 ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
     ast.Add: ast.Sub,
     ast.Sub: ast.Add,
@@ -38,45 +35,41 @@ ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
     ast.FloorDiv: ast.Mult,
     ast.Mod: ast.FloorDiv,
 }
-DEFAULTS = {
-    "int": "0",
-    "float": "0.0",
-    "bool": "False",
-    "str": "''",
-    "list": "[]",
-    "tuple": "()",
-    "dict": "{}",
-    "set": "set()",
-}
+DEFAULTS = {"int": "0", "float": "0.0", "bool": "False", "str": "''", "list": "[]", "tuple": "()"}
+DEFAULTS |= {"dict": "{}", "set": "set()"}
 """What a function returns in place of its result, by its annotation; None where it has another."""
 
 SYMMETRIC = {"min", "max", "math.isclose", "torch.equal", "np.array_equal", "torch.minimum"}
 
-Edit = tuple[str, ast.expr | ast.stmt, str]
+Change = tuple[str, ast.expr | ast.stmt, str]
 """Kind of the mutation, the node that is replaced, and the text in its place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mutant:
-    """An edit of one file.
+class Edit:
+    """An edit of one file: a mutant, or what plants a described fault.
 
     Attributes:
-        package: The first two folders of the file.
-        kind: The kind of mutation.
+        group: Package of a mutant, area of a fault.
+        kind: Kind of the mutation, or name of the fault.
         start: Offset of the replaced bytes in the file.
+        tests: Test files that are to find it. None: those that reach the file.
     """
 
-    package: str
+    group: str
+    kind: str
     file: str
     line: int
-    kind: str
     start: int
     before: str
     after: str
+    tests: tuple[str, ...] | None = None
 
     @property
     def id(self) -> str:
-        """Return a name that changes with the file's place, line and edit."""
+        """Return a name that changes with place and edit; that of a fault is its own."""
+        if self.tests is not None:
+            return self.kind
         edit = f"{self.file}:{self.line}:{self.start}:{self.before}:{self.after}"
         return hashlib.sha256(edit.encode()).hexdigest()[:10]
 
@@ -94,19 +87,19 @@ class Mutant:
             return False
 
 
-def mutants(root: Path, *, number: int, seed: int) -> list[Mutant]:
+def mutants(root: Path, *, number: int, seed: int) -> list[Edit]:
     """Return mutants of a checkout, each of another statement.
 
     Packages get as many as their share of the statements; of equal shares the first in the
     alphabet gets more.
     """
-    statements: dict[str, list[list[Mutant]]] = defaultdict(list)
+    statements: dict[str, list[list[Edit]]] = defaultdict(list)
     for file in sorted(path for folder in PRODUCT for path in (root / folder).rglob("*.py")):
         name = file.relative_to(root).as_posix()
         # Modules beside the packages are a package of their own.
         package = "/".join(name.split("/")[:2]) if name.count("/") > 1 else name.split("/")[0]
         statements[package] += of_file(file.read_bytes(), file=name, package=package)
-    found: list[Mutant] = []
+    found: list[Edit] = []
     sizes = {package: len(of_package) for package, of_package in statements.items()}
     for package, share in shares(sizes, number).items():
         rng = random.Random(f"{seed}/{package}")
@@ -115,7 +108,7 @@ def mutants(root: Path, *, number: int, seed: int) -> list[Mutant]:
     return found
 
 
-def _draw(choices: Sequence[Mutant], rng: random.Random) -> Mutant:
+def _draw(choices: Sequence[Edit], rng: random.Random) -> Edit:
     kind = rng.choice(sorted({mutant.kind for mutant in choices}))
     return rng.choice([mutant for mutant in choices if mutant.kind == kind])
 
@@ -131,7 +124,7 @@ def shares(sizes: Mapping[str, int], number: int) -> dict[str, int]:
     return {name: min(share, sizes[name]) for name, share in found.items()}
 
 
-def of_file(source: bytes, *, file: str, package: str) -> list[list[Mutant]]:
+def of_file(source: bytes, *, file: str, package: str) -> list[list[Edit]]:
     """Return the mutants of each statement of a file that has some, in the order of its lines."""
     offsets = [0]
     for line in source.split(b"\n"):
@@ -144,11 +137,11 @@ def of_file(source: bytes, *, file: str, package: str) -> list[list[Mutant]]:
             start = offsets[node.lineno - 1] + node.col_offset
             end = offsets[(node.end_lineno or 0) - 1] + (node.end_col_offset or 0)
             of_statement.append(
-                Mutant(
-                    package=package,
+                Edit(
+                    group=package,
+                    kind=kind,
                     file=file,
                     line=node.lineno,
-                    kind=kind,
                     start=start,
                     before=source[start:end].decode(),
                     after=after,
@@ -165,9 +158,9 @@ def _statements(
     """Yield what runs, with the annotation of the result of the function that it is in."""
     for field in ("body", "handlers", "orelse", "finalbody", "cases"):
         for node in getattr(block, field, ()):
-            if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
-                continue
-            if isinstance(node, ast.If) and "__name__" in ast.unparse(node.test):
+            if isinstance(node, ast.If) and re.search(
+                "TYPE_CHECKING|__name__", ast.unparse(node.test)
+            ):
                 continue
             within = node.returns if isinstance(node, ast.FunctionDef) else result
             if isinstance(node, ast.stmt):
@@ -175,15 +168,18 @@ def _statements(
             yield from _statements(node, within)
 
 
-def _edits(statement: ast.stmt, result: ast.expr | None) -> Iterator[Edit]:
+def _edits(statement: ast.stmt, result: ast.expr | None) -> Iterator[Change]:
     match statement:
         case ast.Expr(value=ast.Constant()) | ast.Import() | ast.ImportFrom() | ast.ClassDef():
             return
         case ast.Assign(targets=[ast.Name(id="__all__")]):
             return
-        case ast.Expr(value=ast.Call()) | ast.AugAssign() | ast.Delete():
-            yield "removed statement", statement, "pass"
-        case ast.Assign(targets=[ast.Attribute() | ast.Subscript()]):
+        case (
+            ast.Expr(value=ast.Call())
+            | ast.AugAssign()
+            | ast.Delete()
+            | ast.Assign(targets=[ast.Attribute() | ast.Subscript()])
+        ):
             yield "removed statement", statement, "pass"
         case ast.Continue() | ast.Break() | ast.Raise():
             # What a raised error says is its message.
@@ -217,7 +213,7 @@ def _expressions(statement: ast.stmt) -> Iterator[ast.expr]:
         ahead += ast.iter_child_nodes(node)
 
 
-def _edits_of(node: ast.expr) -> Iterator[Edit]:
+def _edits_of(node: ast.expr) -> Iterator[Change]:
     match node:
         case ast.Compare(ops=[op, *more]):
             changed = [COMPARISONS[type(op)](), *more]
@@ -236,22 +232,15 @@ def _edits_of(node: ast.expr) -> Iterator[Edit]:
             yield "constant", node, f"({number - 1})"
         case ast.IfExp(test=test):
             yield "negated condition", test, _text(ast.UnaryOp(ast.Not(), test))
-        case ast.ListComp(generators=loops) | ast.SetComp(generators=loops):
-            yield from _filters(loops)
-        case ast.DictComp(generators=loops) | ast.GeneratorExp(generators=loops):
-            yield from _filters(loops)
+        case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
+            for test in (test for loop in node.generators for test in loop.ifs):
+                yield "negated condition", test, _text(ast.UnaryOp(ast.Not(), test))
         case ast.Call(func=function, args=[first, second, *_]) if not (
             ast.unparse(function) in SYMMETRIC
             or any(isinstance(argument, ast.Starred) for argument in (first, second))
         ):
             changed_call = ast.Call(function, [second, first, *node.args[2:]], node.keywords)
             yield "swapped arguments", node, ast.unparse(changed_call)
-
-
-def _filters(loops: Sequence[ast.comprehension]) -> Iterator[Edit]:
-    for loop in loops:
-        for test in loop.ifs:
-            yield "negated condition", test, _text(ast.UnaryOp(ast.Not(), test))
 
 
 def _text(node: ast.expr) -> str:

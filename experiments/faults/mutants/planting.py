@@ -22,6 +22,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Literal, Self
 
+from experiments.faults.mutants.mutations import Edit
 from experiments.house import module_of
 
 BATCHES = (4, 20)
@@ -65,8 +66,7 @@ class Copy:
         """
         self.root = root
         self._limit_s = limit_s
-        self._unsound: set[str] = set()
-        self._sound: set[str] = set()
+        self._passes: dict[str, bool] = {}
         listed = subprocess.run(
             ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
             cwd=checkout,
@@ -101,25 +101,23 @@ class Copy:
         """End the process that runs tests."""
         self._runner.kill()
         self._runner.wait()
-        for pipe in (self._runner.stdin, self._runner.stdout):
-            assert pipe is not None
+        for pipe in filter(None, (self._runner.stdin, self._runner.stdout)):
             pipe.close()
 
     @contextmanager
-    def planted(self, file: str, content: bytes) -> Iterator[None]:
-        """Hold another content of a file for a while."""
-        path = self.root / file
+    def planted(self, edit: Edit) -> Iterator[None]:
+        """Hold an edit for a while."""
+        path = self.root / edit.file
         before = path.read_bytes()
+        path.write_bytes(edit.planted(before))
+        # Bytecode of the other content may have the same size and second.
+        bytecode = Path(cache_from_source(str(path)))
+        bytecode.unlink(missing_ok=True)
         try:
-            self._write(path, content)
             yield
         finally:
-            self._write(path, before)
-
-    def _write(self, path: Path, content: bytes) -> None:
-        path.write_bytes(content)
-        # Bytecode is told apart by size and second only.
-        Path(cache_from_source(str(path))).unlink(missing_ok=True)
+            path.write_bytes(before)
+            bytecode.unlink(missing_ok=True)
 
     def tests_of(self, file: str) -> list[str]:
         """Return the test files that reach a module, the nearest first.
@@ -160,22 +158,20 @@ class Copy:
 
     def is_sound(self, test: str, *, marks: str = QUICK) -> bool:
         """Return whether a test passes in the copy as it is now; if not, leave it out from now."""
-        if test not in self._sound | self._unsound:
+        if test not in self._passes:
             outcome = self._run([test], end_s=time.monotonic() + self._limit_s, marks=marks)
-            passes = outcome.outcome == "lived" and not outcome.was_over
-            (self._sound if passes else self._unsound).add(test)
-        return test in self._sound
+            self._passes[test] = outcome.outcome == "lived" and not outcome.was_over
+        return self._passes[test]
 
     def _run(self, tests: Sequence[str], *, end_s: float, marks: str) -> Outcome:
         marker = str(uuid.uuid4())
         output = self.root / ".output"
         args = ["-x", "-q", "--tb=no", "-rfE", "-n", "0", "-p", "no:randomly", "-m", marks]
         args += [f"--timeout={self._limit_s / 2:g}", "--hypothesis-seed=1", *tests]
-        args += [f"--deselect={test}" for test in sorted(self._unsound)]
+        args += [f"--deselect={test}" for test, passes in self._passes.items() if not passes]
         request = {"args": args, "environ": {MARKER: marker}, "output": str(output)}
         stdin, stdout = self._runner.stdin, self._runner.stdout
-        assert stdin is not None
-        assert stdout is not None
+        assert stdin and stdout, "both are pipes"
         stdin.write(json.dumps(request).encode() + b"\n")
         stdin.flush()
         fork = int(stdout.readline())
@@ -210,9 +206,8 @@ def _kill_marked(marker: str) -> None:
 
 def _importers(root: Path) -> Mapping[str, set[str]]:
     """Return for each file those that import it."""
-    folders = ("arena", "populations", "tools", "configs", "tests", "experiments", "docs")
-    paths = [path for folder in folders for path in sorted((root / folder).rglob("*.py"))]
-    files = {module_of(path.relative_to(root)): path.relative_to(root) for path in paths}
+    paths = [path.relative_to(root) for path in sorted(root.rglob("*.py"))]
+    files = {module_of(path): path for path in paths}
     found: dict[str, set[str]] = defaultdict(set)
     for path in files.values():
         # Not by `ast`, which takes a quarter of a minute for all of them.

@@ -5,13 +5,14 @@ from __future__ import annotations
 import ast
 import json
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 
 from experiments.faults.mutants.__main__ import FAULTS, PLANTED, main
-from experiments.faults.mutants.mutations import Mutant, mutants, of_file, shares
+from experiments.faults.mutants.mutations import Edit, mutants, of_file, shares
 
 ROOT = Path(__file__).parents[3]
 
@@ -111,8 +112,8 @@ def test_the_same_seed_gives_the_same_mutants(tmp_path: Path) -> None:
     root = checkout(tmp_path)
     drawn = mutants(root, number=3, seed=1)
     assert drawn == mutants(root, number=3, seed=1)
-    assert {mutant.package for mutant in drawn} == {"arena/sums", "tools"}
-    assert len({mutant.line for mutant in drawn if mutant.package == "arena/sums"}) == 2
+    assert {mutant.group for mutant in drawn} == {"arena/sums", "tools"}
+    assert len({mutant.line for mutant in drawn if mutant.group == "arena/sums"}) == 2
     assert len({tuple(mutants(root, number=3, seed=seed)) for seed in range(8)}) > 1
 
 
@@ -124,13 +125,10 @@ def test_shares_are_in_proportion() -> None:
 
 
 def test_an_id_changes_with_the_edit() -> None:
-    mutant = Mutant(
-        package="arena", file="f.py", line=1, kind="constant", start=0, before="1", after="2"
-    )
-    other = Mutant(
-        package="arena", file="f.py", line=1, kind="constant", start=0, before="1", after="(0)"
-    )
-    assert mutant.id != other.id
+    edit = Edit(group="arena", kind="constant", file="f.py", line=1, start=0, before="1", after="2")
+    assert edit.id == replace(edit, group="tools").id
+    assert len({edit.id, replace(edit, after="(0)").id, replace(edit, start=4).id}) == 3
+    assert replace(edit, kind="draws_count_twice", tests=()).id == "draws_count_twice"
 
 
 @pytest.mark.slow
