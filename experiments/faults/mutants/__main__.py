@@ -96,8 +96,8 @@ def faults(root: Path) -> list[Edit]:
 def diff(root: Path, edit: Edit) -> str:
     """Return an edit as a diff."""
     source = (root / edit.file).read_bytes()
-    texts = (content.decode().splitlines(True) for content in (source, edit.planted(source)))
-    return "".join(difflib.unified_diff(*texts, edit.file, edit.file))
+    old, new = (text.decode().splitlines(True) for text in (source, edit.planted(source)))
+    return "".join(difflib.unified_diff(old, new, edit.file, edit.file))
 
 
 def plant_all(root: Path, edits: Sequence[Edit], options: argparse.Namespace) -> None:
@@ -124,17 +124,24 @@ def plant_all(root: Path, edits: Sequence[Edit], options: argparse.Namespace) ->
 
 
 def planted(copy: Copy, edit: Edit) -> Outcome:
-    """Plant an edit, and run the tests until one fails that passes without it."""
+    """Plant an edit, and run tests until one fails that passes without it."""
     tests = copy.tests_of(edit.file) if edit.tests is None else edit.tests
-    # A fault may need slow tests; who described it named few.
-    marks = QUICK if edit.tests is None else ""
+    outcome = _tested(copy, edit, tests, marks=QUICK)
+    if outcome.outcome == "lived" and edit.tests is not None:
+        # The tests that are to find a fault are few, and may be slow.
+        outcome = _tested(copy, edit, tests, marks=f"not ({QUICK})")
+    return outcome
+
+
+def _tested(copy: Copy, edit: Edit, tests: Sequence[str], *, marks: str) -> Outcome:
     while True:
         with copy.planted(edit):
             outcome = copy.test(tests, marks=marks)
         by = outcome.found_by
-        if by is None and outcome.outcome == "timeout" and copy.test(tests, marks=marks).was_over:
-            # Not the edit is slow, but the machine.
-            return replace(outcome, outcome="lived")
+        if by is None and outcome.outcome == "timeout":
+            # Is the edit slow, or the machine?
+            unbroken = copy.test(tests, marks=marks)
+            return replace(outcome, outcome="over") if unbroken.outcome == "timeout" else outcome
         if by is None or by.startswith("exit code") or copy.is_sound(by, marks=marks):
             return outcome
 
@@ -144,17 +151,13 @@ def summary(results: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     counts: dict[str, Counter[bool]] = defaultdict(Counter)
     for result in results:
         for group in (result["group"], "all"):
-            counts[group][result["outcome"] != "lived"] += 1
+            counts[group][result["outcome"] in {"found", "timeout"}] += 1
     for group in sorted(counts, key=lambda group: (group == "all", group)):
         found, total = counts[group][True], counts[group].total()
         yield f"{group:30}{found:5} of {total:4} found  {found / total:5.0%}\n"
     for result in results:
-        if result["outcome"] == "lived":
-            why = " (time was over)" if result["was_over"] else ""
-            yield (
-                f"lived{why}: {result['id']} {result['file']}:{result['line']}\n"
-                f"    {result['before']}\n    -> {result['after']}\n"
-            )
+        if result["outcome"] not in {"found", "timeout"}:
+            yield "{outcome}: {id} {file}:{line}\n    {before}\n    -> {after}\n".format(**result)
 
 
 def _results(out: Path) -> Iterator[dict[str, Any]]:

@@ -38,16 +38,15 @@ class Outcome:
     """What tests made of an edit.
 
     Attributes:
-        outcome: Whether a test failed, none did, or one did not end.
+        outcome: ``timeout``: a test did not end, or a module that all tests import; ``over``: the
+            time was over while tests passed.
         found_by: The test that failed or did not end; None if none did.
         num_files: Test files that were begun.
-        was_over: The time was over before all of them had ended.
     """
 
-    outcome: Literal["found", "lived", "timeout"]
+    outcome: Literal["found", "lived", "timeout", "over"]
     found_by: str | None = None
     num_files: int = 0
-    was_over: bool = False
 
 
 class Copy:
@@ -150,7 +149,7 @@ class Copy:
         begun, outcome = 0, Outcome(outcome="lived")
         for size in BATCHES:
             batch = files[begun : begun + size]
-            if not batch or outcome.outcome != "lived" or outcome.was_over:
+            if not batch or outcome.outcome != "lived":
                 break
             begun += len(batch)
             outcome = self._run(batch, end_s=end_s, marks=marks)
@@ -160,7 +159,7 @@ class Copy:
         """Return whether a test passes in the copy as it is now; if not, leave it out from now."""
         if test not in self._passes:
             outcome = self._run([test], end_s=time.monotonic() + self._limit_s, marks=marks)
-            self._passes[test] = outcome.outcome == "lived" and not outcome.was_over
+            self._passes[test] = outcome.outcome == "lived"
         return self._passes[test]
 
     def _run(self, tests: Sequence[str], *, end_s: float, marks: str) -> Outcome:
@@ -171,7 +170,8 @@ class Copy:
         args += [f"--deselect={test}" for test, passes in self._passes.items() if not passes]
         request = {"args": args, "environ": {MARKER: marker}, "output": str(output)}
         stdin, stdout = self._runner.stdin, self._runner.stdout
-        assert stdin and stdout, "both are pipes"
+        assert stdin is not None
+        assert stdout is not None
         stdin.write(json.dumps(request).encode() + b"\n")
         stdin.flush()
         fork = int(stdout.readline())
@@ -184,14 +184,12 @@ class Copy:
         if failed := FAILED.search(text):
             is_slow = (failed[2] or "").startswith("Failed: Timeout")
             return Outcome(outcome="timeout" if is_slow else "found", found_by=failed[1])
+        if is_over:
+            has_passed = re.search(r"^\.", text, re.MULTILINE)
+            return Outcome(outcome="over" if has_passed else "timeout")
         # 5: no test of these files is quick.
-        if not is_over and code not in {0, 5}:
-            return Outcome(outcome="found", found_by=f"exit code {code}")
-        # A test that hangs fails by its own limit: if none has ended, a module hangs that all of
-        # them import.
-        has_passed = re.search(r"^\.", text, re.MULTILINE) is not None
-        hangs = is_over and not has_passed
-        return Outcome(outcome="timeout" if hangs else "lived", was_over=is_over)
+        found_by = None if code in {0, 5} else f"exit code {code}"
+        return Outcome(outcome="found" if found_by else "lived", found_by=found_by)
 
 
 def _kill_marked(marker: str) -> None:
