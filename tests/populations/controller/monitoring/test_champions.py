@@ -8,6 +8,7 @@ from itertools import pairwise
 import pytest
 
 from populations.controller.monitoring.champions import CHAMPION, announce
+from populations.controller.state.events import RatingsFitted
 from populations.league.standings import champion, standings
 from populations.records.rows import EventRow
 from tests.populations.controller.eager import transaction
@@ -81,6 +82,15 @@ def test_a_fit_is_told_once_for_the_matches_that_it_covers(world: World) -> None
     covered = [event.data["tallies"] for event in world.events("ratings_fitted")]
     assert len(covered) > 5
     assert covered == sorted(set(covered))  # type: ignore[type-var]
+
+
+def test_another_fit_of_the_same_results_takes_the_title_from_nobody(world: World) -> None:
+    before = world.state.tables.ratings["player"]
+    assert before.champion is not None
+    world.handle(RatingsFitted(ratings=world.state.last_fit))
+    after = world.state.tables.ratings["player"]
+    assert after.champion == before.champion
+    assert after.champion_agent_steps == before.champion_agent_steps
 
 
 def test_each_population_has_its_own() -> None:
