@@ -30,6 +30,8 @@ BATCHES = (4, 20)
 QUICK = "not slow and not faults"
 FAILED = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - (.*))?$", re.MULTILINE)
 IMPORT = re.compile(r"^ *(?:from|import) ([\w.]+)(?: import (\([^)]*\)|.*))?$", re.MULTILINE)
+NAMED = re.compile(r"[\"']((?:arena|populations|tools)(?:\.\w+)+)")
+"""Modules that are imported by their names, when something in them is first used."""
 MARKER = "ARENA_PLANTED"
 
 
@@ -209,8 +211,12 @@ def _importers(root: Path) -> Mapping[str, set[str]]:
     found: dict[str, set[str]] = defaultdict(set)
     for path in files.values():
         # Not by `ast`, which takes a quarter of a minute for all of them.
-        for module, names in IMPORT.findall((root / path).read_text(encoding="utf8")):
-            parts = tuple(module.split("."))
+        text = (root / path).read_text(encoding="utf8")
+        for module, names in [*IMPORT.findall(text), *((name, "") for name in NAMED.findall(text))]:
+            name = module.lstrip(".")
+            level = len(module) - len(name)
+            above = path.parts[: len(path.parts) - level] if level else ()
+            parts = (*above, *filter(None, name.split(".")))
             # A name may be a module, or something in one.
             named = {(*parts, name) for name in re.findall(r"\w+", names)} & files.keys()
             for other in named or {parts} & files.keys():
