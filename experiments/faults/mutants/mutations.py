@@ -106,7 +106,7 @@ def mutants(root: Path, *, number: int, seed: int) -> list[Edit]:
         drawn = (_draw(choices, rng) for choices in rng.sample(statements[package], sizes[package]))
         found += islice((mutant for mutant in drawn if mutant.differs(root)), share)
     # In any order, so that the first ones of an unfinished run say something of all packages.
-    random.Random(seed).shuffle(found)  # noqa: S311
+    random.Random(seed).shuffle(found)
     return found
 
 
