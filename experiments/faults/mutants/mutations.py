@@ -37,7 +37,7 @@ ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
 }
 DEFAULTS = {"int": "0", "float": "0.0", "bool": "False", "str": "''", "list": "[]", "tuple": "()"}
 DEFAULTS |= {"dict": "{}", "set": "set()"}
-"""What a function returns in place of its result, by its annotation; None where it has another."""
+"""Results of mutated functions by their annotation; None where it is another."""
 
 SYMMETRIC = {"min", "max", "math.isclose", "torch.equal", "np.array_equal", "torch.minimum"}
 

@@ -37,7 +37,7 @@ MARKER = "ARENA_PLANTED"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What tests made of an edit.
+    """Result of the tests of an edit.
 
     Attributes:
         outcome: ``timeout``: a test did not end, or a module that all tests import; ``over``: the
