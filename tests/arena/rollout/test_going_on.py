@@ -204,6 +204,29 @@ def test_an_episode_keeps_its_players_to_its_end_and_counts_for_them(scripted_en
     assert {t.entrants[0]: t.matches for t in collector.tallies()} == {"old-0": 4, "new-0": 4}
 
 
+def test_an_episode_that_ends_changes_no_players_of_others(scripted_env: Any) -> None:
+    env = scripted_env(num_envs=2, length=lambda seed, episode: 10 + 20 * seed)
+    me, old, new = trainee(), Always(1), Always(2)
+    collector = collect(env, block("old", me, old))
+    collector.collect()
+    collector.go_on(
+        [block("new", new, me), block("old", me, old)],
+        num_new=1,
+        becomes={0: 1},
+        generator=torch.Generator().manual_seed(2),
+    )
+    before = old.decisions
+    collector.collect()
+    # The old opponent, agent 1, has steps 7 and 9 of the first environment's old episode, and 7, 9,
+    # 11 and 13 of the second one's, which goes on.
+    assert old.decisions - before == 2 + 4
+    # Steps 0 to 3 of the first one's new episode: agent 0 is the new opponent's.
+    assert new.decisions == 2
+    assert collector.in_flight() == {0: 1, 1: 1}
+    (tally,) = collector.tallies()
+    assert (tally.entrants, tally.matches, tally.length_sum) == (("old-0", "old-1"), 1, 10)
+
+
 def test_rewards_are_measured_for_those_who_had_the_seat(scripted_env: Any) -> None:
     # Agent a gets 1 and b -5; in the second episodes a gets -7 and b 2.
     rewards = {(0, 0): 1.0, (0, 1): -5.0, (1, 0): -7.0, (1, 1): 2.0}

@@ -72,6 +72,17 @@ def test_the_ghost_of_a_policy_in_quarantine_stands_for_itself(finished: World) 
     assert next(line for line in lines if line.player == ghost.player).same_as is None
 
 
+def test_a_ghost_whose_files_are_damaged_or_removed_is_in_no_standings(finished: World) -> None:
+    tables, league = finished.state.tables, finished.state.league
+    listed = {line.player for line in standings(tables, league)["player"]}
+    ghost = next(ghost for ghost in tables.ghosts.values() if ghost.is_present)
+    assert ghost.player in listed
+    for absent in (replace(ghost, corrupt=True), replace(ghost, doomed=True)):
+        without = replace(tables, ghosts={**tables.ghosts, ghost.player: absent})
+        left = {line.player for line in standings(without, league)["player"]}
+        assert left == listed - {ghost.player}
+
+
 def test_ratings_find_the_planted_skill(finished: World) -> None:
     lines = standings(finished.state.tables, finished.state.league)["player"]
     policies = [line for line in lines if line.kind == "policy" and line.rating is not None]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from arena.types import LearnerId
 from arena.wire.messages import Evaluate, Train
 from populations.controller.assignments.results import mark_unneeded
@@ -55,6 +57,26 @@ def test_the_acknowledgement_is_the_first_command() -> None:
     first = world.handle(event).commands[0]
     assert isinstance(first, SendMessage)
     assert (first.learner, first.message) == (learner, world.acknowledged[-1])
+
+
+def test_a_result_that_does_not_fit_its_assignment_is_a_failure_and_changes_no_policy() -> None:
+    world = make_world()
+    learner = world.join()
+    worked(world, learner, Train)
+    event = world.work(learner)
+    assert event is not None
+    (key,) = event.manifests
+    manifest = event.manifests[key]
+    # More steps than were asked for.
+    jumped = manifest.model_copy(update={"agent_steps": manifest.agent_steps + 10**6})
+    before, played = dict(world.state.tables.policies), world.state.tables.run.matches
+    tx = world.handle(replace(event, manifests={key: jumped}))
+    assert not any(isinstance(row, CheckpointRow | TallyRow) for row in tx.rows)
+    assert dict(world.state.tables.policies) == before
+    assert world.state.tables.run.matches == played
+    (failed,) = world.events("assignment_failed")
+    assert failed.subject == str(event.finished.assignment_id)
+    assert "does not fit its assignment" in str(failed.data["reason"])
 
 
 def test_an_evaluation_commits_each_row_that_its_tallies_change_once() -> None:

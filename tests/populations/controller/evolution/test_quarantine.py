@@ -18,7 +18,7 @@ from populations.controller.evolution.quarantine import (
     rescue_waiting,
 )
 from populations.controller.state.teams import team_of
-from populations.records.rows import PolicyRow
+from populations.records.rows import AssignmentRow, PolicyRow
 from tests.populations.controller.eager import (
     EAGER,
     eager_world,
@@ -103,6 +103,27 @@ def quarantined_world() -> tuple[World, PolicyRow]:
     quarantine(world.state, tx, name, reason="not finite")
     world.committed.extend(tx.rows)
     return world, before
+
+
+def test_its_open_assignments_end_and_late_results_of_them_change_nothing() -> None:
+    world = eager_world()
+    free_policy(world)
+    name = next(name for name in world.state.tables.policies if stage(world, name) == "training")
+    ended = {
+        row.assignment_id
+        for row in world.state.tables.assignments.values()
+        if isinstance(row.message, Train)
+        and any(trainee.policy == name for trainee in row.message.trainees)
+    }
+    quarantine(world.state, transaction(world), name, reason="NaN")
+    for _ in range(30):
+        # They are given out to nobody, and the learner that has one answers too late.
+        assert not ended & world.state.tables.assignments.keys()
+        step_without_answers(world)
+    rows = [row for row in world.committed if isinstance(row, AssignmentRow)]
+    finished = {row.assignment_id for row in rows if row.status == "finished"}
+    assert finished
+    assert not ended & finished
 
 
 def test_a_quarantined_policy_waits_until_its_donor_has_finished_since_and_is_active_again() -> (

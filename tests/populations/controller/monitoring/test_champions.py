@@ -8,6 +8,8 @@ from itertools import pairwise
 import pytest
 
 from populations.controller.monitoring.champions import CHAMPION, announce
+from populations.controller.state.events import RatingsFitted
+from populations.league.ratings import Ratings
 from populations.league.standings import champion, standings
 from populations.records.rows import EventRow
 from tests.populations.controller.eager import transaction
@@ -81,6 +83,17 @@ def test_a_fit_is_told_once_for_the_matches_that_it_covers(world: World) -> None
     covered = [event.data["tallies"] for event in world.events("ratings_fitted")]
     assert len(covered) > 5
     assert covered == sorted(set(covered))  # type: ignore[type-var]
+
+
+def test_another_fit_of_the_same_results_takes_the_title_from_nobody(world: World) -> None:
+    before = world.state.tables.ratings["player"]
+    assert before.champion is not None
+    # A fit knows of no titles.
+    fitted = replace(before, champion=None, champion_agent_steps=0)
+    world.handle(RatingsFitted(ratings={"player": Ratings(fitted)}))
+    after = world.state.tables.ratings["player"]
+    assert after.champion == before.champion
+    assert after.champion_agent_steps == before.champion_agent_steps
 
 
 def test_each_population_has_its_own() -> None:
