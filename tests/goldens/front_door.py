@@ -88,13 +88,16 @@ def _refusal(overrides: Sequence[str]) -> str:
     return f"{' '.join(overrides)}\n  {said}\n"
 
 
-def leaves(model: type[Model] = RunConfig, path: tuple[str, ...] = ()) -> Iterator[str]:
-    """Yield every key of the configuration; a population is named player."""
+def leaves(
+    model: type[Model] = RunConfig, path: tuple[str, ...] = (), *, population: str = "player"
+) -> Iterator[str]:
+    """Yield every key of the configuration, with this name for a population."""
     for name, entry in model.model_fields.items():
         key = (*path, entry.alias or name)
         sections = list(_sections(entry.annotation))
         for section in sections:
-            yield from leaves(section, (*key, "player") if key == ("populations",) else key)
+            below = (*key, population) if key == ("populations",) else key
+            yield from leaves(section, below, population=population)
         if not sections:
             yield ".".join(key)
 

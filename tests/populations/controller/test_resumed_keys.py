@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import typing
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -17,11 +17,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from arena.config import Model
 from arena.types import RANDOM_BOT, PolicyId
 from arena.wire.messages import Train
 from populations.config.resume.rules import is_under, why_not
-from populations.config.run_config import RunConfig, validate_config
+from populations.config.run_config import validate_config
 from populations.config.run_file import (
     RunFile,
     check_resume,
@@ -52,6 +51,7 @@ from populations.core import OpponentRequest, Opponents
 from populations.matchmaking.drawing import draw_opponents, with_latest
 from populations.pbt.scheduler import next_mark
 from populations.records.rows import EventRow, PolicyRow, TallyRow
+from tests.goldens.front_door import leaves
 from tests.populations.controller.simulated import DUEL, TAG, World, duel_spec, tag_spec
 from tests.populations.controller.simulated import make_world as make_simulated
 from tests.populations.controller.state.test_state import fold
@@ -644,22 +644,9 @@ def explores_elsewhere(before: World, after: World) -> None:
         assert low <= moved(world)[0] * policy.hyperparameters["learning_rate"] <= high
 
 
-def changeable(model: type[Model] = RunConfig, path: tuple[str, ...] = ()) -> Iterator[str]:
+def changeable() -> list[str]:
     """Return every key that `why_not` lets a resume change; * is a population's name."""
-    for name, entry in model.model_fields.items():
-        key = (*path, entry.alias or name)
-        below = list(_sections(entry.annotation))
-        for section in below:
-            yield from changeable(section, (*key, "*") if key == ("populations",) else key)
-        if not below and why_not(".".join(key), None, 1) is None:
-            yield ".".join(key)
-
-
-def _sections(annotation: object) -> Iterator[type[Model]]:
-    if isinstance(annotation, type) and issubclass(annotation, Model):
-        yield annotation
-    for part in typing.get_args(annotation):
-        yield from _sections(part)
+    return [key for key in leaves(population="*") if why_not(key, None, 1) is None]
 
 
 def test_every_key_that_may_change_has_an_effect() -> None:
