@@ -20,6 +20,7 @@ from arena.errors import ArenaError
 from arena.processes.guard import contain
 from arena.processes.settings import has_run, keep_directory
 from arena.users_code import pass_interrupt, raised
+from populations.views.texts import one_line, plain
 
 from .bench.command import bench
 from .compare import compare
@@ -38,7 +39,7 @@ from .terminal.exit_codes import exit_code
 from .terminal.key_value_command import TakesKeys
 from .terminal.output import document_stream, set_output_aside
 from .terminal.signals import AtOnce, leave_on_signals
-from .terminal.text import one_line, paragraphs, plain
+from .terminal.text import paragraphs
 from .verify import verify
 from .web.command import web
 

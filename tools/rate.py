@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from .notices import CYCLIC
+from populations.views.notices import CYCLIC
+
 from .terminal.options import AsJson
 from .terminal.output import console, log_console, print_json
 from .terminal.tables import print_table

@@ -31,7 +31,7 @@ from populations.ratings.ranks import measured_cyclicity
 from populations.simulation.environment import simulated_config, simulated_run
 from populations.simulation.league import default_model
 from populations.simulation.world import make_world, start
-from tools.notices import CYCLIC
+from populations.views.notices import CYCLIC
 
 BY_MATCHES_ALONE = BradleyTerry(num_rounds=0)
 """Model without components of variance, as ratings were before."""

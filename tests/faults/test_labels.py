@@ -51,7 +51,7 @@ LABELS = (
     "💥é",
 )
 main = importlib.import_module("populations.commands.main").main
-texts = importlib.import_module("populations.commands.terminal.text")
+texts = importlib.import_module("populations.views.texts")
 screens = importlib.import_module("populations.commands.terminal.screen")
 ids = [ascii(label)[:30] for label in LABELS]
 

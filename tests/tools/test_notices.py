@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from populations.ratings.fitting.misfit import MISFIT
-from tools.notices import (
+from populations.views.notices import (
     CYCLIC,
     alert_lines,
     alerts_of,

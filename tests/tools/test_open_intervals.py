@@ -6,6 +6,7 @@ import importlib
 from typing import Any
 
 from tools.league.renderers.look import interval
+
 from tools.open_intervals import upper_ends
 from tools.web.pages import asked
 

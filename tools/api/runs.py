@@ -157,7 +157,7 @@ class Run:
 
     def _view(self, view: str, population: str | None, **options: object) -> Records:
         document = view_document(self.run_dir, view, population, **options)
-        from ..league.views import VIEWS
+        from populations.views.views import VIEWS
 
         return records_of(cast("Sequence[Mapping[str, Any]]", VIEWS[view].rows(document)))
 

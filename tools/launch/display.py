@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from arena.types import population_of
 from populations.league.names import short_name
+from populations.views.notices import alert_lines, alerts_of
+from populations.views.texts import one_line, plain
 
-from ..notices import alert_lines, alerts_of
 from ..terminal.output import log_console
 from ..terminal.quantities import count
-from ..terminal.text import one_line, plain
 from .headline import Moment, counts, learner_lines, shares, what_happens
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from ..notices import anchor_text, unproven_lines
+from populations.views.notices import anchor_text, unproven_lines
 
 if TYPE_CHECKING:
     from populations.records.rows import Json
@@ -26,8 +26,7 @@ class Champion:
     Attributes:
         rating_high: None: the interval is open above.
         anchor: Score against ``bot:random`` itself; None: they never met.
-        unproven: Why it is not surely better than untrained (`..notices.unproven_lines`); None: it
-            is.
+        unproven: Why it is not surely better than untrained; None: it is.
     """
 
     player: str
@@ -160,8 +159,7 @@ def say_how_it_ended(
         tell: Takes the lines.
     """
     from populations.inspection.views import Inspection, cyclicity, fits, status_view
-
-    from ..notices import cyclic_warnings, misfit_warnings
+    from populations.views.notices import cyclic_warnings, misfit_warnings
 
     with closing(Inspection.open(run_dir)) as inspection:
         document = status_view(inspection, None)

@@ -13,14 +13,15 @@ from typing import Annotated
 
 import typer
 
+from populations.views.parts import Document
+from populations.views.views import VIEWS
+
 from ..terminal.options import AsJson, Code, OnlyPopulation, RunDirectory, Trust
 from ..terminal.output import console, print_json
 from .documents import full_name, inspected, view_documents
 from .narrowing import checked_kinds, limited, since_time
 from .query import SELECTED, Query
-from .renderers.look import Document
 from .tables import Shown, print_view, warning_lines, write_csv
-from .views import VIEWS
 
 WATCH_S = 2.0
 

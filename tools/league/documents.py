@@ -73,7 +73,7 @@ def view_documents(
     from populations.inspection import views
 
     # Here: ``import arena`` brings this module, and looks at no view.
-    from .views import VIEWS
+    from populations.views.views import VIEWS
 
     # Opened anew each time, because an inspection is one moment of the run.
     with collector_paused(), inspected(run, population) as inspection:

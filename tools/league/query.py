@@ -11,10 +11,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import cast
 
+from populations.views.parts import Row
+from populations.views.views import VIEWS
+
 from .documents import Opened, inspected, opened_view
 from .narrowing import select_rows
-from .renderers.look import Row
-from .views import VIEWS
 
 SELECTED = {"events": "events", "payoff": "payoff"}
 """Lists from which rows are chosen, by view."""

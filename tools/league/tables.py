@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO, cast
 
-from ..terminal.text import plain
+from populations.views.parts import Document, Room, Row
+from populations.views.texts import plain
+from populations.views.views import VIEWS, View
+
+from ..show.text import drawn
 from .documents import Opened
 from .narrowing import Narrowed, limited, without_quiet
-from .renderers.lists import any_rows
-from .renderers.look import Document, Look, Row
-from .views import VIEWS, View
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -77,7 +78,7 @@ def rendered(shown: Shown, opened: Opened, screen: Screen) -> Iterator[Renderabl
     from rich.text import Text
 
     view, document = shown.view, opened.document
-    look = Look(
+    available = Room(
         width=screen.width,
         is_wide=shown.is_wide,
         populations=opened.populations,
@@ -89,14 +90,10 @@ def rendered(shown: Shown, opened: Opened, screen: Screen) -> Iterator[Renderabl
         narrowed = without_quiet(document)
     quiet, hidden = narrowed.quiet, 0
     if view.limits:
-        limit = _limit(shown, narrowed.document, screen, look)
+        limit = _limit(shown, narrowed.document, screen, available)
         narrowed = limited(narrowed.document, view, limit)
         hidden = narrowed.hidden
-    if view.render is not None:
-        yield from view.render(narrowed.document, look)
-    else:
-        rows = view.rows(narrowed.document)
-        yield from any_rows(rows, view.columns, look, title=shown.name)
+    yield from drawn(view.sections(narrowed.document, available), available)
     if quiet:
         kinds = ", ".join(f"{count} {kind}" for kind, count in quiet.items())
         yield Text(f"hidden kinds: {kinds} (--kind shows one)")
@@ -107,12 +104,12 @@ def rendered(shown: Shown, opened: Opened, screen: Screen) -> Iterator[Renderabl
         yield Text(f"{hidden} {which} hidden (--limit N shows N)")
 
 
-def _limit(shown: Shown, document: Document, screen: Screen, look: Look) -> int | None:
+def _limit(shown: Shown, document: Document, screen: Screen, available: Room) -> int | None:
     """Return the most rows of a table; None: all."""
     if shown.limit is not None:
         return shown.limit
     # A pipe has room for everything.
-    if not screen.is_terminal or shown.view.fits(document, look):
+    if not screen.is_terminal or shown.view.fits(document, available):
         return None
     entries = document[shown.view.limits]
     # Tables beside each other share a screen; a list is one.
@@ -144,7 +141,12 @@ def print_view(shown: Shown, opened: Opened, *, warnings: Sequence[str] = ()) ->
 
 def warning_lines(run: Path, view: str, document: Document) -> list[str]:
     """Return lines about champions, and ratings that mislead: documents have them as figures."""
-    from ..notices import anchor_lines, cyclic_warnings, misfit_warnings, unproven_lines
+    from populations.views.notices import (
+        anchor_lines,
+        cyclic_warnings,
+        misfit_warnings,
+        unproven_lines,
+    )
 
     if not VIEWS[view].warns:
         return []

@@ -10,11 +10,12 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from populations.views.views import VIEWS
+
 from ..terminal.output import console
 from .keys import Keys, read_keys
 from .query import Query
 from .tables import Shown, rendered, room, warning_lines
-from .views import VIEWS
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

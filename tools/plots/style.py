@@ -22,8 +22,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from arena.types import is_external
 from populations.league.names import compact, short_name
-
-from ..terminal.text import one_line
+from populations.views.texts import one_line
 
 NARROW_INCHES, WIDE_INCHES = 3.4, 7.0
 """Width of one column of a paper, and of two."""

@@ -11,8 +11,9 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from populations.views.texts import plain
+
 from .output import log_console
-from .text import plain
 
 # Drawing a line takes longer than many steps.
 _SHOW_EVERY = 32

@@ -13,7 +13,7 @@ from weakref import WeakSet
 from rich.console import Console
 from rich.text import Text
 
-from .text import plain
+from populations.views.texts import plain
 
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 _GONE: WeakSet[TextIO] = WeakSet()

@@ -1,32 +1,9 @@
-"""Texts of users, files and other processes, made safe to show."""
+"""Docstrings of commands as text."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-
-
-def plain(text: str, *, keep: str = "") -> str:
-    """Return a text that can be shown: characters that move the cursor, colour or reverse text are
-    escaped.
-
-    Args:
-        text: Whatever a user, a file or another process wrote.
-        keep: Characters that stay though they are not printable.
-    """
-    # Characters that control or turn round text are not printable in Python's sense.
-    if text.isprintable():
-        return text
-    # repr writes "\x1b" for an escape; its quotes come off.
-    return "".join(c if c.isprintable() or c in keep else repr(c)[1:-1] for c in text)
-
-
-def one_line(text: str, *, max_chars: int | None = None) -> str:
-    """Return `plain` text with every run of white space as one blank, cut off where it is too
-    long.
-    """
-    line = plain(" ".join(text.split()))
-    return line if max_chars is None or len(line) <= max_chars else f"{line[:max_chars]}..."
 
 
 def paragraphs(command: Callable[..., None]) -> str:

@@ -16,10 +16,10 @@ from starlette.routing import Route
 
 from arena.errors import ArenaError
 from arena.files import without_directories
+from populations.views.texts import one_line
 
 from ..league.views import VIEWS
 from ..terminal.output import SCHEMA
-from ..terminal.text import one_line
 from .exposition import OPENMETRICS, TEXT, exposition
 from .pace import KeptPages, Pace
 from .pages.pages import PAGES

@@ -13,9 +13,9 @@ from urllib.parse import urlencode
 
 from arena.files import without_directories
 from arena.processes.paced_log import OneASecond
+from populations.views.texts import plain
 
 from ..league.renderers.look import text_of
-from ..terminal.text import plain
 from .making import in_words, unknown
 
 logger = logging.getLogger(__name__)

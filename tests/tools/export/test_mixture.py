@@ -21,8 +21,8 @@ from arena.export.card import MixtureCard, read_any_card
 from arena.export.champion import Champion, play_record
 from populations.inspection.views import Inspection
 from populations.records.tables import seal_rows
+from populations.views.notices import cyclic_warnings
 from tools.export.mixture import find_mixtures
-from tools.notices import cyclic_warnings
 
 pytestmark = pytest.mark.xdist_group("exports")
 

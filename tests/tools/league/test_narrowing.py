@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
+from tools.league.views import VIEWS
 
 from arena.errors import ConfigError
 from tests.tools.league.documents import event, payoff, standings
@@ -14,7 +15,6 @@ from tools.league.narrowing import (
     select_rows,
     since_time,
 )
-from tools.league.views import VIEWS
 
 POLICIES = ("player/p000", "player/p003", "red/p003", "red/p010")
 NOW = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+from tools.league.views import VIEWS
 
 from tests.tools.league.documents import (
     DOCUMENTS,
@@ -22,7 +23,6 @@ from tests.tools.league.documents import (
 from tools.league import watch
 from tools.league.documents import Opened
 from tools.league.tables import OVERHEAD, Shown, rendered, room
-from tools.league.views import VIEWS
 from tools.terminal.screen import Screen
 
 if TYPE_CHECKING:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tools.league.renderers.look import text_of
+from tools.league.views import VIEWS
 
 from populations.inspection import views
 from tests.tools.league.documents import DOCUMENTS, UNPROVEN
-from tools.league.renderers.look import text_of
 from tools.league.tables import _csv_cell, warning_lines
-from tools.league.views import VIEWS
 
 
 def test_each_document_has_a_view() -> None:

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tools.league.views import VIEWS
 
 from arena.errors import ConfigError
 from tests.tools.plots import documents
 from tools.league.command import league
-from tools.league.views import VIEWS
 from tools.plots.files import write_plot
 from tools.plots.kinds import PLOTS, SUFFIXES, find_plot
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tools.terminal.text import one_line, paragraphs, plain
+from populations.views.texts import one_line, plain
+from tools.terminal.text import paragraphs
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,9 @@ A life is what a policy lives between two copies: its generations whose weights 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
-from .look import Document, Look, Row, elapsed, signed, steps
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-    from rich.tree import Tree
+from populations.views.parts import Document, Line, Room, Row, Section, Tree
 
 MAX_LIVES = 30
 """Lives from which on only those that have living descendants are shown."""
@@ -39,11 +35,8 @@ def lives_of(generations: Sequence[Row]) -> tuple[Lives, dict[str, str]]:
     return lives, life_of
 
 
-def lineage(document: Document, look: Look) -> Iterator[RenderableType]:
+def lineage(document: Document, room: Room) -> Iterator[Section]:
     """Yield a tree per population, from the policies that copied nobody."""
-    from rich.text import Text
-    from rich.tree import Tree
-
     generations = cast("Sequence[Row]", document["generations"])
     now = {str(row["policy"]): row for row in cast("Sequence[Row]", document["policies"])}
     times = {
@@ -55,19 +48,19 @@ def lineage(document: Document, look: Look) -> Iterator[RenderableType]:
         own = [row for row in generations if row["population"] == name]
         lives, life_of = lives_of(own)
         tree = Tree(
-            Text(f"lineage of {name}: a branch is a copy; agent steps from-to", style="bold")
+            Line("lineage of {name}: a branch is a copy; agent steps from-to", {"name": name})
         )
-        shown = lives if look.is_wide or len(lives) <= MAX_LIVES else _living(lives, life_of, now)
-        # In ASCII, rich takes the guides from the console's encoding by itself.
+        shown = lives if room.is_wide or len(lives) <= MAX_LIVES else _living(lives, life_of, now)
         branches: dict[str, Tree] = {}
         for first, rows in shown.items():
             above = branches.get(life_of.get(str(rows[0]["parent"]), ""), tree)
-            time = times.get((rows[0]["policy"], rows[0]["generation"]))
-            line = _line(rows, now, time=time, started=document.get("started"), look=look)
-            branches[first] = above.add(Text(line))
-        yield tree
-        if hidden := len(lives) - len(shown):
-            yield Text(f"{hidden} lives without living descendants hidden (--wide shows all)")
+            began = times.get((rows[0]["policy"], rows[0]["generation"]))
+            line = _line(rows, now, times={"began": began, "started": document.get("started")})
+            branches[first] = Tree(line)
+            above.branches.append(branches[first])
+        hidden = len(lives) - len(shown)
+        more = "{hidden} lives without living descendants hidden (--wide shows all)"
+        yield Section(body=tree, below=[Line(more, {"hidden": hidden})] if hidden else [])
 
 
 def _living(lives: Lives, life_of: Mapping[str, str], now: Mapping[str, Row]) -> Lives:
@@ -96,36 +89,36 @@ def _gained(rows: Sequence[Row]) -> float | None:
     return cast("float", ends[-1]) - cast("float", begin) if ends and begin is not None else None
 
 
-def _line(
-    rows: Sequence[Row],
-    now: Mapping[str, Row],
-    *,
-    time: object,
-    started: object,
-    look: Look,
-) -> str:
+def _line(rows: Sequence[Row], now: Mapping[str, Row], *, times: Row) -> Line:
     """Return a life as one line."""
     first, last = rows[0], rows[-1]
     policy = now.get(str(last["policy"]), {})
     is_last = policy.get("generation") == last["generation"]
-    begin = cast("int", first["agent_steps_begin"])
     end = last["agent_steps_end"]
     if end is None and is_last:
         end = policy.get("agent_steps")
-    parts = [look.name(first["policy"])]
-    numbers = [str(row["generation"]) for row in (first, last)]
-    parts.append(f"gen {numbers[0]}" if len(rows) == 1 else f"gen {numbers[0]}-{numbers[1]}")
+    parts = ["{policy:player}", "gen {generation}" if len(rows) == 1 else "gen {generation}-{to}"]
     if first["parent"] is not None:
-        donor = look.name(str(first["parent"]).split("#")[0])
-        when = "" if time is None or started is None else f" at {elapsed(started, time)}"
-        parts.append(f"copied {donor}@{steps(first['parent_agent_steps'])}{when}")
+        is_timed = None not in times.values()
+        parts.append(
+            "copied {donor:player}@{parent_agent_steps:count}"
+            + (" at {times:since}" if is_timed else "")
+        )
     elif first["cause"] != "start":
-        parts.append(str(first["cause"]))
-    parts.append(f"{steps(begin)}-{steps(end)}")
+        parts.append("{cause}")
+    parts.append("{agent_steps_begin:count}-{end:count}")
     gained = _gained(rows)
     if gained is not None:
-        parts.append(f"{signed(gained)} Elo")
+        parts.append("{gained:signed} Elo")
     if is_last:
-        state = policy.get("state")
-        parts.append("now" if state == "active" else str(state))
-    return ", ".join(parts)
+        parts.append("now" if policy.get("state") == "active" else "{state}")
+    values = {
+        **first,
+        "to": last["generation"],
+        "donor": str(first["parent"]).split("#")[0],
+        "times": times,
+        "end": end,
+        "gained": gained,
+        "state": policy.get("state"),
+    }
+    return Line(", ".join(parts), values)

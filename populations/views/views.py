@@ -1,37 +1,22 @@
-"""Views of a league, one entry each: their document, their rows, and how people see them.
+"""Views of a league, one entry each: their document, their rows, and their sections.
 
 A new view is an entry in `VIEWS`, which names the function that makes its document.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import NamedTuple, cast
 
-from ..notices import alert_lines
-from .renderers import lists
-from .renderers.champion import champion
-from .renderers.diff import diff
-from .renderers.diff import rows_of as diff_rows
-from .renderers.events import events
-from .renderers.hyperparameters import hyperparameters, rows_of
-from .renderers.learners import learners
-from .renderers.lineage import lineage
-from .renderers.lives import why
-from .renderers.look import Document, Look, Row
-from .renderers.payoff import is_map, payoff, worst_first
-from .renderers.ratings import ratings
-from .renderers.standings import standings, without_twins
-from .renderers.status import status
+from populations.views import league, log, run, training
+from populations.views.differences import diff
+from populations.views.differences import rows_of as diff_rows
+from populations.views.lineage import lineage
+from populations.views.parts import Document, Room, Row, Section
 
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    from populations.records.rows import Json
-
-Render = Callable[[Document, Look], "Iterator[RenderableType]"]
+Sections = Callable[[Document, Room], Iterator[Section]]
 Order = Callable[[Sequence[Row], Document], list[Row]]
 
 
@@ -40,7 +25,7 @@ def as_stored(rows: Sequence[Row], document: Document) -> list[Row]:
     return list(rows)
 
 
-def never(document: Document, look: Look) -> bool:
+def never(document: Document, room: Room) -> bool:
     """Return that a document has no form that shows all of it on one screen."""
     return False
 
@@ -72,8 +57,7 @@ class View:
         document: Function of `populations.inspection.views` that makes the view's document from an
             inspection and a population (None: all). By name, for its module takes long to import.
         rows: Function that takes the flat rows out of the view's document.
-        render: Function that yields what people see. None: a table of the rows.
-        columns: Columns of that table; empty: every key of the rows.
+        sections: Function that yields what people see.
         limits: Key of the document whose entries ``--limit`` counts: a list, or lists or entries by
             name. Empty: the view is never cut.
         order: Order of these entries for people and under a limit.
@@ -87,14 +71,13 @@ class View:
 
     document: str
     rows: Callable[[Document], list[Row]]
-    render: Render | None = None
-    columns: tuple[str, ...] = ()
+    sections: Sections
     limits: str = ""
     order: Order = as_stored
     on_screen: Callable[[Document], Document] = as_it_is
     keeps_last: bool = False
     lines: int = 1
-    fits: Callable[[Document, Look], bool] = never
+    fits: Callable[[Document, Room], bool] = never
     warns: bool = False
     operand: Operand | None = None
 
@@ -104,138 +87,97 @@ def _listed(key: str) -> Callable[[Document], list[Row]]:
     return cast("Callable[[Document], list[Row]]", itemgetter(key))
 
 
-def _standings_rows(document: Document) -> list[Row]:
-    populations = cast("Mapping[str, list[Row]]", document["populations"])
-    return [{"population": name, **line} for name, lines in populations.items() for line in lines]
-
-
-def _rating_rows(document: Document) -> list[Row]:
-    populations = cast("Mapping[str, list[Mapping[str, object]]]", document["populations"])
-    return [
-        {"population": name, "player": line["player"], **point}
-        for name, lines in populations.items()
-        for line in lines
-        for point in cast("list[Row]", line["points"])
-    ]
-
-
-def _metric_rows(document: Document) -> list[Row]:
-    return [
-        {
-            "policy": line["policy"],
-            "agent_steps": line["agent_steps"],
-            "metric": name,
-            "value": value,
-        }
-        for line in cast("list[Row]", document["metrics"])
-        for name, value in line.items()
-        if name not in ("policy", "agent_steps")
-    ]
-
-
-def _opponent_rows(document: Document) -> list[Row]:
-    """Return what each champion scores against its opponents."""
-    return [
-        {"population": one["population"], "player": one["player"], **row}
-        for one in cast("list[Row]", document["champions"])
-        for row in cast("list[Row]", one["opponents"])
-    ]
-
-
-def _status_rows(document: Document) -> list[Row]:
-    lines = alert_lines(cast("Mapping[str, Json]", document))
-    shown = {**document, "alerts": "  ".join(lines) or None}
-    return [{"key": key, "value": value} for key, value in shown.items() if key != "schema"]
-
-
 VIEWS: dict[str, View] = {
     "standings": View(
         document="standings_view",
-        rows=_standings_rows,
-        render=standings,
-        on_screen=without_twins,
+        rows=league.standing_rows,
+        sections=league.standings,
+        on_screen=league.without_twins,
         limits="populations",
         warns=True,
     ),
     "ratings": View(
-        document="ratings_view", rows=_rating_rows, render=ratings, limits="populations"
+        document="ratings_view",
+        rows=training.rating_rows,
+        sections=training.ratings,
+        limits="populations",
     ),
     "payoff": View(
         document="payoff_view",
         rows=_listed("payoff"),
-        render=payoff,
+        sections=league.payoff,
         limits="payoff",
-        order=worst_first,
-        fits=is_map,
+        order=league.worst_first,
+        fits=league.is_map,
     ),
     "mixture": View(
-        document="mixture_view", rows=_listed("mixture"), render=lists.mixture, limits="mixture"
+        document="mixture_view", rows=_listed("mixture"), sections=league.mixture, limits="mixture"
     ),
     "cross-play": View(
         document="cross_play_view",
         rows=_listed("cross_play"),
-        render=lists.cross_play,
+        sections=league.cross_play,
         limits="cross_play",
     ),
     "calibration": View(
         document="calibration_view",
         rows=_listed("calibration"),
-        render=lists.calibration,
+        sections=league.calibration,
         limits="calibration",
         warns=True,
     ),
-    "lineage": View(document="lineage_view", rows=_listed("policies"), render=lineage),
+    "lineage": View(document="lineage_view", rows=_listed("policies"), sections=lineage),
     "hyperparameters": View(
         document="hyperparameters_view",
-        rows=rows_of,
-        render=hyperparameters,
+        rows=training.hyperparameter_rows,
+        sections=training.hyperparameters,
         limits="policies",
     ),
     "metrics": View(
         document="metrics_view",
-        rows=_metric_rows,
-        columns=("policy", "agent_steps", "metric", "value"),
+        rows=training.metric_rows,
+        sections=training.metrics,
         limits="metrics",
         keeps_last=True,
     ),
     "matches": View(
         document="matches_view",
         rows=_listed("tallies"),
-        render=lists.matches,
+        sections=log.matches,
         limits="tallies",
-        order=lists.newest,
+        order=log.newest,
     ),
     "openings": View(
         document="openings_view",
         rows=_listed("openings"),
-        render=lists.openings,
+        sections=training.openings,
         limits="openings",
         keeps_last=True,
     ),
     "checkpoints": View(
         document="checkpoints_view",
         rows=_listed("checkpoints"),
-        render=lists.checkpoints,
+        sections=log.checkpoints,
         limits="checkpoints",
-        order=lists.newest_checkpoints,
+        order=log.newest_checkpoints,
     ),
     "events": View(
         document="events_view",
         rows=_listed("events"),
-        render=events,
+        sections=log.events,
         limits="events",
         keeps_last=True,
         lines=2,
     ),
-    "status": View(document="status_view", rows=_status_rows, render=status),
+    "status": View(document="status_view", rows=run.status_rows, sections=run.status),
     "learners": View(
-        document="learners_view", rows=_listed("learners"), render=learners, limits="learners"
+        document="learners_view", rows=_listed("learners"), sections=run.learners, limits="learners"
     ),
-    "champion": View(document="champion_view", rows=_opponent_rows, render=champion),
+    "champion": View(document="champion_view", rows=league.opponent_rows, sections=league.champion),
     "why": View(
         document="why_view",
         rows=_listed("entries"),
-        render=why,
+        sections=log.why,
         limits="entries",
         keeps_last=True,
         lines=2,
@@ -244,7 +186,7 @@ VIEWS: dict[str, View] = {
     "diff": View(
         document="diff_view",
         rows=diff_rows,
-        render=diff,
+        sections=diff,
         operand=Operand("other", "second run", "RUN2"),
     ),
 }

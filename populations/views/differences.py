@@ -1,0 +1,232 @@
+"""View of the differences of two runs side by side; what is equal is named or counted in a line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import cast
+
+from arena.types import RANDOM_BOT
+from populations.views.parts import (
+    SIDES,
+    Beside,
+    Column,
+    Document,
+    Kind,
+    Line,
+    Room,
+    Row,
+    Section,
+    Table,
+    said,
+)
+from populations.views.run import title_of
+from populations.views.texts import plain
+
+MAX_LABEL = 20
+"""Most characters of the name of a run."""
+
+PLACES = 5
+"""Policies of each run that are shown."""
+
+KINDS: Mapping[str, Kind] = {
+    "elapsed_s": "duration",
+    "environment_digest": "digest",
+    "mean_agent_steps_per_s": "count",
+    "agent_steps_per_training_s": "count",
+    "agent_steps": "count",
+    "matches": "count",
+    "assignments_finished": "count",
+}
+"""Kinds of figures, by key."""
+
+Pair = tuple[str, Kind, object, object]
+
+
+def rows_of(document: Document) -> list[Row]:
+    """Return a flat row for each number of both runs: section, key, and a value of each."""
+    sections = {
+        "figures": document["figures"],
+        "versions": _part(document, "versions")["different"],
+        "configuration": _part(document, "configuration")["different"],
+        **{
+            name: document[name]
+            for name in ("evolution", "champions", "standings", "opponents", "alerts")
+        },
+    }
+    return [
+        {**dict.fromkeys(("section", "population", "key", *SIDES)), "section": name, **row}
+        for name, entries in sections.items()
+        for entry in cast("Sequence[Row]", entries)
+        for row in _flat(entry)
+    ]
+
+
+def _flat(entry: Row) -> Iterator[Row]:
+    """Yield an entry, or one for each key of its objects, with a dotted key."""
+    values = [entry[side] for side in SIDES]
+    objects = [value for value in values if isinstance(value, Mapping)]
+    keys = list(dict.fromkeys(key for one in objects for key in one))
+    if not keys:
+        yield entry
+    for key in keys:
+        of = {
+            side: value.get(key) if isinstance(value, Mapping) else None
+            for side, value in zip(SIDES, values, strict=True)
+        }
+        yield from _flat({**entry, "key": f"{entry['key']}.{key}", **of})
+
+
+def diff(document: Document, room: Room) -> Iterator[Section]:
+    """Yield what differs: figures, configuration, PBT, players and alerts of both runs."""
+    runs = cast("Mapping[str, Row]", document["runs"])
+    labels = [room.cut(plain(str(runs[side]["label"])), MAX_LABEL) for side in SIDES]
+    figures: list[Pair] = [
+        (title_of(str(entry["key"])), KINDS.get(str(entry["key"]), "value"), *values)
+        for entry in cast("Sequence[Row]", document["figures"])
+        # An empty text says that there is no reason for a state.
+        if (values := [None if one == "" else one for one in _values(entry)]) != [None, None]
+    ]
+    names = {"one": labels[0], "two": labels[1]}
+    yield _compared(Line("differences of {one} and {two}", names), labels, figures)
+    for name, kind in (("versions", "value"), ("configuration", "exact")):
+        part = _part(document, name)
+        entries = cast("Sequence[Row]", part["different"])
+        yield Section(
+            title=Line(
+                f"{name}: {{different}} different, {{equal}} equal",
+                {**part, "different": len(entries)},
+            ),
+            body=Beside(
+                labels,
+                [(str(entry["key"]), cast("Kind", kind), *_values(entry)) for entry in entries],
+            ),
+        )
+    for name, own in _by_population(document, "evolution").items():
+        # Of what never happened nothing is said.
+        counts: list[Pair] = [
+            (str(entry["key"]), "value", *_values(entry))
+            for entry in own
+            if any(entry[side] for side in SIDES)
+        ]
+        yield _compared(Line("PBT of {name}", {"name": name}), labels, counts)
+    yield from _standings(document, room, labels)
+    yield from _hyperparameters(document, labels)
+    yield from _opponents(document, labels)
+    alerts = [
+        Line(
+            "alert of {label}: {key}: {text}",
+            {"label": label, "key": entry["key"], "text": entry[side]},
+            most_lines=4,
+        )
+        for entry in cast("Sequence[Row]", document["alerts"])
+        for side, label in zip(SIDES, labels, strict=True)
+        if entry[side] is not None
+    ]
+    notes = [said(note) for note in cast("Sequence[str]", document["notes"])]
+    asked = _part(document, "evaluate")
+    if asked["command"] is None:
+        notes.append(Line("No matches between them: {reason}.", asked))
+    else:
+        notes.append(Line("Matches between their champions would tell which is better:"))
+    yield Section(below=[*alerts, *notes], command=str(asked["command"] or ""))
+
+
+def _part(document: Document, key: str) -> Row:
+    return cast("Row", document[key])
+
+
+def _values(entry: Row) -> tuple[object, object]:
+    return entry["first"], entry["second"]
+
+
+def _by_population(document: Document, *keys: str) -> dict[str, list[Row]]:
+    found: dict[str, list[Row]] = {}
+    for key in keys:
+        for entry in cast("Sequence[Row]", document[key]):
+            found.setdefault(str(entry["population"]), []).append(entry)
+    return found
+
+
+def _compared(title: Line, labels: Sequence[str], pairs: Sequence[Pair]) -> Section:
+    """Return a table of what differs, and a line of what is the same in both runs."""
+    same = [
+        Line(f"{{key}} {{value:{kind}}}", {"key": key, "value": first})
+        for key, kind, first, second in pairs
+        if first == second
+    ]
+    return Section(
+        title=title,
+        body=Beside(labels, [pair for pair in pairs if pair[2] != pair[3]]),
+        below=[Line("the same in both: {same:lines}", {"same": same})] if same else [],
+    )
+
+
+def _standings(document: Document, room: Room, labels: Sequence[str]) -> Iterator[Section]:
+    columns = [Column("key", "word", " ", is_label=True)]
+    for side, label in zip(SIDES, labels, strict=True):
+        columns += [
+            Column(f"{side}.player", "player", label, is_label=True),
+            # Labels, because a line about what is constant would not say of which run.
+            Column(f"{side}.rating", "elo", "rating", is_label=True),
+            Column(f"{side}.rating", "interval", "95%", is_label=True),
+            Column(f"{side}.agent_steps", "count", "steps", is_label=True, drop=1),
+        ]
+    for name, own in _by_population(document, "champions", "standings").items():
+        most = room.limit or PLACES
+        shown = [
+            entry
+            for entry in own
+            if room.is_wide or not str(entry["key"]).isdigit() or int(str(entry["key"])) <= most
+        ]
+        hidden = len(own) - len(shown)
+        more = Line("{hidden} more places hidden (--wide shows all)", {"hidden": hidden})
+        yield Section(
+            title=Line("standings of {name}, each run on its own scale", {"name": name}),
+            body=Table(columns, [_beside(entry) for entry in shown]),
+            below=[more] if hidden else [],
+        )
+
+
+def _beside(entry: Row) -> Row:
+    """Return an entry with the values of both runs in one row."""
+    return {
+        "key": entry["key"],
+        **{
+            f"{side}.{key}": value
+            for side in SIDES
+            for key, value in cast("Row", entry[side] or {}).items()
+        },
+    }
+
+
+def _hyperparameters(document: Document, labels: Sequence[str]) -> Iterator[Section]:
+    for entry in cast("Sequence[Row]", document["champions"]):
+        # Numbers of one champion alone are no difference.
+        if None in _values(entry):
+            continue
+        one, two = (cast("Row", cast("Row", side)["hyperparameters"]) for side in _values(entry))
+        pairs: list[Pair] = [
+            (key, "value", one.get(key), two.get(key)) for key in dict.fromkeys((*one, *two))
+        ]
+        title = Line("hyperparameters of the champions of {population}", entry)
+        yield _compared(title, labels, pairs)
+
+
+def _opponents(document: Document, labels: Sequence[str]) -> Iterator[Section]:
+    columns = [Column("key", "word", "opponent", is_label=True)]
+    for side, label in zip(SIDES, labels, strict=True):
+        columns += [
+            Column(f"{side}.score", "share", label, is_label=True),
+            Column(f"{side}.score", "shares", "95%", is_label=True),
+            Column(f"{side}.matches", "count", "matches", is_label=True, drop=1),
+            Column(f"{side}.rating", "elo", f"{label} rating", is_label=True, drop=2),
+        ]
+    for name, own in _by_population(document, "opponents").items():
+        rows = [_beside(entry) for entry in own]
+        # The rating of the anchor is 0 in each run.
+        rows = [
+            {k: v for k, v in row.items() if row["key"] != RANDOM_BOT or not k.endswith("rating")}
+            for row in rows
+        ]
+        title = Line("scores of the champions of {name} against bots of both runs", {"name": name})
+        yield Section(title=title, body=Table(columns, rows))

@@ -1,0 +1,198 @@
+"""Parts of a view, the same for every medium: columns with kinds, tables, lines, trees, sections.
+
+Nothing here is text yet: a kind says what a value is, and `tools.show` how a medium shows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+Row = Mapping[str, object]
+Document = Mapping[str, object]
+
+Kind = Literal[
+    "value",  # any value, as numbers at the right
+    "word",  # any value, as texts at the left
+    "mark",  # character behind a name
+    "player",  # name of a player or learner
+    "players",  # names, one after the other
+    "versus",  # names of those that play against each other
+    "elo",  # rating without decimals
+    "signed",  # difference with its sign, without decimals
+    "interval",  # 95% interval of the rating of this key
+    "error",  # point with a rating and half of its interval
+    "ranks",  # ranks that a player may have
+    "count",  # number of things in few characters
+    "share",  # share or score, three decimals
+    "shares",  # 95% interval of the share of this key
+    "percent",  # share in percent, one decimal
+    "percents",  # share in whole percent
+    "parameter",  # hyperparameter
+    "duration",  # seconds
+    "time",  # time of the day in UTC
+    "since",  # time between two times
+    "digest",  # first characters of a digest
+    "exact",  # value as a configuration writes it
+    "listed",  # object, as names and values
+    "sentence",  # text in several lines if need be
+    "event",  # row of an event: its sentence, or its data
+    "curve",  # ratings over agent steps, drawn with characters
+    "lines",  # lines, one after the other
+    "path",  # lines, each of which follows from the one before
+]
+
+MAX_CELL = 28
+"""Most characters of a name or another cell that is not the text of a row."""
+
+SIDES = ("first", "second")
+"""Runs of a comparison, as its rows name them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """Room that a medium has for a view.
+
+    Attributes:
+        width: Characters of a line.
+        is_wide: Whether everything is shown, however wide.
+        populations: Names of the run's populations.
+        is_ascii: Whether the stream's encoding lacks blocks and arrows.
+        limit: Most rows of a table that were asked for. None: what there is room for.
+    """
+
+    width: int
+    is_wide: bool = False
+    populations: tuple[str, ...] = ()
+    is_ascii: bool = False
+    limit: int | None = None
+
+    def cut(self, text: str, most: int) -> str:
+        """Return a text shortened at its end to so many characters, unless everything is shown."""
+        if self.is_wide or len(text) <= most:
+            return text
+        dots = "..." if self.is_ascii else "…"
+        return text[: max(most - len(dots), 0)] + dots
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """Column of a table.
+
+    Attributes:
+        key: Key of a row.
+        kind: Kind of its values.
+        title: Title; empty: the key.
+        drop: Order in which columns are left out where there is no room; 0: never.
+        is_label: Whether it says what the row is about, so that it stays though it is constant.
+        most: Most characters of a cell.
+    """
+
+    key: str
+    kind: Kind = "value"
+    title: str = ""
+    drop: int = 0
+    is_label: bool = False
+    most: int = MAX_CELL
+
+    @property
+    def name(self) -> str:
+        """Title of the column."""
+        return self.title or self.key.replace("_", " ")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Line of text about a row.
+
+    Attributes:
+        template: Text with a field for each value, ``{key}`` or ``{key:kind}``.
+        row: Values by key.
+        most_lines: Most lines of a screen that it takes; 0: as many as it needs.
+    """
+
+    template: str
+    row: Row = field(default_factory=dict)
+    most_lines: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Table of rows.
+
+    Attributes:
+        columns: Columns, in order; ones that no row has are left out.
+        rows: Rows, in order.
+    """
+
+    columns: Sequence[Column]
+    rows: Sequence[Row]
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """Names with a value each.
+
+    Attributes:
+        rows: Name and value of each; a name that is empty goes on with the one above.
+    """
+
+    rows: Sequence[tuple[str, Line]]
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """Values of two runs beside each other.
+
+    Attributes:
+        labels: Names of the runs.
+        rows: Key, kind, and the value of each run.
+    """
+
+    labels: Sequence[str]
+    rows: Sequence[tuple[str, Kind, object, object]]
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """Line with what follows from it.
+
+    Attributes:
+        line: The line.
+        branches: What follows, in order.
+    """
+
+    line: Line
+    branches: list[Tree] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """Part of a view under one title.
+
+    Attributes:
+        title: Its title. None: it goes on with what is above.
+        body: What it shows.
+        above: Lines between title and body.
+        below: Lines below the body.
+        command: Command of a shell, to copy.
+        is_alert: Whether it asks for attention.
+    """
+
+    title: Line | None = None
+    body: Table | Pairs | Beside | Tree | None = None
+    above: Sequence[Line] = ()
+    below: Sequence[Line] = ()
+    command: str = ""
+    is_alert: bool = False
+
+
+def said(text: object, *, most_lines: int = 0) -> Line:
+    """Return a line of a text that is there already."""
+    return Line("{text}", {"text": text}, most_lines)
+
+
+def player(key: str, title: str = "", *, drop: int = 0) -> Column:
+    """Return a column of players' names."""
+    return Column(key, "player", title, drop=drop, is_label=True)

@@ -1,1 +1,0 @@
-"""Renderers of views for people: functions of a document and a `Look`, a module each."""

@@ -1,0 +1,1 @@
+"""Media of views: text, CSV, pages, files of charts."""
