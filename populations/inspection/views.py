@@ -49,7 +49,7 @@ from populations.inspection.sentences import event_document
 from populations.league.standings import Standing
 from populations.records.rows import Json
 
-# Functions that `tools.league.views.VIEWS` names are found here, and what else others take.
+# Functions that `populations.views.views.VIEWS` names are found here, and what else others take.
 __all__ = [
     "Inspection",
     "calibration_view",

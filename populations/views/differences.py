@@ -81,10 +81,9 @@ def diff(document: Document, room: Room) -> Iterator[Section]:
     runs = cast("Mapping[str, Row]", document["runs"])
     labels = [room.cut(plain(str(runs[side]["label"])), MAX_LABEL) for side in SIDES]
     figures: list[Pair] = [
-        (title_of(str(entry["key"])), KINDS.get(str(entry["key"]), "value"), *values)
+        (title_of(str(entry["key"])), KINDS.get(str(entry["key"]), "value"), *_values(entry))
         for entry in cast("Sequence[Row]", document["figures"])
-        # An empty text says that there is no reason for a state.
-        if (values := [None if one == "" else one for one in _values(entry)]) != [None, None]
+        if _values(entry) != (None, None)
     ]
     names = {"one": labels[0], "two": labels[1]}
     yield _compared(Line("differences of {one} and {two}", names), labels, figures)
@@ -136,7 +135,9 @@ def _part(document: Document, key: str) -> Row:
 
 
 def _values(entry: Row) -> tuple[object, object]:
-    return entry["first"], entry["second"]
+    # An empty text says that there is no reason for a state.
+    first, second = (None if entry[side] == "" else entry[side] for side in SIDES)
+    return first, second
 
 
 def _by_population(document: Document, *keys: str) -> dict[str, list[Row]]:
@@ -179,7 +180,7 @@ def _standings(document: Document, room: Room, labels: Sequence[str]) -> Iterato
             if room.is_wide or not str(entry["key"]).isdigit() or int(str(entry["key"])) <= most
         ]
         hidden = len(own) - len(shown)
-        more = Line("{hidden} more places hidden (--wide shows all)", {"hidden": hidden})
+        more = Line("{hidden} more places hidden", {"hidden": hidden}, hint="--wide shows all")
         yield Section(
             title=Line("standings of {name}, each run on its own scale", {"name": name}),
             body=Table(columns, [_beside(entry) for entry in shown]),

@@ -155,7 +155,7 @@ def champion(document: Document, room: Room) -> Iterator[Section]:
         opponents = cast("Sequence[Row]", one["opponents"])
         shown = opponents if room.is_wide else opponents[: room.limit or OPPONENTS]
         hidden = len(opponents) - len(shown)
-        more = Line("{hidden} more opponents hidden (--wide shows all)", {"hidden": hidden})
+        more = Line("{hidden} more opponents hidden", {"hidden": hidden}, hint="--wide shows all")
         yield Section(
             title=Line("results, the worst score first"),
             body=Table(RESULTS, shown),
@@ -296,7 +296,7 @@ def _map(document: Document, room: Room) -> Section:
         for place, one in enumerate(players, 1)
     ]
     hidden = len(everybody) - len(players)
-    more = Line("{hidden} ghosts hidden (--wide lists every pair)", {"hidden": hidden})
+    more = Line("{hidden} ghosts hidden", {"hidden": hidden}, hint="--wide lists every pair")
     return Section(
         title=Line(
             "payoff: score of the line's player against the column's, in percent; best first"

@@ -59,8 +59,12 @@ def lineage(document: Document, room: Room) -> Iterator[Section]:
             branches[first] = Tree(line)
             above.branches.append(branches[first])
         hidden = len(lives) - len(shown)
-        more = "{hidden} lives without living descendants hidden (--wide shows all)"
-        yield Section(body=tree, below=[Line(more, {"hidden": hidden})] if hidden else [])
+        more = Line(
+            "{hidden} lives without living descendants hidden",
+            {"hidden": hidden},
+            hint="--wide shows all",
+        )
+        yield Section(body=tree, below=[more] if hidden else [])
 
 
 def _living(lives: Lives, life_of: Mapping[str, str], now: Mapping[str, Row]) -> Lives:

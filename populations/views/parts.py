@@ -110,11 +110,13 @@ class Line:
         template: Text with a field for each value, ``{key}`` or ``{key:kind}``.
         row: Values by key.
         most_lines: Most lines of a screen that it takes; 0: as many as it needs.
+        hint: What to write on a command line to see more; other media leave it out.
     """
 
     template: str
     row: Row = field(default_factory=dict)
     most_lines: int = 0
+    hint: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,10 +126,14 @@ class Table:
     Attributes:
         columns: Columns, in order; ones that no row has are left out.
         rows: Rows, in order.
+        copied: Template of a row as one line of text, where people can copy it; empty: none.
+        anchor: Template of a row's name in addresses; empty: it has none.
     """
 
     columns: Sequence[Column]
     rows: Sequence[Row]
+    copied: str = ""
+    anchor: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +183,8 @@ class Section:
         above: Lines between title and body.
         below: Lines below the body.
         command: Command of a shell, to copy.
+        about: Paragraph about how to read it, where there is room for that.
+        chart: Specification of a chart, where charts can be drawn. None: it has none.
         is_alert: Whether it asks for attention.
     """
 
@@ -185,6 +193,8 @@ class Section:
     above: Sequence[Line] = ()
     below: Sequence[Line] = ()
     command: str = ""
+    about: str = ""
+    chart: object = None
     is_alert: bool = False
 
 

@@ -132,7 +132,7 @@ def hyperparameters(document: Document, room: Room) -> Iterator[Section]:
         if event.get("new") is not None and event.get("old") is not None
     ]
     earlier = len(changes) - LAST_CHANGES
-    hidden = Line("{n} earlier changes hidden (events --kind explored ...)", {"n": earlier})
+    hidden = Line("{n} earlier changes hidden", {"n": earlier}, hint="events --kind explored ...")
     if changes:
         yield Section(
             title=Line("last changes (times UTC)"),

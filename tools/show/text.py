@@ -2,7 +2,7 @@
 
 Of a table what is constant stands in one line above, what has no room is named below.
 
-Tests: `tests/tools/show/test_text.py`, `tests/tools/league/test_screens.py`.
+Tests: `tests/tools/league/test_screens.py`.
 """
 
 from __future__ import annotations

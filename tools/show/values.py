@@ -273,5 +273,5 @@ def line_text(line: Line, room: Room) -> str:
         parts.append(before.replace("→", "->") if room.is_ascii else before)
         if key:
             parts.append(text(value_of(key, kind, line.row), kind, room))
-    written = "".join(parts)
+    written = "".join(parts) + (f" ({line.hint})" if line.hint else "")
     return room.cut(written, line.most_lines * room.width) if line.most_lines else written

@@ -17,8 +17,8 @@ from starlette.routing import Route
 from arena.errors import ArenaError
 from arena.files import without_directories
 from populations.views.texts import one_line
+from populations.views.views import VIEWS
 
-from ..league.views import VIEWS
 from ..terminal.output import SCHEMA
 from .exposition import OPENMETRICS, TEXT, exposition
 from .pace import KeptPages, Pace

@@ -10,8 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple, cast
 
 from arena.errors import ArenaError
+from populations.views.league import standing_rows
+from populations.views.parts import Document, Row
 
-from .pages.asked import Document, Line, standing_lines
 from .runs import Run
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
@@ -104,19 +105,18 @@ def _samples(status: Document, standings: Document) -> Iterator[Sample]:
         yield STATE, {"state": state}, float(status["state"] == state)
     for key, family in (("learners", LEARNERS), ("alerts", ALERTS), ("quarantined", QUARANTINED)):
         yield family, {}, float(len(cast("list[object]", status[key])))
-    for population, line in cast("Mapping[str, Line]", status["champion"]).items():
+    for population, line in cast("Mapping[str, Row]", status["champion"]).items():
         yield CHAMPION, {"population": population}, float(cast("float", line["rating"]))
-    for lines in standing_lines(standings).values():
-        for line in lines:
-            # Ghosts do not change, and there may be thousands.
-            if line["kind"] == "policy" and line["rating"] is not None:
-                yield from _ratings(line)
+    for line in standing_rows(standings):
+        # Ghosts do not change, and there may be thousands.
+        if line["kind"] == "policy" and line["rating"] is not None:
+            yield from _ratings(line)
     for population, share in cast("Mapping[str, float | None]", standings["cyclicity"]).items():
         if share is not None:
             yield CYCLICITY, {"population": population}, share
 
 
-def _ratings(line: Line) -> Iterator[Sample]:
+def _ratings(line: Row) -> Iterator[Sample]:
     labels = {"player": str(line["player"])}
     keys = (("rating", RATING), ("rating_low", RATING_LOW), ("rating_high", RATING_HIGH))
     for key, family in keys:

@@ -87,8 +87,8 @@ def make_documents(run: Path, views: Sequence[str]) -> Made:
 def _document(inspection: Inspection, view: str) -> Mapping[str, object]:
     """Return the document of a view, ``cards``, or ``diff RUN2``."""
     from populations.inspection import views
+    from populations.views.views import VIEWS
 
-    from ..league.views import VIEWS
     from .cards import cards_document
 
     name, _, operand = view.partition(" ")

@@ -22,9 +22,9 @@ from pathlib import Path
 from threading import Lock, Thread
 
 from arena.errors import ArenaError
+from populations.views.views import VIEWS
 
 from ..league.tables import write_csv
-from ..league.views import VIEWS
 from ..players.resolve import CHAMPION
 from .making import CARDS, FAILED, FITTED, Made, make_documents
 from .pace import Pace

@@ -5,21 +5,33 @@ Tests: `tests/tools/web/test_pages.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import cast
+from typing import Any, cast
 
 from arena.errors import ArenaError
+from populations.views.parts import SIDES, Column, Document, Line, Row, Section, Table
 
-from .content import Block, Cell, Content, Links, Row, Table, cell, failed, shown
-from .pages.asked import Asked, Document, names_of, standing_lines
-from .pages.diff import DIFFERENCES, diff
-from .pages.overview import OTHERS
+from ..show.html import Block, Cell, Hypertext, Links, failed, guarded, page_name, short, slug
+from .pages.asked import Asked, names_of
+from .pages.league import OTHERS
+from .pages.log import differences, event_filters
 from .pages.pages import PAGES
 from .pages.player import VIEWS_OF_PLAYER, find_player, player_document, player_page
-from .render import Frame, render
+from .pages.training import parts_of_metrics
+from .render import Content, Frame, render
 from .runs import NotYet, Run
+
+DIFFERENCES = "Differences"
+
+RUNS = (
+    Column("run", "word"),
+    Column("state", "word"),
+    Column("agent_steps", "count", "agent steps"),
+    Column("matches", "count"),
+    Column("champion", "word"),
+    Column("rating", "elo"),
+)
 
 POLL_S = 5.0
 """Seconds between two looks of a visible page at a run that goes on."""
@@ -78,10 +90,16 @@ class Site:
             assert html is not None, "every run has an overview"
             return html
         rows = [self._run_row(run) for run in self.runs.values()]
-        columns = ["run", "state", "agent steps", "matches", "champion", "rating"]
-        table = Table(columns=columns, rows=rows, total=len(rows))
-        content = Content(title="Runs", blocks=[Block(heading="All runs", table=table)])
-        is_whole = not any(row.cells[1].text == UNMADE for row in rows)
+        table = Section(title=Line("All runs"), body=Table(RUNS, rows))
+        (block,) = Hypertext(links=Links()).blocks([table])
+        linked = [
+            replace(row, cells=[[Cell(short(name), href=f"{run.slug}/index.html")], *row.cells[1:]])
+            for row, (name, run) in zip(
+                block.rows, ((run.name, run) for run in self.runs.values()), strict=True
+            )
+        ]
+        content = Content(title="Runs", blocks=[replace(block, rows=linked)])
+        is_whole = not any(row["state"] == UNMADE for row in rows)
         poll_s = 0.0 if self.is_static else IDLE_POLL_S if is_whole else UNMADE_POLL_S
         frame = Frame(root="", page="", navigation={}, poll_s=poll_s, is_static=self.is_static)
         return render(content, frame)
@@ -99,18 +117,16 @@ class Site:
         except ArenaError as error:
             # One run that cannot be read leaves the others.
             state = UNMADE if isinstance(error, NotYet) else "cannot be read"
-            first = Cell(text=run.name, href=f"{run.slug}/index.html")
-            return Row(cells=[first, cell(state), *(cell(None) for _ in range(4))])
-        champions = cast("Mapping[str, Mapping[str, object]]", status["champion"]).values()
+            return {"run": run.name, "state": state}
+        champions = cast("Mapping[str, Row]", status["champion"]).values()
         best = next(iter(champions), {})
-        return Row(
-            cells=[
-                Cell(text=run.name, href=f"{run.slug}/index.html"),
-                *(cell(status[key]) for key in ("state", "agent_steps", "matches")),
-                cell(best.get("player")),
-                cell(best.get("rating")),
-            ]
-        )
+        figures = {key: status[key] for key in ("state", "agent_steps", "matches")}
+        return {
+            "run": run.name,
+            **figures,
+            "champion": best.get("player"),
+            "rating": best.get("rating"),
+        }
 
     def page(self, slug: str, address: Address, *, root: str = "../", base: str = "") -> str | None:
         """Return a run's page; None: there is none of this name.
@@ -144,36 +160,60 @@ class Site:
     ) -> Content | None:
         """Return what a page has below its frame; None: there is no such page."""
         others = {f"{base}{name}.html": other.slug for name, other in run.diffs.items()}
+        medium = Hypertext(
+            links=Links(base=base, is_static=self.is_static),
+            page=address.name,
+            number=address.number,
+            query={key: value[:MAX_QUERY] for key, value in address.query.items()},
+        )
         if (other := run.diffs.get(address.name)) is not None:
-            ways = (base, f"{base}../{other.slug}/")
-            return _guarded(
-                DIFFERENCES,
-                lambda: diff(documents[address.name], page=address.name, ways=ways, others=others),
+            first, second = (_policies(documents[address.name], side) for side in SIDES)
+            links = Links(base=f"{base}../{other.slug}/", names=second)
+            medium = replace(medium, links=replace(medium.links, names=first), second=links)
+            asked = Asked(documents=documents, medium=medium, others=others)
+            title = f"{DIFFERENCES} of {run.name} and {other.name}"
+            return Content(
+                title=short(title),
+                blocks=guarded(DIFFERENCES, lambda: differences(asked)),
+                parts={name: href for href, name in others.items()} if len(others) > 1 else {},
+                part=other.slug,
             )
         try:
             standings = documents["standings"]
         except ArenaError as error:
             # The overview has parts without them; all other pages are about players.
             if address.name != "index":
-                return Content(title=shown(address.name), blocks=[failed("Standings", error)])
+                title = address.name.capitalize()
+                return Content(title=short(title), blocks=[failed("Standings", error)])
             standings = {"populations": {}}
         names = names_of(standings)
-        asked = Asked(
-            documents=documents,
-            links=Links(base=base, is_static=self.is_static, names=self.linked(names)),
-            page=address.name,
-            number=address.number,
-            query={key: value[:MAX_QUERY] for key, value in address.query.items()},
-            populations=tuple(standing_lines(standings)),
-            others=others,
-        )
+        links = replace(medium.links, names=self.linked(names))
+        populations = tuple(cast("Mapping[str, object]", standings["populations"]))
+        medium = replace(medium, links=links, populations=populations)
+        asked = Asked(documents=documents, medium=medium, others=others)
         page = PAGES.get(address.name)
         if page is not None:
-            return _guarded(page.title, partial(page.make, asked))
+            blocks = guarded(page.title, lambda: page.make(asked))
+            divided = {} if _fails(blocks) else self._divided(asked)
+            return Content(title=page.title, blocks=blocks, **divided)
         player = find_player(address.name, names)
         if player is None:
             return None
-        return _guarded(shown(player), partial(player_page, asked, player))
+        return Content(
+            title=short(player), blocks=guarded(player, lambda: player_page(asked, player))
+        )
+
+    def _divided(self, asked: Asked) -> dict[str, Any]:
+        """Return the parts of a page that is divided by a subject, and the fields of its form."""
+        links, name = asked.medium.links, asked.medium.page
+        if name == "events":
+            return {"filters": event_filters(asked), "query": asked.medium.query}
+        if name == "metrics" and (parts := parts_of_metrics(asked)):
+            return {
+                "parts": {one: links.page(name, number=number) for one, number in parts.items()},
+                "part": [*parts][min(asked.medium.number, len(parts)) - 1],
+            }
+        return {}
 
     def unmade(self, slug: str, name: str, *, root: str = "../", base: str = "") -> str:
         """Return what is sent instead of a page while its documents are being made.
@@ -187,8 +227,8 @@ class Site:
         page = PAGES.get(name)
         note = "The ratings of a big league take a minute. The page comes by itself."
         content = Content(
-            title=shown(name) if page is None else page.title,
-            blocks=[Block(heading=UNMADE, note=note)],
+            title=short(name) if page is None else page.title,
+            blocks=[Block(heading=UNMADE, about=note)],
         )
         frame = self._frame(self.runs[slug], None, name, root=root, base=base)
         return render(content, replace(frame, poll_s=UNMADE_POLL_S))
@@ -202,9 +242,7 @@ class Site:
             # To the only other run, or to the list of them.
             (first, *rest) = run.diffs
             navigation[DIFFERENCES] = (
-                f"{base}index.html#{Block(heading=OTHERS).anchor}"
-                if rest
-                else f"{base}{first}.html"
+                f"{base}index.html#{slug(OTHERS)}" if rest else f"{base}{first}.html"
             )
         state = "" if status is None else str(status["state"])
         poll_s = POLL_S if state == "running" else IDLE_POLL_S
@@ -227,7 +265,7 @@ class Site:
         page = PAGES.get(name)
         # A page of one player or of two runs has a document of its own.
         names = (name,) if page is None else page.views
-        return {shown(one): f"{base}{one}.json" for one in names}
+        return {short(one): f"{base}{one}.json" for one in names}
 
     def player_document(self, slug: str, name: str) -> Document | None:
         """Return what a player's page shows; None: there is no page of this name."""
@@ -236,10 +274,18 @@ class Site:
         return None if player is None else player_document(documents, player)
 
 
-def _guarded(title: str, make: Callable[[], Content]) -> Content:
-    """Return a page's content; of one that fails, what says so."""
-    try:
-        return make()
-    # The boundary of a page, as `part` is that of its parts.
-    except Exception as error:
-        return Content(title=title, blocks=[failed(title, error)])
+def _policies(differences: Document, side: str) -> dict[str, str]:
+    """Return the names of the pages of one run's policies; those of ghosts are not known here."""
+    entries = [
+        cast("Row", entry[side])
+        for key in ("champions", "standings")
+        for entry in cast("Sequence[Row]", differences[key])
+        if entry[side] is not None
+    ]
+    players = [str(entry["player"]) for entry in entries]
+    return {one: name for one in players if (name := page_name(one, None))}
+
+
+def _fails(blocks: Sequence[Block]) -> bool:
+    """Return whether a page could not be made."""
+    return len(blocks) == 1 and blocks[0].is_alert

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from populations.records.rows import EventRow, Json
 
 display = importlib.import_module("populations.commands.launch.display")
-notices = importlib.import_module("populations.commands.notices")
+notices = importlib.import_module("populations.views.notices")
 
 ALERT: Mapping[str, Json] = {
     "name": "kl_high",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
-from tools.league.views import VIEWS
 
 from arena.errors import ConfigError
+from populations.views.views import VIEWS
 from tests.tools.league.documents import event, payoff, standings
 from tools.league.narrowing import (
     checked_kinds,

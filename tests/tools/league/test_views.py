@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tools.league.renderers.look import text_of
-from tools.league.views import VIEWS
 
 from populations.inspection import views
+from populations.views.views import VIEWS
 from tests.tools.league.documents import DOCUMENTS, UNPROVEN
 from tools.league.tables import _csv_cell, warning_lines
 
@@ -83,13 +82,6 @@ def test_rows_of_a_diff_are_one_for_each_number_of_both_runs() -> None:
 )
 def test_other_rows_are_a_list_of_the_document(view: str, key: str) -> None:
     assert VIEWS[view].rows({key: [{"a": 1}]}) == [{"a": 1}]
-
-
-@pytest.mark.parametrize(
-    ("cell", "text"), [(None, "-"), (0.5, "0.5"), (123.4, "123"), (7, "7"), ("a\x1b", "a\\x1b")]
-)
-def test_cells_are_readable(cell: object, text: str) -> None:
-    assert text_of(cell) == text
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tools.league.views import VIEWS
 
 from arena.errors import ConfigError
+from populations.views.views import VIEWS
 from tests.tools.plots import documents
 from tools.league.command import league
 from tools.plots.files import write_plot

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import html
 import itertools
 import json
+import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -26,8 +28,8 @@ from arena.types import (
 from populations.records.rows import EventRow, GenerationRow, PolicyRow, Row, TallyRow
 from populations.storage.journal import Journal
 from tools.league.documents import view_document
+from tools.show.html import Block, Cells, Hypertext, Links
 from tools.web.app import make_app
-from tools.web.content import Links
 from tools.web.pages.asked import Asked
 from tools.web.runs import Run, named_runs
 from tools.web.security import Access
@@ -170,15 +172,35 @@ def _hostile_rows(texts: Sequence[str]) -> Iterator[Row]:
 def asked_for(page: str, *, number: int = 1, **documents: Any) -> Asked:
     """Return the request for a page of documents that a test has made."""
     names = {"player/p000": "player-p000", "player/p001": "player-p001"}
-    links = Links(names=names)
-    return Asked(
-        documents=documents, links=links, page=page, number=number, populations=("player",)
-    )
+    medium = Hypertext(links=Links(names=names), page=page, number=number, populations=("player",))
+    return Asked(documents=documents, medium=medium)
+
+
+def words(block: Block) -> list[list[str]]:
+    """Return the texts of the cells of a block's rows."""
+    return [["".join(one.text for one in cells) for cells in row.cells] for row in block.rows]
+
+
+def text_of(page: str) -> str:
+    """Return a page without its elements."""
+    return html.unescape(re.sub(r"<[^>]*>", "", page))
+
+
+def said(lines: Sequence[Cells]) -> list[str]:
+    """Return lines as text."""
+    return ["".join(one.text for one in line) for line in lines]
 
 
 def standing(player: str, rating: float | None) -> dict[str, Any]:
     """Return what pages that show no standings read of one."""
-    return {"player": player, "kind": "policy", "rating": rating, "agent_steps": 100}
+    return {
+        "player": player,
+        "kind": "policy",
+        "rating": rating,
+        "agent_steps": 100,
+        "same_as": None,
+        "champion": False,
+    }
 
 
 @pytest.fixture(scope="module")

@@ -14,25 +14,23 @@ import pytest
 from populations.records.rows import EventRow
 from populations.storage.journal import Journal
 from tests.tools.league.documents import diff as diff_document
-from tests.tools.web.conftest import HOSTILE, Client, hostile_run
+from tests.tools.web.conftest import HOSTILE, Client, hostile_run, said, text_of, words
 from tests.tools.web.test_pages import MAX_BYTES, Elements
 from tools.league.documents import view_document
-from tools.web.content import shown
+from tools.show.html import Hypertext, Links, short
 from tools.web.export import write_export
 from tools.web.pace import LEAST_S
-from tools.web.pages.diff import diff
+from tools.web.pages.asked import Asked
+from tools.web.pages.log import differences
 from tools.web.runs import named_runs
 
 
-def contents(document: Any) -> Any:
-    """Return the content of a page of a document."""
-    others = {"diff-with-b.html": "b", "diff-with-c.html": "c"}
-    return diff(document, page="diff-with-b", ways=("", "../b/"), others=others)
-
-
-def block_of(content: Any, heading: str) -> Any:
-    (block,) = [one for one in content.blocks if one.heading == heading]
-    return block
+def blocks_of(document: Any) -> Any:
+    """Return the blocks of the page of a document, by their headings."""
+    links = Links(names={"player/p000": "player-p000"})
+    medium = Hypertext(links=links, page="diff-with-b", second=Links(base="../b/"))
+    found = list(differences(Asked(documents={"diff-with-b": document}, medium=medium)))
+    return {block.heading: block for block in found}
 
 
 def test_the_document_is_that_of_the_command(board_run: Path, tag_run: Path) -> None:
@@ -52,7 +50,7 @@ def test_runs_lead_to_their_differences(board_run: Path, tag_run: Path) -> None:
     page = client.get("/board/diff-with-tag.html").text
     assert "<h1>Differences of board and tag</h1>" in page
     assert 'href="diff-with-tag.html" aria-current="page"' in page
-    assert "No matches between them: the runs play different environments." in page
+    assert "No matches between them: the runs play different environments." in text_of(page)
     for address in ("player-p000", "../tag/prey-p000", "../tag/index", "index"):
         assert f'href="{address}.html"' in page
         assert client.get(f"/board/{address}.html").status_code == 200
@@ -72,48 +70,34 @@ def test_one_run_has_no_differences(client: Client) -> None:
 
 
 def test_sections_show_what_differs_and_name_what_does_not() -> None:
-    content = contents(diff_document())
-    assert content.part == "b"
-    figures = block_of(content, "Figures")
-    assert figures.table.is_wrapped
-    assert figures.note == "The same in both: name connect_four."
-    rows = [[cell.text for cell in row.cells] for row in figures.table.rows]
-    assert rows[0] == ["run", *(cell.text for cell in figures.table.rows[0].cells[1:])]
-    assert [row[0] for row in rows[1:]] == ["reason", "elapsed", "agent steps", "matches"]
-    settings = block_of(content, "Configuration")
-    assert settings.note == "3 different, 158 equal."
-    first, second = (cell.text for cell in settings.table.rows[1].cells[1:])
+    blocks = blocks_of(diff_document())
+    figures = next(one for name, one in blocks.items() if name.startswith("Differences of"))
+    assert figures.is_wrapped
+    assert said(figures.below) == ["the same in both: name connect_four"]
+    assert [cell.href for cell, _ in figures.head] == ["", "index.html", "../b/index.html"]
+    assert [row[0] for row in words(figures)] == ["reason", "elapsed", "agent steps", "matches"]
+    settings = blocks["Configuration: 3 different, 158 equal"]
+    _, first, second = words(settings)[1]
     # Equal for longer than a cell.
     assert first != second
-    pbt = block_of(content, "PBT of player")
-    assert [row.cells[0].text for row in pbt.table.rows] == ["exploited"]
-    assert pbt.note == "The same in both: policies 4."
+    pbt = blocks["PBT of player"]
+    assert [row[0] for row in words(pbt)] == ["exploited"]
+    assert said(pbt.below) == ["the same in both: policies 4"]
 
 
-def test_charts_have_both_runs_in_a_row_and_a_table_behind() -> None:
-    content = contents(diff_document())
-    charts = [block for block in content.blocks if block.chart]
-    assert [block.heading for block in charts] == [
-        "Standings of player",
-        "Scores of the champions of player",
+def test_charts_have_both_runs_in_a_row() -> None:
+    blocks = blocks_of(diff_document())
+    charts = {name: block.chart for name, block in blocks.items() if block.chart}
+    assert list(charts) == [
+        "Ratings of the best policies of player in both runs",
+        "Scores of the champions of player against bots",
     ]
-    for block in charts:
-        data = block.chart.data
-        assert block.table.rows
-        assert len(data["groups"]) == 2
-        for group in data["groups"]:
-            assert set(group["names"]) <= set(data["order"])
-            assert len(group["ratings"]) == len(group["names"]) == len(group["low"])
-    # One run has one policy fewer: its place is empty, not a zero.
-    first, second = charts[0].chart.data["groups"]
-    assert len(first["names"]) != len(second["names"])
-
-
-def test_a_result_of_both_is_a_line_to_copy() -> None:
-    block = block_of(contents(diff_document()), "Scores of the champions of player")
-    line = block.table.rows[0].line
-    assert line.startswith("against bot:random: player/p000 of old: score ")
-    assert all("\n" not in row.line for row in block.table.rows)
+    ratings: Any = charts["Ratings of the best policies of player in both runs"]
+    runs = [row["run"] for row in ratings["layer"][1]["data"]["values"]]
+    # The only policy of the second run has no rating: its place is empty, not a zero.
+    assert {*runs} == {"old"}
+    scores: Any = charts["Scores of the champions of player against bots"]
+    assert len({row["run"] for row in scores["layer"][1]["data"]["values"]}) == 2
 
 
 def test_a_change_of_either_run_is_seen(board_run: Path, tag_run: Path, tmp_path: Path) -> None:
@@ -154,7 +138,7 @@ def test_hostile_texts_stay_text(board_run: Path, tmp_path: Path) -> None:
         assert ">49<" not in page
     # Not because they were left out.
     page = html.unescape(client.get("/board/diff-with-run.html").text)
-    assert all(f"environment.kwargs.{shown(text)[:15]}" in page for text in HOSTILE[:-1])
+    assert all(f"environment.kwargs.{short(text)[:15]}" in page for text in HOSTILE[:-1])
 
 
 @pytest.mark.slow

@@ -6,10 +6,10 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from tests.tools.web.conftest import Client, asked_for, standing
+from tests.tools.web.conftest import Client, asked_for, standing, words
+from tools.show.html import MAX_ROWS
 from tools.web.export import files_of
-from tools.web.pages.metrics import MAX_OTHERS, groups_of, metrics
-from tools.web.pages.ratings import MAX_LINES
+from tools.web.pages.training import groups_of, metrics, parts_of_metrics
 from tools.web.runs import named_runs
 from tools.web.site import Site
 
@@ -28,7 +28,8 @@ def page_of(found: list[dict[str, Any]], *, number: int = 1, rated: int = 0) -> 
     ranked = [standing(f"player/p{index:03d}", float(index)) for index in reversed(range(rated))]
     document = {"metrics": found}
     standings = {"populations": {"player": ranked}}
-    return metrics(asked_for("metrics", number=number, metrics=document, standings=standings))
+    asked = asked_for("metrics", number=number, metrics=document, standings=standings)
+    return list(metrics(asked))
 
 
 def test_groups_are_the_prefixes_with_what_is_telling_before_them() -> None:
@@ -42,49 +43,31 @@ def test_groups_are_the_prefixes_with_what_is_telling_before_them() -> None:
     assert groups_of([]) == {}
 
 
-def test_many_policies_are_lines_the_best_in_colour_and_the_others_grey() -> None:
-    (block,) = page_of(lines(40), rated=40).blocks
-    data = block.chart.data
-    names = [one["name"] for one in data["series"]]
-    assert names == [f"p{index:03d}" for index in range(39, 39 - MAX_LINES, -1)]
-    assert data["series"][0] == {"name": "p039", "x": [0, 10], "y": [39.0, 39.0]}
-    # Two points each, and a gap behind them.
-    assert data["others"]["name"] == "24 others"
-    assert data["others"]["x"] == [0, 10, None] * 24
-    assert data["others"]["y"][:3] == [23.0, 23.0, None]
-    assert block.table.total == len(block.table.rows) == 40
-
-
 def test_the_table_has_the_last_and_the_extreme_figures() -> None:
     found = [
         {"policy": "player/p000", "agent_steps": at, "policy/kl": value}
         for at, value in ((10, 3.0), (20, 7.0), (30, 5.0), (40, math.nan))
     ]
-    (block,) = page_of(found, rated=1).blocks
-    (row,) = block.table.rows
-    assert [cell.text for cell in row.cells] == ["p000", "3", "30", "5", "3", "7"]
-    assert row.cells[0].href == "player-p000.html"
+    (block,) = page_of(found, rated=1)
+    assert words(block) == [["p000", "3", "30", "5", "3", "7"]]
+    assert block.rows[0].cells[0][0].href == "player-p000.html"
     # JSON has no other numbers.
-    json.dumps(block.chart.data, allow_nan=False)
+    json.dumps(block.chart, allow_nan=False)
 
 
-def test_a_chart_of_a_big_league_is_bounded() -> None:
-    (block,) = page_of(lines(500, points=300)).blocks
-    assert len(json.dumps(block.chart.data)) < 150_000
-    assert len(block.table.rows) == MAX_LINES + MAX_OTHERS
-    assert block.table.total == 500
+def test_a_page_of_a_big_league_is_bounded() -> None:
+    (block,) = page_of(lines(500, points=300))
+    assert len(json.dumps(block.chart)) < 300_000
+    assert (len(block.rows), block.total) == (MAX_ROWS, 500)
 
 
-def test_parts_lead_to_the_groups_and_a_number_beyond_them_is_the_last() -> None:
+def test_parts_are_the_groups_and_a_number_beyond_them_is_the_last() -> None:
     found = [{"policy": "run", "agent_steps": 1, "run/matches_count": 1.0, "policy/kl": 1.0}]
-    content = page_of(found, number=99)
-    assert content.parts == {
-        "training": "metrics.html",
-        "policy/": "metrics.html?page=2",
-        "run/": "metrics.html?page=3",
-    }
-    assert content.part == "run/"
-    assert content.blocks[0].table.rows[0].cells[0].text == "the run"
+    asked = asked_for("metrics", metrics={"metrics": found})
+    assert parts_of_metrics(asked) == {"training": 1, "policy/": 2, "run/": 3}
+    (block,) = page_of(found, number=99)
+    assert block.heading == "run/matches_count"
+    assert words(block)[0][0] == "run"
 
 
 def test_pages_and_files_have_what_the_view_has(board_run: Path, tmp_path: Path) -> None:

@@ -3,8 +3,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tests.tools.web.conftest import Client, asked_for, hostile_run
-from tools.web.pages.openings import MAX_ACTIONS, openings
+from tests.tools.web.conftest import Client, asked_for, hostile_run, said, text_of, words
+from tools.web.pages.training import openings
 
 SEAT = {"population": "player", "seat": "player_0", "player": None}
 
@@ -47,50 +47,35 @@ SUMMARY = {
 
 def blocks_of(rows: list[dict[str, Any]], *summaries: dict[str, Any]) -> Any:
     document = {"summary": list(summaries), "openings": rows}
-    return openings(asked_for("openings", openings=document)).blocks
+    return list(openings(asked_for("openings", openings=document)))
 
 
-def test_shares_and_scores_are_lines_of_the_commonest_actions() -> None:
+def test_shares_and_scores_stand_over_the_table_of_all_rows() -> None:
     rows = [row(0, 1, 60), row(0, 2, 40), row(2, 2, 75), row(2, 1, 20), row(2, None, 5)]
-    shares, scores = blocks_of(rows, SUMMARY)
-    first, second = shares.chart.data["series"]
-    # 115 matches of action 2, 80 of action 1; at the middles of their windows.
-    assert first == {
-        "name": "action 2",
-        "x": [4, 24],
-        "y": [0.4, 0.75],
-        "low": [0.3, 0.65],
-        "high": [0.5, 0.85],
-    }
-    assert second["y"] == [0.6, 0.2]
-    assert scores.chart.data["series"][0]["y"] == [0.5, 0.5]
-    # The table has the others, too.
-    assert len(shares.table.rows) == 5
-    cells = [cell.text for cell in shares.table.rows[-1].cells]
-    assert cells == ["20", "29", "100", "others", "5", "0.05", "-0.05 to 0.15"]
-    assert "Now action 2 is played most, in 75% of the matches" in shares.note
-    assert "has changed 2 times in windows of 10 agent steps" in shares.note
-    assert "26% of the mix changes." in shares.note
+    shares, scores, table = blocks_of(rows, SUMMARY)
+    assert (shares.heading, scores.heading) == (
+        "Shares: player_0, all policies",
+        "Scores: player_0, all policies",
+    )
+    assert shares.chart is not None
+    assert scores.chart is not None
+    assert words(table)[-1][1:6] == ["20", "100", "others", "0.050", "-0.050"]
+    (told,) = said(shares.above)
+    assert "Now action 2 is played most, in 75% of the matches" in told
+    assert "has changed 2 times in windows of 10 agent steps" in told
+    assert "26% of the mix changes." in told
 
 
 def test_mixes_that_return_are_told() -> None:
-    (shares, _) = blocks_of([row(0, 1, 100)], {**SUMMARY, "period_agent_steps": 1_500})
-    assert "mixes return after 1,500 agent steps." in shares.note
-
-
-def test_rare_actions_are_counted_and_left_to_the_table() -> None:
-    rows = [row(0, action, 20 - action) for action in range(12)]
-    shares, _ = blocks_of(rows, SUMMARY)
-    assert len(shares.chart.data["series"]) == MAX_ACTIONS == 8
-    assert "4 rarer actions" in shares.note
-    assert len(shares.table.rows) == 12
+    (shares, *_) = blocks_of([row(0, 1, 100)], {**SUMMARY, "period_agent_steps": 1_500})
+    assert said(shares.above)[0].endswith("mixes return after 1,500 agent steps.")
 
 
 def test_the_champions_rows_stand_for_themselves() -> None:
     own = {"player": "player/p001"}
     rows = [row(0, 1, 100), row(0, 2, 30, **own)]
     headings = [one.heading for one in blocks_of(rows, SUMMARY, {**SUMMARY, **own})]
-    assert headings == [
+    assert headings[:4] == [
         "Shares: player_0, all policies",
         "Scores: player_0, all policies",
         "Shares: player_0, p001, of the champion",
@@ -100,21 +85,21 @@ def test_the_champions_rows_stand_for_themselves() -> None:
 
 def test_games_without_a_score_have_shares_alone() -> None:
     nothing = {"score": None, "score_low": None, "score_high": None}
-    (only,) = blocks_of([row(0, 1, 100, **nothing)], SUMMARY)
-    assert only.heading == "Shares: player_0, all policies"
+    shares, table = blocks_of([row(0, 1, 100, **nothing)], SUMMARY)
+    assert shares.heading == "Shares: player_0, all policies"
+    assert table.chart is None
 
 
 def test_the_page_has_what_the_journal_has(board_run: Path, tmp_path: Path) -> None:
     text = Client([hostile_run(board_run, tmp_path / "run", [])]).get("/run/openings.html").text
     # Three of four matches, two of their three points.
-    assert "Now action 3 is played most, in 75% of the matches" in text
-    (_, series) = text.split('aria-label="score of first decisions of player_0, all policies', 1)
-    assert '"y": [0.6667]' in series.split("</script>")[0]
+    assert "Now action 3 is played most, in 75% of the matches" in text_of(text)
+    assert '"share": 0.75' in text
 
 
 def test_a_seat_without_rows_says_why(client: Client) -> None:
     counted, uncounted = ({**SEAT, "is_counted": known} for known in (True, False))
-    assert "yet" in blocks_of([], counted)[0].note
-    assert "are not counted" in blocks_of([], uncounted)[0].note
+    assert "yet" in said(blocks_of([], counted)[0].above)[0]
+    assert "are not counted" in said(blocks_of([], uncounted)[0].above)[0]
     # Its tallies are of no openings.
     assert "has told its first decisions yet" in client.get("/board/openings.html").text

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
+from datetime import datetime
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from populations.views.parts import Column, Line
 from tests.tools.league.documents import DOCUMENTS
-from tests.tools.web.conftest import HOSTILE, Client, asked_for, hostile_run, standing
-from tools.web.content import shown
-from tools.web.pages.overview import _alerts, _champions
+from tests.tools.web.conftest import HOSTILE, Client, asked_for, hostile_run, said
+from tools.show.html import short
+from tools.web.pages.league import overview
 from tools.web.pages.pages import PAGES
-from tools.web.pages.payoff import payoff
-from tools.web.pages.ratings import ratings
 
 MAX_BYTES = 300_000
 """Bytes of a page of a few players, whatever their names are."""
@@ -71,7 +71,7 @@ def test_a_hostile_text_stays_text(board_run: Path, tmp_path: Path, text: str) -
         # Neither controls nor marks that turn text round: as their escapes, or not at all.
         assert not re.search("[\u202e\u2066\x1b\x07]", page), name
         assert ">49<" not in page
-        if shown(text)[:15] in html.unescape(page):
+        if short(text)[:15] in html.unescape(page):
             seen.add(name.partition(".")[0])
     # Not because it was left out.
     assert seen >= {
@@ -80,49 +80,43 @@ def test_a_hostile_text_stays_text(board_run: Path, tmp_path: Path, text: str) -
     }
 
 
-def test_a_map_of_players_who_have_not_met_says_so() -> None:
-    lines = [standing("player/p000", 100.0), standing("player/p001", 50.0)]
-    cells = [
-        {"player": player, "opponent": "bot:random", "opponent_population": "player", "score": 1.0}
-        for player in ("player/p000", "player/p001")
-    ]
-    content: Any = payoff(
-        asked_for("payoff", payoff={"payoff": cells}, standings={"populations": {"player": lines}})
-    )
-    (block,) = content.blocks
-    assert block.note.endswith("None of these have met each other: the CSV has all results.")
-
-
 def test_who_is_no_better_than_untrained_is_no_champion_without_a_note() -> None:
     document = DOCUMENTS["champion"]
-    block: Any = _champions(asked_for("index", champion=document))
-    assert block.note == (
+    told = [
         "nobody is surely better than untrained: player/p000 has 0 agent steps; the most likely "
-        "reasons: too little training so far, or rewards that cannot be learned from"
-    )
+        "reasons:",
+        "  too little training so far,",
+        "  or rewards that cannot be learned from",
+    ]
+
+    def lines(champions: list[Any]) -> list[str]:
+        asked = asked_for("index", status={}, champion={"champions": champions})
+        sections = asked.sections("champion")
+        return said([line for block in asked.medium.blocks(sections) for line in block.below])
+
+    assert [line for line in lines(document["champions"]) if line in told] == told
     better = [{**one, "unproven": None} for one in document["champions"]]
-    block = _champions(asked_for("index", champion={"champions": better}))
-    assert block.note == ""
-
-
-def test_wide_intervals_do_not_flatten_curves() -> None:
-    def curve(low: float, high: float) -> Any:
-        points = [
-            {"agent_steps": 100 * i, "rating": 100.0 * i, "rating_low": low, "rating_high": high,
-             "generation": 0, "cause": "start", "time": ""}
-            for i in range(3)
-        ]  # fmt: skip
-        populations = {"player": [{"player": "player/p000", "points": points}]}
-        standings = {"populations": {"player": [standing("player/p000", 100.0)]}}
-        documents: Any = {"ratings": {"populations": populations, "champions": []}}
-        content: Any = ratings(asked_for("ratings", standings=standings, **documents))
-        return content.blocks[0].chart.data.get("range")
-
-    assert curve(-50.0, 250.0) is None
-    assert curve(-3000.0, 250.0) == [-200.0, 250.0]
+    assert not set(told) & set(lines(better))
 
 
 def test_the_advice_of_a_long_alert_is_not_cut_off() -> None:
-    alert = {"name": "pbt_undecided", "what": "few matches, " * 30, "advice": "Raise a key."}
-    (block,) = _alerts({"alerts": [alert]})
-    assert block.lines[0].endswith("Raise a key.")
+    what = "few matches, " * 30
+    alert = {"name": "pbt_undecided", "what": what, "advice": "Raise a key."}
+    (block, *_) = overview(asked_for("index", status={"alerts": [alert]}))
+    assert (block.heading, block.is_alert) == ("Alerts", True)
+    assert said(block.below)[0].endswith("Raise a key.")
+
+
+def test_a_number_that_is_shortened_is_there_in_full_and_sorts_rows() -> None:
+    asked = asked_for("x")
+    (shown,) = asked.medium.cells(Column("agent_steps", "count"), {"agent_steps": 19_831_733})
+    assert shown == ("19.8M", "", "19,831,733", "", 19_831_733.0)
+
+
+def test_times_have_their_day_and_players_their_page() -> None:
+    asked = asked_for("x")
+    row = {"time": "2026-01-31T12:00:05.123+00:00", "player": "player/p001"}
+    line = asked.medium.line(Line("{time:time} {player:player} came", row))
+    assert [one.text for one in line] == ["2026-01-31 12:00:05", " ", "p001", " came"]
+    assert datetime.fromisoformat(line[0].time) == datetime.fromisoformat(row["time"])
+    assert (line[2].href, line[2].title) == ("player-p001.html", "player/p001")

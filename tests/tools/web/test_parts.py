@@ -11,8 +11,8 @@ import pytest
 
 from populations.records.tables import seal_of
 from tests.tools.web.conftest import Client
-from tools.web import content
-from tools.web.content import part
+from tools.show import html
+from tools.show.html import guarded
 from tools.web.export import write_export
 from tools.web.pages.pages import PAGES
 from tools.web.runs import named_runs
@@ -41,8 +41,8 @@ def test_one_bad_row_costs_the_parts_that_need_it(damaged_run: Path) -> None:
     failing = {name for name, answer in shown.items() if FAILS in answer.text}
     assert "events" in failing
     assert failing.isdisjoint({"standings", "payoff", "metrics"})
-    # The champions' part needs events, and the others of this page none.
-    assert shown["index"].text.count(FAILS) < 3
+    # Champions, curves and learners need events, and the others of this page none.
+    assert shown["index"].text.count(FAILS) == 3
     assert "<h2>Standings of player" in shown["index"].text
     player = client.get("/damaged/player-p000.html").text
     assert "a row of events is damaged" in player
@@ -91,8 +91,8 @@ def test_whatever_a_part_raises_is_its_own(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Else a line of the test before may be the only one of this second.
-    monkeypatch.setattr(content.logger, "filters", [])
-    (block,) = part("Ratings", lambda: [][0])
+    monkeypatch.setattr(html.logger, "filters", [])
+    (block,) = guarded("Ratings", lambda: [][0])
     assert (block.heading, block.is_alert) == ("Ratings", True)
-    assert "IndexError" in block.note
+    assert "IndexError" in block.about
     assert "Traceback" in caplog.text

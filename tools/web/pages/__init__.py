@@ -1,1 +1,1 @@
-"""Pages of `arena web`, from the documents of a run's views."""
+"""Pages of a run, each made of sections of views and of charts."""

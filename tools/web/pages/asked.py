@@ -1,23 +1,21 @@
-"""Request for a page: documents, links, and the chosen part of long tables.
+"""Request for a page: documents, and what its sections are made with.
 
 Tests: `tests/tools/web/test_pages.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
-from populations.league.names import short_name
+from populations.views.chart_parts import Reader
+from populations.views.parts import Document, Row, Section
+from populations.views.views import VIEWS
 
-from ..content import Cell, Links, Row, Table, cell, page_name, shown
-
-Line = Mapping[str, object]
-Document = Mapping[str, object]
-
-MAX_ROWS = 200
-"""Rows of one page of a long table."""
+from ...league.narrowing import limited
+from ...show.html import Block, Hypertext, guarded, page_name
+from ...show.labels import reader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,117 +24,72 @@ class Asked:
 
     Attributes:
         documents: Documents of the views that it needs, by view.
-        links: Addresses of other pages.
-        page: Name of the page in addresses.
-        number: Part of its long table, from 1.
-        query: Filters.
-        populations: Names of the run's populations.
+        medium: Medium with the page's address, its part and its filters.
         others: Names of other runs, by the addresses of the differences to them.
     """
 
     documents: Mapping[str, Document]
-    links: Links
-    page: str
-    number: int = 1
-    query: Mapping[str, str] = field(default_factory=dict)
-    populations: Sequence[str] = ()
+    medium: Hypertext
     others: Mapping[str, str] = field(default_factory=dict)
 
-    def short(self, player: object) -> str:
-        """Return a player's name in few characters."""
-        return shown(short_name(str(player), populations=self.populations))
+    @property
+    def reader(self) -> Reader:
+        """Reader of charts."""
+        return reader(self.medium.populations, self.medium.links.player)
 
-    def player(self, player: object, *, anchor: str = "") -> Cell:
-        """Return the cell of a player, with a link to its page."""
-        if player is None:
-            return cell(None)
-        name = str(player)
-        return Cell(
-            text=self.short(name), href=self.links.player(name, anchor=anchor), title=shown(name)
-        )
+    def rows(self, view: str, key: str) -> list[Row]:
+        """Return a list of rows of a view's document."""
+        return cast("list[Row]", self.documents[view][key])
+
+    def populations(self, view: str = "standings") -> dict[str, list[Row]]:
+        """Return rows of a view's document by population."""
+        return cast("dict[str, list[Row]]", self.documents[view]["populations"])
+
+    def standings(self) -> dict[str, list[Row]]:
+        """Return the standings, a policy and its ghost with the same weights as one."""
+        return {
+            name: [line for line in lines if line["same_as"] is None]
+            for name, lines in self.populations().items()
+        }
+
+    def best(self, population: str) -> list[str]:
+        """Return the policies of a population, best rated first."""
+        lines = self.populations().get(population, [])
+        return [str(line["player"]) for line in lines if line["kind"] == "policy"]
+
+    def sections(self, view: str, document: Document | None = None) -> list[Section]:
+        """Return the sections of a view, of all of its rows.
+
+        Args:
+            view: The view.
+            document: Document in the place of the run's own. None: the run's own.
+        """
+        shape = VIEWS[view]
+        shown = shape.on_screen(self.documents[view] if document is None else document)
+        if shape.limits:
+            shown = limited(shown, shape, None).document
+        return list(shape.sections(shown, self.medium.room))
 
     def part(
-        self,
-        columns: Sequence[str],
-        lines: Sequence[Line],
-        make_row: Callable[[Line], Row],
-        *,
-        csv: str = "",
-        size: int = MAX_ROWS,
-    ) -> Table:
-        """Return the asked part of a table; rows are made for that part only."""
-        start = (self.number - 1) * size
-        return Table(
-            columns=columns,
-            rows=[make_row(line) for line in lines[start : start + size]],
-            total=len(lines),
-            csv=f"{self.links.base}{csv}.csv" if csv else "",
-            previous=self._numbered(self.number - 1) if self.number > 1 else "",
-            following=self._numbered(self.number + 1) if start + size < len(lines) else "",
-        )
+        self, heading: str, make: Callable[[], Iterable[Section]], *, csv: str = ""
+    ) -> list[Block]:
+        """Return the blocks of a part; of one that fails, a block that says so.
 
-    def _numbered(self, number: int) -> str:
-        return self.links.page(self.page, number=number, **self.query)
-
-
-def lines_of(document: Document, key: str) -> list[Line]:
-    """Return a document's list of lines."""
-    return cast("list[Line]", document[key])
-
-
-def standing_lines(document: Document) -> dict[str, list[Line]]:
-    """Return the lines of the standings by population."""
-    return cast("dict[str, list[Line]]", document["populations"])
+        Args:
+            heading: Heading of a part that fails.
+            make: Function that makes its sections.
+            csv: View that has all rows of its tables; empty: none.
+        """
+        return guarded(heading, lambda: self.medium.blocks(make(), csv=csv))
 
 
 def names_of(standings: Document) -> dict[str, str]:
     """Return the names of the pages of all players that have one, by player."""
+    populations = cast("Mapping[str, Sequence[Row]]", standings["populations"])
     found = {
         str(line["player"]): page_name(str(line["player"]), cast("str | None", line["weights"]))
-        for lines in standing_lines(standings).values()
+        for lines in populations.values()
         for line in lines
         if line["kind"] != "bot"
     }
     return {player: name for player, name in found.items() if name}
-
-
-def with_ends(generations: Sequence[Line], standings: Document) -> list[Line]:
-    """Return generations, those that go on with the agent steps that they have reached."""
-    steps = {
-        line["player"]: line["agent_steps"]
-        for lines in standing_lines(standings).values()
-        for line in lines
-    }
-    return [
-        line
-        if line["agent_steps_end"] is not None
-        else {**line, "agent_steps_end": steps.get(line["policy"], line["agent_steps_begin"])}
-        for line in generations
-    ]
-
-
-def number(value: object) -> float | None:
-    """Return a number of a document; None where it has none."""
-    return float(value) if isinstance(value, int | float) else None
-
-
-def interval(line: Line) -> str:
-    """Return a rating's 95% interval as text."""
-    low, high = number(line["rating_low"]), number(line["rating_high"])
-    if low is not None and line.get("open"):
-        return f"{low:z.0f}+"
-    return "-" if low is None or high is None else f"{low:z.0f} to {high:z.0f}"
-
-
-def ranks(line: Line) -> str:
-    """Return the ranks that a player may have as text."""
-    low, high = line["rank_low"], line["rank_high"]
-    if low is None:
-        return "-"
-    return f"{low}" if low == high else f"{low} to {high}"
-
-
-def best_policies(asked: Asked, population: str) -> list[str]:
-    """Return the policies of a population, best rated first."""
-    lines = standing_lines(asked.documents["standings"])[population]
-    return [str(line["player"]) for line in lines if line["kind"] == "policy"]

@@ -5,21 +5,12 @@ Tests: `tests/tools/web/test_pages.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from ..content import Content
+from ...show.html import Block
+from . import league, log, training
 from .asked import Asked
-from .events import events
-from .hyperparameters import hyperparameters
-from .learners import learners
-from .lineage import lineage
-from .metrics import metrics
-from .mixture import mixture
-from .openings import openings
-from .overview import overview, standings
-from .payoff import payoff
-from .ratings import ratings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,35 +20,39 @@ class Page:
     Attributes:
         title: Its name in the navigation.
         views: Views whose documents it needs.
-        make: Function that makes its content.
+        make: Function that makes its blocks.
         filters: Names of the fields that choose its rows.
     """
 
     title: str
     views: tuple[str, ...]
-    make: Callable[[Asked], Content]
+    make: Callable[[Asked], Iterator[Block]]
     filters: tuple[str, ...] = ()
 
 
 PAGES: dict[str, Page] = {
     "index": Page(
-        title="Overview", views=("status", "standings", "champion", "learners"), make=overview
+        title="Overview",
+        views=("status", "standings", "champion", "ratings", "learners"),
+        make=league.overview,
     ),
-    "standings": Page(title="Standings", views=("standings",), make=standings),
-    "payoff": Page(title="Payoff", views=("payoff", "standings"), make=payoff),
-    "mixture": Page(title="Mixture", views=("mixture", "standings"), make=mixture),
-    "ratings": Page(title="Ratings", views=("ratings", "standings"), make=ratings),
-    "lineage": Page(title="Lineage", views=("lineage", "standings"), make=lineage),
+    "standings": Page(title="Standings", views=("standings",), make=league.standings),
+    "payoff": Page(title="Payoff", views=("payoff", "standings"), make=league.payoff),
+    "mixture": Page(title="Mixture", views=("mixture", "standings"), make=league.mixture),
+    "ratings": Page(title="Ratings", views=("ratings", "standings"), make=league.ratings),
+    "lineage": Page(title="Lineage", views=("lineage", "standings"), make=training.lineage),
     "hyperparameters": Page(
-        title="Hyperparameters", views=("hyperparameters", "standings"), make=hyperparameters
+        title="Hyperparameters",
+        views=("hyperparameters", "standings"),
+        make=training.hyperparameters,
     ),
-    "metrics": Page(title="Metrics", views=("metrics", "standings"), make=metrics),
-    "openings": Page(title="Openings", views=("openings", "standings"), make=openings),
-    "learners": Page(title="Learners", views=("learners", "standings"), make=learners),
+    "metrics": Page(title="Metrics", views=("metrics", "standings"), make=training.metrics),
+    "openings": Page(title="Openings", views=("openings", "standings"), make=training.openings),
+    "learners": Page(title="Learners", views=("learners", "standings"), make=log.learners),
     "events": Page(
         title="Events",
         views=("events", "standings"),
-        make=events,
+        make=log.events,
         filters=("kind", "player", "since", "event"),
     ),
 }

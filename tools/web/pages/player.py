@@ -1,26 +1,35 @@
 """Page of one policy or ghost: its record, life, card, results, copies, checkpoints and events.
 
-Tests: `tests/tools/web/test_pages.py`.
+Tests: `tests/tools/web/test_player.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, cast
 
 from arena.errors import ArenaError
 from populations.inspection.documents.lives import life_of
+from populations.views.log import CHECKPOINTS, WHY
+from populations.views.parts import (
+    Column,
+    Document,
+    Kind,
+    Line,
+    Pairs,
+    Row,
+    Section,
+    Table,
+    player,
+)
 
-from ..content import Block, Cell, Content, Row, Table, cell, facts, failed, moment, part, shown
-from .asked import Asked, Document, Line, interval, lines_of, number, standing_lines
-from .events import COLUMNS, MAX_SENTENCE, concerns, event_row
-from .lineage import GENERATION_COLUMNS, generation_row
-from .payoff import anchor_of, result_line
+from ...league.narrowing import concerns
+from ...show.html import Block, Cell, failed
+from .asked import Asked
+from .league import RESULT, results
+from .log import event_table
 
-MAX_EVENTS = 100
-MAX_RESULTS = 200
-MAX_LIFE = 200
-LIFE_COLUMNS = ("time", "agent steps", "generation", "what happened")
 EMPTY: Mapping[str, Document] = {
     "payoff": {"payoff": []},
     "lineage": {"generations": [], "policies": []},
@@ -30,10 +39,46 @@ EMPTY: Mapping[str, Document] = {
 }
 """Documents that say nothing, in the place of those that cannot be made."""
 
+MAX_LIFE = 100
+MAX_EVENTS = 50
+CHECKPOINTS_OF = "Checkpoints, the newest first"
+EVENTS_OF = "Events about it, the newest first"
 VIEWS_OF_PLAYER = ("standings", *EMPTY)
 
+GENERATIONS = (
+    Column("generation"),
+    Column("cause", "word"),
+    player("parent", "weights of"),
+    Column("agent_steps_begin", "count", "begins at"),
+    Column("agent_steps_end", "count", "ends at"),
+    Column("elo_begin", "elo", "Elo at begin"),
+    Column("elo_end", "elo", "Elo at end"),
+    Column("elo_gain", "signed", "gained"),
+    Column("copies"),
+)
 
-def find_player(asked_name: str, names: dict[str, str]) -> str | None:
+RECORD = (
+    player("opponent"),
+    Column("mode", "word"),
+    Column("seat", "word"),
+    Column("matches", "count"),
+    Column("distinct", "count"),
+    Column("wins", "count"),
+    Column("draws", "count"),
+    Column("losses", "count"),
+    Column("score", "share"),
+    Column("mean_return", "share", "return"),
+)
+
+ANCESTORS = (
+    player("policy"),
+    Column("generation"),
+    Column("agent_steps", "count", "agent steps"),
+    Column("weights", "digest"),
+)
+
+
+def find_player(asked_name: str, names: Mapping[str, str]) -> str | None:
     """Return the player whose page has a name.
 
     A ghost and the policy that has the same weights share a page; it is the policy's.
@@ -41,270 +86,126 @@ def find_player(asked_name: str, names: dict[str, str]) -> str | None:
     return next((player for player, name in names.items() if name == asked_name), None)
 
 
-def player_document(documents: Mapping[str, Document], player: str) -> Document:
+def player_document(documents: Mapping[str, Document], name: str) -> Document:
     """Return all that is known about one player, from documents of its run.
 
     ``standing`` is its line of the standings, ``life`` what `arena league RUN why PLAYER` tells,
     ``card`` what `arena export` writes (null: its weights are not there), ``results`` those against
     each opponent, worst first; then its generations, checkpoints and events, oldest first.
     """
-    standings = documents["standings"]
+    rows = {view: cast("Any", documents[view]) for view in VIEWS_OF_PLAYER}
     standing = next(
         line
-        for lines in standing_lines(standings).values()
+        for lines in rows["standings"]["populations"].values()
         for line in lines
-        if line["player"] == player
+        if line["player"] == name
     )
-    events = lines_of(documents["events"], "events")
-    results = [line for line in lines_of(documents["payoff"], "payoff") if line["player"] == player]
+    events = rows["events"]["events"]
     return {
-        "run": standings["run"],
-        "player": player,
+        "run": rows["standings"]["run"],
+        "player": name,
         "standing": standing,
-        "life": life_of(
-            player, lineage=cast("Any", documents["lineage"]), events=cast("Any", events)
-        ),
-        "card": cast("Mapping[str, Line]", documents["cards"]["cards"]).get(player),
+        "life": life_of(name, lineage=rows["lineage"], events=events),
+        "card": rows["cards"]["cards"].get(name),
         "results": sorted(
-            results,
-            key=lambda line: (number(line["score"]) is None, number(line["score"]) or 0.0),
+            (line for line in rows["payoff"]["payoff"] if line["player"] == name),
+            key=lambda line: (line["score"] is None, line["score"] or 0.0),
         ),
-        "generations": [
-            line
-            for line in lines_of(documents["lineage"], "generations")
-            if line["policy"] == player
-        ],
+        "generations": [one for one in rows["lineage"]["generations"] if one["policy"] == name],
         "checkpoints": [
-            line
-            for line in lines_of(documents["checkpoints"], "checkpoints")
-            if line["policy"] == player or line["weights_digest"] == standing["weights"]
+            one
+            for one in rows["checkpoints"]["checkpoints"]
+            if one["policy"] == name or one["weights_digest"] == standing["weights"]
         ],
-        "events": [line for line in events if concerns(line, player)],
+        "events": [line for line in events if concerns(line, name)],
     }
 
 
-def player_page(asked: Asked, player: str) -> Content:
-    """Return all that is known about one player."""
+def player_page(asked: Asked, name: str) -> Iterator[Block]:
+    """Yield all that is known about one player."""
     documents = dict(asked.documents)
-    missing: list[Block] = []
     for view, empty in EMPTY.items():
         try:
             asked.documents[view]
         except ArenaError as error:
             # What needs it has nothing to show, and the rest stands.
             documents[view] = empty
-            missing.append(failed(shown(view), error))
-    document = player_document(documents, player)
-    blocks = [
-        *missing,
-        *part("Record", lambda: _record(asked, cast("Line", document["standing"]))),
-        *part("Life", lambda: _life(document)),
-        *part("Card", lambda: _card(asked, document)),
-        *part("Results", lambda: _results(asked, document)),
-        *part("Generations", lambda: _generations(asked, document)),
-        *part("Checkpoints", lambda: _checkpoints(asked, document)),
-        *part("Events", lambda: _events(asked, document)),
-    ]
-    return Content(title=shown(player), blocks=blocks)
-
-
-def _record(asked: Asked, line: Line) -> Block:
-    keys = ("kind", "role", "state", "generation", "agent_steps", "evaluated_agent_steps")
-    values: dict[str, object] = {
-        "rating": f"{shown(line['rating'])}, 95% {interval(line)}",
-        "matches": f"{line['matches']:,}: {line['wins']:,} won, {line['draws']:,} drawn, "
-        f"{line['losses']:,} lost",
-        "score": line["score"],
-        **{key.replace("_", " "): line[key] for key in keys},
-        "parent": asked.player(line["parent"]),
-        "weights": line["weights"],
-        "checkpoint": line["checkpoint"],
-        "exploitability": line["exploitability"],
-        **{shown(key): value for key, value in cast("Line", line["hyperparameters"]).items()},
-    }
-    return Block(
-        heading="Record",
-        table=facts({key: value for key, value in values.items() if value is not None}),
+            yield failed(view.capitalize(), error)
+    found = cast("Any", player_document(documents, name))
+    newest = {key: found[key][::-1] for key in ("life", "generations", "checkpoints", "events")}
+    card = found["card"] or {"summary": {}, "record": [], "lineage": []}
+    played = Table(RECORD, [{**row, "player": name} for row in card["record"]], copied=PLAYED)
+    parts: Sequence[tuple[str, str, Table | Pairs, str]] = (
+        ("Record", "", _record(found["standing"]), ""),
+        ("Life, the newest first", GAINS, Table(WHY, newest["life"][:MAX_LIFE]), ""),
+        ("Card", "As arena export writes it for these weights.", _card(card["summary"]), ""),
+        ("Record of its export", "Against opponents that sample.", played, ""),
+        ("Ancestors of its weights, the nearest first", "", Table(ANCESTORS, card["lineage"]), ""),
+        ("Results, worst first", "Evaluation matches.", results(found["results"]), "payoff"),
+        ("Generations and copies, the newest first", "", _generations(newest["generations"]), ""),
+        (CHECKPOINTS_OF, "", _checkpoints(newest["checkpoints"]), "checkpoints"),
+        (EVENTS_OF, "", event_table(newest["events"][:MAX_EVENTS]), "events"),
     )
+    for heading, about, body, csv in parts:
+        if body.rows:
+            section = Section(title=Line(heading), about=about, body=body)
+            yield from asked.part(heading, partial(list, [section]), csv=csv)
+    events = asked.medium.links.page("events", player=name)
+    yield Block(below=[[Cell("all events about it", href=events)]])
 
 
-def _results(asked: Asked, document: Document) -> Block:
-    """Return the results against every opponent, each as a line to copy."""
-    keys = ("score", "matches", "wins", "draws", "losses", "mean_return")
-    rows = [
-        Row(
-            anchor=anchor_of(asked, str(line["opponent"])),
-            cells=[asked.player(line["opponent"]), *(cell(line[key]) for key in keys)],
-            line=result_line(line),
-        )
-        for line in lines_of(document, "results")
-    ]
-    columns = ["opponent", "score", "matches", "wins", "draws", "losses", "return", "as text"]
-    return Block(
-        heading="Results, worst first",
-        note="Evaluation matches. Copy takes a result as one line of text.",
-        table=Table(
-            columns=columns,
-            rows=rows[:MAX_RESULTS],
-            total=len(rows),
-            csv=f"{asked.links.base}payoff.csv",
-        ),
-    )
+PLAYED = RESULT.replace(":", " as {seat}, {mode}:", 1)
 
-
-def _life(document: Document) -> Iterator[Block]:
-    """Yield what happened to a player and why."""
-    told = lines_of(document, "life")
-    if told:
-        rows = [_told(line) for line in reversed(told[-MAX_LIFE:])]
-        yield Block(
-            heading="Life, the newest first",
-            note="What happened to it and why. Gains of generations are by one fit of all "
-            "checkpoints, what decided is by the fit of then.",
-            table=Table(columns=LIFE_COLUMNS, rows=rows, total=len(told)),
-        )
-
-
-def _told(line: Line) -> Row:
-    return Row(
-        cells=[
-            moment(line["time"]),
-            cell(line["agent_steps"]),
-            cell(line["generation"]),
-            Cell(text=shown(line["sentence"], most=MAX_SENTENCE)),
-        ]
-    )
-
-
-def _card(asked: Asked, document: Document) -> Iterator[Block]:
-    """Yield a player's card, if its weights are there."""
-    card = cast("Line | None", document["card"])
-    if card is None:
-        return
-    yield Block(
-        heading="Card",
-        note="As arena export writes it for these weights.",
-        table=facts(_card_facts(cast("Line", card["summary"]))),
-    )
-    yield from _played(asked, document, lines_of(card, "record"))
-    ancestors = lines_of(card, "lineage")
-    yield Block(
-        heading="Ancestors of its weights, the nearest first",
-        table=Table(
-            columns=["policy", "generation", "agent steps", "weights"],
-            rows=[
-                Row(
-                    cells=[
-                        asked.player(line["policy"]),
-                        cell(line["generation"]),
-                        cell(line["agent_steps"]),
-                        _digest(line["weights"]),
-                    ]
-                )
-                for line in ancestors[:MAX_RESULTS]
-            ],
-            total=len(ancestors),
-        ),
-    )
-
-
-RECORD_COLUMNS = (
-    *("opponent", "mode", "seat", "matches", "distinct", "wins", "draws", "losses", "score"),
-    *("return", "as text"),
+GAINS = (
+    "What happened to it and why. Gains of generations are by one fit of all checkpoints, what "
+    "decided is by the fit of then."
 )
 
 
-def _played(asked: Asked, document: Document, lines: Sequence[Line]) -> Iterator[Block]:
-    """Yield the matches that an export has played, if there is one of these weights."""
-    keys = ("mode", "seat", "matches", "distinct", "wins", "draws", "losses", "score")
+def _record(line: Row) -> Pairs:
+    keys: Mapping[str, Kind] = {
+        "rating": "elo",
+        "matches": "count",
+        "score": "share",
+        "kind": "word",
+        "role": "word",
+        "state": "word",
+        "generation": "value",
+        "agent_steps": "count",
+        "evaluated_agent_steps": "count",
+        "parent": "player",
+        "weights": "word",
+        "checkpoint": "word",
+        "exploitability": "value",
+    }
+    more = {
+        "rating": ", 95% {rating:interval}" if line["rating_low"] is not None else "",
+        "matches": ": {wins:count} won, {draws:count} drawn, {losses:count} lost",
+    }
     rows = [
-        Row(
-            cells=[
-                asked.player(line["opponent"]),
-                *(cell(line[key]) for key in keys),
-                cell(line["mean_return"]),
-            ],
-            line=result_line(
-                {**line, "player": document["player"]},
-                how=f" as {shown(line['seat'])}, {shown(line['mode'])}",
-            ),
-        )
-        for line in lines
+        (key.replace("_", " "), Line(f"{{{key}:{kind}}}{more.get(key, '')}", line))
+        for key, kind in keys.items()
+        if line[key] is not None
     ]
-    if rows:
-        yield Block(
-            heading="Record of its export",
-            note="Matches that arena export has played with these weights, against opponents that "
-            "sample.",
-            table=Table(columns=RECORD_COLUMNS, rows=rows[:MAX_RESULTS], total=len(rows)),
-        )
+    rows += [
+        (name, Line("{value:parameter}", {"value": value}))
+        for name, value in cast("Row", line["hyperparameters"]).items()
+    ]
+    return Pairs(rows)
 
 
-def _card_facts(summary: Line) -> dict[str, object]:
+def _card(summary: Row) -> Pairs:
     # What the record above has already.
     known = ("weights", "agent steps", "generation", "population")
-    return {shown(key): value for key, value in summary.items() if key not in known}
+    return Pairs(
+        [(key, Line("{value}", {"value": one})) for key, one in summary.items() if key not in known]
+    )
 
 
-def _generations(asked: Asked, document: Document) -> Iterator[Block]:
-    """Yield the generations of a policy."""
-    own = lines_of(document, "generations")
-    if own:
-        rows = [generation_row(asked, line) for line in reversed(own)]
-        yield Block(
-            heading="Generations and copies, the newest first",
-            table=Table(columns=GENERATION_COLUMNS, rows=rows[:MAX_RESULTS], total=len(rows)),
-        )
+def _generations(rows: Sequence[Row]) -> Table:
+    return Table(GENERATIONS, rows)
 
 
-CHECKPOINT_COLUMNS = (
-    *("player", "agent_steps", "generation", "learner_updates", "state", "pins", "digest"),
-    "weights_digest",
-)
-
-
-def _checkpoints(asked: Asked, document: Document) -> Iterator[Block]:
-    rows = lines_of(document, "checkpoints")
-    if rows:
-        yield Block(
-            heading="Checkpoints, the newest first",
-            table=Table(
-                columns=[column.replace("_", " ") for column in CHECKPOINT_COLUMNS],
-                rows=_checkpoint_rows(rows[::-1][:MAX_RESULTS]),
-                total=len(rows),
-                csv=f"{asked.links.base}checkpoints.csv",
-            ),
-        )
-
-
-def _checkpoint_rows(lines: Sequence[Line]) -> list[Row]:
-    return [
-        Row(cells=[_checkpoint_cell(column, line[column]) for column in CHECKPOINT_COLUMNS])
-        for line in lines
-    ]
-
-
-def _checkpoint_cell(column: str, value: object) -> Cell:
-    if column == "pins":
-        return cell(" ".join(cast("list[str]", value)))
-    if column.endswith("digest"):
-        return _digest(value)
-    return cell(value)
-
-
-def _digest(value: object) -> Cell:
-    return Cell(text=str(value)[:16], title=str(value))
-
-
-def _events(asked: Asked, document: Document) -> Iterator[Block]:
-    found = lines_of(document, "events")[::-1]
-    if found:
-        yield Block(
-            heading="Events about it, the newest first",
-            table=Table(
-                columns=COLUMNS,
-                rows=[event_row(asked, one) for one in found[:MAX_EVENTS]],
-                total=len(found),
-                following=asked.links.page("events", player=str(document["player"])),
-            ),
-        )  # fmt: skip
+def _checkpoints(rows: Sequence[Row]) -> Table:
+    shown = [{**row, "pins": " ".join(cast("Sequence[str]", row["pins"])) or None} for row in rows]
+    return Table((*CHECKPOINTS, Column("weights_digest", "digest", "weights")), shown)

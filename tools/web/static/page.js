@@ -10,8 +10,65 @@
     }
   }
 
+  // A table with a head is sorted by the column that is clicked, and filtered by a text.
+  const FILTERED = 12;
+
+  function worth(cell) {
+    return cell.dataset.value === undefined ? NaN : Number(cell.dataset.value);
+  }
+
+  function sort(table, place, up) {
+    const rows = Array.from(table.tBodies[0].rows);
+    rows.sort(function (one, two) {
+      const first = one.cells[place], second = two.cells[place];
+      const difference = worth(first) - worth(second);
+      const order = Number.isNaN(difference) ? first.textContent.localeCompare(second.textContent, undefined, { numeric: true }) : difference;
+      return up ? order : -order;
+    });
+    table.tBodies[0].append(...rows);
+  }
+
+  function sortable(table) {
+    for (const head of table.tHead.rows[0].cells) {
+      const button = document.createElement("button");
+      button.className = "sort";
+      button.append(...head.childNodes);
+      button.addEventListener("click", function () {
+        const up = head.getAttribute("aria-sort") === "descending";
+        for (const one of table.tHead.rows[0].cells) {
+          one.removeAttribute("aria-sort");
+        }
+        head.setAttribute("aria-sort", up ? "ascending" : "descending");
+        sort(table, head.cellIndex, up);
+      });
+      head.append(button);
+    }
+  }
+
+  function filterable(table) {
+    const field = document.createElement("input");
+    field.type = "search";
+    field.placeholder = "filter rows";
+    field.setAttribute("aria-label", "Filter rows");
+    field.addEventListener("input", function () {
+      const text = field.value.toLowerCase();
+      for (const row of table.tBodies[0].rows) {
+        row.hidden = !row.textContent.toLowerCase().includes(text);
+      }
+    });
+    table.parentElement.before(field);
+  }
+
   function dress(root) {
     localTimes(root);
+    for (const table of root.querySelectorAll("table")) {
+      if (table.tHead && table.tBodies[0].rows.length > 1) {
+        sortable(table);
+      }
+      if (table.tHead && table.tBodies[0].rows.length > FILTERED) {
+        filterable(table);
+      }
+    }
     window.arenaCharts.drawAll(root);
   }
 

@@ -1,0 +1,128 @@
+"""Pages of what happened: events, learners, the differences to another run.
+
+Tests: `tests/tools/web/test_pages.py`, `tests/tools/web/test_diff.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple, cast
+
+from populations.views import charts
+from populations.views.chart_parts import upper_ends
+from populations.views.log import EVENTS
+from populations.views.parts import SIDES, Line, Row, Section, Table, player
+
+from ...league.narrowing import QUIET, concerns
+from ...show.html import Block, short
+from .asked import Asked
+
+MAX_WHISKERS = 10
+"""Places of a chart of two runs."""
+
+
+class Filter(NamedTuple):
+    """Field by which rows are chosen."""
+
+    name: str
+    label: str
+    choices: Sequence[str] = ()
+
+
+def event_filters(asked: Asked) -> list[Filter]:
+    """Return the fields that choose events."""
+    kinds = sorted({str(line["kind"]) for line in asked.rows("events", "events")})
+    return [
+        Filter("kind", "Kind", kinds),
+        Filter("player", "Player"),
+        Filter("since", "Since (UTC, 2026-01-31T12:00)"),
+    ]
+
+
+def event_table(rows: Sequence[Row]) -> Table:
+    """Return events, each with a name in addresses."""
+    columns = (*EVENTS[:3], player("subject", "about"), *EVENTS[3:])
+    return Table(columns, rows, anchor="event {sequence}")
+
+
+def events(asked: Asked) -> Iterator[Block]:
+    """Yield the events that the filters leave, the newest first."""
+    every = asked.rows("events", "events")
+    kind, name, since, event = (
+        asked.medium.query.get(key, "") for key in ("kind", "player", "since", "event")
+    )
+    chosen = [
+        row
+        for row in reversed(every)
+        if (str(row["sequence"]) == event if event else _is_chosen(row, kind, name, since))
+    ]
+    hidden = "" if kind else " Assignments and fits are shown when their kind is chosen."
+    section = Section(
+        title=Line("Events, the newest first"),
+        about=f"{len(chosen):,} of {len(every):,}.{hidden}",
+        body=event_table(chosen),
+    )
+    yield from asked.part("Events", lambda: [section], csv="events")
+
+
+def _is_chosen(row: Row, kind: str, name: str, since: str) -> bool:
+    if row["kind"] != kind if kind else row["kind"] in QUIET:
+        return False
+    return (not name or concerns(row, name)) and (not since or str(row["time"]) >= since)
+
+
+def learners(asked: Asked) -> Iterator[Block]:
+    """Yield all learners that have taken part, what they do, and their faults."""
+    yield from asked.part("Learners", lambda: asked.sections("learners"), csv="learners")
+    faults = [
+        Line("{learner:player}: {fault}", {**row, "fault": fault})
+        for row in asked.rows("learners", "learners")
+        for fault in cast("Sequence[object]", row["faults"])
+    ]
+    if faults:
+        yield from asked.part("Faults", lambda: [Section(title=Line("Faults"), below=faults)])
+
+
+def differences(asked: Asked) -> Iterator[Block]:
+    """Yield what differs between two runs; the first ones of ratings and scores have a chart."""
+    (name,) = asked.documents
+
+    def make() -> Iterator[Section]:
+        document = asked.documents[name]
+        yield from _charts(asked, document)
+        yield from asked.sections("diff", document)
+
+    for block in asked.part("Differences", make):
+        yield replace(block, csv=f"{asked.medium.links.base}{name}.csv")
+
+
+def _charts(asked: Asked, document: Mapping[str, object]) -> Iterator[Section]:
+    """Yield ratings of the best policies, and scores against bots, of both runs."""
+    runs = cast("Mapping[str, Row]", document["runs"])
+    labels = [short(runs[side]["label"], 20) for side in SIDES]
+    wanted = (
+        ("standings", "rating", "Ratings of the best policies of {name} in both runs"),
+        ("opponents", "score", "Scores of the champions of {name} against bots"),
+    )
+    titles = {"rating": "rating (Elo), 95% interval", "score": "score, 95% interval"}
+    for view, key, heading in wanted:
+        entries = cast("Sequence[Row]", document[view])
+        for population in dict.fromkeys(str(entry["population"]) for entry in entries):
+            own = [one for one in entries if one["population"] == population][:MAX_WHISKERS]
+            rows: list[tuple[str, Sequence[Any]]] = [
+                (short(one["key"], 20), [_point(cast("Row | None", one[s]), key) for s in SIDES])
+                for one in own
+            ]
+            yield Section(
+                title=Line(heading, {"name": population}),
+                chart=charts.differences(rows, labels, asked.reader, title=titles[key]),
+            )
+
+
+def _point(line: Row | None, key: str) -> Row:
+    """Return a value with its interval as a chart has it."""
+    if line is None:
+        return {"value": None, "low": None, "high": None}
+    high = upper_ends([line])[0] if key == "rating" else line[f"{key}_high"]
+    return {"value": line[key], "low": line[f"{key}_low"], "high": high}
