@@ -6,7 +6,6 @@ Tests: `tests/tools/web/test_pages.py`.
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -17,14 +16,11 @@ import jinja2
 from .content import Content
 
 HERE = Path(__file__).parent
-SCRIPTS = ("charts.js", "drawings.js", "page.js")
-PLOTLY = "plotly.min.js"
+SCRIPTS = ("vega.min.js", "charts.js", "page.js")
 
-# Neither inline code nor eval: a label that escaped the escaping could do nothing. The hash is
-# that of nothing: plotly adds an empty style sheet, and fills it by the document's own interface.
-EMPTY = "'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='"
+# Neither inline code nor eval: a label that escaped the escaping could do nothing.
 CONFINED = (
-    f"default-src 'none'; script-src 'self'; style-src 'self' {EMPTY}; img-src 'self' data:; "
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; base-uri 'none'; form-action 'self'"
 )
 """Policy of a page's content; files of an export name it in themselves."""
@@ -70,23 +66,7 @@ def templates() -> jinja2.Environment:
 @cache
 def static_files() -> dict[str, bytes]:
     """Return the files that pages need, by name: the only files that a server sends."""
-    found = {path.name: path.read_bytes() for path in sorted((HERE / "static").iterdir())}
-    return {**found, PLOTLY: plotly_script()}
-
-
-def plotly_script() -> bytes:
-    """Return plotly's script, as its Python package brings it."""
-    from importlib.resources import files
-
-    # Not plotly.offline.get_plotlyjs, whose import takes a second and numpy.
-    return files("plotly").joinpath("package_data", PLOTLY).read_bytes()
-
-
-@cache
-def placeholders() -> tuple[str, ...]:
-    """Return the ids of the style sheets that plotly adds unless an element has them."""
-    found = re.findall(rb'getElementById\("([0-9a-f]{64})"\)', plotly_script())
-    return tuple(dict.fromkeys(one.decode() for one in found))
+    return {path.name: path.read_bytes() for path in sorted((HERE / "static").iterdir())}
 
 
 @cache
@@ -108,8 +88,7 @@ def render(content: Content, frame: Frame) -> str:
         .render(
             content=content,
             frame=frame,
-            scripts=(PLOTLY, *SCRIPTS),
-            placeholders=placeholders(),
+            scripts=SCRIPTS,
             version=version,
             policy=CONFINED if frame.is_static else "",
         )

@@ -52,10 +52,10 @@ def test_a_page_that_has_not_changed_is_not_sent_again(client: Client) -> None:
 
 def test_scripts_are_kept_for_ever_by_their_version(client: Client) -> None:
     text = client.get("/board/index.html").text
-    source = text.split('src="../static/plotly.min.js?v=')[1].split('"')[0]
-    kept = client.get(f"/static/plotly.min.js?v={source}").headers["cache-control"]
+    source = text.split('src="../static/vega.min.js?v=')[1].split('"')[0]
+    kept = client.get(f"/static/vega.min.js?v={source}").headers["cache-control"]
     assert kept == "private, max-age=31536000, immutable"
-    other = client.get("/static/plotly.min.js?v=other").headers["cache-control"]
+    other = client.get("/static/vega.min.js?v=other").headers["cache-control"]
     assert other == "private, no-cache"
 
 

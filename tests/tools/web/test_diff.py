@@ -98,15 +98,15 @@ def test_charts_have_both_runs_in_a_row_and_a_table_behind() -> None:
         "Scores of the champions of player",
     ]
     for block in charts:
-        data = block.chart.data
         assert block.table.rows
-        assert len(data["groups"]) == 2
-        for group in data["groups"]:
-            assert set(group["names"]) <= set(data["order"])
-            assert len(group["ratings"]) == len(group["names"]) == len(group["low"])
-    # One run has one policy fewer: its place is empty, not a zero.
-    first, second = charts[0].chart.data["groups"]
-    assert len(first["names"]) != len(second["names"])
+        points = block.chart.data["layer"][1]
+        assert len(points["encoding"]["color"]["scale"]["domain"]) == 2
+        assert all(row["low"] <= row["value"] <= row["high"] for row in points["data"]["values"])
+    # No policy of the other run is rated: its places are empty, and no zeros.
+    rows = charts[0].chart.data["layer"][1]["data"]["values"]
+    assert [(row["name"], row["run"], row["player"]) for row in rows] == [
+        (str(place), "old", f"p{place:03}") for place in range(1, 8)
+    ]
 
 
 def test_a_result_of_both_is_a_line_to_copy() -> None:

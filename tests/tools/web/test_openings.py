@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.tools.web.conftest import Client, asked_for, hostile_run
-from tools.web.pages.openings import MAX_ACTIONS, openings
+from tools.web.pages.openings import openings
 
 SEAT = {"population": "player", "seat": "player_0", "player": None}
 
@@ -50,20 +50,19 @@ def blocks_of(rows: list[dict[str, Any]], *summaries: dict[str, Any]) -> Any:
     return openings(asked_for("openings", openings=document)).blocks
 
 
-def test_shares_and_scores_are_lines_of_the_commonest_actions() -> None:
+def test_shares_and_scores_are_in_windows_of_the_commonest_actions() -> None:
     rows = [row(0, 1, 60), row(0, 2, 40), row(2, 2, 75), row(2, 1, 20), row(2, None, 5)]
     shares, scores = blocks_of(rows, SUMMARY)
-    first, second = shares.chart.data["series"]
-    # 115 matches of action 2, 80 of action 1; at the middles of their windows.
-    assert first == {
-        "name": "action 2",
-        "x": [4, 24],
-        "y": [0.4, 0.75],
-        "low": [0.3, 0.65],
-        "high": [0.5, 0.85],
-    }
-    assert second["y"] == [0.6, 0.2]
-    assert scores.chart.data["series"][0]["y"] == [0.5, 0.5]
+    drawn = [(row["name"], row["x"], row["share"]) for row in shares.chart.data["data"]["values"]]
+    assert drawn == [
+        ("action 1", 0, 0.6),
+        ("action 2", 0, 0.4),
+        ("action 1", 20, 0.2),
+        ("action 2", 20, 0.75),
+        ("others", 20, 0.05),
+    ]
+    cells = scores.chart.data["layer"][0]["data"]["values"]
+    assert {row["score"] for row in cells} == {0.5}
     # The table has the others, too.
     assert len(shares.table.rows) == 5
     cells = [cell.text for cell in shares.table.rows[-1].cells]
@@ -81,8 +80,8 @@ def test_mixes_that_return_are_told() -> None:
 def test_rare_actions_are_counted_and_left_to_the_table() -> None:
     rows = [row(0, action, 20 - action) for action in range(12)]
     shares, _ = blocks_of(rows, SUMMARY)
-    assert len(shares.chart.data["series"]) == MAX_ACTIONS == 8
-    assert "4 rarer actions" in shares.note
+    assert len({row["name"] for row in shares.chart.data["data"]["values"]}) == 10
+    assert "3 rarer actions" in shares.note
     assert len(shares.table.rows) == 12
 
 
@@ -106,10 +105,11 @@ def test_games_without_a_score_have_shares_alone() -> None:
 
 def test_the_page_has_what_the_journal_has(board_run: Path, tmp_path: Path) -> None:
     text = Client([hostile_run(board_run, tmp_path / "run", [])]).get("/run/openings.html").text
-    # Three of four matches, two of their three points.
+    # Three of four matches.
     assert "Now action 3 is played most, in 75% of the matches" in text
-    (_, series) = text.split('aria-label="score of first decisions of player_0, all policies', 1)
-    assert '"y": [0.6667]' in series.split("</script>")[0]
+    label = 'aria-label="share of matches of first decisions of player_0, all policies'
+    (_, spec) = text.split(label, 1)
+    assert '"share": 0.75' in spec.split("</script>")[0]
 
 
 def test_a_seat_without_rows_says_why(client: Client) -> None:

@@ -18,7 +18,6 @@ from tools.web.content import shown
 from tools.web.pages.overview import _alerts, _champions
 from tools.web.pages.pages import PAGES
 from tools.web.pages.payoff import payoff
-from tools.web.pages.ratings import ratings
 
 MAX_BYTES = 300_000
 """Bytes of a page of a few players, whatever their names are."""
@@ -103,23 +102,6 @@ def test_who_is_no_better_than_untrained_is_no_champion_without_a_note() -> None
     better = [{**one, "unproven": None} for one in document["champions"]]
     block = _champions(asked_for("index", champion={"champions": better}))
     assert block.note == ""
-
-
-def test_wide_intervals_do_not_flatten_curves() -> None:
-    def curve(low: float, high: float) -> Any:
-        points = [
-            {"agent_steps": 100 * i, "rating": 100.0 * i, "rating_low": low, "rating_high": high,
-             "generation": 0, "cause": "start", "time": ""}
-            for i in range(3)
-        ]  # fmt: skip
-        populations = {"player": [{"player": "player/p000", "points": points}]}
-        standings = {"populations": {"player": [standing("player/p000", 100.0)]}}
-        documents: Any = {"ratings": {"populations": populations, "champions": []}}
-        content: Any = ratings(asked_for("ratings", standings=standings, **documents))
-        return content.blocks[0].chart.data.get("range")
-
-    assert curve(-50.0, 250.0) is None
-    assert curve(-3000.0, 250.0) == [-200.0, 250.0]
 
 
 def test_the_advice_of_a_long_alert_is_not_cut_off() -> None:

@@ -11,6 +11,7 @@ from functools import partial
 from typing import cast
 
 from populations.league.names import short_name
+from populations.views import chart_parts, charts
 
 from ...league.renderers.diff import (
     SIDES,
@@ -21,7 +22,7 @@ from ...league.renderers.diff import (
     figures_of,
 )
 from ...league.renderers.look import text_of
-from ...open_intervals import upper_ends
+from ...show.labels import reader
 from ..content import Block, Cell, Chart, Content, Row, Table, cell, page_name, part, shown
 from .asked import Document, Line, interval, lines_of, number
 
@@ -215,45 +216,21 @@ def _places(page: _Page, entry: Line) -> Iterator[Cell]:
         yield cell(line.get("agent_steps"))
 
 
-Point = tuple[str, float | None, float | None, float | None]
-"""Text of a point, its value, and the ends of its interval."""
-
-
-def _rated(page: _Page, found: object) -> Point:
-    line = cast("Line", found or {})
-    keys = ("rating", "rating_low", "rating_high")
-    rating, low, high = (number(line.get(key)) for key in keys)
-    if line.get("open"):
-        (high,) = upper_ends([line])
-    text = (
-        f"{page.short(line.get('player'))}: {shown(rating)}, 95% {interval(line)}" if line else ""
-    )
-    return text, rating, low, high
+def _rated(page: _Page, one: object) -> Line:
+    line = cast("Line", one or {"rating": None, "rating_low": None, "rating_high": None})
+    (high,) = chart_parts.upper_ends([line])
+    found = {"value": line["rating"], "low": line["rating_low"], "high": high}
+    return {"player": page.short(line.get("player")), **found}
 
 
 def _paired(
-    page: _Page, rows: Sequence[tuple[str, Sequence[Point]]], *, label: str, x: str
+    page: _Page, rows: Sequence[tuple[str, Sequence[Line]]], *, label: str, x: str
 ) -> Chart:
     """Return whiskers of both runs, those of a row beside each other."""
-    groups = []
-    for index, name in enumerate(page.labels):
-        own = [(key, *points[index]) for key, points in rows]
-        known = [one for one in own if None not in one]
-        groups.append(
-            {
-                "name": name,
-                "names": [one[0] for one in known],
-                "texts": [f"{name}: {one[1]}" for one in known],
-                **{
-                    key: [one[place] for one in known]
-                    for place, key in enumerate(("ratings", "low", "high"), 2)
-                },
-            }
-        )
     return Chart(
-        kind="whiskers",
+        kind="vega",
         label=f"{label}; the table has the figures",
-        data={"order": [key for key, _ in rows], "groups": groups, "x": x, "beside": True},
+        data=charts.differences(rows, page.labels, reader(()), title=x),
     )
 
 
@@ -312,15 +289,10 @@ def _score_interval(line: Line) -> str | None:
     return None if low is None or high is None else f"{low:.3f} to {high:.3f}"
 
 
-def _scored(page: _Page, found: object) -> Point:
+def _scored(page: _Page, found: object) -> Line:
     line = cast("Line", found)
-    score, low, high = (number(line[key]) for key in ("score", "score_low", "score_high"))
-    return (
-        f"{page.short(line['player'])}: {shown(score)}, 95% {_score_interval(line)}",
-        score,
-        low,
-        high,
-    )
+    ends = {"low": line["score_low"], "high": line["score_high"]}
+    return {"player": page.short(line["player"]), "value": line["score"], **ends}
 
 
 def _result_line(page: _Page, entry: Line) -> str:

@@ -8,16 +8,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import cast
 
+from populations.views import curves
+
+from ...show.labels import reader
 from ..content import Block, Chart, Content, Row, Table, cell, shown
-from .asked import Asked, Line, best_policies, lines_of, number, standing_lines, with_ends
+from .asked import Asked, Line, best_policies, lines_of, standing_lines, with_ends
 from .ratings import MAX_LINES
 
 MAX_AXES = 12
-MAX_POLICIES = 100
-"""Lines of the parallel coordinates."""
-
-LOG_RATIO = 20.0
-"""Ratio of an axis' ends from which on it is logarithmic."""
+"""Charts of a population."""
 
 
 def hyperparameters(asked: Asked) -> Content:
@@ -33,7 +32,7 @@ def hyperparameters(asked: Asked) -> Content:
         blocks.append(_now(asked, name, now, best, keys))
         chosen = set(best[:MAX_LINES])
         lives = [line for line in own if line["policy"] in chosen]
-        blocks += [_schedule(asked, name, key, lives) for key in keys[:MAX_AXES]]
+        blocks += [_schedule(asked, name, key, own, lives) for key in keys[:MAX_AXES]]
     return Content(title="Hyperparameters", blocks=blocks)
 
 
@@ -56,7 +55,6 @@ def _now(
         same = ", ".join(f"{shown(key)} {shown(value)}" for key, value in values.items())
         return Block(heading=heading, note=f"All policies have the same: {same}.")
     lines = standing_lines(asked.documents["standings"])[name]
-    ratings = {str(line["player"]): number(line["rating"]) for line in lines}
 
     def row(line: Line) -> Row:
         values = now[str(line["player"])]
@@ -65,9 +63,7 @@ def _now(
 
     return Block(
         heading=heading,
-        note="One line per policy, now: blue are the best rated, orange the worst. What all have "
-        "alike is left out.",
-        chart=_parallel(asked, best[:MAX_POLICIES], now, keys[:MAX_AXES], ratings),
+        note="Those of each policy, now. What all have alike is left out.",
         table=asked.part(
             ["player", "rating", *map(shown, keys)],
             [line for line in lines if line["player"] in now],
@@ -77,55 +73,14 @@ def _now(
     )
 
 
-def _parallel(
-    asked: Asked,
-    policies: list[str],
-    now: Mapping[str, Line],
-    keys: list[str],
-    ratings: Mapping[str, float | None],
-) -> Chart:
-    axes = []
-    columns: list[list[float | None]] = []
-    for key in keys:
-        column = [number(now[policy].get(key)) for policy in policies]
-        known = [value for value in column if value is not None]
-        if known:
-            low, high = min(known), max(known)
-            is_log = low > 0.0 and high / low > LOG_RATIO
-            axes.append({"name": shown(key), "low": low, "high": high, "log": is_log})
-            columns.append(column)
-    return Chart(
-        kind="parallel",
-        label="Hyperparameters of each policy; the table has the figures",
-        data={
-            "axes": axes,
-            "lines": [
-                {
-                    "values": [column[index] for column in columns],
-                    "rating": ratings.get(policy),
-                    "href": asked.links.player(policy),
-                    "text": asked.short(policy),
-                }
-                for index, policy in enumerate(policies)
-            ],
-        },
-    )
-
-
-def _schedule(asked: Asked, name: str, key: str, lives: list[Line]) -> Block:
+def _schedule(asked: Asked, name: str, key: str, own: list[Line], lives: list[Line]) -> Block:
     """Return a hyperparameter over the agent steps of each policy."""
-    series: dict[str, dict[str, list[object]]] = {}
+    spaces = cast("Mapping[str, Line]", asked.documents["hyperparameters"]["search_space"])
+    space = cast("Mapping[str, Line]", spaces.get(name, {}))
     rows = []
     for line in lives:
-        value = cast("Line", line["hyperparameters"]).get(key)
-        policy = asked.short(line["policy"])
-        one = series.setdefault(policy, {"x": [], "y": [], "texts": []})
-        # Both ends: the last generation has no successor that would end its line.
-        for end in ("agent_steps_begin", "agent_steps_end"):
-            one["x"].append(line[end])
-            one["y"].append(value)
-            one["texts"].append(f"generation {line['generation']}, {shown(line['cause'])}")
         columns = ("generation", "agent_steps_begin", "agent_steps_end", "cause")
+        value = cast("Line", line["hyperparameters"]).get(key)
         rows.append(
             Row(
                 cells=[
@@ -135,20 +90,17 @@ def _schedule(asked: Asked, name: str, key: str, lives: list[Line]) -> Block:
                 ]
             )
         )
-    values = [v for one in series.values() for v in map(number, one["y"]) if v is not None]
-    is_log = bool(values) and min(values) > 0.0 and max(values) / min(values) > LOG_RATIO
     headings = ["player", "generation", "begins at", "ends at", "cause", shown(key)]
     return Block(
         heading=f"{name}: {shown(key)}",
         chart=Chart(
-            kind="lines",
+            kind="vega",
             label=f"{shown(key)} over agent steps, one line per policy; the table has the figures",
-            data={
-                "x": "agent steps",
-                "y": shown(key),
-                "log": is_log,
-                "series": [{"name": policy, **one} for policy, one in series.items()],
-            },
+            data=curves.schedule(
+                *(key, own, reader(asked.populations, asked.links.player)),
+                best_first=best_policies(asked, name),
+                space=space.get(key, {}),
+            ),
         ),
         table=Table(columns=headings, rows=rows, total=len(rows)),
     )

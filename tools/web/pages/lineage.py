@@ -5,10 +5,10 @@ Tests: `tests/tools/web/test_pages.py`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import cast
+from populations.views.family_tree import family_tree
 
-from ..content import Block, Cell, Chart, Content, Row, cell, shown
+from ...show.labels import reader
+from ..content import Block, Cell, Chart, Content, Row, cell
 from .asked import Asked, Line, best_policies, lines_of, number, standing_lines, with_ends
 
 MAX_LANES = 40
@@ -32,9 +32,10 @@ def lineage(asked: Asked) -> Content:
             Block(
                 heading=f"Lineage of {name}",
                 note="A bar is a generation: from its first agent step to its last, with the Elo "
-                "gained, by one fit. Blue gained, orange lost, grey neither. A dashed arc is a "
-                f"copy of weights. {min(len(best), MAX_LANES)} of {len(best):,} policies.",
-                chart=_tree(asked, best[:MAX_LANES], own) if own else None,
+                "gained, by one fit; at the right is the rating. Blue gained, orange lost, grey "
+                "neither. An arrow is a copy of weights, a thick one a copy that the best policy "
+                f"goes back to. {min(len(best), MAX_LANES)} of {len(best):,} policies.",
+                chart=_tree(asked, name, best[:MAX_LANES]) if own else None,
                 table=asked.part(
                     GENERATION_COLUMNS,
                     own,
@@ -77,63 +78,15 @@ def _parent(asked: Asked, line: Line) -> Cell:
     return cell(None) if parent is None else asked.player(str(parent).partition("#")[0])
 
 
-def _tree(asked: Asked, policies: list[str], generations: list[Line]) -> Chart:
-    lanes = {policy: index for index, policy in enumerate(policies)}
-    shown_lines = [line for line in generations if line["policy"] in lanes]
-    ends = [number(line["agent_steps_end"]) or 0.0 for line in shown_lines]
-    return Chart(
-        kind="tree",
-        label="Family tree of the policies over agent steps; the table has the figures",
-        data={
-            "end": max(ends, default=0.0),
-            "lanes": [
-                {"name": asked.short(policy), "href": asked.links.player(policy)}
-                for policy in policies
-            ],
-            "segments": [_segment(asked, line, lanes) for line in shown_lines],
-            "copies": [
-                copy for line in shown_lines for copy in _copies(asked, line, lanes, shown_lines)
-            ],
-        },
-    )
-
-
-def _segment(asked: Asked, line: Line, lanes: Mapping[str, int]) -> dict[str, object]:
-    gain = number(line["elo_gain"])
-    changed = ", ".join(
-        f"{shown(key)} {shown(value)}"
-        for key, value in cast("Line", line["hyperparameters"]).items()
-    )
-    text = (
-        f"{asked.short(line['policy'])} generation {line['generation']}, {line['cause']}, "
-        f"{shown(line['agent_steps_begin'])} to {shown(line['agent_steps_end'])} agent steps"
-        + ("" if gain is None else f", {gain:+z.0f} Elo")
-        + f"\n{changed}"
-    )
-    return {
-        "lane": lanes[str(line["policy"])],
-        "begin": line["agent_steps_begin"],
-        "end": line["agent_steps_end"],
-        "gain": None if gain is None else round(gain, 1),
-        "is_copy": line["cause"] == "exploit",
-        "href": asked.links.player(str(line["policy"])),
-        "text": text,
+def _tree(asked: Asked, name: str, policies: list[str]) -> Chart:
+    ratings = {
+        line["player"]: line["rating"]
+        for line in standing_lines(asked.documents["standings"])[name]
     }
-
-
-def _copies(
-    asked: Asked, line: Line, lanes: Mapping[str, int], generations: list[Line]
-) -> list[dict[str, object]]:
-    donor = str(line["parent"] or "").partition("#")[0]
-    if line["cause"] != "exploit" or donor not in lanes:
-        return []
-    return [
-        {
-            "lane": lanes[str(line["policy"])],
-            "donor": lanes[donor],
-            "begin": line["parent_agent_steps"] or line["agent_steps_begin"],
-            "at": line["agent_steps_begin"],
-            "text": f"{asked.short(line['policy'])} copied {asked.short(donor)} at "
-            f"{shown(line['parent_agent_steps'])} agent steps",
-        }
-    ]
+    rows = [{"policy": policy, "rating": ratings[policy]} for policy in policies]
+    on_page = reader([name], asked.links.player)
+    return Chart(
+        kind="drawing",
+        label="Family tree of the policies over agent steps; the table has the figures",
+        data={"svg": family_tree([rows], asked.documents["lineage"], on_page)},
+    )

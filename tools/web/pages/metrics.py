@@ -6,25 +6,22 @@ Tests: `tests/tools/web/test_metrics.py`.
 from __future__ import annotations
 
 import itertools
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from arena.metrics.names import TRAFFIC_METRICS, TRAINING_METRICS
+from populations.views.curves import DEFAULT_METRICS, metric, metric_points
 
-from ...plots.kinds import DEFAULT_METRICS
+from ...show.labels import reader
 from ..content import Block, Cell, Chart, Content, Row, Table, cell, part, shown
 from .asked import Asked, Line, best_policies, lines_of, number, standing_lines
-from .ratings import MAX_LINES, thinned
+from .ratings import MAX_LINES
 
 MAX_CHARTS = 24
 """Charts of one part."""
 
 MAX_OTHERS = 100
 """Policies that are grey lines, beside those that can be told apart."""
-
-MAX_OTHER_POINTS = 40
-"""Points of a grey line."""
 
 RUN = "run"
 """Name in the place of a policy in lines about the run."""
@@ -96,13 +93,7 @@ def _order(asked: Asked, lines: Sequence[Line]) -> list[str]:
 
 
 def _curves(lines: Sequence[Line], name: str, order: Sequence[str]) -> Curves:
-    found: dict[str, list[Line]] = {}
-    for line in lines:
-        value = number(line.get(name))
-        # Neither is a number that JSON has.
-        if value is not None and math.isfinite(value):
-            point = {"x": line["agent_steps"], "y": float(f"{value:.6g}")}
-            found.setdefault(str(line["policy"]), []).append(point)
+    found = metric_points(lines, name)
     return {policy: found[policy] for policy in order if policy in found}
 
 
@@ -136,33 +127,8 @@ def _row(asked: Asked, policy: str, points: Sequence[Line]) -> Row:
 
 
 def _chart(asked: Asked, name: str, curves: Curves) -> Chart:
-    series = [
-        {
-            "name": "the run" if policy == RUN else asked.short(policy),
-            "x": [point["x"] for point in kept],
-            "y": [point["y"] for point in kept],
-        }
-        for policy, points in itertools.islice(curves.items(), MAX_LINES)
-        for kept in [thinned(points)]
-    ]
-    others = list(itertools.islice(curves.values(), MAX_LINES, MAX_LINES + MAX_OTHERS))
-    data: dict[str, object] = {"x": "agent steps", "y": shown(name), "series": series}
-    if others:
-        points = list(_joined(others))
-        data["others"] = {
-            "name": f"{len(others)} others",
-            "x": [point["x"] for point in points],
-            "y": [point["y"] for point in points],
-        }
     return Chart(
-        kind="lines",
+        kind="vega",
         label=f"{shown(name)} over agent steps, one line per policy; the table has the figures",
-        data=data,
+        data=metric(name, curves, reader(asked.populations, asked.links.player)),
     )
-
-
-def _joined(curves: Sequence[Sequence[Line]]) -> Iterator[Line]:
-    """Yield the points of several lines as one with gaps."""
-    for points in curves:
-        yield from thinned(points, most=MAX_OTHER_POINTS)
-        yield {"x": None, "y": None}

@@ -8,6 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import cast
 
+from populations.views import charts
+
+from ...show.labels import reader
 from ..content import Block, Chart, Content, Row, Table, cell, shown
 from .asked import Asked, Line, interval, lines_of, number
 
@@ -68,12 +71,7 @@ def _table(asked: Asked, members: Sequence[Line]) -> Table:
 
 def _chart(asked: Asked, members: Sequence[Line]) -> Chart:
     return Chart(
-        kind="bars",
+        kind="vega",
         label="Probability of each member, the most probable first; the table has the figures",
-        data={
-            "x": "probability",
-            "names": [asked.short(line["player"]) for line in members],
-            "values": [round(number(line["probability"]) or 0.0, 4) for line in members],
-            "links": [asked.links.player(str(line["player"])) for line in members],
-        },
+        data=charts.mixture(members, reader(asked.populations, asked.links.player)),
     )

@@ -5,15 +5,14 @@ Tests: `tests/tools/web/test_openings.py`.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import cast
 
+from populations.views import charts
+
+from ...show.labels import reader
 from ..content import Block, Chart, Content, Row, Table, cell, shown
 from .asked import Asked, Line, lines_of, number
-
-MAX_ACTIONS = 8
-"""Actions of a chart: as many as there are colours. The table has all."""
 
 UNCOUNTABLE = (
     "First decisions of this seat are not counted: they have numbers, or they or the seats are too "
@@ -35,7 +34,9 @@ def openings(asked: Asked) -> Content:
             "all policies" if player is None else f"{asked.short(player)}, of the champion"
         )
         if rows:
-            blocks += _charts(asked, title, _told(summary), rows)
+            # All charts of a seat have the same openings in the same colours.
+            seat = [row for row in every if all(row[key] == summary[key] for key in keys[:2])]
+            blocks += _charts(asked, title, _told(summary), rows, seat)
         elif player is None:
             note = NONE if summary["is_counted"] else UNCOUNTABLE
             blocks.append(Block(heading=title, note=note))
@@ -56,27 +57,34 @@ def _told(summary: Line) -> str:
     )
 
 
-def _charts(asked: Asked, title: str, note: str, rows: Sequence[Line]) -> Iterator[Block]:
-    counts: Counter[str] = Counter()
-    for row in rows:
-        # What tallies do not keep apart is no action of its own.
-        if row["action"] is not None:
-            counts[str(row["label"])] += cast("int", row["count"])
-    labels = [label for label, _ in counts.most_common(MAX_ACTIONS)]
-    left_out = len(counts) - len(labels)
-    if left_out:
-        note += f" {left_out} rarer actions are in the table alone."
+def _charts(
+    asked: Asked, title: str, note: str, rows: Sequence[Line], seat: Sequence[Line]
+) -> Iterator[Block]:
+    which = charts.Openings.of(seat, reader(asked.populations))
+    left_out = len({row["action"] for row in rows} - {None}) - len(charts.NINE)
+    if left_out > 0:
+        note += f" {left_out} rarer actions are among the others; the table has each."
+    of = f"of first decisions of {title} over agent steps; the table has the figures"
     yield Block(
         heading=f"Shares: {title}",
         note=note,
-        chart=_chart(title, "share of matches", rows, labels, key="share"),
+        chart=Chart(
+            kind="vega",
+            label=f"share of matches {of}",
+            data=charts.shares(rows, which, reader(asked.populations)),
+        ),
         table=_table(asked, rows, key="share"),
     )
     if any(row["score"] is not None for row in rows):
         yield Block(
             heading=f"Scores: {title}",
-            note="Mean score of the matches that began with it, a draw half; 95% intervals.",
-            chart=_chart(title, "score", rows, labels, key="score"),
+            note="Mean score of the matches that began with it, a draw half. A stroke: none, or "
+            f"its 95% interval is wider than {charts.MAX_WIDTH:g}; blank: no matches.",
+            chart=Chart(
+                kind="vega",
+                label=f"score {of}",
+                data=charts.scores(rows, which, reader(asked.populations)),
+            ),
             table=_table(asked, rows, key="score"),
         )
 
@@ -103,45 +111,5 @@ def _interval(row: Line, key: str) -> str | None:
     return None if low is None or high is None else f"{low:.2f} to {high:.2f}"
 
 
-def _chart(
-    title: str, axis: str, rows: Sequence[Line], labels: Sequence[str], *, key: str
-) -> Chart:
-    return Chart(
-        kind="lines",
-        label=f"{axis} of first decisions of {title} over agent steps; the table has the figures",
-        data={
-            "x": "agent steps of the weights that played",
-            "y": axis,
-            # Points at the ends are whole.
-            "range": [-0.02, 1.02],
-            "series": [_series(label, rows, key) for label in labels],
-        },
-    )
-
-
-def _series(label: str, rows: Sequence[Line], key: str) -> dict[str, object]:
-    own = [row for row in rows if row["label"] == label and row[key] is not None]
-    return {
-        "name": shown(label),
-        # In the middle of its window.
-        "x": [
-            (_whole(row["agent_steps_from"]) + _whole(row["agent_steps_to"])) // 2 for row in own
-        ],
-        "y": [_rounded(row[key]) for row in own],
-        "low": [_rounded(row[f"{key}_low"]) for row in own],
-        "high": [_rounded(row[f"{key}_high"]) for row in own],
-    }
-
-
-def _middle(row: Line) -> int:
-    """Return the agent steps in the middle of a window."""
-    return (_whole(row["agent_steps_from"]) + _whole(row["agent_steps_to"])) // 2
-
-
 def _whole(value: object) -> int:
     return cast("int", value)
-
-
-def _rounded(value: object) -> float | None:
-    found = number(value)
-    return None if found is None else round(found, 4)

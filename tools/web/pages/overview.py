@@ -9,9 +9,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import cast
 
+from populations.views import charts
+
 from ...league.renderers.look import title_of
 from ...notices import alerts_of, anchor_text, unproven_lines
-from ...open_intervals import upper_ends
+from ...show.labels import reader
 from ..content import Block, Cell, Chart, Content, Row, Table, cell, facts, moment, part, shown
 from .asked import Asked, Line, interval, lines_of, number, ranks, standing_lines
 from .learners import learner_blocks
@@ -135,34 +137,10 @@ def _standing_row(asked: Asked, line: Line) -> Row:
 
 def whiskers(asked: Asked, lines: list[Line]) -> Chart:
     """Return ratings with their intervals, one line per player."""
-    rated = [line for line in lines if line["rating"] is not None]
-    groups = {
-        kind: [line for line in rated if line["kind"] == kind]
-        for kind in ("policy", "ghost", "bot")
-    }
     return Chart(
-        kind="whiskers",
+        kind="vega",
         label="Ratings with 95% intervals, the best player first; the table has the figures",
-        data={
-            "x": "rating in Elo, 95% interval",
-            "order": [asked.short(line["player"]) for line in rated],
-            "groups": [
-                {
-                    "name": kind,
-                    "names": [asked.short(line["player"]) for line in chosen],
-                    "ratings": [line["rating"] for line in chosen],
-                    "low": [line["rating_low"] for line in chosen],
-                    "high": upper_ends(chosen),
-                    "texts": [
-                        f"{asked.short(line['player'])}: {shown(line['rating'])}, "
-                        f"95% {interval(line)}"
-                        for line in chosen
-                    ],
-                }
-                for kind, chosen in groups.items()
-                if chosen
-            ],
-        },
+        data=charts.standings(lines, reader(asked.populations, asked.links.player)),
     )
 
 

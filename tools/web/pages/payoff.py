@@ -5,6 +5,9 @@ Tests: `tests/tools/web/test_pages.py`.
 
 from __future__ import annotations
 
+from populations.views import charts
+
+from ...show.labels import reader
 from ..content import Block, Cell, Chart, Content, Row, Table, cell, shown
 from .asked import Asked, Line, lines_of, number, standing_lines
 
@@ -74,7 +77,7 @@ def _map(
         heading=heading,
         note=f"Scores of rows against columns (1: always won), best rated first, "
         f"{len(shown_rows)} of {len(rows):,} players. A cell leads to the player's results, worst "
-        "first. Blue: the row wins, orange: it loses, white: even, grey: they have not met."
+        "first. Blue: the row wins, orange: it loses, white: even, a stroke: they have not met."
         + ("" if have_met else " None of these have met each other: the CSV has all results."),
         chart=_chart(asked, shown_rows, shown_columns, cells),
         table=table,
@@ -100,27 +103,20 @@ def _score(asked: Asked, cells: dict[str, dict[str, Line]], player: str, other: 
 def _chart(
     asked: Asked, rows: list[str], columns: list[str], cells: dict[str, dict[str, Line]]
 ) -> Chart:
+    scores = {
+        (("", row), ("", column)): line for row in rows for column, line in cells[row].items()
+    }
+    keys = [[("", player) for player in players] for players in (rows, columns)]
     return Chart(
-        kind="heatmap",
+        kind="vega",
         label="Map of scores between players; the table has the figures",
-        data={
-            "rows": [asked.short(player) for player in rows],
-            "columns": [asked.short(player) for player in columns],
-            "links": [asked.links.player(player) for player in rows],
-            "anchors": [anchor_of(asked, player) for player in columns],
-            "scores": [[_rounded(cells[row].get(column)) for column in columns] for row in rows],
-            "texts": [[_text(cells[row].get(column)) for column in columns] for row in rows],
-        },
+        data=charts.payoff(
+            *(scores, keys[0], keys[1], reader(asked.populations)),
+            href=lambda player, opponent: asked.links.player(
+                player, anchor=anchor_of(asked, opponent)
+            ),
+        ),
     )
-
-
-def _rounded(line: Line | None) -> float | None:
-    score = None if line is None else number(line["score"])
-    return None if score is None else round(score, 3)
-
-
-def _text(line: Line | None) -> str:
-    return "have not met" if line is None else result_line(line)
 
 
 def result_line(line: Line, *, how: str = "") -> str:

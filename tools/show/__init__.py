@@ -1,0 +1,1 @@
+"""Media of views: files of charts."""
