@@ -131,7 +131,6 @@ IMPORTS_BY_NAME = {
     # Tables in the module itself.
     "arena/__init__.py": {"_HOMES[name]"},
     "arena/testing.py": {"_HOMES[name]"},
-    "tools/plots/kinds.py": {"f'.{self.module}'"},
 }
 
 

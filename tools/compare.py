@@ -50,7 +50,7 @@ def compare(
     from populations.inspection.documents.comparison import comparison
     from populations.inspection.views import Inspection
 
-    from .plots.kinds import Plot, check_plot_file
+    from .show.chart_files import check_plot_file, write_figure
 
     # Before the runs are read, which may take long.
     if plot is not None:
@@ -73,10 +73,9 @@ def compare(
             show=play_progress,
         ).document
     if plot is not None:
-        from .plots.files import write_plot
+        from populations.views.figures import COMPARISON
 
-        drawing = Plot(module="comparison", documents=("comparison",))
-        write_plot(drawing, {"comparison": document}, plot)
+        write_figure(COMPARISON, {"comparison": document}, plot)
     if as_json:
         print_json({**document, "tournament": tournament})
         return

@@ -35,7 +35,7 @@ PAINTED = "() => performance.getEntriesByName('first-contentful-paint').length >
 TIMES = """() => {
   const entries = performance.getEntriesByType("resource").concat(
     performance.getEntriesByType("navigation"));
-  const sent = entries.filter(one => !one.name.includes("plotly.min.js"));
+  const sent = entries.filter(one => !one.name.includes("vega.min.js"));
   return {
     paint: performance.getEntriesByName("first-contentful-paint")[0].startTime,
     sent: sent.reduce((sum, one) => sum + one.encodedBodySize, 0),

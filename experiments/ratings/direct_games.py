@@ -40,6 +40,7 @@ from populations.league.standings import Standing
 from populations.ratings.bradley_terry import ELO_PER_UNIT, BradleyTerry
 from populations.ratings.model import Z95
 from populations.ratings.results import Rated
+from populations.views.chart_parts import CONFIG, PALETTE
 
 GAMES = "direct.json"
 NEIGHBOURS = 150.0
@@ -219,7 +220,7 @@ def compare(run: Path, games: dict[str, object], *, limit: float) -> dict[str, f
 
 def draw(run: Path, games: dict[str, object], file: Path, *, limit: float) -> None:
     """Draw a run's differences of players beside direct games, by two fits."""
-    from matplotlib.figure import Figure
+    from tools.show.chart_files import write_chart
 
     league = league_of(run, reach=NEIGHBOURS)
     shown = {
@@ -228,26 +229,38 @@ def draw(run: Path, games: dict[str, object], file: Path, *, limit: float) -> No
         for entrant in map(Entrant, one.best_first)
         if (rating := one.rating(entrant)) is not None
     }
-    figure = Figure(figsize=(6.4, 4.0), layout="constrained")
-    axes = figure.add_subplot(
-        xlabel="difference of two players by direct games, Elo",
-        ylabel="difference by the run's matches, Elo",
-    )
-    for ratings, label, colour in (
-        (league.sums, "sums of what neighbours say", "tab:orange"),
-        (shown, "ratings", "tab:blue"),
-    ):
-        points = []
+    by = {"sums of what neighbours say": league.sums, "ratings": shown}
+    rows = []
+    for label, ratings in by.items():
         for (one, two), direct in direct_differences(games).items():
             first = ratings.get(league.rated(one, against=two))
             second = ratings.get(league.rated(two, against=one))
             if first is not None and second is not None and abs(direct.elo) <= limit:
                 gap = first - second
-                points.append((abs(direct.elo), math.copysign(gap, gap * direct.elo)))
-        axes.plot(*zip(*points, strict=True), "o", label=label, color=colour, alpha=0.6, ms=4)
-    axes.axline((0.0, 0.0), slope=1.0, color="black", lw=0.8)
-    axes.legend(frameon=False)
-    figure.savefig(file)
+                own = {"direct": abs(direct.elo), "told": math.copysign(gap, gap * direct.elo)}
+                rows.append({"by": label, **own})
+    titles = {
+        "direct": "difference of two players by direct games, Elo",
+        "told": "difference by the run's matches, Elo",
+    }
+    x, y = ({"field": key, "type": "quantitative", "title": title} for key, title in titles.items())
+    colour = {
+        "field": "by",
+        "scale": {"domain": list(by), "range": [PALETTE[1], PALETTE[0]]},
+        "legend": {"title": None, "labelLimit": 300},
+    }
+    ends = [{"direct": 0.0, "told": 0.0}, {"direct": limit, "told": limit}]
+    points = {"mark": {"type": "point", "filled": True}, "encoding": {"color": colour}}
+    even = {"data": {"values": ends}, "mark": {"type": "line", "color": "black"}}
+    spec = {
+        "width": 540,
+        "height": 340,
+        "data": {"values": rows},
+        "encoding": {"x": x, "y": y},
+        "layer": [points, even],
+        "config": CONFIG,
+    }
+    write_chart(spec, file)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

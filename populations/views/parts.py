@@ -110,7 +110,7 @@ class Line:
         template: Text with a field for each value, ``{key}`` or ``{key:kind}``.
         row: Values by key.
         most_lines: Most lines of a screen that it takes; 0: as many as it needs.
-        hint: What to write on a command line to see more; other media leave it out.
+        hint: Words for a command line that show more; other media leave them out.
     """
 
     template: str
@@ -166,7 +166,7 @@ class Tree:
 
     Attributes:
         line: The line.
-        branches: What follows, in order.
+        branches: Lines that follow from it, in order.
     """
 
     line: Line
@@ -179,7 +179,7 @@ class Section:
 
     Attributes:
         title: Its title. None: it goes on with what is above.
-        body: What it shows.
+        body: Table or another part. None: lines alone.
         above: Lines between title and body.
         below: Lines below the body.
         command: Command of a shell, to copy.

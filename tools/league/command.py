@@ -50,7 +50,7 @@ def league(
         Path | None,
         typer.Option(
             metavar="FILE.png|svg|pdf",
-            help="File to draw the view into, for a paper; needs matplotlib.",
+            help="File to draw the view into, for a paper; needs vl-convert.",
             show_default=False,
         ),
     ] = None,
@@ -249,14 +249,12 @@ def _plot(
     as_json: bool,
 ) -> None:
     """Draw a view into a file, and say which."""
-    from ..plots.kinds import find_plot
+    from ..show.chart_files import find_figure, write_figure
 
     # Before the run is read, which may take long.
-    plot = find_plot(view, file)
-    # Only now: matplotlib is there.
-    from ..plots.files import write_plot
-
-    write_plot(plot, view_documents(run, plot.documents, population, **options), file)
+    figure = find_figure(view, file)
+    documents = view_documents(run, figure.documents, population, **options)
+    write_figure(figure, documents, file)
     if as_json:
         print_json({"run": str(run), "view": view, "file": str(file)})
         return

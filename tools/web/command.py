@@ -79,7 +79,7 @@ def _require_packages() -> None:
 
     from arena.errors import ConfigError
 
-    names = ("starlette", "uvicorn", "jinja2", "plotly")
+    names = ("starlette", "uvicorn", "jinja2")
     missing = [name for name in names if find_spec(name) is None]
     if missing:
         raise ConfigError(f"arena web needs {', '.join(missing)}: pip install {' '.join(missing)}")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 import http.server
+import re
 import threading
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, expect
 
 from tests.tools.web.browsing import mistakes_of, needs_browser, served
 from tests.tools.web.conftest import HOSTILE, hostile_run
@@ -93,3 +94,47 @@ def test_an_export_from_disk_and_from_a_web_server(
         finally:
             server.shutdown()
             thread.join()
+
+
+def test_a_chart_tells_where_it_is_pointed_at_and_leads_to_players(
+    browser: Browser, board_run: Path
+) -> None:
+    with served(board_run) as first:
+        context = browser.new_context(viewport={"width": 1280, "height": 900})
+        page = context.new_page()
+        wrong = mistakes_of(page, urlsplit(first).netloc)
+        page.goto(first)
+        page.goto(first.partition("/?")[0] + "/board/index.html")
+        page.locator("#being-computed").wait_for(state="detached")
+        dots = page.locator(".chart svg .mark-symbol.role-mark path")
+        dots.first.wait_for()
+        dots.first.hover()
+        page.locator(".tip").get_by_text("value: ").wait_for()
+        dots.first.click()
+        page.wait_for_url("**/board/player-p*.html")
+        assert not wrong
+        context.close()
+
+
+def test_charts_follow_the_look_and_the_width(
+    browser: Browser, board_run: Path, tmp_path: Path
+) -> None:
+    write_export(named_runs([board_run]), tmp_path)
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme="light")
+    page = context.new_page()
+    page.goto((tmp_path / "board" / "ratings.html").as_uri())
+    chart = page.locator(".chart svg").first
+    label = page.locator(".chart svg .role-axis-label text").first
+    label.wait_for()
+    light, wide = label.get_attribute("fill"), chart.bounding_box()
+    assert light is not None
+    assert wide is not None
+    assert wide["width"] > 1000
+    page.emulate_media(color_scheme="dark")
+    expect(label).not_to_have_attribute("fill", light)
+    page.set_viewport_size({"width": 390, "height": 900})
+    expect(chart).to_have_attribute("width", re.compile("3[0-9][0-9]"))
+    # One drawing each, however often it was drawn.
+    for element in page.locator(".chart").all():
+        expect(element.locator("svg")).to_have_count(1)
+    context.close()

@@ -25,12 +25,12 @@ def test_packages_that_are_missing_are_named(
 ) -> None:
     find_spec = importlib.util.find_spec
 
-    def without_plotly(name: str, package: str | None = None) -> object:
-        return None if name == "plotly" else find_spec(name, package)
+    def without_jinja(name: str, package: str | None = None) -> object:
+        return None if name == "jinja2" else find_spec(name, package)
 
-    monkeypatch.setattr(importlib.util, "find_spec", without_plotly)
+    monkeypatch.setattr(importlib.util, "find_spec", without_jinja)
     error = command("web", board_run, code=2)["error"]
-    assert "plotly: pip install plotly" in error
+    assert "jinja2: pip install jinja2" in error
 
 
 def test_a_port_that_is_in_use_is_exit_4(command: Command, board_run: Path) -> None:

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, cast
 
 from populations.views import charts, curves
+from populations.views.curves import ratings as rating_curves
 from populations.views.parts import Column, Line, Row, Section, Table, player
 
 from ...show.html import Block, BlockRow, Cell, short, slug
@@ -79,7 +80,7 @@ def standings(asked: Asked) -> Iterator[Block]:
     yield from asked.part("Standings", make, csv="standings")
 
 
-def ratings(asked: Asked) -> Iterator[Block]:
+def rated(asked: Asked) -> Iterator[Block]:
     """Yield ratings of policies over their training, of one fit, and the champions."""
     yield from asked.part("Ratings", lambda: _curves(asked), csv="ratings")
     yield from asked.part("Ratings", lambda: asked.sections("ratings"), csv="ratings")
@@ -110,7 +111,7 @@ def _curves(asked: Asked) -> Iterator[Section]:
         yield Section(
             title=Line("Ratings of {name} over agent steps", {"name": name}),
             about=about,
-            chart=curves.ratings(best, asked.reader),
+            chart=rating_curves(best, asked.reader),
         )
         own = [one for one in asked.rows("ratings", "champions") if one["population"] == name]
         if strip := curves.champions(own, best, asked.reader):

@@ -111,7 +111,7 @@ def _charts(asked: Asked, document: Mapping[str, object]) -> Iterator[Section]:
         for population in dict.fromkeys(str(entry["population"]) for entry in entries):
             own = [one for one in entries if one["population"] == population][:MAX_WHISKERS]
             rows: list[tuple[str, Sequence[Any]]] = [
-                (short(one["key"], 20), [_point(cast("Row | None", one[s]), key) for s in SIDES])
+                (short(one["key"], 20), [_point(asked, one[side], key) for side in SIDES])
                 for one in own
             ]
             yield Section(
@@ -120,9 +120,11 @@ def _charts(asked: Asked, document: Mapping[str, object]) -> Iterator[Section]:
             )
 
 
-def _point(line: Row | None, key: str) -> Row:
-    """Return a value with its interval as a chart has it."""
+def _point(asked: Asked, one: object, key: str) -> Row:
+    """Return a value of a run with its interval as a chart has it."""
+    line = cast("Row | None", one)
     if line is None:
-        return {"value": None, "low": None, "high": None}
+        return {"player": "", "value": None, "low": None, "high": None}
     high = upper_ends([line])[0] if key == "rating" else line[f"{key}_high"]
-    return {"value": line[key], "low": line[f"{key}_low"], "high": high}
+    player = asked.reader.player(str(line["player"]))
+    return {"player": player, "value": line[key], "low": line[f"{key}_low"], "high": high}

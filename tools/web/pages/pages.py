@@ -39,7 +39,7 @@ PAGES: dict[str, Page] = {
     "standings": Page(title="Standings", views=("standings",), make=league.standings),
     "payoff": Page(title="Payoff", views=("payoff", "standings"), make=league.payoff),
     "mixture": Page(title="Mixture", views=("mixture", "standings"), make=league.mixture),
-    "ratings": Page(title="Ratings", views=("ratings", "standings"), make=league.ratings),
+    "ratings": Page(title="Ratings", views=("ratings", "standings"), make=league.rated),
     "lineage": Page(title="Lineage", views=("lineage", "standings"), make=training.lineage),
     "hyperparameters": Page(
         title="Hyperparameters",

@@ -1,4 +1,4 @@
-"""Documents for plots, small enough to check by eye."""
+"""Documents for charts, small enough to check by eye."""
 
 from __future__ import annotations
 
@@ -99,7 +99,15 @@ def payoff(*extra: dict[str, Any]) -> dict[str, Any]:
 
 
 def generation(
-    policy: str, number: int, begin: int, cause: str, *, parent: str | None = None, **values: Any
+    policy: str,
+    number: int,
+    begin: int,
+    cause: str,
+    *,
+    end: int | None = None,
+    gain: float | None = None,
+    parent: str | None = None,
+    **values: Any,
 ) -> dict[str, Any]:
     return {
         "entrant": f"{policy}#{number}",
@@ -109,6 +117,8 @@ def generation(
         "cause": cause,
         "parent": parent,
         "agent_steps_begin": begin,
+        "agent_steps_end": end,
+        "elo_gain": gain,
         "hyperparameters": {
             "learning_rate": 1e-3,
             "gamma": 0.99,
@@ -120,18 +130,24 @@ def generation(
 
 
 GENERATIONS = [
-    generation("player/p000", 0, 0, "start"),
-    generation("player/p001", 0, 0, "start", learning_rate=3e-3, mode="$b\n" * 999),
+    generation("player/p000", 0, 0, "start", end=2000, gain=50.0),
+    generation(
+        *("player/p001", 0, 0, "start"),
+        end=1000,
+        gain=-20.0,
+        learning_rate=3e-3,
+        mode="$b\n" * 999,
+    ),
     generation("player/p001", 1, 1000, "explore", parent="player/p001#0", learning_rate=2e-3),
     generation("player/p000", 1, 2000, "exploit", parent="player/p001#1", gamma=0.995),
-    generation("player/p002", 0, 0, "start"),
+    generation("player/p002", 0, 0, "start", end=2500),
     generation("player/p002", 1, 2500, "exploit", parent="player/p001#1"),
 ]
 
 
 def lineage() -> dict[str, Any]:
     policies = [
-        {"policy": f"player/p{index:03}", "agent_steps": steps}
+        {"policy": f"player/p{index:03}", "agent_steps": steps, "rating": 100.0 + 10 * index}
         for index, steps in enumerate((4000, 3500, 3000))
     ]
     exploits = [

@@ -1,0 +1,486 @@
+"""What charts show, read from their rows and compared with the documents."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from arena.errors import ConfigError
+from populations.views import chart_parts, charts, curves
+from populations.views.chart_parts import GREY, PALETTE, Axis, Reader
+from populations.views.figures import FIGURES, populations_of
+from tests.populations.views import documents
+from tools.show.labels import reader
+
+FILE = reader(["player"], width=540)
+PAGE = reader(["player"], lambda player: f"{player.replace('/', '-')}.html")
+
+
+def draw(view: str, of: Reader = FILE, /, **changed: Any) -> Any:
+    """Draw a view of the documents that it takes, changed ones among them."""
+    every = {**documents.everything(), **changed}
+    chosen = {name: every[name] for name in FIGURES[view].documents}
+    return FIGURES[view].draw(chosen, of)
+
+
+def layers_of(spec: Any, mark: str) -> list[Any]:
+    """Return the layers of a kind of mark."""
+    layers = spec.get("layer", [spec])
+    return [one for one in layers if one["mark"]["type"] == mark]
+
+
+def rows_of(spec: Any, mark: str, number: int = 0) -> list[dict[str, Any]]:
+    # Layers without rows of their own have those of the whole.
+    layer = layers_of(spec, mark)[number]
+    rows: list[dict[str, Any]] = layer.get("data", spec.get("data"))["values"]
+    return rows
+
+
+def points(rows: list[dict[str, Any]], *keys: str) -> dict[str, list[tuple[Any, ...]]]:
+    """Return points by their names."""
+    found: dict[str, list[tuple[Any, ...]]] = {}
+    for row in rows:
+        found.setdefault(row["name"], []).append(tuple(row[key] for key in keys or ("x", "y")))
+    return found
+
+
+def test_ratings_are_lines_with_bands_through_the_points() -> None:
+    panel, strip = draw("ratings")["concat"]
+    lines = points(rows_of(panel, "line"))
+    assert set(lines) == {"p000", "p001", "p002"}
+    assert lines["p002"] == [(0, 0), (1000, 52), (3000, 120)]
+    # By hand: 30 below the ratings, 40 above.
+    bands = points(rows_of(panel, "area"), "x", "low", "high")
+    assert bands["p002"] == [(0, -30, 40), (1000, 22, 92), (3000, 90, 160)]
+    encoding = layers_of(panel, "line")[0]["encoding"]
+    assert (encoding["x"]["title"], encoding["y"]["title"]) == ("agent steps", "rating (Elo)")
+    # From the first point's time on, in minutes; the last champion until the last moment.
+    bars = rows_of(strip, "bar")
+    assert [(bar["x"], bar["x2"], bar["name"]) for bar in bars] == [
+        (1.0, 2.5, "p001@1k"),
+        (2.5, 3.0, "p002"),
+    ]
+    assert [bar["colour"] for bar in bars] == [PALETTE[1], PALETTE[2]]
+    assert layers_of(strip, "bar")[0]["encoding"]["x"]["title"] == "time (minutes)"
+    assert [row["name"] for row in rows_of(strip, "text")] == ["p001@1k", "p002"]
+
+
+def test_copies_and_other_generations_are_marked_in_ratings() -> None:
+    (panel, _) = draw("ratings")["concat"]
+    (layer,) = layers_of(panel, "point")
+    marked: dict[str, list[tuple[int, float]]] = {}
+    for row in layer["data"]["values"]:
+        marked.setdefault(row["mark"], []).append((row["x"], row["y"]))
+    assert sorted(marked["copied"]) == [(3000, 100), (3000, 110), (3000, 120)]
+    assert sorted(marked["other new generation"]) == [(1000, 50), (1000, 51), (1000, 52)]
+    assert layer["encoding"]["shape"]["scale"]["range"] == ["triangle-down", "circle"]
+
+
+def test_of_many_policies_the_best_stand_out_and_have_labels_that_do_not_touch() -> None:
+    panel = draw("ratings", ratings=documents.ratings(64))["concat"][0]
+    grey, bright = layers_of(panel, "line")
+    assert len({row["line"] for row in grey["data"]["values"]}) == 59
+    assert grey["mark"]["color"] == GREY
+    best = ["p063", "p062", "p061", "p060", "p059"]
+    assert bright["encoding"]["color"]["scale"] == {"domain": best, "range": list(PALETTE[:5])}
+    (labels,) = [one["data"]["values"] for one in layers_of(panel, "text") if "place" in str(one)]
+    assert [row["name"] for row in labels] == best
+    places = [row["place"] for row in labels]
+    # Pixels from the top.
+    assert all(lower - upper >= chart_parts.LABEL - 0.11 for upper, lower in pairwise(places))
+    assert "59 others" in [
+        row.get("name") for one in layers_of(panel, "text") for row in one["data"]["values"]
+    ]
+
+
+def test_wide_intervals_do_not_flatten_curves() -> None:
+    def ends(low: float, high: float) -> list[float]:
+        line = {
+            "player": "player/p000",
+            "points": [
+                documents.point(100 * i, 100.0 * i, rating_low=low, rating_high=high)
+                for i in range(3)
+            ],
+        }
+        scale = layers_of(curves.ratings([line], PAGE), "line")[0]["encoding"]["y"]["scale"]
+        found: list[float] = scale["domain"]
+        return found
+
+    # A twenty-fifth of room on both sides.
+    assert ends(-50.0, 250.0) == pytest.approx([-62.0, 262.0])
+    assert ends(-3000.0, 250.0) == pytest.approx([-218.0, 268.0])
+
+
+def test_intervals_that_are_open_above_are_drawn_past_all_others() -> None:
+    closed: Any = {"rating": 100.0, "rating_low": 50.0, "rating_high": 150.0, "open": False}
+    opened: Any = {"rating": 900.0, "rating_low": 700.4, "rating_high": None, "open": True}
+    unrated: Any = {"rating": None, "rating_low": None, "rating_high": None, "open": False}
+    assert chart_parts.upper_ends([closed, opened, unrated]) == [150.0, 985.0, None]
+    assert chart_parts.upper_ends([]) == []
+    lines = [{**opened, "player": "player/p000", "kind": "policy"}]
+    spec = charts.standings(lines, PAGE)
+    assert rows_of(spec, "rule") == rows_of(spec, "point")
+    (row,) = rows_of(spec, "point")
+    # By hand: a tenth of 199.6 above 900.
+    assert (row["low"], row["high"], row["interval"]) == (700.4, 920.0, "open above")
+
+
+def test_standings_are_points_with_whiskers_the_best_on_top() -> None:
+    ghost, policy = "player/p001@000000001200", "player/p001"
+    # With the weights of its policy it is one with it.
+    same = documents.standing(ghost, "ghost", 300.0, same_as=policy)
+    (panel,) = draw("standings", standings=documents.standings(same))["concat"]
+    rows = rows_of(panel, "point")
+    assert [(row["name"], row["value"]) for row in rows] == [
+        ("p001", 300),
+        ("p001@1k", 200),
+        ("p000", 100),
+        ("bot:random", 0),
+    ]
+    # By hand: 30 below, 40 above; bot:random has no interval.
+    whiskers = [(row["name"], row["low"], row["high"]) for row in rows_of(panel, "rule")]
+    assert whiskers == [("p001", 270, 340), ("p001@1k", 170, 240), ("p000", 70, 140)]
+    y = layers_of(panel, "point")[0]["encoding"]["y"]
+    assert y["scale"]["domain"] == [row["name"] for row in rows]
+    assert panel["title"] == "left out: 1 of 5 players"
+
+
+def test_the_payoff_map_has_the_scores_sorted_by_rating() -> None:
+    (panel,) = draw("payoff", payoff=documents.payoff())["concat"]
+    (cells,) = layers_of(panel, "rect")
+    # p001 has 300, p000 has 100, bot:random 0; the ghost and p002 met nobody.
+    order = ["p001", "p000", "bot:random"]
+    assert cells["encoding"]["y"]["scale"]["domain"] == order
+    assert cells["encoding"]["x"]["scale"]["domain"] == order
+    found = {(row["row"], row["column"]): row["score"] for row in cells["data"]["values"]}
+    assert found == {
+        ("p001", "p000"): 0.75,
+        ("p001", "bot:random"): 1.0,
+        ("p000", "p001"): 0.25,
+        ("bot:random", "p001"): 0.0,
+    }
+    # Every other cell has a stroke; each with a score its number.
+    strokes = {(row["row"], row["column"]) for row in rows_of(panel, "point")}
+    assert strokes == {(row, column) for row in order for column in order} - set(found)
+    assert rows_of(panel, "text") == cells["data"]["values"]
+    assert cells["encoding"]["color"]["scale"]["domain"] == [0, 0.25, 0.5, 0.75, 1]
+
+
+def test_a_large_payoff_map_leaves_out_ghosts_and_numbers() -> None:
+    ghosts = [f"player/p000@{index:012}" for index in range(60)]
+    policies = [f"player/p{index:03}" for index in range(100, 164)]
+    extra = [documents.standing(ghost, "ghost", 10.0) for ghost in ghosts]
+    # The last one is the best.
+    extra += [
+        documents.standing(policy, "policy", 400.0 + index) for index, policy in enumerate(policies)
+    ]
+    cells = [documents.cell(player, "bot:random", 0.5) for player in (*ghosts, *policies)]
+    (panel,) = draw(
+        "payoff", payoff=documents.payoff(*cells), standings=documents.standings(*extra)
+    )["concat"]
+    domain = layers_of(panel, "rect")[0]["encoding"]["y"]["scale"]["domain"]
+    assert len(domain) == 67
+    assert domain[:2] == ["p163", "p162"]
+    assert panel["title"] == "stroke: no matches; 60 ghosts are left out"
+    assert not layers_of(panel, "text")
+
+
+def test_populations_are_blocks_of_the_payoff_map_and_share_bots() -> None:
+    bot = documents.standing("bot:random", "bot", 0.0)
+    populations = {
+        "red": [documents.standing("red/p000", "policy", 10.0), bot],
+        "blue": [documents.standing("blue/p000", "policy", 500.0), bot],
+    }
+    one = {"population": "red", "opponent_population": "blue"}
+    cells = [
+        {**one, "player": "red/p000", "opponent": "blue/p000", "score": 0.2},
+        {**one, "player": "bot:random", "opponent": "blue/p000", "score": 0.1},
+        {**one, "player": "red/p000", "opponent": "bot:random", "score": 0.9},
+    ]
+    two: dict[str, Any] = {"payoff": {"payoff": cells}, "standings": {"populations": populations}}
+    assert populations_of(two) == ["red", "blue"]
+    (panel,) = draw("payoff", reader(["red", "blue"], width=540), **two)["concat"]
+    # In the order of the populations, whose scales of ratings have nothing in common.
+    order = ["red/p000", "bot:random", "blue/p000", "bot:random (2)"]
+    assert layers_of(panel, "rect")[0]["encoding"]["y"]["scale"]["domain"] == order
+    found = {(row["row"], row["column"]): row["score"] for row in rows_of(panel, "rect")}
+    assert found == {
+        ("red/p000", "blue/p000"): 0.2,
+        ("bot:random", "blue/p000"): 0.1,
+        ("red/p000", "bot:random (2)"): 0.9,
+    }
+    assert [one["data"]["values"] for one in layers_of(panel, "rule")] == [
+        [{"row": "bot:random"}],
+        [{"column": "bot:random"}],
+    ]
+
+
+def test_schedules_are_steps_through_the_generations() -> None:
+    panels = {panel["title"]: panel for panel in draw("hyperparameters")["concat"]}
+    # clip_coef is the same everywhere, and no one may change it.
+    assert set(panels) == {"learning_rate", "gamma", "mode"}
+    (line,) = layers_of(panels["learning_rate"], "line")
+    assert line["mark"]["interpolate"] == "step-after"
+    # The champion's stands out.
+    width = line["encoding"]["strokeWidth"]["scale"]
+    assert width == {"domain": ["p000", "p001", "p002"], "range": [1.5, 2.4, 1.5]}
+    rows = points(rows_of(panels["learning_rate"], "line"))
+    assert rows["p001"] == [(0, 3e-3), (1000, 3e-3), (1000, 2e-3), (3500, 2e-3)]
+    assert rows["p000"] == [(0, 1e-3), (2000, 1e-3), (2000, 1e-3), (4000, 1e-3)]
+    scales = {
+        name: layers_of(panel, "line")[0]["encoding"]["y"]["scale"]
+        for name, panel in panels.items()
+    }
+    assert scales["learning_rate"] == {"type": "log", "domain": [0.001, 0.005], "reverse": False}
+    # Rows have the distance to 1, which grows downwards.
+    assert scales["gamma"] == {"type": "log", "domain": [0.005, 0.01], "reverse": True}
+    assert scales["mode"] == {"domain": [-0.5, 1.5], "nice": False}
+    (names,) = [
+        one["data"]["values"] for one in layers_of(panels["mode"], "text")
+        if one["mark"]["align"] == "right"
+    ]  # fmt: skip
+    assert [row["name"] for row in names] == ["$b $b $b $b $b $b $b $b ...", "a"]
+    copied = [(row["x"], row["y"]) for row in rows_of(panels["gamma"], "point")]
+    assert sorted(copied) == [(2000, 0.005), (2500, 0.01)]
+
+
+@given(st.sampled_from(["linear", "log", "complement"]), st.data())
+def test_an_axis_has_room_for_its_values_and_says_where_they_are(scale: str, data: Any) -> None:
+    known = st.floats(0.001, 0.999).map(lambda value: round(value, 6))
+    values = data.draw(st.lists(known, min_size=1, max_size=5))
+    axis = Axis.around("x", values, scale=scale)
+    places = [axis.place(value) for value in sorted(values)]
+    assert all(one <= two for one, two in pairwise(places))
+    assert places[0] >= -1e-6
+    assert places[-1] <= 1.0 + 1e-6
+    assert (axis.place(axis.low), axis.place(axis.high)) == pytest.approx((0.0, 1.0))
+    for value in values:
+        assert axis.drawn(axis.drawn(value)) == pytest.approx(value)
+    # Vega places what rows have on the domain as this does, from the bottom or turned round.
+    encoding = axis.encoding()["scale"]
+    shape = math.log if encoding.get("type") == "log" else float
+    low, high = map(shape, encoding["domain"])
+    for value in values:
+        place = (shape(axis.drawn(value)) - low) / (high - low)
+        assert axis.place(value) == pytest.approx(
+            1.0 - place if encoding.get("reverse") else place, abs=1e-6
+        )
+
+
+def test_metrics_are_those_that_are_asked_for() -> None:
+    asked = ["policy/entropy", "environment/$ \n_mean", "none/such"]
+    panels = draw("metrics", metrics=documents.metrics(asked))["concat"]
+    assert [panel["title"] for panel in panels] == ["policy/entropy", "environment/$ _mean"]
+    entropy = points(rows_of(panels[0], "line"))
+    assert entropy["p000"] == [(1000, 1.5), (2000, 1.2)]
+    assert entropy["p001"] == [(1000, 1.4)]
+    # A line of one point is a point.
+    assert points(rows_of(panels[0], "point")) == {"p001": [(1000, 1.4)]}
+    panels = draw("metrics")["concat"]
+    assert [panel["title"] for panel in panels] == ["policy/entropy", "loss/value"]
+    broken = [{"policy": "p", "agent_steps": 1, "a": math.nan, "b": "x", "c": True and math.inf}]
+    assert [curves.metric_points(broken, name) for name in "abc"] == [{}, {}, {}]
+
+
+def test_openings_are_stacked_shares_beside_a_map_of_scores() -> None:
+    left, right, own, own_scores = draw("openings", openings=documents.openings())["concat"]
+
+    def shares(spec: Any) -> dict[str, list[Any]]:
+        return points(rows_of(spec, "rect"), "x", "x2", "y", "y2")
+
+    # By hand: in order of the actions; 40 and 60 of 100, then nothing, then 5 and 15 of 20.
+    assert shares(left) == {
+        "action 2": [(0, 1000, 0.0, 0.4)],
+        "action 4": [(0, 1000, 0.4, 1.0), (2000, 3000, 0.0, 0.25)],
+        "action 7": [(2000, 3000, 0.25, 1.0)],
+    }
+    scores = points(rows_of(right, "rect"), "x", "score")
+    # Five matches of 20 tell no score.
+    assert scores == {"action 2": [(0, 0.75)], "action 4": [(0, 0.5)], "action 7": [(2000, 1.0)]}
+    assert rows_of(right, "point") == [{"middle": 2499, "name": "action 4"}]
+    encoding = layers_of(right, "rect")[0]["encoding"]
+    # The first one is lowest, as in the shares, and the squares have their colours.
+    assert encoding["y"]["scale"]["domain"] == ["action 7", "action 4", "action 2"]
+    assert encoding["x"]["scale"]["domain"] == [0, 3000]
+    fill = left["encoding"]["fill"]["scale"]
+    assert layers_of(right, "square")[0]["encoding"]["fill"]["scale"] == fill
+    assert own["encoding"]["fill"]["scale"] == fill
+    assert [one["title"] for one in (left, own)] == ["player_0: all policies", "player_0: p001"]
+    assert shares(own) == {"action 2": [(2000, 3000, 0.0, 1.0)]}
+    assert layers_of(own_scores, "rect")[0]["encoding"]["x"]["scale"]["domain"] == [0, 3000]
+
+
+def test_openings_that_are_played_little_are_others() -> None:
+    # Twelve actions, of which 9 have a colour: 6 to 14 of 120 matches. The document counts 18 rare
+    # ones together. So the others are 5 + 4 + 3 + 18 = 30, with 2.5 + 2 + 3 + 0 = 7.5 points.
+    counts = [5, 4, 3, *range(6, 15)]
+    rows = [documents.opening(0, action, count, 120) for action, count in enumerate(counts)]
+    rows[2]["score"] = 1.0
+    rows.append(documents.opening(0, None, 18, 120, score=0.0))
+    left, right = draw("openings", openings={"openings": rows})["concat"]
+    scale = left["encoding"]["fill"]["scale"]
+    assert scale["domain"] == [*(f"action {action}" for action in range(3, 12)), "others"]
+    assert (scale["range"][-1], len(set(scale["range"]))) == (GREY, 10)
+    others = [row for row in rows_of(left, "rect") if row["name"] == "others"]
+    assert [(row["y"], row["y2"], row["count"]) for row in others] == [(0.75, 1.0, 30)]
+    scores = points(rows_of(right, "rect"), "score")
+    assert scores["others"] == [(0.25,)]
+
+
+def test_an_action_that_is_called_others_is_not_taken_for_them() -> None:
+    rows = [
+        documents.opening(0, 1, 10, 20, label="others"),
+        documents.opening(0, None, 10, 20, label="others"),
+    ]
+    which = charts.Openings.of(rows, FILE)
+    assert list(which.labels) == ["others", "others (2)"]
+    assert [cell["name"] for cell, _ in which.cells(rows)] == ["others", "others (2)"]
+
+
+def test_of_many_seats_rows_of_single_policies_are_left_out_first() -> None:
+    rows = [
+        documents.opening(0, 1, 10, 10, seat=f"s{seat}", player=player)
+        for seat in range(3)
+        for player in (None, "player/p001")
+    ]
+    figure = draw("openings", openings={"openings": rows})
+    titles = [panel["title"] for panel in figure["concat"]]
+    assert [title for title in titles if title != "score"] == [
+        "s0: all policies",
+        "s0: p001",
+        "s1: all policies",
+        "s2: all policies",
+    ]
+    assert figure["title"].endswith("; left out: 2 of 6 rows")
+
+
+def test_a_mixture_is_bars_in_its_order() -> None:
+    members = [
+        {"player": "player/p001", "probability": 0.75},
+        {"player": "bot:random", "probability": 0.25},
+    ]
+    spec = charts.mixture(members, PAGE)
+    rows = rows_of(spec, "bar")
+    assert [(row["name"], row["value"]) for row in rows] == [("p001", 0.75), ("bot:random", 0.25)]
+    assert rows[0]["href"] == "player-p001.html"
+
+
+def test_two_runs_are_beside_each_other() -> None:
+    values = {"player": "p000", "value": 5.0, "low": 1.0, "high": 9.0}
+    nothing = {**dict.fromkeys(values), "player": "-"}
+    rows = [("1", [values, values]), ("2", [values, nothing])]
+    spec = charts.differences(rows, ["same", "same"], PAGE, title="Elo")
+    found = [(row["name"], row["run"], row["value"]) for row in rows_of(spec, "point")]
+    # One run has one policy fewer: its place is empty, not a zero.
+    assert found == [("1", "same", 5.0), ("1", "same (2)", 5.0), ("2", "same", 5.0)]
+
+
+def test_several_runs_are_a_mean_with_a_band() -> None:
+    known = {"rating": 10.0, "rating_low": 5.0, "rating_high": 15.0}
+    alone = {"rating": 20.0, "rating_low": None, "rating_high": None}
+    unknown = dict.fromkeys(known)
+    made = [{"agent_steps": at, **one} for at, one in ((1, unknown), (2, known), (3, alone))]
+    spec = curves.comparison(made, "rating", "rating", FILE, panel=200)
+    assert points(rows_of(spec, "line")) == {"mean": [(2, 10), (3, 20)]}
+    # Of one run there is no interval: the band has a gap.
+    band = [(2, 5, 15), (3, None, None)]
+    assert points(rows_of(spec, "area"), "x", "low", "high") == {"mean": band}
+
+
+@pytest.mark.parametrize(
+    ("view", "empty"),
+    [
+        ("ratings", {"populations": {"player": []}, "champions": []}),
+        ("standings", {"populations": {"player": []}}),
+        ("payoff", {"payoff": []}),
+        ("hyperparameters", {"generations": [], "search_space": {"player": {}}}),
+        ("metrics", {"names": None, "metrics": []}),
+        ("openings", {"summary": [], "openings": []}),
+    ],
+)
+def test_without_anything_to_draw_a_plot_says_so(view: str, empty: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="nothing to plot"):
+        draw(view, FILE, **{view: empty})
+
+
+def test_only_a_page_is_told_more_and_leads_somewhere() -> None:
+    (line, *_) = documents.ratings()["populations"]["player"]
+    texts = [json.dumps(curves.ratings([line], of)) for of in (FILE, PAGE)]
+    assert ["href" in text for text in texts] == [False, True]
+    assert ['"width": "container"' in text for text in texts] == [False, True]
+
+
+def test_a_chart_of_a_month_is_at_most_300_kilobytes() -> None:
+    line = {
+        "player": "player/p000",
+        "points": [documents.point(at, float(at % 977)) for at in range(3000)],
+    }
+    lines = [{**line, "player": f"player/p{index:03}"} for index in range(500)]
+    assert len(json.dumps(curves.ratings(lines, PAGE))) < 300_000
+    names = [("player", f"player/p{index:03}@000{index:09}") for index in range(32)]
+    counts = {"wins": 10_000, "draws": 10_000, "losses": 10_000}
+    scores = {(one, two): {"score": 1 / 3, **counts} for one in names for two in names}
+    spec = charts.payoff(scores, names, names, PAGE, href=lambda one, two: f"{one}.html#vs-{two}")
+    assert len(json.dumps(spec)) < 300_000
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.floats(0.0, 1.0), max_size=12), st.floats(0.01, 0.2))
+def test_labels_are_spread_in_order(wanted: list[float], gap: float) -> None:
+    places = chart_parts.spread(wanted, gap=gap)
+    order = sorted(range(len(wanted)), key=lambda place: wanted[place])
+    gaps = np.diff([places[place] for place in order])
+    assert np.all(gaps >= gap - 1e-9)
+    # They move as a whole: their middle stays.
+    assert np.mean(places or [0.0]) == pytest.approx(np.mean(wanted or [0.0]))
+
+
+def test_text_is_readable_on_its_ground() -> None:
+    def luminance(colour: str) -> float:
+        # Relative luminance (WCAG 2.2).
+        parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+        linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    for colour in PALETTE:
+        white, black = 1.05 / (luminance(colour) + 0.05), (luminance(colour) + 0.05) / 0.05
+        assert (white > black) == (colour in chart_parts.DARK), colour
+        # Lines, on white and on the page's dark ground.
+        assert 1.05 / (luminance(colour) + 0.05) > 2.2
+        assert (luminance(colour) + 0.05) / (luminance("#12161b") + 0.05) > 2.2
+
+
+def test_no_text_is_part_of_an_expression_or_of_the_name_of_a_field() -> None:
+    specs = [draw(view) for view in FIGURES if view != "lineage"]
+    shapes = set()
+
+    def walk(node: Any, key: str = "") -> None:
+        if isinstance(node, dict):
+            for inner, value in node.items():
+                if inner not in ("values",):
+                    walk(value, inner)
+        elif isinstance(node, list):
+            for one in node:
+                walk(one, key)
+        elif key in ("field", "labelExpr", "test", "expr", "signal", "format", "url", "href"):
+            shapes.add((key, node))
+
+    for spec in specs:
+        walk(spec)
+    assert not {key for key, _ in shapes} & {"expr", "signal", "url", "href"}
+    assert all(re.fullmatch(r"[a-z][a-z0-9]*", text) for key, text in shapes if key == "field")
+    assert {text for key, text in shapes if key in ("labelExpr", "test")} == {
+        "format(datum.value, '~s')",
+        "format(datum.value, '.4~g')",
+        "format(1 - datum.value, '.6~g')",
+        "abs(datum.score - 0.5) > 0.3",
+        "datum.dark",
+    }

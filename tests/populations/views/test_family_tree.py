@@ -1,0 +1,115 @@
+"""The family tree, read back from its SVG."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ElementTree
+from typing import Any
+
+from populations.views.family_tree import BIG_GAIN, LANE, LOSS, TOP, family_tree
+from populations.views.figures import FIGURES
+from tests.populations.views import documents
+from tools.show.labels import reader
+
+SVG = "{http://www.w3.org/2000/svg}"
+FILE = reader(["player"], width=400)
+POLICIES = sorted(documents.lineage()["policies"], key=lambda row: -row["rating"])
+
+
+def parsed(svg: str) -> ElementTree.Element:
+    return ElementTree.fromstring(svg)
+
+
+def lines_of(root: ElementTree.Element, text: str) -> list[dict[str, str]]:
+    """Return the lines whose title has a text, in the order of drawing."""
+    found = []
+    for line in root.iter(f"{SVG}line"):
+        title = line.find(f"{SVG}title")
+        if title is not None and text in (title.text or ""):
+            found.append(dict(line.attrib))
+    return found
+
+
+def middle(lane: int) -> int:
+    return TOP + LANE * lane + LANE // 2
+
+
+def test_lanes_are_by_rating_with_their_names_before_them() -> None:
+    svg = FIGURES["lineage"].draw({"lineage": documents.lineage()}, FILE)
+    assert isinstance(svg, str)
+    texts = [
+        (one.get("y"), one.text) for one in parsed(svg).iter(f"{SVG}text") if one.get("x") == "-62"
+    ]
+    assert texts == [
+        (str(middle(0) + 4), "p002"),
+        (str(middle(1) + 4), "p001"),
+        (str(middle(2) + 4), "p000"),
+    ]
+    ratings = [one.text for one in parsed(svg).iter(f"{SVG}text") if one.get("dx") == "6"]
+    assert ratings == ["120", "110", "100"]
+
+
+def test_a_bar_is_a_generation_from_its_first_step_to_its_last() -> None:
+    root = parsed(family_tree([POLICIES], documents.lineage(), FILE, width=400))
+    first, second = lines_of(root, "p000 generation")
+    # 4000 agent steps on 400 pixels; the second one goes on.
+    assert (first["x1"], first["x2"], first["y1"]) == ("0.0", "200.0", str(middle(2)))
+    assert (second["x1"], second["x2"]) == ("200.0", "400.0")
+    (lost, unknown) = lines_of(root, "p001 generation")
+    # 50 Elo gained are the most, 20 lost; of the others nothing is known.
+    assert (first["stroke"], lost["stroke"]) == (BIG_GAIN, LOSS)
+    assert unknown["stroke"] not in (BIG_GAIN, LOSS)
+    assert {"+50", "-20"} <= {one.text for one in root.iter(f"{SVG}text")}
+
+
+def test_arrows_lead_from_donors_and_those_of_the_best_are_thick_and_on_top() -> None:
+    root = parsed(family_tree([POLICIES], documents.lineage(), FILE, width=400))
+    other, best = lines_of(root, "copied p001 at 1,900 agent steps")
+    # Lane 1 is p001, the donor of both; lanes 2 and 0 copied it, at the edges of the bars.
+    assert (other["x1"], other["y1"]) == ("190.0", str(middle(1) + 4))
+    assert (other["x2"], other["y2"]) == ("200.0", str(middle(2) - 4))
+    assert (best["x2"], best["y2"]) == ("250.0", str(middle(0) + 4))
+    # p002 is the best, and goes back to the second copy only.
+    assert float(best["stroke-width"]) > float(other["stroke-width"])
+    assert best["marker-end"] == "url(#head-best)"
+
+
+def test_a_page_gives_shares_of_its_width_and_links() -> None:
+    page = reader(["player"], lambda player: f"{player.replace('/', '-')}.html")
+    root = parsed(family_tree([POLICIES], documents.lineage(), page))
+    (first, _) = lines_of(root, "p000 generation")
+    assert (root.get("width"), root.get("viewBox")) == ("100%", None)
+    assert (first["x1"], first["x2"]) == ("0.00%", "50.00%")
+    links = [one.get("href") for one in root.iter(f"{SVG}a")]
+    assert links.count("player-p001.html") == 3
+
+
+def test_a_generation_that_is_its_own_parent_ends_the_search() -> None:
+    rows = [documents.generation("player/p000", 0, 0, "start", parent="player/p000#0")]
+    lineage = {**documents.lineage(), "generations": rows}
+    assert lines_of(parsed(family_tree([POLICIES], lineage, FILE, width=9)), "p000 generation 0")
+
+
+def test_all_of_64_lanes_have_names() -> None:
+    rows: Any = [
+        {"policy": f"player/p{index:03}", "agent_steps": 100, "rating": None} for index in range(64)
+    ]
+    lineage = {"policies": rows, "generations": [], "exploits": []}
+    svg = FIGURES["lineage"].draw({"lineage": lineage}, FILE)
+    assert isinstance(svg, str)
+    texts = [one.text for one in parsed(svg).iter(f"{SVG}text")]
+    assert {f"p{index:03}" for index in range(64)} <= set(texts)
+
+
+def test_texts_of_strangers_are_text() -> None:
+    hostile = "<script>alert(1)</script>\"'&\x00\u202e" + "x" * 10_000
+    policy = {"policy": "player/p000", "agent_steps": 1, "rating": 0.0}
+    row = documents.generation("player/p000", 0, 0, hostile)
+    row["hyperparameters"] = {hostile: hostile}
+    lineage = {"policies": [policy], "generations": [row], "exploits": []}
+    root = parsed(family_tree([[policy]], lineage, FILE, width=400))
+    assert not list(root.iter(f"{SVG}script"))
+    assert not [key for one in root.iter() for key in one.attrib if key.startswith("on")]
+    (title,) = (one.text or "" for one in root.iter(f"{SVG}title"))
+    assert "<script>alert(1)" in title
+    assert len(title) < 300
+    assert title.replace("\n", "").isprintable()

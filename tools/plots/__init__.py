@@ -1,1 +1,0 @@
-"""Plots of a league's views, for `arena league --plot`."""
