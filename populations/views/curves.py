@@ -37,8 +37,8 @@ MAX_POINTS, MAX_OTHER_POINTS = 150, 40
 
 MARKS, SHAPES = ("copied", "other new generation"), ("triangle-down", "circle")
 
-LEADING = 2.4
-"""Pixels of the width of a champion's schedule."""
+LINE, LEADING = 1.5, 2.4
+"""Pixels of the width of a line, and of a champion's schedule."""
 
 STRIP = 34
 """Pixels of the height of bars of champions."""
@@ -338,14 +338,15 @@ def _lines(
     named = {**xy, "color": colour}
     step: Spec = {"interpolate": "step-after"} if is_stepped else {}
     rows = [{**row, "name": labels[curve.player]} for curve in bright for row in curve.rows]
-    # The first one is the champion's in schedules.
-    widths = [LEADING if is_stepped and one == curves[0].player else 1.5 for one in order]
-    width = {**colour, "scale": {"domain": list(labels.values()), "range": widths}}
     layers = _grey(others, xy, step)
     if any(row.get("low") is not None for row in rows):
         ends = {"x": x, "y": axis.encoding("low"), "y2": {"field": "high"}, "color": colour}
         layers.append(_shared("area", ends, opacity=0.09 if others else 0.15, clip=True))
-    layers.append(_shared("line", {**named, "strokeWidth": width}, **step))
+    layers.append(_shared("line", named, strokeWidth=LINE, **step))
+    if is_stepped and bright:
+        # The first one is the champion's.
+        own = [row for row in rows if row["name"] == labels[bright[0].player]]
+        layers.append(layer(own, "line", named, strokeWidth=LEADING, **step))
     alone = {labels[curve.player] for curve in bright if len(curve.rows) == 1}
     if own := [row for row in rows if row["name"] in alone]:
         layers.append(layer(own, "point", named, **DOTS))

@@ -179,16 +179,12 @@ def _bars(
             own.append(
                 _tag("line", x1=at, x2=at, y1=y - 5, y2=y + 5, stroke=mark, stroke_width=1.5)
             )
-        if gain is not None and (end - begin) / last > MIN_SHARE:
-            own.append(
-                _text(
-                    *(f"{gain:+z.0f}",),
-                    x=place((begin + end) / 2),
-                    y=y - 6,
-                    text_anchor="middle",
-                    font_size=10,
-                )
-            )
+        room = (end - begin) / last
+        if gain is not None and room > MIN_SHARE:
+            # A narrow page has no room for it.
+            small = {"class_": "small"} if room < 2.5 * MIN_SHARE else {}
+            middle = {"x": place((begin + end) / 2), "y": y - 6, "text_anchor": "middle"}
+            own.append(_text(f"{gain:+z.0f}", **middle, font_size=10, **small))
         parts.append(own)
     return parts
 

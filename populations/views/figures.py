@@ -1,6 +1,6 @@
 """Figures of views for a paper: charts of `charts` below and beside each other, as one picture.
 
-Tests: `tests/populations/views/test_figures.py`.
+Tests: `tests/populations/views/test_charts.py`.
 """
 
 from __future__ import annotations

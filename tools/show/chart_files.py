@@ -23,7 +23,8 @@ SUFFIXES = (".png", ".svg", ".pdf")
 VEGA_LITE = "6.4"
 """Version of Vega-Lite, of those that vl-convert brings."""
 
-FONT = "Liberation Sans"
+FONT = "Liberation Sans, Arial, Helvetica, sans-serif"
+"""The first one comes with the library; the others, as wide, are for readers of an SVG."""
 INCH = 96
 """Pixels of an inch, in SVG and CSS."""
 

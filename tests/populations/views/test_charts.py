@@ -227,11 +227,11 @@ def test_schedules_are_steps_through_the_generations() -> None:
     panels = {panel["title"]: panel for panel in draw("hyperparameters")["concat"]}
     # clip_coef is the same everywhere, and no one may change it.
     assert set(panels) == {"learning_rate", "gamma", "mode"}
-    (line,) = layers_of(panels["learning_rate"], "line")
-    assert line["mark"]["interpolate"] == "step-after"
+    line, leader = layers_of(panels["learning_rate"], "line")
+    assert line["mark"]["interpolate"] == leader["mark"]["interpolate"] == "step-after"
     # The champion's stands out.
-    width = line["encoding"]["strokeWidth"]["scale"]
-    assert width == {"domain": ["p000", "p001", "p002"], "range": [1.5, 2.4, 1.5]}
+    assert leader["mark"]["strokeWidth"] > line["mark"]["strokeWidth"]
+    assert set(points(leader["data"]["values"])) == {"p001"}
     rows = points(rows_of(panels["learning_rate"], "line"))
     assert rows["p001"] == [(0, 3e-3), (1000, 3e-3), (1000, 2e-3), (3500, 2e-3)]
     assert rows["p000"] == [(0, 1e-3), (2000, 1e-3), (2000, 1e-3), (4000, 1e-3)]
