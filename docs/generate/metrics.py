@@ -55,7 +55,8 @@ def published_names() -> Iterator[tuple[str, str]]:
     """
     groups = {name.partition("/")[0] for name in known_names()}
     for path, tree in modules("arena", "populations"):
-        if path.name in ("names.py", "metric_names.py"):
+        # Titles of columns are no metrics.
+        if path.name in ("names.py", "metric_names.py") or path.parent.name == "views":
             continue
         inner = {
             id(part)
