@@ -21,7 +21,8 @@ NUM_BATCHED = 64
 def answers(export: str, asked: Any) -> dict[str, Any]:
     """Ask a player of an export in the order of play; every second action is sampled."""
     sys.path.insert(0, export)
-    champion = importlib.import_module("champion").Champion(export, seed=1)
+    module = importlib.import_module("champion")
+    champion = module.Champion(export, seed=1)
     has_choices = champion.card["action"]["space"]["kind"] != "Box"
     found = defaultdict(list)
     rows = [asked[name] for name in ("observation", "agent", "begins")]
@@ -37,12 +38,13 @@ def answers(export: str, asked: Any) -> dict[str, Any]:
         if has_choices:
             found["probabilities"].append(champion.probabilities(**seen, **mask))
         found["action"].append(champion.act(**seen, **mask, sample=at % 2 == 1, seed=at))
-    champion.reset()
     first = asked["agent"] == asked["agent"][0]
     batch = {"observation": asked["observation"][first][:NUM_BATCHED]}
     if masks is not None:
         batch["action_mask"] = masks[first][:NUM_BATCHED]
-    found["action in a batch"] = champion.act(**batch, agent=str(asked["agent"][0]))
+    # Another player, so that states of this one do not fail it.
+    other = module.Champion(export, seed=1)
+    found["action in a batch"] = other.act(**batch, agent=str(asked["agent"][0]))
     return {name: np.asarray(values) for name, values in found.items()}
 
 

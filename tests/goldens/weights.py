@@ -21,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice, zip_longest
@@ -225,13 +226,14 @@ def part_of_tensor(before: npt.NDArray[Any], after: npt.NDArray[Any]) -> str:
 
 
 def graph_of(path: Path) -> tuple[list[str], Tensors]:
-    """Return a graph as lines, and its stored tensors in the order in which nodes need them.
+    """Return a graph as lines, and the stored tensor of each use of one.
 
-    Values and tensors within the graph are named by their order: their own names are private.
+    Values within it are named by their operator and its how-manieth use: their own names are
+    private, and one node more renames few others.
     """
     model = onnx.load(path)
     graph = model.graph
-    tensors = {one.name: onnx.numpy_helper.to_array(one) for one in graph.initializer}
+    stored = {one.name: onnx.numpy_helper.to_array(one) for one in graph.initializer}
     names = {one.name: one.name for one in (*graph.input, *graph.output)}
     used: dict[str, npt.NDArray[Any]] = {}
     lines = [f"opset {one.domain or 'ai.onnx'} {one.version}" for one in model.opset_import]
@@ -241,17 +243,19 @@ def graph_of(path: Path) -> tuple[list[str], Tensors]:
             sizes = [dim.dim_param or dim.dim_value for dim in kind.shape.dim]
             dtype = onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type)
             lines.append(f"{side} {one.name} {dtype}{sizes}")
+    uses = Counter[str]()
     for node in graph.node:
+        own = f"{node.op_type.lower()}{uses[node.op_type]}"
+        uses[node.op_type] += 1
+        for at, name in enumerate(node.output):
+            names.setdefault(name, f"{own}.{at}" if at else own)
         inputs = []
-        for name in node.input:
-            if name in tensors and name not in names:
-                names[name] = f"t{len(used)}"
-                used[names[name]] = tensors[name]
-            shown = tensors.get(name)
-            text = "" if shown is None else f":{shown.dtype}{list(shown.shape)}"
-            inputs.append(names.get(name, "") + text)
-        for name in node.output:
-            names.setdefault(name, f"v{len(names)}")
+        for at, name in enumerate(node.input):
+            if name in stored:
+                used[f"input {at} of {own}"] = tensor = stored[name]
+                inputs.append(f"{tensor.dtype}{list(tensor.shape)}")
+            else:
+                inputs.append(names.get(name, ""))
         made = ", ".join(names[name] for name in node.output)
         settings = sorted(onnx.helper.printable_attribute(one) for one in node.attribute)
         lines.append(f"{made} = {node.op_type}({', '.join(inputs)}) {' '.join(settings)}".rstrip())
