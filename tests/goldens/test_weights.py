@@ -292,7 +292,7 @@ def test_observations_are_legal_and_the_same_each_time() -> None:
 
 @pytest.mark.slow
 @pytest.mark.integration
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.xdist_group("processes")
 def test_a_run_of_this_checkout_is_made_twice_alike(capsys: pytest.CaptureFixture[str]) -> None:
     main([str(weights.CHECKOUT), "--runs", "memory"])
