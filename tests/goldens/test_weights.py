@@ -291,6 +291,7 @@ def test_observations_are_legal_and_the_same_each_time() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.integration
 @pytest.mark.timeout(600)
 @pytest.mark.xdist_group("processes")
