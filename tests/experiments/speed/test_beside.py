@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from experiments.faults.mutants.__main__ import read_results
 from experiments.speed.beside import Checkout, Figures, compared, main, measure, table, turns
 
 PYTHON = """#!/bin/sh
@@ -129,6 +130,17 @@ def test_a_comparison_that_was_ended_goes_on(
     part = {"bench": recording(third)}
     assert measure(checkouts, parts=["bench"], rounds=3, out=out, ways=part) == results
     assert third == []
+
+
+def test_each_result_is_in_the_file_at_once(checkouts: dict[str, Checkout], tmp_path: Path) -> None:
+    out, stored = tmp_path / "out.jsonl", list[int]()
+
+    def part(checkout: Checkout, number: int) -> Figures:
+        stored.append(len(list(read_results(out))))
+        return {}
+
+    measure(checkouts, parts=["bench"], rounds=2, out=out, ways={"bench": part})
+    assert stored == [0, 1, 2, 3]
 
 
 def test_results_of_another_commit_are_not_mixed_in(
