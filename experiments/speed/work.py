@@ -68,9 +68,9 @@ WEEK = Size(checkpoints=60, evaluated_every=4, generations_every=1, met=2, keep=
 """A week's rows of 40 policies: 2,400 checkpoints and generations, 480 ghosts, 600 evaluated."""
 
 LEAGUES = {
-    "40 policies, an hour": (40, replace(DAY, checkpoints=HOUR // 40, keep=512)),
-    "160 policies, an hour": (160, replace(DAY, checkpoints=HOUR // 160, keep=512)),
-    "40 policies, a week": (40, WEEK),
+    "40, an hour": (40, replace(DAY, checkpoints=HOUR // 40, keep=512)),
+    "160, an hour": (160, replace(DAY, checkpoints=HOUR // 160, keep=512)),
+    "40, a week": (40, WEEK),
 }
 CHANGES = ("pbt.ready_agent_steps=40000", "pbt.ready_growth=0")
 """A decision of PBT is due after two assignments."""
@@ -228,9 +228,9 @@ def _median(works: list[Work]) -> dict[str, int]:
 
 
 def figures(leagues: Mapping[str, tuple[int, Size]] = LEAGUES) -> dict[str, int]:
-    """Return all figures by league, kind of decision and kind of work."""
+    """Return all figures by league (policies, age), kind of decision and kind of work."""
     return {
-        f"{league}: {kind}, {name}": count
+        f"{league}: {kind} {name}": count
         for league, (num_policies, size) in leagues.items()
         for kind, counts in measure(num_policies, size).items()
         for name, count in counts.items()
