@@ -211,26 +211,32 @@ def _faults(faults: Document) -> Callable[[int, Train | Evaluate, float], str | 
     return fault
 
 
-def differences(stored: object, found: object, place: str = "") -> Iterator[str]:
+def differences(
+    stored: object, found: object, place: str = "", sides: Sequence[str] = ("stored", "found")
+) -> Iterator[str]:
     """Yield where two documents differ, one line each."""
     if isinstance(stored, dict) and isinstance(found, dict):
         for key in dict.fromkeys([*stored, *found]):
             if key not in stored or key not in found:
                 side, value = (
-                    ("stored", stored.get(key)) if key in stored else ("found", found[key])
+                    (sides[0], stored.get(key)) if key in stored else (sides[1], found[key])
                 )
                 yield f"{place}.{key}: only {side}: {json.dumps(value)[:200]}"
             else:
-                yield from differences(stored[key], found[key], f"{place}.{key}")
+                yield from differences(stored[key], found[key], f"{place}.{key}", sides)
     elif isinstance(stored, list) and isinstance(found, list):
         for index, pair in enumerate(zip(stored, found, strict=False)):
-            yield from differences(*pair, f"{place}[{index}]")
+            yield from differences(*pair, f"{place}[{index}]", sides)
         both = min(len(stored), len(found))
-        for side, values in (("stored", stored), ("found", found)):
+        for side, values in zip(sides, (stored, found), strict=True):
             for index, value in enumerate(values[both:], start=both):
                 yield f"{place}[{index}]: only {side}: {json.dumps(value)[:200]}"
     elif not same(stored, found):
-        yield f"{place}: stored {json.dumps(stored)[:200]}, found {json.dumps(found)[:200]}"
+        shown = [
+            f"{side} {json.dumps(one)[:200]}"
+            for side, one in zip(sides, (stored, found), strict=True)
+        ]
+        yield f"{place}: {shown[0]}, {shown[1]}"
 
 
 def same(stored: object, found: object) -> bool:

@@ -102,7 +102,7 @@ def diff(root: Path, edit: Edit) -> str:
 
 def plant_all(root: Path, edits: Sequence[Edit], options: argparse.Namespace) -> None:
     """Plant the edits that have no result yet, and print results and a summary."""
-    done = {result["id"]: result for result in _results(options.out)}
+    done = {result["id"]: result for result in read_results(options.out)}
     ahead = [edit for edit in edits if edit.id not in done][: options.limit]
     with (
         tempfile.TemporaryDirectory(prefix="mutants-") as place,
@@ -160,7 +160,8 @@ def summary(results: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             yield "{outcome}: {id} {file}:{line}\n    {before}\n    -> {after}\n".format(**result)
 
 
-def _results(out: Path) -> Iterator[dict[str, Any]]:
+def read_results(out: Path) -> Iterator[dict[str, Any]]:
+    """Yield the results that a file has; none where there is no file."""
     for line in out.read_text(encoding="utf8").split("\n") if out.is_file() else ():
         # A line that a kill cut short is done again.
         with contextlib.suppress(ValueError):
