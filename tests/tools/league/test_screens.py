@@ -222,6 +222,12 @@ def test_the_newest_match_and_the_kept_checkpoints_come_first() -> None:
     assert re.findall("45837[0-9]+", text) == ["4583761", "4583759", "4583760"]
 
 
+def test_metrics_are_numbers_as_they_are() -> None:
+    line = {"policy": "player/p000", "agent_steps": 1000, "policy/kl": 0.125}
+    words = line_of(draw("metrics", {"metrics": [line]}), "p000")
+    assert words == ["p000", "1000", "policy/kl", "0.125"]
+
+
 def test_a_status_is_in_words() -> None:
     text = draw("status", {**DOCUMENTS["status"], "exploits": 3})
     assert "12 min 30 s" in text
