@@ -15,10 +15,11 @@ import pytest
 from tests.tools.league.documents import DOCUMENTS
 from tests.tools.web.conftest import HOSTILE, Client, asked_for, hostile_run, standing
 from tools.web.content import shown
+from tools.web.pages.hyperparameters import hyperparameters
 from tools.web.pages.overview import _alerts, _champions
 from tools.web.pages.pages import PAGES
 from tools.web.pages.payoff import payoff
-from tools.web.pages.ratings import ratings
+from tools.web.pages.ratings import MAX_LINES, ratings
 
 MAX_BYTES = 300_000
 """Bytes of a page of a few players, whatever their names are."""
@@ -120,6 +121,23 @@ def test_wide_intervals_do_not_flatten_curves() -> None:
 
     assert curve(-50.0, 250.0) is None
     assert curve(-3000.0, 250.0) == [-200.0, 250.0]
+
+
+def test_schedules_are_those_of_the_best_rated() -> None:
+    values = {f"player/p{n:03d}": {"gamma": 0.9 + n / 1000} for n in range(MAX_LINES + 1)}
+    generations = [
+        {"policy": policy, "population": "player", "generation": 0, "cause": "start",
+         "agent_steps_begin": 0, "agent_steps_end": None, "hyperparameters": own}
+        for policy, own in reversed(values.items())
+    ]  # fmt: skip
+    lines = [standing(policy, -100.0 * n) for n, policy in enumerate(values)]
+    documents: Any = {"hyperparameters": {"policies": values, "generations": generations}}
+    standings = {"populations": {"player": lines}}
+    content: Any = hyperparameters(asked_for("hyperparameters", standings=standings, **documents))
+    _, schedule = content.blocks
+    drawn = {one["name"]: one["y"] for one in schedule.chart.data["series"]}
+    best = [*values.items()][:MAX_LINES]
+    assert drawn == {policy.split("/")[1]: [own["gamma"]] * 2 for policy, own in best}
 
 
 def test_the_advice_of_a_long_alert_is_not_cut_off() -> None:
