@@ -83,6 +83,8 @@ def test_a_watched_screen_of_24_lines_shows_nine_players_and_fewer_by_a_key() ->
         assert session._shown.limit is not None
         shown.append(session._shown.limit)
     assert shown == [9, 5, 10, 15]
+    assert [session._turn(key) for key in ("w", "x")] == [True, False]
+    assert session._shown.is_wide
 
 
 def test_each_view_has_a_fixed_document() -> None:
