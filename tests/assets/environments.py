@@ -229,10 +229,11 @@ class EmptiesAgents(ScriptedTurns):
 class MaskedTurns(ScriptedTurns):
     """Masks in ``info`` or in the observation; at the k-th decision only action k % n is legal."""
 
-    def __init__(self, *, where: str, empty_at: int | None = None) -> None:
+    def __init__(self, *, where: str, empty_at: int | None = None, dtype: str = "int8") -> None:
         super().__init__(script=CLOCKWORK * 3)
         self._where = where
         self._empty_at = empty_at
+        self._dtype = dtype
         if where == "observation":
             mask = spaces.MultiBinary(NUM_ACTIONS)
             self._spaces = {
@@ -241,7 +242,7 @@ class MaskedTurns(ScriptedTurns):
             }
 
     def mask(self) -> Array:
-        mask = np.zeros(NUM_ACTIONS, dtype=np.int8)
+        mask = np.zeros(NUM_ACTIONS, dtype=self._dtype)
         if self._at != self._empty_at:
             mask[self._at % NUM_ACTIONS] = 1
         return mask

@@ -14,6 +14,7 @@ from arena.envs.batched.scoring import score_against
 from arena.matches.comparisons import (
     comparisons,
     counted,
+    counting_seats,
     is_by_seats,
     is_repeating,
     numbers_of,
@@ -24,7 +25,7 @@ from arena.matches.comparisons import (
 from arena.matches.pair_scores import kept_sums, num_scored, points, squares
 from arena.matches.seating import make_seats
 from arena.matches.tally_sums import TallySums
-from arena.types import Entrant, PairScore, Seat, Tally
+from arena.types import Entrant, PairScore, PolicyId, Seat, Tally, trainee_entrant
 from tests.arena.matches.test_teammates import squads
 
 
@@ -36,6 +37,18 @@ def sides(num_sides: int, *, populations: int = 1) -> tuple[Seat, ...]:
         sides={agent: (agent,) for agent in agents},
         populations={f"p{k}": agents[k::populations] for k in range(populations)},
     )
+
+
+@pytest.mark.parametrize(
+    ("trainee", "counting"), [(0, (0, 2, 4)), (2, (0, 2, 4)), (3, (1, 3, 5)), (6, (0, 2, 6))]
+)
+def test_a_side_counts_for_the_trainee_or_for_who_faces_it(
+    trainee: int, counting: tuple[int, ...]
+) -> None:
+    """The third of a side faces the first of a side of two."""
+    entrants = [Entrant("a" * 64)] * 7
+    entrants[trainee] = trainee_entrant(PolicyId("player/p000"), generation=0)
+    assert counting_seats(entrants, ((0, 1), (2, 3), (4, 5, 6))) == counting
 
 
 def tally_of(

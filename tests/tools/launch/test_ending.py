@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import importlib
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from populations.config.run_file import RUN_FILE, RunFile, check_resume, with_config
+from populations.controller.server.reconfiguration import settle
+from populations.controller.server.run_directory import OpenRun
+from tests.faults.scenarios import make_small_run
+
 last_lines: Any = importlib.import_module("populations.commands.launch.ending")
+serving: Any = importlib.import_module("populations.commands.launch.serving")
 
 LIMITS = {
     "agent_steps_per_policy": 5_000_000.0,
@@ -84,6 +91,24 @@ def test_the_limit_that_holds_is_named_not_the_one_of_before() -> None:
     lines = said(holds=limit)
     assert lines[0] == f"finished: {limit}"
     assert lines[2].endswith("stop.agent_steps_per_policy=10000000")
+
+
+@pytest.mark.parametrize(("limit_s", "goes_on"), [(60.0, True), (50.0, False)])
+def test_time_of_final_matches_is_not_trained_time(
+    limit_s: float, goes_on: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 70 s the last 20 were final matches: 50 s of training."""
+    begun: list[object] = []
+    monkeypatch.setattr(serving, "control", begun.append)
+    make_small_run(tmp_path)
+    settle(tmp_path)
+    with OpenRun(tmp_path, with_sinks=False) as run:
+        row = run.state.tables.run
+        run.journal.commit([replace(row, state="finished", elapsed_s=70.0, closing_s=20.0)])
+    old = RunFile.load(tmp_path / RUN_FILE)
+    new, _ = check_resume(old, config=None, overrides=[f"stop.duration_s={limit_s}"])
+    serving.serve(tmp_path, launch_directory="", changed=with_config(old, new), json_=False)
+    assert bool(begun) == goes_on
 
 
 def test_an_interrupted_run_goes_on_as_it_is() -> None:

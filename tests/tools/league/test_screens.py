@@ -83,6 +83,8 @@ def test_a_watched_screen_of_24_lines_shows_nine_players_and_fewer_by_a_key() ->
         assert session._shown.limit is not None
         shown.append(session._shown.limit)
     assert shown == [9, 5, 10, 15]
+    assert [session._turn(key) for key in ("w", "x")] == [True, False]
+    assert session._shown.is_wide
 
 
 def test_each_view_has_a_fixed_document() -> None:
@@ -220,6 +222,12 @@ def test_the_newest_match_and_the_kept_checkpoints_come_first() -> None:
     assert text.index("42-2-18") < text.index("41-2-19")
     text = draw("checkpoints", DOCUMENTS["checkpoints"])
     assert re.findall("45837[0-9]+", text) == ["4583761", "4583759", "4583760"]
+
+
+def test_metrics_are_numbers_as_they_are() -> None:
+    line = {"policy": "player/p000", "agent_steps": 1000, "policy/kl": 0.125}
+    words = line_of(draw("metrics", {"metrics": [line]}), "p000")
+    assert words == ["p000", "1000", "policy/kl", "0.125"]
 
 
 def test_a_status_is_in_words() -> None:

@@ -15,10 +15,11 @@ import pytest
 
 from populations.views.parts import Column, Line
 from tests.tools.league.documents import DOCUMENTS
-from tests.tools.web.conftest import HOSTILE, Client, asked_for, hostile_run, said
+from tests.tools.web.conftest import HOSTILE, Client, asked_for, hostile_run, said, standing
 from tools.show.html import short
 from tools.web.pages.league import overview
 from tools.web.pages.pages import PAGES
+from tools.web.pages.training import MAX_LINES, hyperparameters
 
 MAX_BYTES = 300_000
 """Bytes of a page of a few players, whatever their names are."""
@@ -97,6 +98,27 @@ def test_who_is_no_better_than_untrained_is_no_champion_without_a_note() -> None
     assert [line for line in lines(document["champions"]) if line in told] == told
     better = [{**one, "unproven": None} for one in document["champions"]]
     assert not set(told) & set(lines(better))
+
+
+def test_schedules_are_those_of_the_best_rated() -> None:
+    values = {f"player/p{n:03d}": {"gamma": 0.9 + n / 1000} for n in range(MAX_LINES + 1)}
+    generations = [
+        {"policy": policy, "population": "player", "generation": 0, "cause": "start",
+         "agent_steps_begin": 0, "agent_steps_end": None, "hyperparameters": own}
+        for policy, own in reversed(values.items())
+    ]  # fmt: skip
+    lines = [standing(policy, -100.0 * n) for n, policy in enumerate(values)]
+    document = {"policies": values, "generations": generations, "search_space": {}}
+    standings = {"populations": {"player": lines}}
+    asked = asked_for("hyperparameters", standings=standings, hyperparameters=document)
+    _, schedule = hyperparameters(asked)
+    spec: Any = schedule.chart
+    # Those with a label at their end; the others are grey.
+    drawn = {
+        row["name"] for one in spec["layer"] for row in one.get("data", spec["data"])["values"]
+    }
+    best = {policy.split("/")[1] for policy in [*values][:MAX_LINES]}
+    assert drawn - {f"{MAX_LINES - 5} others"} == best
 
 
 def test_the_advice_of_a_long_alert_is_not_cut_off() -> None:

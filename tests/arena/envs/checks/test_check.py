@@ -193,6 +193,17 @@ def test_an_agent_that_comes_back_is_noted(assets: str) -> None:
     assert any("revived once dead" in note and "are played" in note for note in report.notes)
 
 
+def test_a_seed_test_that_cannot_be_run_is_noted(assets: str) -> None:
+    """PettingZoo's tests sample with masks of int8 alone: that says nothing about seeds."""
+    report = check("environments:MaskedTurns", assets, where="info", dtype="bool")
+    assert report.contract == {"api_test": False, "seed_test": False}
+    (problem,) = report.problems
+    assert "PettingZoo's api_test: " in problem.problem
+    (note,) = [note for note in report.notes if "could not be run" in note]
+    assert note.startswith("PettingZoo's seed_test could not be run: ")
+    assert "int8" in note
+
+
 def test_arrays_that_are_written_again_are_noted(assets: str) -> None:
     report = check("environments:AliasingTurns", assets)
     assert report.problems == []

@@ -338,3 +338,14 @@ def test_a_run_writes_through_no_link(run_dir: Path, name: str) -> None:
     with pytest.raises(StorageError, match=f"{name}: a symbolic link"):
         OpenRun(run_dir)
     assert notes.read_text() == "of the user"
+
+
+def test_a_launch_that_cannot_be_noted_says_why(
+    run_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "state").write_text("a file where a directory is needed")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    why_not = create_run(run_dir, duel_run_file(), initial_weights={}, utc="now")
+    assert why_not is not None
+    assert why_not.endswith(": Not a directory")
+    assert has_run(run_dir)

@@ -14,6 +14,7 @@ from populations.controller.assignments.failures import set_aside
 from populations.controller.evaluation.finals import TOURNAMENT_MATCHES
 from populations.controller.evaluation.pairings import validated_by
 from populations.controller.opponents.seatings import draw_seatings
+from populations.controller.state.commands import KillLearner
 from populations.controller.state.events import (
     AssignmentFailed,
     LearnerExited,
@@ -298,15 +299,17 @@ def test_three_crashes_on_one_checkpoint_quarantine_a_policy_and_the_run_goes_on
 
 def test_a_silent_learner_is_given_up_and_a_gap_in_the_controllers_own_loop_is_forgiven() -> None:
     world = make_world()
-    learner = world.join()
+    learner = world.join(slot=0)
     world.beat(learner)
     world.now_s += 1000.0  # the machine slept: nobody could be heard
     world.handle(Ticked())
     assert learner in world.state.learners
+    commands = []
     for _ in range(30):
         world.now_s += 1.0
-        world.handle(Ticked())
+        commands += world.handle(Ticked()).commands
     assert learner not in world.state.learners
+    assert commands[0] == KillLearner(slot=0, dump_stacks=True)
     assert "silent" in str(world.events("learner_lost")[0].data["reason"])
 
 
