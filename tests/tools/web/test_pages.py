@@ -17,9 +17,9 @@ from populations.views.parts import Column, Line
 from tests.tools.league.documents import DOCUMENTS
 from tests.tools.web.conftest import HOSTILE, Client, asked_for, hostile_run, said, standing
 from tools.show.html import short
-from tools.web.pages.league import overview
+from tools.web.pages.league import MAX_LINES, overview
 from tools.web.pages.pages import PAGES
-from tools.web.pages.training import MAX_LINES, hyperparameters
+from tools.web.pages.training import hyperparameters
 
 MAX_BYTES = 300_000
 """Bytes of a page of a few players, whatever their names are."""
