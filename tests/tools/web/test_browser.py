@@ -11,7 +11,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, expect
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, expect
 
 from tests.tools.web.browsing import mistakes_of, needs_browser, served
 from tests.tools.web.conftest import HOSTILE, hostile_run
@@ -25,7 +26,13 @@ LOOKS: list[Any] = [(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark
 
 
 def look_at_all(
-    browser: Browser, first: str, folder: str, names: list[str], *, looks: list[Any] = LOOKS
+    browser: Browser,
+    first: str,
+    folder: str,
+    names: list[str],
+    *,
+    looks: list[Any] = LOOKS,
+    is_checked: bool = False,
 ) -> None:
     """Open pages in looks; fail on the first thing that is wrong."""
     for width, scheme in looks:
@@ -40,20 +47,36 @@ def look_at_all(
             for chart in page.locator(".chart").all():
                 assert chart.locator("svg").count() > 0, (name, chart.get_attribute("data-kind"))
             assert page.evaluate("document.documentElement.scrollWidth") <= width, (name, width)
+            if is_checked:
+                assert not obstacles(page), (name, width, scheme)
             assert not wrong, (name, width, scheme, wrong)
         context.close()
+
+
+def obstacles(page: Page) -> list[str]:
+    """Return what keeps readers with a screen reader, a keyboard or weak eyes from a page.
+
+    By the rules of WCAG 2.2 at level AA that axe-core checks, contrast among them.
+    """
+    tags = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+    # It would load style sheets again, which a file may not.
+    rules = {"runOnly": tags, "preload": False}
+    found = Axe().run(page, options=rules).response["violations"]
+    return [f"{one['id']}: {one['nodes'][0]['html']}" for one in found]
 
 
 def test_pages_of_a_server(browser: Browser, board_run: Path) -> None:
     with served(board_run) as first:
         folder = first.partition("/?")[0] + "/board"
-        look_at_all(browser, first, folder, NAMES)
+        look_at_all(browser, first, folder, NAMES, is_checked=True)
 
 
 def test_differences_of_two_runs(browser: Browser, board_run: Path, tag_run: Path) -> None:
     with served(board_run, tag_run) as first:
         for folder, name in (("board", "diff-with-tag"), ("tag", "diff-with-board")):
-            look_at_all(browser, first, first.partition("/?")[0] + f"/{folder}", [name])
+            look_at_all(
+                browser, first, first.partition("/?")[0] + f"/{folder}", [name], is_checked=True
+            )
 
 
 @pytest.mark.timeout(300)
