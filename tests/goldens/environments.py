@@ -11,14 +11,16 @@ What is not installed is not compared, and stays as it was stored.
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import json
+import os
 import re
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from fnmatch import fnmatch
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +42,8 @@ SHORT = ("--seconds", "0.1", "--time-limit", "600")
 OF_THE_MACHINE = ("env_steps_per_s", "agent_steps_per_s")
 OF_ITS_NUMBERS = ("entropy", "score", "mean_return", "results", "agent_steps_per_s")
 """What a trial has learned hangs on the last digits of a machine's numbers."""
+
+MOST_PROCESSES = 4
 
 Case = tuple[str, ...]
 
@@ -83,26 +87,25 @@ def _broken() -> Iterator[Case | tuple[str, list[str]]]:
 def findings() -> str:
     """Return the documents of all checks that can be made here."""
     stored = json.loads(read(STORED / FINDINGS) or "{}")
-    found: dict[str, Any] = {}
-    missing = []
-    for case, needs in cases():
-        name = " ".join(case)
-        if any(importlib.util.find_spec(module) is None for module in needs):
-            missing.append(case[0])
-            if name in stored:
-                found[name] = stored[name]
-        else:
-            found[name] = checked(case)
+    known = dict(cases())
+    missing = [case for case, needs in known.items() if not all(map(find_spec, needs))]
     if missing:
-        sys.stdout.write(f"not installed, not compared: {', '.join(dict.fromkeys(missing))}\n")
-    return dump(found)
+        ids = ", ".join(dict.fromkeys(case[0] for case in missing))
+        sys.stdout.write(f"not installed, not compared: {ids}\n")
+    here = [case for case in known if case not in missing]
+    with ProcessPoolExecutor(min(MOST_PROCESSES, os.cpu_count() or 1)) as pool:
+        found = dict(zip(here, pool.map(checked, here, chunksize=4), strict=True))
+    names = {case: " ".join(case) for case in known}
+    found |= {case: stored[names[case]] for case in missing if names[case] in stored}
+    return dump({names[case]: found[case] for case in known if case in found})
 
 
 def checked(case: Case) -> Document:
     """Check an environment; its exit code, document, and the configuration that is written."""
     with tempfile.TemporaryDirectory() as scratch, counted_time():
         file = Path(scratch) / "suggested.yaml"
-        code, output, errors = _ran(case, "--json", "--write", str(file))
+        code, *said = _ran(case, "--json", "--write", str(file))
+        output, errors = (text.replace(scratch, "SCRATCH") for text in said)
         written = file.read_text(encoding="utf8") if file.exists() else ""
     found: Document = {"exit_code": code}
     if output:

@@ -22,6 +22,7 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from tests.goldens.conversations.golden import played
 from tests.goldens.conversations.looks import dump
@@ -36,8 +37,9 @@ TOKEN = "golden-token"
 ATTEMPTS = 300
 ARENA = Path(sys.executable).with_name("arena")
 FUNCTION = "tests.goldens.recorder:keep"
-COMMAND = ["sh", "-c", '(cat; echo) >> "$0/calls.jsonl"; echo "$*" >> "$0/arguments.txt"', "{run}", "{player}",
-           "{population}", "{kind}", "{subject}", "{sequence}"]  # fmt: skip
+KEEP = '(cat; echo) >> "$0/calls.jsonl"; echo "$*" >> "$0/arguments.txt"'
+FILLED_IN = ("run", "player", "population", "kind", "subject", "sequence")
+COMMAND = ["sh", "-c", KEEP, *(f"{{{name}}}" for name in FILLED_IN)]
 HOOKS = {
     "on_event": [FUNCTION],
     **{
@@ -57,8 +59,8 @@ def given() -> Mapping[str, str]:
             "points.json.xz": dump(list(_lines(run, POINTS))),
             "metrics.json.xz": dump(list(_lines(run, "metrics.jsonl"))),
             "hooks.json.xz": dump(_hooks(run)),
-            "prometheus.txt": _asked(run, "*/*"),
-            "openmetrics.txt": _asked(run, "application/openmetrics-text"),
+            "prometheus.json": dump(_samples(_asked(run, "*/*"))),
+            "openmetrics.json": dump(_samples(_asked(run, "application/openmetrics-text"))),
         }
 
 
@@ -89,6 +91,16 @@ def _asked(run: Path, kind: str) -> str:
     raise AssertionError(f"{address} is not ready")
 
 
+def _samples(text: str) -> list[Any]:
+    """The lines of a text of figures, values as numbers: they come from fits."""
+    lines: list[Any] = []
+    for line in text.splitlines():
+        name, _, value = line.rpartition(" ")
+        is_sample = "{" in name and not line.startswith("#")
+        lines.append([name, plain(float(value))] if is_sample else line)
+    return lines
+
+
 @contextmanager
 def _page(run: Path) -> Iterator[str]:
     command = [ARENA, "web", run, "--port", "0", "--token", TOKEN]
@@ -106,7 +118,10 @@ def _page(run: Path) -> Iterator[str]:
             server.terminate()
 
 
-FILES = ("points.json.xz", "metrics.json.xz", "hooks.json.xz", "prometheus.txt", "openmetrics.txt")
+FILES = (
+    *("points.json.xz", "metrics.json.xz", "hooks.json.xz"),
+    *("prometheus.json", "openmetrics.json"),
+)
 MAKERS: Mapping[str, Callable[[], str]] = {name: lambda name=name: given()[name] for name in FILES}
 
 

@@ -9,7 +9,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from populations.hooks.make import make_hook_processes
 from populations.records.rows import Row
 from populations.records.tables import Tables
 from populations.storage.journal import Journal
+from populations.storage.lock import RunLock
 from tests.goldens.forms import Document
 
 STEP_S = 0.004
@@ -197,3 +198,7 @@ def call_hooks(run: Path, hooks: Mapping[str, Any]) -> None:
     trouble = [told for told in process.finish() if told.problem]
     assert trouble == [], trouble
 
+
+def held(run: Path) -> AbstractContextManager[object]:
+    """Hold a run as a controller does that is going on."""
+    return RunLock(run)
