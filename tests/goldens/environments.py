@@ -16,13 +16,12 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from fnmatch import fnmatch
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -67,8 +66,8 @@ def cases() -> Iterator[tuple[Case, Sequence[str]]]:
             row.name in setting()["but"]
         ):
             yield (row.id, *given, "--train", "0"), row.needs
-    for name, keys in _broken():
-        yield (name, *keys, "--train", "0"), ()
+    for name, arguments in _broken():
+        yield (name, *arguments, "--train", "0"), ()
 
 
 def supported() -> list[str]:
@@ -78,7 +77,7 @@ def supported() -> list[str]:
     return str(found).split()
 
 
-def _broken() -> Iterator[Case | tuple[str, list[str]]]:
+def _broken() -> Iterator[tuple[str, list[str]]]:
     for name, variants in setting()["broken"].items():
         for kwargs in variants:
             yield name, [f"environment.kwargs={json.dumps(kwargs)}"] if kwargs else []
@@ -113,8 +112,8 @@ def checked(case: Case) -> Document:
         found["document"] = _without_noise(json.loads(output.splitlines()[-1]))
     else:
         found["error"] = errors.splitlines()[-8:]
-    if written and written != found.get("document", {}).get("preset"):
-        found["written"] = written
+    if written and (lines := written.splitlines()) != found.get("document", {}).get("preset"):
+        found["written"] = lines
     return {key: plain(value) for key, value in found.items()}
 
 
@@ -123,6 +122,9 @@ def _without_noise(document: Document) -> Document:
         document.pop(key, None)
     for key in OF_ITS_NUMBERS if document.get("trial") else ():
         document["trial"].pop(key)
+    if document["preset"] is not None:
+        # A difference names its line.
+        document["preset"] = document["preset"].splitlines()
     return document
 
 
@@ -147,7 +149,7 @@ def _ran(case: Case, *options: str) -> tuple[int, str, str]:
         return command(["envs", "check", *case, *SHORT, *options])
 
 
-MAKERS: Mapping[str, Any] = {FINDINGS: findings, TEXTS: texts}
+MAKERS: Mapping[str, Callable[[], str]] = {FINDINGS: findings, TEXTS: texts}
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -103,7 +103,7 @@ def _samples(text: str) -> list[Any]:
 
 @contextmanager
 def _page(run: Path) -> Iterator[str]:
-    command = [ARENA, "web", run, "--port", "0", "--token", TOKEN]
+    command = [str(ARENA), "web", str(run), "--port", "0", "--token", TOKEN]
     with (
         TemporaryDirectory() as scratch,
         (Path(scratch) / "log").open("w") as log,
@@ -122,7 +122,13 @@ FILES = (
     *("points.json.xz", "metrics.json.xz", "hooks.json.xz"),
     *("prometheus.json", "openmetrics.json"),
 )
-MAKERS: Mapping[str, Callable[[], str]] = {name: lambda name=name: given()[name] for name in FILES}
+
+
+def _content(name: str) -> str:
+    return given()[name]
+
+
+MAKERS: Mapping[str, Callable[[], str]] = {name: partial(_content, name) for name in FILES}
 
 
 if __name__ == "__main__":

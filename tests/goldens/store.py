@@ -38,6 +38,8 @@ def write(path: Path, text: str) -> None:
 
 def parting(path: Path, found: str) -> list[str]:
     """Return how a content differs from the stored one; nothing if it does not."""
+    if not path.exists():
+        return ["nothing is stored"]
     return list(compare(path.name.removesuffix(".xz"), read(path), found))
 
 

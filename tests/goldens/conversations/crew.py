@@ -245,7 +245,8 @@ class Crew:
                 said = {"checkpoints": made, **lies.get("finished", {})}
                 if "tally" in lies and finished.tallies:
                     first, *others = plain(finished.tallies)
-                    said["tallies"] = [{**first, **lies["tally"]}, *others]
+                    lie = {**first, **lies["tally"]}
+                    said["tallies"] = [lie, *([lie] if "twice" in lies else []), *others]
                 say = partial(self._say, member, finished, **said)
                 self._plan(duration_s + 0.1, lambda: self._done(member, message) and say())
                 if trouble == "twice":
