@@ -146,7 +146,9 @@ def _shown() -> Iterator[Sequence[str]]:
 def _ran(case: Case, *options: str) -> tuple[int, str, str]:
     # Modules of environments are found where it is launched.
     with contextlib.chdir(ASSETS):
-        return command(["envs", "check", *case, *SHORT, *options])
+        code, *said = command(["envs", "check", *case, *SHORT, *options])
+    output, errors = (text.replace(str(ROOT), "ROOT") for text in said)
+    return code, output, errors
 
 
 MAKERS: Mapping[str, Callable[[], str]] = {FINDINGS: findings, TEXTS: texts}
