@@ -69,7 +69,7 @@ test-slow: setup
 	$(PYTEST) --dist loadgroup --timeout 300 -m "slow and not long and not faults and not matrix"
 
 goldens: setup
-	@set -e; for part in decisions front_door conversations; do OMP_NUM_THREADS=1 $(BIN)/python -m tests.goldens.$$part; done
+	@set -e; for part in decisions front_door commands environments hostile outlets conversations; do OMP_NUM_THREADS=1 $(BIN)/python -m tests.goldens.$$part; done
 
 check: setup
 	$(BIN)/ruff check .

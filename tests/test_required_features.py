@@ -130,6 +130,11 @@ def test_every_row_names_what_exists(index: int) -> None:
     assert {row.number: faults for row in rows if (faults := faults_of(row))} == {}
 
 
+def test_no_feature_is_missing() -> None:
+    rows = [row for table_rows in table() for row in table_rows]
+    assert [(row.number, row.name) for row in rows if row.sign in ("missing", "partly")] == []
+
+
 GOOD = Row(
     section="ML-Agents",
     number=1,

@@ -9,17 +9,14 @@ configuration and command line with its exit code, `signatures.txt` the public P
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import difflib
 import importlib
 import inspect
 import io
-import os
 import sys
 import tempfile
 import typing
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import yaml
@@ -30,6 +27,7 @@ from arena.errors import ConfigError
 from docs.generate.python_api import PROTOCOLS, public_names
 from populations.config.run_config import RunConfig, load_config
 from populations.simulation.environment import simulated_config, simulated_run
+from tests.goldens.store import main
 
 # As it is installed: types know the same modules as `tools`.
 MAIN = importlib.import_module("populations.commands.main")
@@ -141,45 +139,12 @@ def _parameters(value: object) -> str:
         return ""
 
 
-TEXTS: dict[str, Callable[[], str]] = {
-    "help": help_text,
-    "refusals": refusals,
-    "signatures": signatures,
+MAKERS: Mapping[str, Callable[[], str]] = {
+    "help.txt": help_text,
+    "refusals.txt": refusals,
+    "signatures.txt": signatures,
 }
 
 
-def said(name: str) -> str:
-    """Return one of `TEXTS` as it is now."""
-    os.environ.update({"COLUMNS": "80", "NO_COLOR": "1", "TERM": "dumb"})
-    return TEXTS[name]()
-
-
-def parting(name: str, found: str) -> list[str]:
-    """Return the lines in which a text differs from the one that is stored."""
-    stored = (STORED / f"{name}.txt").read_text(encoding="utf8")
-    lines = stored.splitlines(), found.splitlines()
-    return list(difflib.unified_diff(*lines, "stored", "found", n=2, lineterm=""))
-
-
-def main(argv: Sequence[str] | None = None) -> None:
-    """Compare the texts with the stored ones, or store them."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--make", action="store_true", help="store what is said now")
-    options = parser.parse_args(argv)
-    parted = False
-    for name in TEXTS:
-        found = said(name)
-        if options.make:
-            (STORED / f"{name}.txt").write_text(found, encoding="utf8")
-        explained = parting(name, found)
-        parted |= bool(explained)
-        sys.stdout.write("\n".join([f"{name}: {'parted' if explained else 'equal'}", *explained]))
-        sys.stdout.write("\n")
-    if parted:
-        raise SystemExit(1)
-
-
 if __name__ == "__main__":
-    main()
+    main(__doc__, STORED, MAKERS, sys.argv[1:])

@@ -15,8 +15,8 @@ from tests.goldens.forms import Document
 SMALLEST = "cooperation"
 
 
-def test_five_are_stored_whole() -> None:
-    assert len(NAMES) == 5
+def test_all_are_stored_whole() -> None:
+    assert len(NAMES) == 6
     for name in NAMES:
         for file in (TALK, "middle.json", "end.json", "end.csv", "end.80.txt", "end.140.txt"):
             assert stored(name, file), f"{name} has no {file}"

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING
 from arena.envs.checks.roles import kinds_of
 from arena.envs.findings import some
 
+from ..terminal.text import plain
+
 if TYPE_CHECKING:
     from arena.environment_spec import AgentSpec
     from arena.envs.checks.check import EnvironmentReport
@@ -100,8 +102,9 @@ def preset_text(
     )
     if problems:
         texts = [
-            # Without the lines of the user's code, which follow the first.
-            *(f"problem: {finding.problem.splitlines()[0]}" for finding in problems),
+            # Without the lines of the user's code, which follow the first; an error's text may have
+            # what no file in UTF-8 takes.
+            *(f"problem: {plain(finding.problem.splitlines()[0])}" for finding in problems),
             *(f"left out: {left}" for left in left_out(report)),
         ]
         head += "# Not ready to train; to be checked again when this is mended:\n"

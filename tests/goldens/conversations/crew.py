@@ -88,6 +88,7 @@ class Crew:
             episode_length=about.get("episode_length", 20),
         )
         self._troubles: Mapping[int, str] = about.get("troubles", {})
+        self._lies: Mapping[str, list[Document]] = about.get("lies", {})
         self._broken: Mapping[str, tuple[float, float, str]] = about.get("broken", {})
         self._holds_episodes: bool = about.get("holds_episodes", False)
         self._longest_s: float = setting["longest_s"]
@@ -128,7 +129,7 @@ class Crew:
             case {"kill": slot}:
                 for member in self._members.values():
                     member.is_gone = member.is_gone or member.slot == slot
-            case {"to": learner}:
+            case {"to": learner} if learner in self._members:
                 self._told(self._members[learner], message)
 
     def _told(self, member: _Member, message: Any) -> None:
@@ -219,6 +220,7 @@ class Crew:
         member.begun_s = self._now_s
         self._begun += 1
         trouble = self._troubles.get(self._begun) or self._trouble_of_policies(message)
+        lies = self._next_lies(message)
         finished, manifests = self._learner.carry_out(message)
         duration_s = round(finished.duration_s / member.speed, 3)
         finished = self._with_details(replace(finished, duration_s=duration_s), message)
@@ -230,16 +232,22 @@ class Crew:
             case "ends":
                 self._plan(fails_s, lambda: self._end(member, -11))
             case None | "twice" | "forged":
+                forged = 1 if trouble == "forged" else lies.get("manifest")
                 made = [
                     {
                         "policy": manifest.policy,
                         "agent_steps": manifest.agent_steps,
                         "learner_updates": manifest.learner_updates,
-                        **({"forged": 1} if trouble == "forged" else {}),
+                        **({"forged": forged} if forged else {}),
                     }
                     for manifest in manifests.values()
                 ]
-                say = partial(self._say, member, finished, checkpoints=made)
+                said = {"checkpoints": made, **lies.get("finished", {})}
+                if "tally" in lies and finished.tallies:
+                    first, *others = plain(finished.tallies)
+                    lie = {**first, **lies["tally"]}
+                    said["tallies"] = [lie, *([lie] if "twice" in lies else []), *others]
+                say = partial(self._say, member, finished, **said)
                 self._plan(duration_s + 0.1, lambda: self._done(member, message) and say())
                 if trouble == "twice":
                     self._plan(duration_s + 3.0, say)
@@ -254,6 +262,13 @@ class Crew:
                 self._plan(
                     fails_s, lambda: self._done(member, message) and self._say(member, failed)
                 )
+
+    def _next_lies(self, message: Train | Evaluate) -> Document:
+        """What a result says wrongly: after each one that is right, of births none."""
+        lies = self._lies.get(type(message).__name__, [])
+        if not lies or (isinstance(message, Train) and not message.agent_steps):
+            return {}
+        return lies.pop(0)
 
     def _trouble_of_policies(self, message: Train | Evaluate) -> str | None:
         """The failure of a policy that fails between two moments."""

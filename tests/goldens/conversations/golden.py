@@ -15,6 +15,7 @@ import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -70,6 +71,21 @@ def _parting(name: str, *, is_quick: bool) -> Iterator[str]:
                 yield f"{file}: and more"
                 break
             yield f"{file} {difference}"
+
+
+@contextmanager
+def played(name: str, **changes: Any) -> Iterator[Path]:
+    """Play the record of a conversation, with other keys of its configuration.
+
+    Yields:
+        Its run directory, which is gone afterwards.
+    """
+    script = Script([json.loads(line) for line in stored(name, TALK).splitlines()])
+    setting = _setting(name)
+    setting["config"].update(changes)
+    with _place() as place:
+        serve(place / "run", setting, Stage(script, lambda moment: None))
+        yield place / "run"
 
 
 def stored(name: str, file: str, *, root: Path = HERE) -> str:

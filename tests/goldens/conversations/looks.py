@@ -33,8 +33,8 @@ QUICK = ("standings", "payoff", "events", "status")
 _NUMBER = re.compile(r"-?\d+(\.\d+(e-?\d+)?|e-?\d+)")
 
 
-def command(arguments: Sequence[str], *, width: int = 80) -> tuple[int, str]:
-    """Exit code and output of `arena`, errors behind it."""
+def command(arguments: Sequence[str], *, width: int = 80) -> tuple[int, str, str]:
+    """Exit code of `arena`, its output, and its errors."""
     output, errors = io.StringIO(), io.StringIO()
     before = {name: os.environ.get(name) for name in ("COLUMNS", "TZ")}
     os.environ.update(COLUMNS=str(width), TZ="UTC")
@@ -48,7 +48,7 @@ def command(arguments: Sequence[str], *, width: int = 80) -> tuple[int, str]:
     finally:
         for name, value in before.items():
             os.environ.pop(name) if value is None else os.environ.update({name: value})
-    return int(str(code or 0)), output.getvalue() + errors.getvalue()
+    return int(str(code or 0)), output.getvalue(), errors.getvalue()
 
 
 def look(
@@ -64,8 +64,8 @@ def look(
             width = int(form) if form.isdigit() else 80
             texts = {}
             for view in views:
-                code, text = command(["league", run.name, *view, *options], width=width)
-                name = " ".join(view)
+                code, *said = command(["league", run.name, *view, *options], width=width)
+                name, text = " ".join(view), "".join(said)
                 if code and form == "json":
                     text = json.dumps({"exit_code": code, "error": text})
                 texts[name] = f"exit code {code}\n{text}" if code and form != "json" else text
@@ -84,20 +84,20 @@ def _without_noise(text: str) -> str:
 def _joined(texts: Mapping[str, str], *, is_json: bool) -> str:
     if is_json:
         # A row on a line: a diff of the file names it.
-        return _dump({name: json.loads(text) for name, text in texts.items()})
+        return dump({name: json.loads(text) for name, text in texts.items()})
     return "".join(f"==== {name}\n{text}" for name, text in texts.items())
 
 
-def _dump(value: Any, depth: int = 0) -> str:
+def dump(value: Any, depth: int = 0) -> str:
     """JSON with a line for each document that is not large."""
     flat = json.dumps(value, ensure_ascii=False)
     if len(flat) <= 1000 or not isinstance(value, dict | list):
         return flat if depth else flat + "\n"
     if isinstance(value, dict):
-        parts = [f"{json.dumps(name)}: {_dump(one, depth + 1)}" for name, one in value.items()]
+        parts = [f"{json.dumps(name)}: {dump(one, depth + 1)}" for name, one in value.items()]
         text = "{\n" + ",\n".join(parts) + "\n}"
     else:
-        text = "[\n" + ",\n".join(_dump(one, depth + 1) for one in value) + "\n]"
+        text = "[\n" + ",\n".join(dump(one, depth + 1) for one in value) + "\n]"
     return text if depth else text + "\n"
 
 
@@ -153,11 +153,11 @@ def findings(run: Path) -> str:
         shutil.copytree(run, copy)
         damage(copy)
         with contextlib.chdir(copy.parent):
-            code, text = command(["verify", run.name, "--json"])
-        report = json.loads(text.replace(str(copy), "RUN"))
+            code, output, _ = command(["verify", run.name, "--json"])
+        report = json.loads(output.replace(str(copy), "RUN"))
         found[name] = {"exit_code": code, "faults": report["faults"], "notes": report["notes"]}
         shutil.rmtree(copy)
-    return _dump(found)
+    return dump(found)
 
 
 def compare(name: str, stored: str, found: str) -> Iterator[str]:

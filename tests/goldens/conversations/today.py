@@ -218,21 +218,25 @@ class Words:
         (trainee,) = (one for one in given.trainees if one.policy == policy)
         files = files_of(given.assignment_id, policy)
         population = self.setup.populations[policy.split("/")[0]]
-        manifest = Manifest(
-            policy=policy,
-            generation=trainee.generation + about.get("forged", 0),
-            agent_steps=about["agent_steps"],
-            learner_updates=about["learner_updates"],
-            hyperparameters=dict(trainee.hyperparameters),
-            parent=None if trainee.checkpoint is None else trainee.checkpoint.digest,
-            donor=trainee.donor,
-            environment_digest=self.setup.spec.digest,
-            population_agents=population.agents,
-            network=population.network,
-            files=file_records(files),
-            arena_version="0.1.0",
-            created=utc,
-        )
+        forged = about.get("forged", 0)
+        # Other keys of the manifest, or a generation that is too high.
+        lies = forged if isinstance(forged, dict) else {"generation": trainee.generation + forged}
+        facts: Document = {
+            "policy": policy,
+            "generation": trainee.generation,
+            "agent_steps": about["agent_steps"],
+            "learner_updates": about["learner_updates"],
+            "hyperparameters": dict(trainee.hyperparameters),
+            "parent": None if trainee.checkpoint is None else trainee.checkpoint.digest,
+            "donor": trainee.donor,
+            "environment_digest": self.setup.spec.digest,
+            "population_agents": population.agents,
+            "network": population.network,
+            "files": file_records(files),
+            "arena_version": "0.1.0",
+            "created": utc,
+        }
+        manifest = Manifest(**{**facts, **lies})
         for digest in (manifest.digest, manifest.weights_digest):
             self._long[digest[:SHORT]] = digest
         ref = publish(self._run_dir, manifest=manifest, files=files)

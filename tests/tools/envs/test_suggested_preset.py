@@ -14,6 +14,7 @@ from arena.environment_spec import AgentSpec, EnvironmentSpec
 from arena.envs.checks.check import EnvironmentReport
 from arena.envs.checks.measure import Measured
 from arena.envs.checks.roles import Role
+from arena.envs.findings import Finding
 from arena.envs.spaces.observations import describe
 from arena.learners.smoke_training import SmokeTraining
 from populations.config.run_config import validate_config
@@ -210,3 +211,10 @@ def test_every_line_but_the_plainest_says_why() -> None:
     assert "no episode ended at random" in text
     assert "1,000 environment steps/s of one core" in text
     assert all(len(line.split("#")[0].rstrip()) <= 80 for line in text.splitlines())
+
+
+def test_a_problem_is_one_line_that_every_file_takes() -> None:
+    problem = Finding(problem="raised \ud800, \x1b[31m\nand more", mend="nothing")
+    text = preset_text(make_report(["a", "b"]), environment={}, problems=[problem])
+    assert "#   problem: raised \\ud800, \\x1b[31m\n" in text
+    assert yaml.safe_load(text.encode())
