@@ -102,7 +102,7 @@ def test_all_of_64_lanes_have_names() -> None:
 
 def test_texts_of_strangers_are_text() -> None:
     hostile = "<script>alert(1)</script>\"'&\x00\u202e" + "x" * 10_000
-    policy = {"policy": 'player/<b>&"', "agent_steps": 1, "rating": 0.0}
+    policy: Any = {"policy": 'player/<b>&"', "agent_steps": 1, "rating": 0.0}
     row = documents.generation(policy["policy"], 0, 0, hostile)
     row["hyperparameters"] = {hostile: hostile}
     lineage = {"policies": [policy], "generations": [row], "exploits": []}
