@@ -140,19 +140,24 @@ def champions(spans: Sequence[Line], lines: Sequence[Line], reader: Reader) -> S
         lines: Policies with their points, whose times are those of the run.
         reader: Page or file.
     """
-    times = [point["time"] for line in lines for point in line["points"] if point["time"]]
-    times += [time for span in spans for time in (span["since"], span["until"]) if time]
-    if not times:
+    bounds = [(_seconds(span["since"]), _seconds(span["until"])) for span in spans]
+    times = [_seconds(point["time"]) for line in lines for point in line["points"]]
+    known = [
+        time for time in (*times, *(one for both in bounds for one in both)) if time is not None
+    ]
+    if not known:
         return None
-    begin, end = min(map(_seconds, times)), max(map(_seconds, times))
+    begin, end = min(known), max(known)
     unit, seconds = _unit(end - begin)
     # Of simulated leagues all moments are the same.
     last = max((end - begin) / seconds, 1.0 if begin == end else 0.0)
     bright = parts.coloured([line["player"] for line in _best_first(lines)])
     rows = []
-    for span in spans:
-        since = (_seconds(span["since"]) - begin) / seconds
-        until = last if span["until"] is None else (_seconds(span["until"]) - begin) / seconds
+    for span, (since_s, until_s) in zip(spans, bounds, strict=True):
+        if since_s is None:
+            continue
+        since = (since_s - begin) / seconds
+        until = last if until_s is None else (until_s - begin) / seconds
         name, policy = reader.player(span["player"]), span["player"].split("@")[0]
         colour = PALETTE[bright.index(policy)] if policy in bright else GREY
         row = {"x": rounded(since, 4), "x2": rounded(until, 4), "name": name, "colour": colour}
@@ -176,8 +181,12 @@ def champions(spans: Sequence[Line], lines: Sequence[Line], reader: Reader) -> S
     return reader.sized({"layer": layers}, STRIP)
 
 
-def _seconds(time: str) -> float:
-    return datetime.fromisoformat(time).timestamp()
+def _seconds(time: str | None) -> float | None:
+    """Return a time in seconds; None: there is none, or it is none that a journal writes."""
+    try:
+        return datetime.fromisoformat(time or "").timestamp()
+    except ValueError:
+        return None
 
 
 def _unit(duration_s: float) -> tuple[str, float]:
@@ -257,7 +266,7 @@ def schedule(
         space: Its part of the search space; empty: population-based training does not change it.
         panel: Pixels of the plot of one of many, which says its name above; None: it is alone.
     """
-    own = [line for line in generations if name in line["hyperparameters"]]
+    own = [line for line in generations if _is_shown(line["hyperparameters"].get(name))]
     title, height = _frame(reader.text(name), panel)
     axis, values = _axis_of(title, [line["hyperparameters"][name] for line in own], space, reader)
     curves: dict[str, Curve] = {}
@@ -275,19 +284,24 @@ def schedule(
     return reader.sized(spec, height, width=panel)
 
 
+def _is_shown(value: object) -> bool:
+    """Whether a value has a place on an axis: there is one, and it is finite."""
+    return value is not None and not (isinstance(value, float) and not math.isfinite(value))
+
+
 def _axis_of(
     title: str, values: Sequence[Any], space: Mapping[str, Any], reader: Reader
 ) -> tuple[Axis, list[float]]:
     """Return the axis of a hyperparameter's values, and these as numbers."""
-    if any(isinstance(value, str | bool) for value in values):
+    if any(isinstance(value, bool) or not isinstance(value, int | float) for value in values):
         found = sorted({str(value) for value in values})
         labels = parts.unique([reader.text(one) for one in found])
         axis = Axis(title=title, low=-0.5, high=len(found) - 0.5, categories=labels)
         return axis, [float(found.index(str(value))) for value in values]
     scale = "linear"
-    if space.get("complement") and max(values) < 1.0:
+    if space.get("complement") and max(values, default=1.0) < 1.0:
         scale = "complement"
-    elif space.get("log") and min(values) > 0.0:
+    elif space.get("log") and min(values, default=0.0) > 0.0:
         scale = "log"
     return Axis.around(title, values, scale=scale), list(values)
 

@@ -252,6 +252,30 @@ def test_schedules_are_steps_through_the_generations() -> None:
     assert sorted(copied) == [(2000, 0.005), (2500, 0.01)]
 
 
+def test_values_that_have_no_place_are_left_out() -> None:
+    values: list[Any] = [None, math.nan, math.inf, 0.5]
+    rows = [
+        {**documents.generation("player/p000", at, at, "start", x=value), "agent_steps_end": at + 1}
+        for at, value in enumerate(values)
+    ]
+
+    def drawn(name: str, space: dict[str, Any]) -> list[dict[str, Any]]:
+        spec = curves.schedule(name, rows, PAGE, best_first=["player/p000"], space=space)
+        json.dumps(spec, allow_nan=False)
+        found: list[dict[str, Any]] = spec["data"]["values"]
+        return found
+
+    for space in ({}, {"log": True}, {"log": True, "complement": True}):
+        assert [(row["x"], row["y"]) for row in drawn("x", space)] == [(3, 0.5), (4, 0.5)]
+        assert drawn("of no generation", space) == []
+    (span, *_) = documents.ratings()["champions"]
+    (line, *_) = documents.ratings()["populations"]["player"]
+    # A damaged row has no time: its bar is left out.
+    strip = curves.champions([{**span, "since": "<b>"}, span], [line], PAGE)
+    assert [bar["name"] for bar in rows_of(strip, "bar")] == ["p001@1k"]
+    assert curves.champions([{**span, "since": "<b>", "until": None}], [], PAGE) is None
+
+
 @given(st.sampled_from(["linear", "log", "complement"]), st.data())
 def test_an_axis_has_room_for_its_values_and_says_where_they_are(scale: str, data: Any) -> None:
     known = st.floats(0.001, 0.999).map(lambda value: round(value, 6))

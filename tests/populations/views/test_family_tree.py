@@ -102,12 +102,13 @@ def test_all_of_64_lanes_have_names() -> None:
 
 def test_texts_of_strangers_are_text() -> None:
     hostile = "<script>alert(1)</script>\"'&\x00\u202e" + "x" * 10_000
-    policy = {"policy": "player/p000", "agent_steps": 1, "rating": 0.0}
-    row = documents.generation("player/p000", 0, 0, hostile)
+    policy: Any = {"policy": 'player/<b>&"', "agent_steps": 1, "rating": 0.0}
+    row = documents.generation(policy["policy"], 0, 0, hostile)
     row["hyperparameters"] = {hostile: hostile}
     lineage = {"policies": [policy], "generations": [row], "exploits": []}
     root = parsed(family_tree([[policy]], lineage, FILE, width=400))
-    assert not list(root.iter(f"{SVG}script"))
+    assert {one.tag for one in root.iter()}.isdisjoint({f"{SVG}script", f"{SVG}b"})
+    assert 'player/<b>&"' in [one.text for one in root.iter(f"{SVG}text")]
     assert not [key for one in root.iter() for key in one.attrib if key.startswith("on")]
     (title,) = (one.text or "" for one in root.iter(f"{SVG}title"))
     assert "<script>alert(1)" in title
