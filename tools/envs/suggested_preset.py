@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING
 
 from arena.envs.checks.roles import kinds_of
 from arena.envs.findings import some
-
-from ..terminal.text import plain
+from populations.views.texts import plain
 
 if TYPE_CHECKING:
     from arena.environment_spec import AgentSpec
