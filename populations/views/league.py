@@ -31,7 +31,7 @@ Player = tuple[str, str]
 STANDINGS = (
     player("player"),
     # A title of one blank: it stands behind the name.
-    Column("mark", "mark", " "),
+    Column("leader", "mark", " "),
     Column("rating", "elo"),
     Column("rating", "interval", "95%"),
     Column("rank", "ranks", "ranks"),
@@ -73,14 +73,14 @@ def standings(document: Document, room: Room) -> Iterator[Section]:
         rows = [
             {
                 **line,
-                "mark": MARK if line["champion"] else None,
+                "leader": MARK if line["champion"] else None,
                 # States and roles that most players have say nothing.
                 "state": None if line.get("state") == "active" else line.get("state"),
                 "role": None if line.get("role") == "main" else line.get("role"),
             }
             for line in lines
         ]
-        below = [Line(f"{MARK} champion")] if any(row["mark"] for row in rows) else []
+        below = [Line(f"{MARK} champion")] if any(row["leader"] for row in rows) else []
         if rows and all(row["rating"] is None for row in rows):
             below.append(
                 Line("no ratings yet: they begin with the first fit of evaluation matches")
