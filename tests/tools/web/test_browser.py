@@ -127,7 +127,7 @@ def test_a_chart_tells_where_it_is_pointed_at_and_leads_to_players(
         page = context.new_page()
         wrong = mistakes_of(page, urlsplit(first).netloc)
         page.goto(first)
-        page.goto(first.partition("/?")[0] + "/board/index.html")
+        page.goto(first.partition("/?")[0] + "/board/standings.html")
         page.locator("#being-computed").wait_for(state="detached")
         dots = page.locator(".chart svg .mark-symbol.role-mark path")
         dots.first.wait_for()

@@ -52,9 +52,9 @@ def kill_all(run: KilledRun) -> None:
 
 
 def agent_steps(page: Page) -> int:
-    """Return the agent steps that the overview shows."""
+    """Return the agent steps that the overview shows, by which rows would be sorted."""
     cell = page.locator("#progress tr", has_text="agent steps").first.locator("td").nth(1)
-    return int(cell.inner_text().replace(",", ""))
+    return round(float(cell.get_attribute("data-value") or "nan"))
 
 
 def await_more(page: Page, steps: int) -> int:
@@ -63,7 +63,7 @@ def await_more(page: Page, steps: int) -> int:
         """steps => {
             const row = Array.from(document.querySelectorAll("#progress tr"))
                 .find(row => row.cells[0].textContent === "agent steps");
-            return row && Number(row.cells[1].textContent.replaceAll(",", "")) > steps;
+            return row && Number(row.cells[1].dataset.value) > steps;
         }""",
         arg=steps,
         timeout=GROWS_MS,
