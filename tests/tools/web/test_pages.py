@@ -15,9 +15,9 @@ import pytest
 
 from populations.views.parts import Column, Line
 from tests.tools.league.documents import DOCUMENTS
-from tests.tools.web.conftest import HOSTILE, Client, asked_for, hostile_run, said, standing
+from tests.tools.web.conftest import HOSTILE, Client, asked_for, hostile_run, said, standing, words
 from tools.show.html import short
-from tools.web.pages.league import MAX_LINES, overview
+from tools.web.pages.league import MAX_LINES, MAX_PLAYERS, overview, payoff
 from tools.web.pages.pages import PAGES
 from tools.web.pages.training import hyperparameters
 
@@ -142,3 +142,21 @@ def test_times_have_their_day_and_players_their_page() -> None:
     assert [one.text for one in line] == ["2026-01-31 12:00:05", " ", "p001", " came"]
     assert datetime.fromisoformat(line[0].time) == datetime.fromisoformat(row["time"])
     assert (line[2].href, line[2].title) == ("player-p001.html", "player/p001")
+
+
+def test_results_of_a_big_league_are_those_of_the_best() -> None:
+    names = [f"player/p{n:03d}" for n in range(MAX_PLAYERS + 8)]
+    lines = [standing(name, -float(n)) for n, name in enumerate(names)]
+    cells = [
+        {"population": "player", "player": one, "opponent_population": "player",
+         "opponent": other, "score": 0.5, "matches": 2}
+        for one in names for other in names if one != other
+    ]  # fmt: skip
+    asked = asked_for(
+        "payoff", payoff={"payoff": cells}, standings={"populations": {"player": lines}}
+    )
+    drawn, listed = payoff(asked)
+    assert drawn.chart is not None
+    assert listed.total == MAX_PLAYERS * (MAX_PLAYERS - 1)
+    last = f"p{MAX_PLAYERS + 7:03d}"
+    assert last not in {row[0] for row in words(listed)}

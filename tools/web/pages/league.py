@@ -142,9 +142,25 @@ def results(rows: list[Row]) -> Table:
 
 
 def payoff(asked: Asked) -> Iterator[Block]:
-    """Yield a map for each pair of populations, in the order of the standings, and all results."""
+    """Yield a map for each pair of populations, in the order of the standings, and its results."""
     yield from asked.part("Results", lambda: _maps(asked), csv="payoff")
-    yield from asked.part("Results", lambda: asked.sections("payoff"), csv="payoff")
+    yield from asked.part("Results", lambda: _best_results(asked), csv="payoff")
+
+
+def _best_results(asked: Asked) -> list[Section]:
+    """Return results between the best players; a big league has hundreds of thousands more."""
+    document = asked.documents["payoff"]
+    best = {
+        str(line["player"])
+        for lines in asked.populations().values()
+        for line in lines[:MAX_PLAYERS]
+    }
+    cells = [
+        cell
+        for cell in asked.rows("payoff", "payoff")
+        if cell["player"] in best and cell["opponent"] in best
+    ]
+    return asked.sections("payoff", {**document, "payoff": cells})
 
 
 def _maps(asked: Asked) -> Iterator[Section]:
