@@ -148,7 +148,12 @@ def _ran(case: Case, *options: str) -> tuple[int, str, str]:
     with contextlib.chdir(ASSETS):
         code, *said = command(["envs", "check", *case, *SHORT, *options])
     output, errors = (text.replace(str(ROOT), "ROOT") for text in said)
-    return code, output, errors
+    return code, _without_lines(output), _without_lines(errors)
+
+
+def _without_lines(text: str) -> str:
+    # The environments are a file of ours, whose lines move.
+    return re.sub(r"(?<=, line )\d+", "N", text)
 
 
 MAKERS: Mapping[str, Callable[[], str]] = {FINDINGS: findings, TEXTS: texts}
