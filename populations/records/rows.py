@@ -455,6 +455,45 @@ class EventRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GameRow:
+    """Evaluation game that is kept, to be played again (`arena.types.Game`).
+
+    Attributes:
+        game: Its id: assignment, dot, number in the assignment's report.
+        time: Time of its commit in UTC, ISO 8601, for people.
+        seats: Indices of the seats that took part.
+        players: Player in each of these, by its id of then.
+        entrants: The same players by their weights; those from outside by their ids.
+        keys: Directories of these weights when they played; empty for bots.
+        holds: Whether the game keeps these directories.
+        seed: Seed of an environment of which this is the first episode.
+        steps: Calls of ``step``.
+        points: Points of each side; empty in cooperation.
+        returns: Mean undiscounted return of the agents of each of these seats.
+        actions: Actions of each step, packed.
+        shown: Digests of what each turn showed and paid.
+    """
+
+    game: str
+    time: str
+    seats: tuple[int, ...]
+    players: tuple[PlayerId, ...]
+    entrants: tuple[Entrant, ...]
+    keys: tuple[str, ...]
+    holds: bool = False
+    seed: int
+    steps: int
+    points: tuple[float, ...]
+    returns: tuple[float, ...]
+    actions: bytes
+    shown: bytes
+
+    def of(self, seat: int) -> int | None:
+        """Return the place of a seat among those that took part; None: it is not there."""
+        return self.seats.index(seat) if seat in self.seats else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Deletion:
     """Removal of a row from its table.
 
@@ -462,7 +501,7 @@ class Deletion:
         row: The row as it was last.
     """
 
-    row: CheckpointRow | GhostRow | GenerationRow | RecordRow | PairRow
+    row: CheckpointRow | GhostRow | GenerationRow | RecordRow | PairRow | GameRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -511,6 +550,7 @@ Row = (
     | PairRow
     | RatingsRow
     | EventRow
+    | GameRow
     | Deletion
     | ArchiveRow
 )

@@ -17,9 +17,12 @@ from arena.config import LearnerSetup
 from arena.matches.comparisons import Comparison, comparisons
 from arena.matches.openings import openings_problem
 from arena.matches.pair_scores import adds_up
-from arena.matches.seating import num_episodes
+from arena.matches.seating import num_episodes, seat_teams
 from arena.rollout.calls import rollout_calls
 from arena.types import (
+    MAX_GAME_BYTES,
+    MAX_GAMES_BYTES,
+    SHOWN_BYTES,
     Entrant,
     Player,
     PolicyId,
@@ -112,6 +115,7 @@ def _problems(asked: Asked, finished: Finished, manifests: Mapping[str, Manifest
     yield from _problems_of_tallies(asked, finished)
     yield from _problems_of_figures(asked, finished)
     yield from _problems_of_episodes_in_flight(asked, finished)
+    yield from _problems_of_games(asked, finished)
 
 
 def _problems_of_checkpoints(
@@ -227,6 +231,36 @@ def _problems_of_episodes_in_flight(asked: Asked, finished: Finished) -> Iterato
     number = sum(held.num_envs for held in finished.in_flight)
     if number > asked.setup.num_envs:
         yield f"{number} episodes are in flight in {asked.setup.num_envs} environments"
+
+
+def _problems_of_games(asked: Asked, finished: Finished) -> Iterator[str]:
+    message, setup = asked.message, asked.setup
+    most = message.games if isinstance(message, Evaluate) else 0
+    if len(finished.games) > most:
+        yield f"it has {len(finished.games)} games, and was asked for {most} at most"
+    size = sum(game.size_bytes for game in finished.games)
+    if size > MAX_GAMES_BYTES:
+        yield f"its games have {size} bytes, more than {MAX_GAMES_BYTES}"
+    teams = seat_teams(setup.seats)
+    is_cooperation = len(setup.sides) == 1
+    num_points = 0 if is_cooperation else len(setup.sides)
+    allowed = [
+        tuple(seat for seat, name in enumerate(teams) if not is_cooperation or name == team)
+        for team in dict.fromkeys(teams)
+    ]
+    for game in finished.games:
+        if not isinstance(message, Evaluate) or game.pairing >= len(message.pairings):
+            yield f"a game is of pairing {game.pairing}, which was not asked for"
+        elif game.seats not in allowed:
+            yield f"a game has the seats {game.seats}, where {allowed} play"
+        elif len(game.points) != num_points or len(game.returns) != len(game.seats):
+            yield f"a game has {len(game.points)} points and {len(game.returns)} returns"
+        elif len(game.shown) != SHOWN_BYTES * (game.steps + 1) or not game.steps:
+            yield f"a game of {game.steps} steps has {len(game.shown)} bytes of digests"
+        elif game.size_bytes > MAX_GAME_BYTES:
+            yield f"a game has {game.size_bytes} bytes, more than {MAX_GAME_BYTES}"
+        elif any(abs(one) > MAX_RETURN for one in game.returns):
+            yield f"a game has the returns {game.returns}"
 
 
 def published_by(message: Train | Evaluate, finished: Finished) -> list[tuple[Trainee, Published]]:
