@@ -174,6 +174,21 @@ class Tree:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Picture:
+    """Picture of a moment, in the forms that there are.
+
+    Attributes:
+        text: Lines of characters; empty: none.
+        svg: Drawing without styles and scripts; empty: none.
+        png: Pixels as a PNG file, in base64; empty: none.
+    """
+
+    text: str = ""
+    svg: str = ""
+    png: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
     """Part of a view under one title.
 
@@ -184,7 +199,7 @@ class Section:
         below: Lines below the body.
         command: Command of a shell, to copy.
         about: Paragraph about how to read it, where there is room for that.
-        chart: Specification of a chart, where charts can be drawn. None: it has none.
+        chart: Specification of a chart, where charts can be drawn, or a picture. None: neither.
         is_alert: Whether it asks for attention.
     """
 

@@ -19,6 +19,7 @@ from populations.views.views import VIEWS
 from ..terminal.options import AsJson, Code, OnlyPopulation, RunDirectory, Trust
 from ..terminal.output import console, print_json
 from .documents import full_name, inspected, view_documents
+from .keys import has_keys
 from .narrowing import checked_kinds, limited, since_time
 from .query import SELECTED, Query
 from .tables import Shown, print_view, warning_lines, write_csv
@@ -173,7 +174,7 @@ def league(
 
 def _show(query: Query, shown: Shown, *, watch: bool, as_json: bool, as_csv: bool) -> None:
     """Show a view, again and again to who watches."""
-    if watch and not (as_json or as_csv) and _has_keys():
+    if watch and not (as_json or as_csv) and has_keys():
         from .watch import watch_views
 
         watch_views(query, shown)
@@ -188,14 +189,6 @@ def _show(query: Query, shown: Shown, *, watch: bool, as_json: bool, as_csv: boo
         if not watch:
             return
         time.sleep(WATCH_S)
-
-
-def _has_keys() -> bool:
-    """Return whether keys can be read here."""
-    from .keys import is_in_background
-
-    # They need a terminal on both sides; a pipe gets one text after the other.
-    return sys.stdin.isatty() and sys.stdout.isatty() and not is_in_background()
 
 
 def _check(view: str, operand: str | None, given: Mapping[str, tuple[bool, Sequence[str]]]) -> None:

@@ -9,7 +9,7 @@ import csv
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO, cast
 
@@ -73,17 +73,19 @@ def fit_screen(screen: Screen, *, is_wide: bool) -> None:
         screen.width = PIPE_WIDTH
 
 
+def room_of(screen: Screen, *, populations: tuple[str, ...]) -> Room:
+    """Return the room that a screen has."""
+    is_ascii = not (screen.encoding or "").lower().startswith("utf")
+    return Room(width=screen.width, populations=populations, is_ascii=is_ascii)
+
+
 def rendered(shown: Shown, opened: Opened, screen: Screen) -> Iterator[RenderableType]:
     """Yield what people see of a view, and a last line about what they do not."""
     from rich.text import Text
 
     view, document = shown.view, opened.document
-    available = Room(
-        width=screen.width,
-        is_wide=shown.is_wide,
-        populations=opened.populations,
-        is_ascii=not (screen.encoding or "").lower().startswith("utf"),
-        limit=shown.limit,
+    available = replace(
+        room_of(screen, populations=opened.populations), is_wide=shown.is_wide, limit=shown.limit
     )
     narrowed = Narrowed(document=view.on_screen(document))
     if shown.name == "events" and not shown.all_kinds:

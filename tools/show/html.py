@@ -21,6 +21,7 @@ from populations.views.parts import (
     Kind,
     Line,
     Pairs,
+    Picture,
     Room,
     Row,
     Section,
@@ -109,6 +110,7 @@ class Block:
         below: Lines after its body.
         command: Command to copy.
         chart: Chart, whose table is folded below it. None: it has none.
+        picture: Picture, beside which its table stands. None: it has none.
         total: Rows that there are.
         csv: Address of all of them; empty: none.
         previous: Address of the rows before these; empty: none.
@@ -126,6 +128,7 @@ class Block:
     below: Sequence[Cells] = ()
     command: str = ""
     chart: object = None
+    picture: Picture | None = None
     total: int = 0
     csv: str = ""
     previous: str = ""
@@ -230,7 +233,8 @@ class Hypertext:
             above=[self.line(line) for line in section.above],
             below=[self.line(line) for line in section.below],
             command=short(section.command, MAX_TEXT),
-            chart=section.chart,
+            chart=None if isinstance(section.chart, Picture) else section.chart,
+            picture=section.chart if isinstance(section.chart, Picture) else None,
             is_alert=section.is_alert,
         )
         match section.body:
