@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..players.game import Game
+from ..players.in_run import champions, find_in_run
 
 if TYPE_CHECKING:
     import torch
@@ -197,8 +198,6 @@ class Retelling:
         from arena.errors import ConfigError
         from arena.types import population_of
 
-        from ..players.in_run import champions, find_in_run
-
         found = {}
         if beside is not None:
             named = find_in_run(self._inspection, beside)
@@ -315,10 +314,11 @@ def _thoughts(
     }
     if isinstance(distribution, Categorical):
         chances = distribution.log_probs[0].exp()
-        best = chances.topk(min(MOST_CHOICES, len(chances)))
+        # Of equal ones the first: an untrained policy's are all alike.
+        best = chances.sort(descending=True, stable=True)
         told["choices"] = [
             {"action": int(index), "probability": float(chance)}
-            for chance, index in zip(best.values, best.indices, strict=True)
+            for chance, index in zip(best.values[:MOST_CHOICES], best.indices, strict=False)
             if chance > 0
         ]
     return told
@@ -394,7 +394,11 @@ def find_game(
         if game in games:
             return games[game]
         raise ConfigError(f"{run_dir} has kept no game {game!r}; its newest is {list(games)[-1]}")
-    names = [_champions(inspection) if player is None else _names(inspection, player)]
+    names = [
+        {str(reference.digest) for _, reference in champions(inspection).values()}
+        if player is None
+        else _names(inspection, player)
+    ]
     if opponent is not None:
         names.append(_names(inspection, opponent))
     found = [row for row in games.values() if all(places(row, each) for each in names)]
@@ -407,12 +411,6 @@ def find_game(
     raise ConfigError(
         f"{run_dir} has kept {len(ranked)} games of {who}, so there is no number {place + 1}"
     )
-
-
-def _champions(inspection: Inspection) -> set[str]:
-    """Return the weights of the champions, as games name them."""
-    rated = inspection.tables.ratings.values()
-    return {str(row.champion) for row in rated if row.champion is not None}
 
 
 def _names(inspection: Inspection, player: str) -> set[str]:
