@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from typing import Any
 
+from arena.drawings.svg import tag
 from populations.league.names import compact
 
 from .chart_parts import COPIES, GREY, PALETTE, Line, Reader
@@ -98,20 +99,12 @@ def _head(name: str, colour: str) -> str:
     )
 
 
-def _tag(name: str, content: str = "", **attributes: object) -> str:
-    text = "".join(
-        f' {key.rstrip("_").replace("_", "-")}="{escape(str(value))}"'
-        for key, value in attributes.items()
-    )
-    return f"<{name}{text}>{content}</{name}>"
-
-
 def _text(content: str, **attributes: object) -> str:
-    return _tag("text", escape(content), fill="currentColor", **attributes)
+    return tag("text", escape(content), fill="currentColor", **attributes)
 
 
 def _linked(href: str, part: str) -> str:
-    return _tag("a", part, href=href) if href else part
+    return tag("a", part, href=href) if href else part
 
 
 def _axis(place: Place, last: int, height: int) -> list[str]:
@@ -124,7 +117,7 @@ def _axis(place: Place, last: int, height: int) -> list[str]:
         ends: dict[str, Any] = {"x1": at, "x2": at, "y1": TOP - 8, "y2": height - BOTTOM + 2}
         anchor = "middle" if tick else "start"
         parts += [
-            _tag("line", **ends, stroke=GREY, stroke_opacity=0.35),
+            tag("line", **ends, stroke=GREY, stroke_opacity=0.35),
             _text(compact(round(tick * step)), x=at, y=height - BOTTOM + 16, text_anchor=anchor),
         ]
     return [*parts, _text("agent steps", x=place(last / 2), y=height - 8, text_anchor="middle")]
@@ -138,7 +131,7 @@ def _legend(y: int) -> str:
     )
     parts, x = [], 0
     for colour, text in entries:
-        parts.append(_tag("rect", x=x, y=y + 4, width=12, height=7, fill=colour))
+        parts.append(tag("rect", x=x, y=y + 4, width=12, height=7, fill=colour))
         parts.append(_text(text, x=x + 17, y=y + 12))
         x += 34 + 6 * len(text)
     return "".join(parts)
@@ -162,8 +155,8 @@ def _bars(
         colour = GREY
         if abs(share) >= MIN_SHARE:
             colour = LOSS if share < 0.0 else BIG_GAIN if share > 0.5 else GAIN
-        title = _tag("title", escape(_told(line, reader)))
-        bar = _tag(
+        title = tag("title", escape(_told(line, reader)))
+        bar = tag(
             *("line", title),
             x1=place(begin),
             x2=place(max(end, begin + last / 400)),
@@ -176,9 +169,7 @@ def _bars(
         if line["generation"] > 0:
             mark = COPY if line["cause"] in COPIES else "currentColor"
             at = place(begin)
-            own.append(
-                _tag("line", x1=at, x2=at, y1=y - 5, y2=y + 5, stroke=mark, stroke_width=1.5)
-            )
+            own.append(tag("line", x1=at, x2=at, y1=y - 5, y2=y + 5, stroke=mark, stroke_width=1.5))
         room = (end - begin) / last
         if gain is not None and room > MIN_SHARE:
             # A narrow page has no room for it.
@@ -227,8 +218,8 @@ def _copies(
         y1, y2 = _y(lanes[event["donor"]]), _y(lanes[event["subject"]])
         # At the edges of the bars.
         inset = 4 if y2 > y1 else -4
-        arrow = _tag(
-            *("line", _tag("title", escape(title))),
+        arrow = tag(
+            *("line", tag("title", escape(title))),
             x1=place(event["donor_agent_steps"]),
             x2=place(event["agent_steps"]),
             y1=y1 + inset,
