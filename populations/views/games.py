@@ -57,12 +57,12 @@ SEATS = (
 DECISIONS = (
     Column("agent", "word", is_label=True),
     player("player"),
-    Column("action", "value", "plays", is_label=True),
+    Column("action", "value", is_label=True),
     Column("probability", "percents", "likely"),
     Column("value", "parameter"),
     Column("choices", "listed", "likeliest", drop=2, most=60),
     player("onlooker", "beside it", drop=1),
-    Column("instead", "value", "would play", drop=1),
+    Column("instead", "value", "its action", drop=1),
 )
 
 
@@ -112,7 +112,10 @@ def _decision(row: Row) -> Row:
     choices = cast("Sequence[Row]", row.get("choices", ()))
     return {
         **row,
-        "choices": {str(one["action"]): one["probability"] for one in choices} or None,
+        "choices": {
+            str(one["action"]): round(cast("float", one["probability"]), 2) for one in choices
+        }
+        or None,
         "onlooker": beside.get("player"),
         "instead": beside.get("action"),
     }

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from populations.league.names import short_name
 from populations.views.games import game
 from populations.views.parts import Document, Row
 
@@ -82,14 +83,18 @@ def _page(told: Retold) -> bytes:
     from ..web.render import Content, render_alone
 
     medium = Hypertext(links=Links(is_static=True), populations=told.populations)
-    content = Content(title=title_of(told.document), blocks=medium.blocks(game(told.document)))
+    content = Content(
+        title=title_of(told.document, populations=told.populations),
+        blocks=medium.blocks(game(told.document)),
+    )
     return render_alone(content).encode()
 
 
-def title_of(document: Document) -> str:
+def title_of(document: Document, *, populations: tuple[str, ...]) -> str:
     """Return the title of a game: who plays whom, in what."""
     seats = cast("list[Row]", document["seats"])
-    return f"{' v '.join(str(seat['player']) for seat in seats)}, {document['environment']}"
+    names = (short_name(str(seat["player"]), populations=populations) for seat in seats)
+    return f"{' v '.join(names)}, {document['environment']}"
 
 
 def _film(suffix: str) -> Callable[[Retold], bytes]:
@@ -135,10 +140,10 @@ def _frames(told: Retold) -> Iterator[npt.NDArray[np.uint8]]:
             images.append(Image.open(io.BytesIO(pixels)).convert("RGBA"))
     if not images:
         return
-    # Codecs take even numbers of pixels.
+    # Codecs divide a picture into squares of 16 pixels.
     width = FILM_WIDTH
     height = max(round(image.height * width / image.width) for image in images)
-    height += height % 2
+    height += -height % 16
     for image in images:
         scaled = image.resize((width, round(image.height * width / image.width)))
         paper = Image.new("RGB", (width, height), "white")

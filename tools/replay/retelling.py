@@ -7,6 +7,7 @@ Tests: `tests/tools/replay/test_retelling.py`.
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -68,6 +69,7 @@ def retold(
     worst: int | None = None,
     game: str | None = None,
     beside: str | None = None,
+    has_pictures: bool = True,
     trust: bool = False,
 ) -> Retold:
     """Find a game of a run, and tell it; the arguments are those of `find_game`.
@@ -79,6 +81,7 @@ def retold(
         worst: The N-th worst game of the player.
         game: Id.
         beside: Player of whom it is told what it would have done.
+        has_pictures: Whether its steps are drawn.
         trust: Whether code that run.yaml names may be imported, wherever it is from.
 
     Raises:
@@ -96,6 +99,8 @@ def retold(
         word = word_for_run(inspection.run_file, run_dir, trust=trust)
         telling = Retelling(inspection, Game.of_setup(setup, word=word))
         document = telling.tell(row, beside=beside)
+        if has_pictures:
+            telling.draw(document)
     return Retold(document=document, populations=tuple(setup.populations))
 
 
@@ -169,6 +174,40 @@ class Retelling:
             "notes": notes,
             "steps": steps,
         }
+
+    def draw(self, document: Document) -> None:
+        """Add a picture to each step, as many as there are, and say why others are missing.
+
+        Drawn by a process of its own: an environment may hang or break as it renders.
+        """
+        from arena.drawings.draw import draw_game
+        from arena.drawings.picture import Game as Drawable
+        from arena.envs.chance import episode_seed
+
+        environment = self._game.environment
+        turns = [
+            {decision["agent"]: decision["action"] for decision in step["decisions"]}
+            for step in document["steps"]
+        ]
+        drawn = draw_game(
+            Drawable(
+                spec=self._game.spec,
+                seed=episode_seed(document["seed"], episode=0),
+                # Nobody decides at the end.
+                turns=tuple(turns[:-1]),
+                launch_directory=self._game.launch_directory,
+                possible_agents=environment.possible_agents,
+                continuous_actions=environment.continuous_actions,
+            )
+        )
+        if drawn.problem:
+            document["notes"].append(drawn.problem)
+        for step, picture in zip(document["steps"], drawn.pictures, strict=False):
+            step["picture"] = {
+                "text": picture.text,
+                "svg": picture.svg,
+                "png": base64.b64encode(picture.png).decode(),
+            }
 
     def _points(self, row: GameRow, place: int) -> float | None:
         if not row.points:

@@ -25,7 +25,7 @@ def record(run: Path, pairings: Sequence[tuple[str, str]], *, each: int = 2) -> 
     with closing(Inspection.open(run)) as inspection:
         setup = learner_setup(inspection.run_file, root=run)
         game = Game.of_setup(setup)
-        rows = {row.policy: row for row in inspection.tables.checkpoints.values()}
+        rows = {str(row.policy): row for row in inspection.tables.checkpoints.values()}
         kept: list[GameRow] = []
         for number, names in enumerate(pairings, start=1):
             players = [

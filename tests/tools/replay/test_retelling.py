@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,19 @@ import torch
 from arena.core import ActorInput
 from arena.errors import ConfigError
 from arena.matches.replay import GameParted
+from arena.networks.distributions import Categorical
 from populations.inspection.views import Inspection
 from populations.records.rows import GameRow
 from populations.storage.journal import Journal
 from tools.players.resolve import resolve_player
-from tools.replay.retelling import retold, turned_at
+from tools.players.weights import PolicyWeights
+from tools.replay import retelling
+from tools.replay.retelling import turned_at
 
 Command = Callable[..., dict[str, Any]]
+
+
+retold = partial(retelling.retold, has_pictures=False)
 
 
 def kept(run: Path) -> dict[str, GameRow]:
@@ -56,7 +63,9 @@ def test_probabilities_are_those_of_the_policy_itself(kept_run: Path) -> None:
     # A second way to the same: the board by hand, and the policy as evaluation loads it.
     player = resolve_player(f"{kept_run}:player/p000")
     assert player.game is not None
-    policy = player.policies["player"].make_policy(player.game)  # type: ignore[union-attr]
+    weights = player.policies["player"]
+    assert isinstance(weights, PolicyWeights)
+    policy = weights.make_policy(player.game)
     board = torch.zeros(6, 7, 2)
     for step in told["steps"][:-1]:
         (decision,) = step["decisions"]
@@ -67,7 +76,8 @@ def test_probabilities_are_those_of_the_policy_itself(kept_run: Path) -> None:
             judged = policy.judge(
                 ActorInput(observation=seen.reshape(1, -1), action_mask=mask[None])
             )
-            chances = judged.distribution.log_probs[0].exp()  # type: ignore[attr-defined]
+            assert isinstance(judged.distribution, Categorical)
+            chances = judged.distribution.log_probs[0].exp()
             assert decision["probability"] == pytest.approx(float(chances[decision["action"]]))
             assert judged.value is not None
             assert decision["value"] == pytest.approx(float(judged.value[0]), abs=1e-6)

@@ -69,7 +69,7 @@
   });
 
   const controls = make("div", { className: "steps" },
-    button("\u23EE", "First step", () => jump(0)), button("\u25C0", "Step back", () => jump(at - 1)), play,
+    button("First", "First step", () => jump(0)), button("\u25C0", "Step back", () => jump(at - 1)), play,
     button("\u25B6", "Step on", () => jump(at + 1)), bar, speed, said);
   controls.setAttribute("role", "group");
   controls.setAttribute("aria-label", "Steps of the game");
