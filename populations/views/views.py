@@ -1,12 +1,13 @@
 """Views of a league, one entry each: their document, their rows, and their sections.
 
-A new view is an entry in `VIEWS`, which names the function that makes its document.
+A new view is an entry in `VIEWS`; the function of its document has its name, in
+`populations.inspection.views`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import NamedTuple, cast
 
@@ -39,7 +40,7 @@ class Operand(NamedTuple):
     """Last argument of the command line, about which a view is.
 
     Attributes:
-        option: Option of the document's function that it is.
+        option: Argument of the document's function that it is.
         noun: Word for it.
         example: One as a user writes it.
     """
@@ -54,8 +55,6 @@ class View:
     """Shape of one view.
 
     Attributes:
-        document: Function of `populations.inspection.views` that makes the view's document from an
-            inspection and a population (None: all). By name, for its module takes long to import.
         rows: Function that takes the flat rows out of the view's document.
         sections: Function that yields what people see.
         limits: Key of the document whose entries ``--limit`` counts: a list, or lists or entries by
@@ -67,9 +66,10 @@ class View:
         fits: Function that tells whether a form of the view needs no limit.
         warns: Warnings about ratings below the table.
         operand: Last argument that the view needs. None: it takes none.
+        takes: Options of the command line that belong to the view, each with the argument of the
+            document's function that it is; empty: it is none.
     """
 
-    document: str
     rows: Callable[[Document], list[Row]]
     sections: Sections
     limits: str = ""
@@ -80,6 +80,12 @@ class View:
     fits: Callable[[Document, Room], bool] = never
     warns: bool = False
     operand: Operand | None = None
+    takes: Mapping[str, str] = field(default_factory=dict)
+
+    def arguments(self, given: Mapping[str, object]) -> dict[str, object]:
+        """Return those that the document's function takes."""
+        own = {*self.takes.values(), *(self.operand or ())[:1]}
+        return {name: value for name, value in given.items() if name in own}
 
 
 def _listed(key: str) -> Callable[[Document], list[Row]]:
@@ -89,93 +95,82 @@ def _listed(key: str) -> Callable[[Document], list[Row]]:
 
 VIEWS: dict[str, View] = {
     "standings": View(
-        document="standings_view",
         rows=league.standing_rows,
         sections=league.standings,
         on_screen=league.without_twins,
+        takes={"--exploitability": ""},
         limits="populations",
         warns=True,
     ),
     "ratings": View(
-        document="ratings_view",
         rows=training.rating_rows,
         sections=training.ratings,
         limits="populations",
     ),
     "payoff": View(
-        document="payoff_view",
         rows=_listed("payoff"),
         sections=league.payoff,
         limits="payoff",
         order=league.worst_first,
         fits=league.is_map,
+        takes={"--player": "", "--seats": "by_seats"},
     ),
-    "mixture": View(
-        document="mixture_view", rows=_listed("mixture"), sections=league.mixture, limits="mixture"
-    ),
+    "mixture": View(rows=_listed("mixture"), sections=league.mixture, limits="mixture"),
     "cross-play": View(
-        document="cross_play_view",
         rows=_listed("cross_play"),
         sections=league.cross_play,
         limits="cross_play",
     ),
     "calibration": View(
-        document="calibration_view",
         rows=_listed("calibration"),
         sections=league.calibration,
         limits="calibration",
         warns=True,
     ),
-    "lineage": View(document="lineage_view", rows=_listed("policies"), sections=lineage),
+    "lineage": View(rows=_listed("policies"), sections=lineage),
     "hyperparameters": View(
-        document="hyperparameters_view",
         rows=training.hyperparameter_rows,
         sections=training.hyperparameters,
+        takes={"--optuna": ""},
         limits="policies",
     ),
     "metrics": View(
-        document="metrics_view",
         rows=training.metric_rows,
         sections=training.metrics,
+        takes={"--metric": "names"},
         limits="metrics",
         keeps_last=True,
     ),
     "matches": View(
-        document="matches_view",
         rows=_listed("tallies"),
         sections=log.matches,
         limits="tallies",
         order=log.newest,
     ),
     "openings": View(
-        document="openings_view",
         rows=_listed("openings"),
         sections=training.openings,
         limits="openings",
         keeps_last=True,
     ),
     "checkpoints": View(
-        document="checkpoints_view",
         rows=_listed("checkpoints"),
         sections=log.checkpoints,
         limits="checkpoints",
         order=log.newest_checkpoints,
     ),
     "events": View(
-        document="events_view",
         rows=_listed("events"),
         sections=log.events,
+        takes={"--kind": "kinds", "--since": "", "--player": ""},
         limits="events",
         keeps_last=True,
         lines=2,
     ),
-    "status": View(document="status_view", rows=run.status_rows, sections=run.status),
-    "learners": View(
-        document="learners_view", rows=_listed("learners"), sections=run.learners, limits="learners"
-    ),
-    "champion": View(document="champion_view", rows=league.opponent_rows, sections=league.champion),
+    "status": View(rows=run.status_rows, sections=run.status),
+    "learners": View(rows=_listed("learners"), sections=run.learners, limits="learners"),
+    "champion": View(rows=league.opponent_rows, sections=league.champion),
     "why": View(
-        document="why_view",
         rows=_listed("entries"),
         sections=log.why,
         limits="entries",
@@ -184,7 +179,6 @@ VIEWS: dict[str, View] = {
         operand=Operand("player", "player", "p003"),
     ),
     "diff": View(
-        document="diff_view",
         rows=diff_rows,
         sections=diff,
         operand=Operand("other", "second run", "RUN2"),

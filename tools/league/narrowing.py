@@ -100,29 +100,27 @@ def _texts(values: Iterable[object]) -> Iterable[str]:
 
 
 def select_rows(
-    document: Document,
-    key: str,
-    *,
-    kinds: Sequence[str] = (),
-    player: str | None = None,
-    since: datetime | None = None,
-) -> Document:
-    """Return a document with those rows of a list that were asked for."""
-    rows = cast("Sequence[Row]", document[key])
-    if kinds:
-        rows = [row for row in rows if row["kind"] in kinds]
-    if player is not None:
-        rows = [row for row in rows if concerns(row, player)]
-    if since is not None:
-        rows = [row for row in rows if (found := moment(row["time"])) and found >= since]
-    return {**document, key: rows}
+    rows: Iterable[Row], *, player: str | None = None, since: datetime | None = None
+) -> list[Row]:
+    """Return those events that name a player, since a time."""
+    return [
+        row
+        for row in rows
+        if (player is None or concerns(row, player))
+        and (since is None or ((found := moment(row["time"])) and found >= since))
+    ]
+
+
+def is_quiet(event: Row) -> bool:
+    """Return whether people see an event only on request."""
+    return event["kind"] in QUIET
 
 
 def without_quiet(document: Document) -> Narrowed:
     """Return a document of events without those that people see only on request."""
     rows = cast("Sequence[Row]", document["events"])
-    quiet = Counter(str(row["kind"]) for row in rows if row["kind"] in QUIET)
-    loud = [row for row in rows if row["kind"] not in QUIET]
+    quiet = Counter(str(row["kind"]) for row in rows if is_quiet(row))
+    loud = [row for row in rows if not is_quiet(row)]
     return Narrowed(document={**document, "events": loud}, quiet=quiet)
 
 

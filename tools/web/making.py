@@ -86,7 +86,7 @@ def make_documents(run: Path, views: Sequence[str]) -> Made:
 
 def _document(inspection: Inspection, view: str) -> Mapping[str, object]:
     """Return the document of a view, ``cards``, or ``diff RUN2``."""
-    from populations.inspection import views
+    from populations.inspection.views import document
     from populations.views.views import VIEWS
 
     from .cards import cards_document
@@ -97,11 +97,7 @@ def _document(inspection: Inspection, view: str) -> Mapping[str, object]:
         if name == CARDS:
             return cards_document(inspection)
         needed = VIEWS[name].operand
-        options = {} if needed is None else {needed.option: operand}
-        made: Mapping[str, object] = getattr(views, VIEWS[name].document)(
-            inspection, None, **options
-        )
-        return dict(made)
+        return document(inspection, name, **({needed.option: operand} if needed else {}))
     # The boundary of a part: whatever is wrong with its rows or files is its own.
     except Exception as error:
         said = in_words(error)

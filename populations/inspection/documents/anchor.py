@@ -13,17 +13,13 @@ from typing import cast
 from arena.types import RANDOM_BOT
 from populations.inspection.cells import payoff_cells
 from populations.inspection.inspection import Document, Inspection
-from populations.league.standings import Standing, champion
+from populations.league.standings import Standing
 from populations.ratings.model import Z95
 
 
 def anchor_scores(run: Inspection, population: str | None = None) -> Document:
     """Return `anchor_score` of each population's champion."""
-    return {
-        name: anchor_score(run, name, best)
-        for name, lines in run.standings(population).items()
-        if (best := champion(lines)) is not None
-    }
+    return {n: anchor_score(run, n, best) for n, best in run.champions(population).items()}
 
 
 def anchor_score(run: Inspection, population: str, player: Standing) -> Document | None:

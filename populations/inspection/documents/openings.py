@@ -16,7 +16,6 @@ from populations.inspection.openings import (
     window_width,
     windows_of,
 )
-from populations.league.standings import champion
 from populations.records.rows import Json
 
 
@@ -33,7 +32,7 @@ def openings_view(run: Inspection, population: str | None) -> Document:
         steps[name] = max(steps.get(name, 0), row.agent_steps)
     width = {name: window_width(most) for name, most in steps.items()}
     played = windows_of(run.reader.all_tallies(), league=run.league, width=width)
-    best = {name: champion(lines) for name, lines in run.standings(population).items()}
+    best = run.champions(population)
     rows: list[Json] = []
     summaries: list[Json] = []
     by_seats = is_by_seats(seats)
@@ -58,4 +57,4 @@ def openings_view(run: Inspection, population: str | None) -> Document:
                 summary_of(windows, width=width[seat.population], label=label) if windows else {}
             )
             summaries.append({**of, "is_counted": is_counted, **summary})
-    return {"run": run.tables.run.run, "summary": summaries, "openings": rows}
+    return {"summary": summaries, "openings": rows}

@@ -7,7 +7,7 @@ import pytest
 
 from populations.inspection.documents.anchor import wilson
 from populations.inspection.documents.champions import lead, opponents
-from populations.inspection.ratings import Interval
+from populations.league.ratings import Interval
 
 
 def test_wilson_has_the_published_interval() -> None:

@@ -14,8 +14,9 @@ from populations.views.chart_parts import upper_ends
 from populations.views.log import EVENTS
 from populations.views.parts import SIDES, Line, Row, Section, Table, player
 
-from ...league.narrowing import QUIET, concerns
+from ...league.narrowing import is_quiet, select_rows
 from ...show.html import Block, short
+from ...show.values import moment
 from .asked import Asked
 
 MAX_WHISKERS = 10
@@ -52,11 +53,12 @@ def events(asked: Asked) -> Iterator[Block]:
     kind, name, since, event = (
         asked.medium.query.get(key, "") for key in ("kind", "player", "since", "event")
     )
-    chosen = [
-        row
-        for row in reversed(every)
-        if (str(row["sequence"]) == event if event else _is_chosen(row, kind, name, since))
-    ]
+    loud = (row for row in every[::-1] if (row["kind"] == kind if kind else not is_quiet(row)))
+    chosen = (
+        [row for row in every if str(row["sequence"]) == event]
+        if event
+        else select_rows(loud, player=name or None, since=moment(since))
+    )
     hidden = "" if kind else " Assignments and fits are shown when their kind is chosen."
     section = Section(
         title=Line("Events, the newest first"),
@@ -64,12 +66,6 @@ def events(asked: Asked) -> Iterator[Block]:
         body=event_table(chosen),
     )
     yield from asked.part("Events", lambda: [section], csv="events")
-
-
-def _is_chosen(row: Row, kind: str, name: str, since: str) -> bool:
-    if row["kind"] != kind if kind else row["kind"] in QUIET:
-        return False
-    return (not name or concerns(row, name)) and (not since or str(row["time"]) >= since)
 
 
 def learners(asked: Asked) -> Iterator[Block]:

@@ -105,7 +105,7 @@ def player_document(documents: Mapping[str, Document], name: str) -> Document:
         "run": rows["standings"]["run"],
         "player": name,
         "standing": standing,
-        "life": life_of(name, lineage=rows["lineage"], events=events),
+        "life": life_of(name, generations=rows["lineage"]["generations"], events=events),
         "card": rows["cards"]["cards"].get(name),
         "results": sorted(
             (line for line in rows["payoff"]["payoff"] if line["player"] == name),
