@@ -29,11 +29,11 @@ from populations.inspection.documents.learners import learners_view
 from populations.inspection.documents.lives import why_view
 from populations.inspection.documents.metrics import metrics_view
 from populations.inspection.documents.mixture import mixture_view
-from populations.inspection.documents.openings import openings_view
 from populations.inspection.documents.status import status_view
 from populations.inspection.documents.unproven import unproven_champions
 from populations.inspection.exploitability import read_exploitability
 from populations.inspection.inspection import Document, Inspection
+from populations.inspection.openings import openings_view
 from populations.inspection.ratings import (
     ASSIGNED,
     rating_points,

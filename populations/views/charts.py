@@ -5,10 +5,10 @@ Tests: `tests/populations/views/test_charts.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from populations.inspection.openings import interval
+from arena.matches.pair_scores import wilson
 
 from . import chart_parts as parts
 from .chart_parts import (
@@ -129,8 +129,6 @@ def payoff(
     rows: Sequence[Key],
     columns: Sequence[Key],
     reader: Reader,
-    *,
-    href: Callable[[str, str], str] = lambda player, opponent: "",
 ) -> Spec:
     """Return a map of scores: a row per player, a column per opponent.
 
@@ -139,7 +137,6 @@ def payoff(
         rows: Players, in the order of rows.
         columns: Opponents.
         reader: Page or file.
-        href: Address of the results of two players; empty: there is none.
     """
     own, others = (
         parts.unique([reader.player(name) for _, name in key]) for key in (rows, columns)
@@ -154,7 +151,7 @@ def payoff(
                 unmet.append(cell)
                 continue
             counts = {key: line[key] for key in ("wins", "draws", "losses") if key in line}
-            address = parts.linked(href(player[1], opponent[1]))
+            address = parts.linked(reader.versus(player[1], opponent[1]))
             cells.append({**cell, "score": rounded(line["score"], 3), **counts, **address})
     size = max(len(own), len(others), 1)
     side = min(26.0, 500 / size)
@@ -177,20 +174,8 @@ def payoff(
         text = {"field": "score", "format": ".2f"}
         ink = {"condition": ends, "value": "black"}
         layers.append(layer(cells, "text", {**xy, "text": text, "color": ink}, fontSize=9))
-    layers += _borders(xy["y"], "y", "row", own, rows)
-    layers += _borders(xy["x"], "x", "column", others, columns)
     width = round(side * len(others)) if reader.width else None
     return reader.sized({"layer": layers}, side * len(own), width=width)
-
-
-def _borders(
-    axis: Spec, channel: str, field: str, labels: Sequence[str], keys: Sequence[Key]
-) -> list[Spec]:
-    """Return lines between populations."""
-    both = zip(labels, keys, keys[1:], strict=False)
-    ends: Rows = [{field: label} for label, before, after in both if before[0] != after[0]]
-    encoding = {channel: {**axis, "bandPosition": 1}}
-    return [layer(ends, "rule", encoding, color=GREY)] if ends else []
 
 
 def mixture(members: Sequence[Line], reader: Reader) -> Spec:
@@ -350,7 +335,7 @@ def _score(rows: Sequence[Line]) -> dict[str, float | None]:
     if not count or any(row["score"] is None for row in rows):
         return {}
     points = sum(row["score"] * row["count"] for row in rows)
-    low, high = interval(points, count)
+    low, high = wilson(points / count, count)
     if high - low > MAX_WIDTH:
         return {}
     return {"score": rounded(points / count, 4), "low": rounded(low, 3), "high": rounded(high, 3)}

@@ -6,7 +6,7 @@ Tests: `tests/populations/views/test_charts.py`.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -81,7 +81,7 @@ def ratings(lines: Sequence[Line], reader: Reader) -> Spec:
         lines: Policies with their points, which all have a rating.
         reader: Page or file.
     """
-    curves = [_rating_curve(line, reader) for line in _best_first(lines)]
+    curves = [_rating_curve(line, reader) for line in best_first(lines)]
     spec = _lines(curves, reader, _rating_axis(curves), height=HEIGHT)
     # All ratings are on a scale with it at 0.
     zero: Spec = {"y": {"datum": 0}}
@@ -94,7 +94,8 @@ def ratings(lines: Sequence[Line], reader: Reader) -> Spec:
     return reader.sized(spec, HEIGHT)
 
 
-def _best_first(lines: Sequence[Line]) -> list[Line]:
+def best_first(lines: Iterable[Line]) -> list[Line]:
+    """Return policies by the ratings of their last points."""
     return sorted(lines, key=lambda line: -line["points"][-1]["rating"])
 
 
@@ -151,7 +152,7 @@ def champions(spans: Sequence[Line], lines: Sequence[Line], reader: Reader) -> S
     unit, seconds = _unit(end - begin)
     # Of simulated leagues all moments are the same.
     last = max((end - begin) / seconds, 1.0 if begin == end else 0.0)
-    bright = parts.coloured([line["player"] for line in _best_first(lines)])
+    bright = parts.coloured([line["player"] for line in best_first(lines)])
     rows = []
     for span, (since_s, until_s) in zip(spans, bounds, strict=True):
         if since_s is None:

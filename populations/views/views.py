@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import NamedTuple, cast
 
-from populations.views import league, log, run, training
+from populations.views import figures, league, log, run, training
 from populations.views.differences import diff
 from populations.views.differences import rows_of as diff_rows
+from populations.views.figures import Figure
 from populations.views.lineage import lineage
 from populations.views.parts import Document, Room, Row, Section
 
@@ -66,6 +67,7 @@ class View:
         fits: Function that tells whether a form of the view needs no limit.
         warns: Warnings about ratings below the table.
         operand: Last argument that the view needs. None: it takes none.
+        figure: Its charts. None: it has none.
         takes: Options of the command line that belong to the view, each with the argument of the
             document's function that it is; empty: it is none.
     """
@@ -80,6 +82,7 @@ class View:
     fits: Callable[[Document, Room], bool] = never
     warns: bool = False
     operand: Operand | None = None
+    figure: Figure | None = None
     takes: Mapping[str, str] = field(default_factory=dict)
 
     def arguments(self, given: Mapping[str, object]) -> dict[str, object]:
@@ -101,11 +104,13 @@ VIEWS: dict[str, View] = {
         takes={"--exploitability": ""},
         limits="populations",
         warns=True,
+        figure=Figure(draw=figures.standings, documents=("standings",)),
     ),
     "ratings": View(
         rows=training.rating_rows,
         sections=training.ratings,
         limits="populations",
+        figure=Figure(draw=figures.ratings, documents=("ratings",)),
     ),
     "payoff": View(
         rows=_listed("payoff"),
@@ -114,6 +119,7 @@ VIEWS: dict[str, View] = {
         order=league.worst_first,
         fits=league.is_map,
         takes={"--player": "", "--seats": "by_seats"},
+        figure=Figure(draw=figures.payoff, documents=("payoff", "standings")),
     ),
     "mixture": View(rows=_listed("mixture"), sections=league.mixture, limits="mixture"),
     "cross-play": View(
@@ -127,12 +133,19 @@ VIEWS: dict[str, View] = {
         limits="calibration",
         warns=True,
     ),
-    "lineage": View(rows=_listed("policies"), sections=lineage),
+    "lineage": View(
+        rows=_listed("policies"),
+        sections=lineage,
+        figure=Figure(draw=figures.lineage, documents=("lineage",)),
+    ),
     "hyperparameters": View(
         rows=training.hyperparameter_rows,
         sections=training.hyperparameters,
         takes={"--optuna": ""},
         limits="policies",
+        figure=Figure(
+            draw=figures.hyperparameters, documents=("hyperparameters", "standings"), columns=2
+        ),
     ),
     "metrics": View(
         rows=training.metric_rows,
@@ -140,6 +153,7 @@ VIEWS: dict[str, View] = {
         takes={"--metric": "names"},
         limits="metrics",
         keeps_last=True,
+        figure=Figure(draw=figures.metrics, documents=("metrics", "standings"), columns=2),
     ),
     "matches": View(
         rows=_listed("tallies"),
@@ -152,6 +166,7 @@ VIEWS: dict[str, View] = {
         sections=training.openings,
         limits="openings",
         keeps_last=True,
+        figure=Figure(draw=figures.openings, documents=("openings",), columns=2, shared="color"),
     ),
     "checkpoints": View(
         rows=_listed("checkpoints"),

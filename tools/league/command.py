@@ -265,7 +265,7 @@ def _plot(
         run, figure.documents, population, **VIEWS[view].arguments({"names": names})
     )
     documents = {name: one.document for name, one in zip(figure.documents, opened, strict=True)}
-    write_figure(figure, documents, file)
+    write_figure(figure, documents, file, populations=opened[0].populations)
     if as_json:
         print_json({"run": str(run), "view": view, "file": str(file)})
         return

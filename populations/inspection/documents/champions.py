@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import cast
 
+from arena.matches.pair_scores import wilson
 from arena.types import Digest, Entrant, trainee_entrant
 from populations.controller.monitoring.champions import CHAMPION
 from populations.inspection.cells import Names, payoff_cells
-from populations.inspection.documents.anchor import anchor_score, wilson
+from populations.inspection.documents.anchor import anchor_score
 from populations.inspection.documents.unproven import unproven
 from populations.inspection.inspection import Document, Inspection
 from populations.inspection.ratings import CheckpointFit, champion_spans

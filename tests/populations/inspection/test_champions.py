@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from populations.inspection.documents.anchor import wilson
+from arena.matches.pair_scores import wilson
 from populations.inspection.documents.champions import lead, opponents
 from populations.league.ratings import Interval
 

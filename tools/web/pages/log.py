@@ -31,6 +31,10 @@ class Filter(NamedTuple):
     choices: Sequence[str] = ()
 
 
+FILTERS = ("kind", "player", "since", "event")
+"""Names of the fields that choose events."""
+
+
 def event_filters(asked: Asked) -> list[Filter]:
     """Return the fields that choose events."""
     kinds = sorted({str(line["kind"]) for line in asked.rows("events", "events")})
@@ -50,9 +54,7 @@ def event_table(rows: Sequence[Row]) -> Table:
 def events(asked: Asked) -> Iterator[Block]:
     """Yield the events that the filters leave, the newest first."""
     every = asked.rows("events", "events")
-    kind, name, since, event = (
-        asked.medium.query.get(key, "") for key in ("kind", "player", "since", "event")
-    )
+    kind, name, since, event = (asked.medium.query.get(key, "") for key in FILTERS)
     loud = (row for row in every[::-1] if (row["kind"] == kind if kind else not is_quiet(row)))
     chosen = (
         [row for row in every if str(row["sequence"]) == event]
