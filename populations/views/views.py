@@ -68,6 +68,9 @@ class View:
         warns: Warnings about ratings below the table.
         operand: Last argument that the view needs. None: it takes none.
         figure: Its charts. None: it has none.
+        is_whole: Whether pages have its document of the whole run. That of every tally of a big
+            league would take a gigabyte.
+        is_fitted: Whether it needs a fit of all checkpoints, which takes long.
         takes: Options of the command line that belong to the view, each with the argument of the
             document's function that it is; empty: it is none.
     """
@@ -83,6 +86,8 @@ class View:
     warns: bool = False
     operand: Operand | None = None
     figure: Figure | None = None
+    is_whole: bool = True
+    is_fitted: bool = False
     takes: Mapping[str, str] = field(default_factory=dict)
 
     def arguments(self, given: Mapping[str, object]) -> dict[str, object]:
@@ -111,6 +116,7 @@ VIEWS: dict[str, View] = {
         sections=training.ratings,
         limits="populations",
         figure=Figure(draw=figures.ratings, documents=("ratings",)),
+        is_fitted=True,
     ),
     "payoff": View(
         rows=_listed("payoff"),
@@ -137,6 +143,7 @@ VIEWS: dict[str, View] = {
         rows=_listed("policies"),
         sections=lineage,
         figure=Figure(draw=figures.lineage, documents=("lineage",)),
+        is_fitted=True,
     ),
     "hyperparameters": View(
         rows=training.hyperparameter_rows,
@@ -160,6 +167,7 @@ VIEWS: dict[str, View] = {
         sections=log.matches,
         limits="tallies",
         order=log.newest,
+        is_whole=False,
     ),
     "openings": View(
         rows=_listed("openings"),
@@ -184,7 +192,7 @@ VIEWS: dict[str, View] = {
     ),
     "status": View(rows=run.status_rows, sections=run.status),
     "learners": View(rows=_listed("learners"), sections=run.learners, limits="learners"),
-    "champion": View(rows=league.opponent_rows, sections=league.champion),
+    "champion": View(rows=league.opponent_rows, sections=league.champion, is_fitted=True),
     "why": View(
         rows=_listed("entries"),
         sections=log.why,
@@ -192,10 +200,12 @@ VIEWS: dict[str, View] = {
         keeps_last=True,
         lines=2,
         operand=Operand("player", "player", "p003"),
+        is_whole=False,
     ),
     "diff": View(
         rows=diff_rows,
         sections=diff,
         operand=Operand("other", "second run", "RUN2"),
+        is_whole=False,
     ),
 }

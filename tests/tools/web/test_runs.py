@@ -17,8 +17,7 @@ from populations.records.rows import EventRow
 from populations.storage.journal import Journal
 from tools.web.making import FITTED, Made
 from tools.web.pace import LEAST_S, Pace
-from tools.web.runs import NotYet, Run, named_runs
-from tools.web.unpacked import Unpacked
+from tools.web.runs import NotYet, Run, Unpacked, named_runs
 
 
 @dataclass
