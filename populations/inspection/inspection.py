@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from populations.config.run_file import RUN_FILE, RunFile, learner_setup, require_recorded
 from populations.core import SearchSpace
@@ -17,12 +18,11 @@ from populations.league.league import League
 from populations.league.lineage import History
 from populations.league.removed_rows import KINDS
 from populations.league.standings import Standing, champion, standings
-from populations.records.rows import Json
 from populations.records.tables import Tables
 from populations.storage.database import JOURNAL
 from populations.storage.journal import JournalReader
 
-Document = dict[str, Json]
+Document = dict[str, Any]
 
 
 @dataclass(frozen=True)

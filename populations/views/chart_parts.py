@@ -11,13 +11,13 @@ Tests: `tests/populations/views/test_charts.py`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from populations.league.names import short_name
+from populations.views.parts import Row as Row
 
-Line = Mapping[str, Any]
 Rows = list[dict[str, Any]]
 Spec = dict[str, Any]
 
@@ -166,7 +166,7 @@ class Axis:
         return encoding
 
 
-def upper_ends(lines: Sequence[Line]) -> list[float | None]:
+def upper_ends(lines: Sequence[Row]) -> list[float | None]:
     """Return the upper end of each interval as it is drawn; None where there is none.
 
     Args:

@@ -19,8 +19,8 @@ from .chart_parts import (
     PALETTE,
     PANEL,
     STEPS,
-    Line,
     Reader,
+    Row,
     Rows,
     Spec,
     layer,
@@ -51,7 +51,7 @@ MAX_WIDTH = 0.5
 """Width of a score's 95% interval from which on the score says nothing."""
 
 
-def standings(lines: Sequence[Line], reader: Reader) -> Spec:
+def standings(lines: Sequence[Row], reader: Reader) -> Spec:
     """Return the rated players of a population, the best on top, with 95% intervals.
 
     Args:
@@ -82,7 +82,7 @@ def standings(lines: Sequence[Line], reader: Reader) -> Spec:
 
 
 def differences(
-    rows: Sequence[tuple[str, Sequence[Line]]],
+    rows: Sequence[tuple[str, Sequence[Row]]],
     labels: Sequence[str],
     reader: Reader,
     *,
@@ -125,7 +125,7 @@ def _intervals(rows: Rows, labels: Sequence[str], title: str, more: Spec, told: 
 
 
 def payoff(
-    scores: Mapping[tuple[Key, Key], Line],
+    scores: Mapping[tuple[Key, Key], Row],
     rows: Sequence[Key],
     columns: Sequence[Key],
     reader: Reader,
@@ -178,7 +178,7 @@ def payoff(
     return reader.sized({"layer": layers}, side * len(own), width=width)
 
 
-def mixture(members: Sequence[Line], reader: Reader) -> Spec:
+def mixture(members: Sequence[Row], reader: Reader) -> Spec:
     """Return a bar for the probability of each member of a Nash mixture, in their order."""
     labels = parts.unique([reader.player(line["player"]) for line in members])
     rows: Rows = [
@@ -211,7 +211,7 @@ class Openings:
     last: int
 
     @classmethod
-    def of(cls, rows: Sequence[Line], reader: Reader) -> Openings:
+    def of(cls, rows: Sequence[Row], reader: Reader) -> Openings:
         """Choose the openings of a seat, by the rows of all its windows."""
         totals: dict[int, float] = {}
         labels: dict[int, str] = {}
@@ -233,9 +233,9 @@ class Openings:
             last=1 + max(row["agent_steps_to"] for row in rows),
         )
 
-    def cells(self, rows: Sequence[Line]) -> list[tuple[dict[str, object], list[Line]]]:
+    def cells(self, rows: Sequence[Row]) -> list[tuple[dict[str, object], list[Row]]]:
         """Return each opening in each window that has matches, with its rows."""
-        found: dict[tuple[int, int], list[Line]] = {}
+        found: dict[tuple[int, int], list[Row]] = {}
         for row in rows:
             found.setdefault((row["window"], self.places[row["action"]]), []).append(row)
         names = list(self.labels)
@@ -259,7 +259,7 @@ class Openings:
 
 
 def shares(
-    rows: Sequence[Line], openings: Openings, reader: Reader, *, panel: int | None = None
+    rows: Sequence[Row], openings: Openings, reader: Reader, *, panel: int | None = None
 ) -> Spec:
     """Return how often each first decision was played, stacked in windows of agent steps.
 
@@ -290,7 +290,7 @@ def shares(
 
 
 def scores(
-    rows: Sequence[Line], openings: Openings, reader: Reader, *, panel: int | None = None
+    rows: Sequence[Row], openings: Openings, reader: Reader, *, panel: int | None = None
 ) -> Spec:
     """Return how each first decision scored in windows of agent steps, where that is sure.
 
@@ -329,7 +329,7 @@ def scores(
     return reader.sized({"layer": layers}, height, width=panel)
 
 
-def _score(rows: Sequence[Line]) -> dict[str, float | None]:
+def _score(rows: Sequence[Row]) -> dict[str, float | None]:
     """Return the score of rows together with its 95% interval; empty: it says nothing."""
     count = sum(row["count"] for row in rows)
     if not count or any(row["score"] is None for row in rows):

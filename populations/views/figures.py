@@ -14,10 +14,9 @@ from typing import Any
 from arena.metrics.names import TRAFFIC_METRICS, TRAINING_METRICS
 
 from . import charts, curves
-from .chart_parts import Line as Row
 from .chart_parts import Reader
 from .family_tree import family_tree
-from .parts import Column, Line, Section, Table, player
+from .parts import Column, Line, Row, Section, Table, player
 
 Documents = Mapping[str, Mapping[str, Any]]
 """Documents by the names of their views, all of one moment."""

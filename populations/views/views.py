@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from populations.views import figures, league, log, run, training
 from populations.views.differences import diff
@@ -98,7 +98,7 @@ class View:
 
 def _listed(key: str) -> Callable[[Document], list[Row]]:
     """Return a function that takes a document's list of rows by its key."""
-    return cast("Callable[[Document], list[Row]]", itemgetter(key))
+    return itemgetter(key)
 
 
 VIEWS: dict[str, View] = {

@@ -44,7 +44,7 @@ class Opened(NamedTuple):
         populations: Names of the run's populations.
     """
 
-    document: Mapping[str, object]
+    document: Mapping[str, Any]
     populations: tuple[str, ...]
 
 

@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import cast
 
 from populations.views.parts import Document, Row
 from populations.views.views import View
@@ -118,7 +117,7 @@ def is_quiet(event: Row) -> bool:
 
 def without_quiet(document: Document) -> Narrowed:
     """Return a document of events without those that people see only on request."""
-    rows = cast("Sequence[Row]", document["events"])
+    rows = document["events"]
     quiet = Counter(str(row["kind"]) for row in rows if is_quiet(row))
     loud = [row for row in rows if not is_quiet(row)]
     return Narrowed(document={**document, "events": loud}, quiet=quiet)
@@ -137,9 +136,7 @@ def limited(document: Document, view: View, limit: int | None) -> Narrowed:
         kept = dict(list(entries.items())[:limit])
         hidden = len(entries) - len(kept)
         return Narrowed(document={**document, view.limits: kept}, hidden=hidden)
-    lists = cast(
-        "Mapping[str, Sequence[Row]]", entries if isinstance(entries, Mapping) else {"": entries}
-    )
+    lists = entries if isinstance(entries, Mapping) else {"": entries}
     hidden, shown = 0, {}
     for name, rows in lists.items():
         ordered = view.order(rows, document)

@@ -5,13 +5,11 @@ Tests: `tests/tools/league/test_command.py`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import cast
 
-from populations.views.parts import Row
 from populations.views.views import VIEWS
 
 from .documents import Opened, inspected, opened_view
@@ -54,11 +52,11 @@ class Query:
         document = opened.document
         if view == "payoff":
             # As the player: the same results stand there from the other side, too.
-            cells = cast("Sequence[Row]", document["payoff"])
+            cells = document["payoff"]
             chosen = [row for row in cells if self.player in (None, row["player"])]
             return opened._replace(document={**document, "payoff": chosen})
         if view == "events":
-            rows = cast("Sequence[Row]", document["events"])
+            rows = document["events"]
             chosen = select_rows(rows, player=self.player, since=self.since)
             return opened._replace(document={**document, "events": chosen})
         return opened

@@ -22,14 +22,13 @@ from pathlib import Path
 from threading import Lock, Thread
 
 from arena.errors import ArenaError
+from populations.views.parts import Document
 from populations.views.views import VIEWS
 
 from ..league.tables import write_csv
 from ..players.resolve import CHAMPION
 from .making import CARDS, FAILED, FITTED, Made, make_documents
 from .pace import Pace
-
-Document = Mapping[str, object]
 
 NAMES = tuple(name for name, view in VIEWS.items() if view.is_whole)
 """Views with a document of the whole run."""

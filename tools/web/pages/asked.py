@@ -5,9 +5,8 @@ Tests: `tests/tools/web/test_pages.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import cast
 
 from populations.views.chart_parts import Reader
 from populations.views.parts import Document, Row, Section
@@ -55,11 +54,13 @@ class Asked:
 
     def rows(self, view: str, key: str) -> list[Row]:
         """Return a list of rows of a view's document."""
-        return cast("list[Row]", self.documents[view][key])
+        found: list[Row] = self.documents[view][key]
+        return found
 
     def populations(self, view: str = "standings") -> dict[str, list[Row]]:
         """Return rows of a view's document by population."""
-        return cast("dict[str, list[Row]]", self.documents[view]["populations"])
+        found: dict[str, list[Row]] = self.documents[view]["populations"]
+        return found
 
     def sections(self, view: str, document: Document | None = None) -> list[Section]:
         """Return the sections of a view, of all of its rows.
@@ -89,9 +90,9 @@ class Asked:
 
 def names_of(standings: Document) -> dict[str, str]:
     """Return the names of the pages of all players that have one, by player."""
-    populations = cast("Mapping[str, Sequence[Row]]", standings["populations"])
+    populations = standings["populations"]
     found = {
-        str(line["player"]): page_name(str(line["player"]), cast("str | None", line["weights"]))
+        str(line["player"]): page_name(str(line["player"]), line["weights"])
         for lines in populations.values()
         for line in lines
         if line["kind"] != "bot"

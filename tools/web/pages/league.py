@@ -5,9 +5,8 @@ Tests: `tests/tools/web/test_pages.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, cast
 
 from populations.views import charts
 from populations.views.figures import MAX_PLAYERS, MAX_WHISKERS
@@ -54,7 +53,7 @@ def standings(asked: Asked) -> Iterator[Block]:
     """Yield all players of each population with their records."""
 
     def make() -> Iterator[Section]:
-        cyclicity = cast("Row", asked.documents["standings"]["cyclicity"])
+        cyclicity = asked.documents["standings"]["cyclicity"]
         both = zip(asked.charts("standings"), asked.sections("standings"), strict=True)
         for name, (drawn, section) in zip(asked.populations(), both, strict=True):
             share = cyclicity.get(name)
@@ -132,7 +131,7 @@ def mixture(asked: Asked) -> Iterator[Block]:
     def make() -> Iterator[Section]:
         document = asked.documents["mixture"]
         members = asked.rows("mixture", "mixture")
-        for name, line in cast("Mapping[str, Any]", document["populations"]).items():
+        for name, line in document["populations"].items():
             own = [one for one in members if one["population"] == name]
             if own:
                 yield Section(

@@ -5,14 +5,14 @@ Tests: `tests/tools/web/test_pages.py`, `tests/tools/web/test_diff.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from populations.views import charts
 from populations.views.chart_parts import upper_ends
 from populations.views.log import EVENTS
-from populations.views.parts import SIDES, Line, Row, Section, Table, player
+from populations.views.parts import SIDES, Document, Line, Row, Section, Table, player
 
 from ...league.narrowing import is_quiet, select_rows
 from ...show.html import Block, short
@@ -76,7 +76,7 @@ def learners(asked: Asked) -> Iterator[Block]:
     faults = [
         Line("{learner:player}: {fault}", {**row, "fault": fault})
         for row in asked.rows("learners", "learners")
-        for fault in cast("Sequence[object]", row["faults"])
+        for fault in row["faults"]
     ]
     if faults:
         yield from asked.part("Faults", lambda: [Section(title=Line("Faults"), below=faults)])
@@ -95,9 +95,9 @@ def differences(asked: Asked) -> Iterator[Block]:
         yield replace(block, csv=f"{asked.medium.links.base}{name}.csv")
 
 
-def _charts(asked: Asked, document: Mapping[str, object]) -> Iterator[Section]:
+def _charts(asked: Asked, document: Document) -> Iterator[Section]:
     """Yield ratings of the best policies, and scores against bots, of both runs."""
-    runs = cast("Mapping[str, Row]", document["runs"])
+    runs = document["runs"]
     labels = [short(runs[side]["label"], 20) for side in SIDES]
     wanted = (
         ("standings", "rating", "Ratings of the best policies of {name} in both runs"),
@@ -105,7 +105,7 @@ def _charts(asked: Asked, document: Mapping[str, object]) -> Iterator[Section]:
     )
     titles = {"rating": "rating (Elo), 95% interval", "score": "score, 95% interval"}
     for view, key, heading in wanted:
-        entries = cast("Sequence[Row]", document[view])
+        entries = document[view]
         for population in dict.fromkeys(str(entry["population"]) for entry in entries):
             own = [one for one in entries if one["population"] == population][:MAX_WHISKERS]
             rows: list[tuple[str, Sequence[Any]]] = [
@@ -118,9 +118,8 @@ def _charts(asked: Asked, document: Mapping[str, object]) -> Iterator[Section]:
             )
 
 
-def _point(asked: Asked, one: object, key: str) -> Row:
+def _point(asked: Asked, line: Row | None, key: str) -> Row:
     """Return a value of a run with its interval as a chart has it."""
-    line = cast("Row | None", one)
     if line is None:
         return {"player": "", "value": None, "low": None, "high": None}
     high = upper_ends([line])[0] if key == "rating" else line[f"{key}_high"]
