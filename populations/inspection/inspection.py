@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from populations.config.run_file import RUN_FILE, RunFile, learner_setup, require_recorded
 from populations.core import SearchSpace
@@ -16,13 +17,12 @@ from populations.inspection.ratings import RATING, CheckpointFit
 from populations.league.league import League
 from populations.league.lineage import History
 from populations.league.removed_rows import KINDS
-from populations.league.standings import Standing, standings
-from populations.records.rows import Json
+from populations.league.standings import Standing, champion, standings
 from populations.records.tables import Tables
 from populations.storage.database import JOURNAL
 from populations.storage.journal import JournalReader
 
-Document = dict[str, Json]
+Document = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -75,6 +75,11 @@ class Inspection:
         """Return the standings of all populations, or of one."""
         found = standings(self.tables, self.league)
         return {name: found[name] for name in found if population in (None, name)}
+
+    def champions(self, population: str | None = None) -> dict[str, Standing]:
+        """Return the champion of each population that has one, as the last fit decided."""
+        found = self.standings(population).items()
+        return {name: best for name, lines in found if (best := champion(lines)) is not None}
 
 
 def folded(tables: Tables, run_file: RunFile, run_dir: Path) -> League:

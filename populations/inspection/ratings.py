@@ -14,7 +14,7 @@ from functools import cached_property
 from arena.types import Entrant, trainee_entrant
 from populations.controller.rating_fit import fit_input, fit_ratings, snapshot
 from populations.league.league import League
-from populations.league.ratings import Ratings, interval_fields
+from populations.league.ratings import Interval, Ratings, interval_fields
 from populations.ratings.model import Z95
 from populations.ratings.results import Rated
 from populations.records.rows import CheckpointRow, EventRow, Json
@@ -26,21 +26,6 @@ ASSIGNED = ("start_assigned", "train_assigned")
 
 RATING = ("evaluate", "merged")
 """Kinds of the results of pairs that rate checkpoints."""
-
-
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """Rating with its 95% interval, in Elo.
-
-    Attributes:
-        rating: Rating.
-        low: Lower end of the interval.
-        high: Upper end; infinite where results have none.
-    """
-
-    rating: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True)
@@ -71,14 +56,13 @@ class CheckpointFit:
 
     def intervals(self) -> dict[Rated, Interval]:
         """Return the rating of each entrant; ``bot:random`` is at 0 on each scale."""
-        found: dict[Rated, Interval] = {}
-        for population, row in self.tables.ratings.items():
-            ratings = Ratings(row)
-            for entrant in row.entrants:
-                interval = ratings.interval(entrant)
-                assert interval is not None, "it is in the row"
-                found[population, entrant] = Interval(*interval)
-        return found
+        rated = ((name, Ratings(row)) for name, row in self.tables.ratings.items())
+        return {
+            (population, Entrant(entrant)): interval
+            for population, ratings in rated
+            for entrant in ratings.best_first
+            if (interval := ratings.interval(entrant)) is not None
+        }
 
     @cached_property
     def _ratings(self) -> dict[str, Ratings]:
@@ -130,7 +114,7 @@ def _point(
     return {
         "agent_steps": row.agent_steps,
         "time": times.get(str(row.assignment_id)),
-        **interval_fields((interval.rating, interval.low, interval.high)),
+        **interval_fields(interval),
         "generation": row.generation,
         "cause": None if generation is None else generation.cause,
     }

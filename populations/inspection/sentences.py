@@ -247,19 +247,6 @@ def event_document(row: EventRow) -> dict[str, Json]:
     return {**document, "sentence": sentence(about)}
 
 
-def event_of(document: Mapping[str, Json]) -> EventRow:
-    """Return the event of a document of `event_document`, if its data has no key of `FIXED`."""
-    sequence = document["sequence"]
-    assert isinstance(sequence, int), "an event has a number"
-    return EventRow(
-        sequence=sequence,
-        time=str(document["time"]),
-        kind=str(document["kind"]),
-        subject=str(document["subject"]),
-        data={key: value for key, value in document.items() if key not in FIXED},
-    )
-
-
 def _rivals(event: Data, _: Name) -> Json:
     """Return the opponents of a training assignment, each once."""
     policies = set(_texts(event.get("policies")))
@@ -295,12 +282,13 @@ def _leaders(event: Data, name: Name) -> Json:
     ]
 
 
-def _data(event: Data) -> dict[str, Json]:
+def data_of(event: Data) -> dict[str, Json]:
+    """Return the data of an event's document."""
     return {key: value for key, value in event.items() if key not in FIXED}
 
 
 DERIVED: Mapping[str, Callable[[Data, Name], Json]] = {
-    "data": lambda event, _: _data(event),
+    "data": lambda event, _: data_of(event),
     "changes": lambda event, _: changes(event.get("old"), event.get("new")),
     "rivals": _rivals,
     "players": lambda event, _: list(dict.fromkeys(_texts(event.get("pairings")))),
@@ -312,6 +300,6 @@ DERIVED: Mapping[str, Callable[[Data, Name], Json]] = {
 def _plain(kind: str, event: Data) -> str:
     """Return an event's kind, subject and data."""
     about = text(event.get("subject"))
-    values = listed(f"{text(key)} {text(value) or '-'}" for key, value in _data(event).items())
+    values = listed(f"{text(key)} {text(value) or '-'}" for key, value in data_of(event).items())
     head = text(kind.replace("_", " ")) or "event"
     return f"{head}{f' of {about}' if about else ''}{f': {values}' if values else ''}"

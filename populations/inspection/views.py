@@ -14,42 +14,35 @@ from arena.errors import ConfigError
 from arena.matches.comparisons import MAX_SEAT_PAIRS, is_by_seats
 from arena.matches.pair_scores import mean_score
 from arena.matches.seating import num_episodes
-from arena.types import Digest, ghost_id, is_trainee, trainee_entrant
+from arena.types import Digest, ghost_id, is_trainee
 from populations.choices import with_names
-from populations.controller.monitoring.champions import CHAMPION
 from populations.core import SearchSpace
 from populations.inspection.calibration import calibrations
 from populations.inspection.cells import Names, payoff_cells
 from populations.inspection.checkpoints import pins_of
 from populations.inspection.cross_play import cross_play
 from populations.inspection.documents.anchor import anchor_scores
-from populations.inspection.documents.champions import champion_view, names_of
+from populations.inspection.documents.champions import champion_view, champions_of, names_of
 from populations.inspection.documents.diff import diff_view
-from populations.inspection.documents.gains import (
-    BEGINNINGS,
-    checkpoint_fit,
-    gains,
-    times_of_generations,
-)
+from populations.inspection.documents.gains import generations_of, plain_generations
 from populations.inspection.documents.learners import learners_view
 from populations.inspection.documents.lives import why_view
 from populations.inspection.documents.metrics import metrics_view
 from populations.inspection.documents.mixture import mixture_view
-from populations.inspection.documents.openings import openings_view
 from populations.inspection.documents.status import status_view
 from populations.inspection.documents.unproven import unproven_champions
 from populations.inspection.exploitability import read_exploitability
 from populations.inspection.inspection import Document, Inspection
+from populations.inspection.openings import openings_view
 from populations.inspection.ratings import (
     ASSIGNED,
-    champion_spans,
     rating_points,
 )
 from populations.inspection.sentences import event_document
-from populations.league.standings import Standing
+from populations.league.standings import RATING, Standing
 from populations.records.rows import Json
 
-# Functions that `populations.views.views.VIEWS` names are found here, and what else others take.
+# The function of each view is found here by its name, and what else others take.
 __all__ = [
     "Inspection",
     "calibration_view",
@@ -76,11 +69,25 @@ __all__ = [
 ]
 
 
+def document(
+    run: Inspection, view: str, population: str | None = None, **options: object
+) -> Document:
+    """Return the document of a view of `populations.views.views.VIEWS`.
+
+    Args:
+        run: Run to read.
+        view: Name of the view.
+        population: Population that it is restricted to. None: all.
+        **options: Options of the view's function.
+    """
+    make = globals()[f"{view.replace('-', '_')}_view"]
+    return {"run": run.tables.run.run, **make(run, population, **options)}
+
+
 def standings_view(run: Inspection, population: str | None) -> Document:
     """Return the standings with ratings and records."""
     measured = read_exploitability(run.run_dir)
     return {
-        "run": run.tables.run.run,
         "populations": {
             name: [_standing_json(line, measured, space=run.space(name)) for line in lines]
             for name, lines in run.standings(population).items()
@@ -141,20 +148,12 @@ def payoff_view(run: Inspection, population: str | None, *, by_seats: bool = Fal
         if is_trainee(entrant) and population in (None, name)
     )
     players: list[Json] = [
-        {
-            "population": name,
-            "player": line.player,
-            "rating": line.rating,
-            "rating_low": line.rating_low,
-            "rating_high": line.rating_high,
-            "open": line.open,
-        }
+        {"population": name, **line.picked("player", *RATING)}
         # Also of other populations: cells name them as opponents.
         for name, lines in run.standings().items()
         for line in lines
     ]
     return {
-        "run": run.tables.run.run,
         "payoff": shown,
         "players": players,
         "merged_matches": merged,
@@ -165,7 +164,7 @@ def cross_play_view(run: Inspection, population: str | None) -> Document:
     """Return how each policy does beside each partner, where teammates are mixed."""
     rows = cross_play(run.reader.all_tallies(), tables=run.tables, league=run.league)
     shown: list[Json] = [row for row in rows if population in (None, row["population"])]
-    return {"run": run.tables.run.run, "cross_play": shown}
+    return {"cross_play": shown}
 
 
 def _names(run: Inspection) -> Names:
@@ -199,7 +198,7 @@ def calibration_view(run: Inspection, population: str | None) -> Document:
         for first, second, one in shown
         if one.matches > 0.0
     ]
-    return {"run": run.tables.run.run, "calibration": rows, "fit": {**fits(run, population)}}
+    return {"calibration": rows, "fit": {**fits(run, population)}}
 
 
 def ratings_view(run: Inspection, population: str | None) -> Document:
@@ -207,21 +206,14 @@ def ratings_view(run: Inspection, population: str | None) -> Document:
 
     A point's ``time`` is when the training that made its checkpoint was given out; null: unknown.
     """
-    tables, fit = checkpoint_fit(run)
+    tables, fit = run.rated
     # Later than the rows: the events of all their assignments are among them.
     assigned = run.reader.events(kinds=ASSIGNED)
     points = rating_points(tables, fit.intervals(), assigned=assigned)
     return {
-        "run": tables.run.run,
         "populations": {n: lines for n, lines in points.items() if population in (None, n)},
         "champions": [*champions_of(run, population)],
     }
-
-
-def champions_of(run: Inspection, population: str | None) -> list[Document]:
-    """Return since when and until when each champion has led its population, oldest first."""
-    spans = champion_spans(run.reader.events(kinds=(CHAMPION,)))
-    return [span for span in spans if population in (None, span["population"])]
 
 
 def fits(run: Inspection, population: str | None = None) -> dict[str, dict[str, Json]]:
@@ -261,51 +253,12 @@ def lineage_view(run: Inspection, population: str | None) -> Document:
     ]
     begin = run.reader.events(limit=1)
     return {
-        "run": run.tables.run.run,
         "started": begin[0].time if begin else None,
         "policies": policies,
-        "generations": _gained(run, population),
+        "generations": [*generations_of(run, population)],
         "exploits": _events(run, population, kinds=("exploited",)),
         "immigrants": _events(run, population, kinds=("immigrated",)),
     }
-
-
-def _gained(run: Inspection, population: str | None) -> list[Json]:
-    """Return generations with their times, and with Elo at their begin and end by one fit."""
-    tables, fit = checkpoint_fit(run)
-    generations = run.history().generations
-    known = gains(tables, fit, generations)
-    times = times_of_generations(run.reader.events(kinds=BEGINNINGS))
-    documents: list[Json] = []
-    for row, document in zip(
-        (row for row in generations.values() if population in (None, row.population)),
-        _generations(run, population),
-        strict=True,
-    ):
-        after = trainee_entrant(row.policy, generation=row.generation + 1)
-        documents.append(
-            {
-                **cast("Document", document),
-                "time_begin": times.get(row.entrant),
-                "time_end": times.get(after),
-                **known[row.entrant].document(),
-            }
-        )
-    return documents
-
-
-def _generations(run: Inspection, population: str | None) -> list[Json]:
-    """Return generations in order of beginning; ``parent`` is the policy and generation of the
-    weights.
-    """
-    return [
-        {
-            **asdict(row),
-            "hyperparameters": with_names(row.hyperparameters, run.space(row.population)),
-        }
-        for row in run.history().generations.values()
-        if population in (None, row.population)
-    ]
 
 
 def hyperparameters_view(run: Inspection, population: str | None) -> Document:
@@ -329,7 +282,6 @@ def hyperparameters_view(run: Inspection, population: str | None) -> Document:
         if population in (None, row.population) and row.factors
     }
     return {
-        "run": run.tables.run.run,
         "policies": now,
         "factors": factors,
         "search_space": {
@@ -337,7 +289,7 @@ def hyperparameters_view(run: Inspection, population: str | None) -> Document:
             for name in run.run_file.config.populations
             if population in (None, name)
         },
-        "generations": _generations(run, population),
+        "generations": [*plain_generations(run, population)],
         "changes": _events(run, population, kinds=kinds),
     }
 
@@ -367,7 +319,7 @@ def matches_view(run: Inspection, population: str | None) -> Document:
         # Every match has all seats, so this keeps all tallies or none.
         if population is None or population in {seat.population for seat in seats}
     ]
-    return {"run": run.tables.run.run, "tallies": rows}
+    return {"tallies": rows}
 
 
 def _name(run: Inspection, entrant: str) -> str:
@@ -399,7 +351,7 @@ def checkpoints_view(run: Inspection, population: str | None) -> Document:
         for row in run.tables.ghosts.values()
         if population in (None, row.population) and not row.doomed
     ]
-    return {"run": run.tables.run.run, "checkpoints": checkpoints, "ghosts": ghosts}
+    return {"checkpoints": checkpoints, "ghosts": ghosts}
 
 
 def events_view(
@@ -412,7 +364,7 @@ def events_view(
         population: Population of the events' subjects. None: all.
         kinds: Kinds of the events. None: all.
     """
-    return {"run": run.tables.run.run, "events": _events(run, population, kinds=kinds)}
+    return {"events": _events(run, population, kinds=kinds)}
 
 
 def _events(run: Inspection, population: str | None, *, kinds: Sequence[str] | None) -> list[Json]:

@@ -11,13 +11,13 @@ Tests: `tests/populations/views/test_charts.py`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from populations.league.names import short_name
+from populations.views.parts import Row as Row
 
-Line = Mapping[str, Any]
 Rows = list[dict[str, Any]]
 Spec = dict[str, Any]
 
@@ -74,17 +74,23 @@ class Reader:
         text: Function that makes a label of any text: of one line, and short.
         populations: Names of the run's populations; a single one is left out of players' names.
         href: Address of a player's page; empty: it has none.
+        versus: Address of the results of two players; empty: there is none.
         width: Pixels of a plot; None: those of the page, which tells more where it is pointed at.
     """
 
     text: Callable[[str], str]
     populations: Sequence[str]
     href: Callable[[str], str] = lambda player: ""
+    versus: Callable[[str, str], str] = lambda player, opponent: ""
     width: int | None = None
 
     def player(self, player: str) -> str:
         """Return a player's name as a label."""
         return self.text(short_name(player, populations=self.populations))
+
+    def most(self, page: int, file: int) -> int:
+        """Return the limit that holds for this reader."""
+        return page if self.width is None else file
 
     def link(self, player: str) -> dict[str, str]:
         """Return the part of a row by which it leads to a player's page."""
@@ -160,7 +166,7 @@ class Axis:
         return encoding
 
 
-def upper_ends(lines: Sequence[Line]) -> list[float | None]:
+def upper_ends(lines: Sequence[Row]) -> list[float | None]:
     """Return the upper end of each interval as it is drawn; None where there is none.
 
     Args:

@@ -16,7 +16,7 @@ from typing import Any
 from arena.drawings.svg import tag
 from populations.league.names import compact
 
-from .chart_parts import COPIES, GREY, PALETTE, Line, Reader
+from .chart_parts import COPIES, GREY, PALETTE, Reader, Row
 from .curves import with_ends
 
 LANE, TOP, BOTTOM = 30, 14, 40
@@ -34,8 +34,8 @@ Place = Callable[[float], str]
 
 
 def family_tree(
-    populations: Sequence[Sequence[Line]],
-    document: Line,
+    populations: Sequence[Sequence[Row]],
+    document: Row,
     reader: Reader,
     *,
     width: int | None = None,
@@ -47,7 +47,7 @@ def family_tree(
 
     Args:
         populations: Policies of each population with ``policy`` and ``rating``, the best first.
-        document: Line of the view `lineage`, each generation with an end or going on.
+        document: Row of the view `lineage`, each generation with an end or going on.
         reader: Page or file.
         width: Pixels between names and ratings; None: all that a page has.
 
@@ -138,7 +138,7 @@ def _legend(y: int) -> str:
 
 
 def _bars(
-    bars: Sequence[Line],
+    bars: Sequence[Row],
     lanes: Mapping[str, int],
     last: int,
     place: Place,
@@ -180,7 +180,7 @@ def _bars(
     return parts
 
 
-def _told(line: Line, reader: Reader) -> str:
+def _told(line: Row, reader: Reader) -> str:
     """Return what is told where a generation is pointed at."""
     values = {
         name: f"{value:.4g}" if isinstance(value, float) else str(value)
@@ -198,7 +198,7 @@ def _told(line: Line, reader: Reader) -> str:
 
 
 def _copies(
-    document: Line,
+    document: Row,
     lanes: Mapping[str, int],
     best: Sequence[str],
     place: Place,
@@ -232,7 +232,7 @@ def _copies(
     return [arrow for _, arrow in sorted(found, key=lambda one: one[0])]
 
 
-def _line_of(policy: str, generations: Sequence[Line]) -> set[tuple[str, int]]:
+def _line_of(policy: str, generations: Sequence[Row]) -> set[tuple[str, int]]:
     """Return the generations that a policy's weights go back to, by policy and number."""
     rows = {row["entrant"]: row for row in generations}
     own = [row for row in generations if row["policy"] == policy]
@@ -245,7 +245,7 @@ def _line_of(policy: str, generations: Sequence[Line]) -> set[tuple[str, int]]:
     return line
 
 
-def _ends(row: Line, lane: int, reader: Reader, left: int, width: int | None) -> list[str]:
+def _ends(row: Row, lane: int, reader: Reader, left: int, width: int | None) -> list[str]:
     """Return a policy's name before its lane, and its rating behind it."""
     y = _y(lane) + 4
     name = _text(reader.player(row["policy"]), x=-left, y=y)

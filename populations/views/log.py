@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import cast
+from collections.abc import Iterator, Sequence
 
 from populations.views.parts import (
     MAX_CELL,
@@ -35,7 +34,7 @@ def has_kinds(room: Room) -> bool:
 
 def events(document: Document, room: Room) -> Iterator[Section]:
     """Yield each decision as a sentence, oldest first."""
-    rows = cast("Sequence[Row]", document["events"])
+    rows = document["events"]
     dates = sorted({str(row["time"])[:10] for row in rows if row["time"]})
     columns = [one for one in EVENTS if one.key != "kind" or has_kinds(room)]
     title = Line("events {days}", {"days": " to ".join(dict.fromkeys(dates[:1] + dates[-1:]))})
@@ -58,7 +57,7 @@ def why(document: Document, room: Room) -> Iterator[Section]:
             "{agent_steps:count} agent steps",
             document,
         ),
-        body=Table(WHY, cast("Sequence[Row]", document["entries"])),
+        body=Table(WHY, document["entries"]),
     )
 
 
@@ -76,17 +75,14 @@ CHECKPOINTS = (
 
 def checkpoints(document: Document, room: Room) -> Iterator[Section]:
     """Yield the checkpoints, those that are kept first, then the newest."""
-    rows = [
-        {**row, "pins": " ".join(cast("Sequence[str]", row["pins"])) or None}
-        for row in cast("Sequence[Row]", document["checkpoints"])
-    ]
+    rows = [{**row, "pins": " ".join(row["pins"]) or None} for row in document["checkpoints"]]
     title = Line("checkpoints: kept ones first, then the newest")
     yield Section(title=title, body=Table(CHECKPOINTS, rows))
 
 
 def newest_checkpoints(rows: Sequence[Row], document: Document) -> list[Row]:
     """Return checkpoints in the order in which they are shown."""
-    newest = sorted(rows, key=lambda row: -cast("int", row["assignment_id"]))
+    newest = sorted(rows, key=lambda row: -row["assignment_id"])
     return sorted(newest, key=lambda row: row["state"] != "present")
 
 
@@ -113,11 +109,11 @@ def matches(document: Document, room: Room) -> Iterator[Section]:
     rows = [
         {
             **row,
-            "players": [*cast("Mapping[str, str]", row["seats"]).values()],
-            "wins-draws-losses": _record(cast("Sequence[Row]", row["pairs"])),
-            "first_return": cast("Sequence[float]", row["mean_return"])[0],
+            "players": [*row["seats"].values()],
+            "wins-draws-losses": _record(row["pairs"]),
+            "first_return": row["mean_return"][0],
         }
-        for row in cast("Sequence[Row]", document["tallies"])
+        for row in document["tallies"]
     ]
     title = Line("matches: newest first, players in seats' order")
     yield Section(title=title, body=Table(MATCHES, rows))
@@ -127,4 +123,4 @@ def _record(pairs: Sequence[Row]) -> str | None:
     """Return the result of a game of two; None: there are more."""
     if len(pairs) != 1:
         return None
-    return "-".join(f"{cast('float', pairs[0][key]):g}" for key in ("wins", "draws", "losses"))
+    return "-".join(f"{pairs[0][key]:g}" for key in ("wins", "draws", "losses"))

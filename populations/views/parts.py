@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
-Row = Mapping[str, object]
-Document = Mapping[str, object]
+Row = Mapping[str, Any]
+Document = Mapping[str, Any]
 
 Kind = Literal[
     "value",  # any value, as numbers at the right

@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO, cast
+from typing import TYPE_CHECKING, TextIO
 
 from populations.views.parts import Document, Room, Row
 from populations.views.texts import plain
@@ -116,9 +116,9 @@ def _limit(shown: Shown, document: Document, screen: Screen, available: Room) ->
     entries = document[shown.view.limits]
     # Tables beside each other share a screen; a list is one.
     is_grouped = isinstance(entries, Mapping) and all(
-        isinstance(rows, list) for rows in cast("Mapping[str, object]", entries).values()
+        isinstance(rows, list) for rows in entries.values()
     )
-    num_tables = max(len(cast("Mapping[str, object]", entries)), 1) if is_grouped else 1
+    num_tables = max(len(entries), 1) if is_grouped else 1
     return max(room(shown, screen) // num_tables, LEAST_ROWS)
 
 
@@ -153,10 +153,10 @@ def warning_lines(run: Path, view: str, document: Document) -> list[str]:
     if not VIEWS[view].warns:
         return []
     # The view calibration has a fit, but neither cyclicity nor champions.
-    cyclicity = cast("dict[str, float | None]", document.get("cyclicity", {}))
-    fits = cast("dict[str, dict[str, float]]", document["fit"])
-    unproven = cast("dict[str, object]", document.get("unproven", {}))
-    anchors = cast("dict[str, object]", document.get("anchor", {}))
+    cyclicity = document.get("cyclicity", {})
+    fits = document["fit"]
+    unproven = document.get("unproven", {})
+    anchors = document.get("anchor", {})
     return [
         *anchor_lines(anchors),
         *misfit_warnings(fits, run=run),

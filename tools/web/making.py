@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 
 from arena.errors import ArenaError
 from arena.processes.paced_log import OneASecond
+from populations.views.views import VIEWS
 
 if TYPE_CHECKING:
     from populations.inspection.views import Inspection
@@ -40,8 +41,8 @@ FAILED = "failed"
 CARDS = "cards"
 """Document of the cards of all players."""
 
-FITTED = ("champion", "lineage", "ratings")
-"""Views that are made at once: they share a fit of all checkpoints, which takes long."""
+FITTED = tuple(sorted(name for name, view in VIEWS.items() if view.is_fitted))
+"""Views that are made at once, as they share a fit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +87,7 @@ def make_documents(run: Path, views: Sequence[str]) -> Made:
 
 def _document(inspection: Inspection, view: str) -> Mapping[str, object]:
     """Return the document of a view, ``cards``, or ``diff RUN2``."""
-    from populations.inspection import views
-    from populations.views.views import VIEWS
+    from populations.inspection.views import document
 
     from .cards import cards_document
 
@@ -97,11 +97,7 @@ def _document(inspection: Inspection, view: str) -> Mapping[str, object]:
         if name == CARDS:
             return cards_document(inspection)
         needed = VIEWS[name].operand
-        options = {} if needed is None else {needed.option: operand}
-        made: Mapping[str, object] = getattr(views, VIEWS[name].document)(
-            inspection, None, **options
-        )
-        return dict(made)
+        return document(inspection, name, **({needed.option: operand} if needed else {}))
     # The boundary of a part: whatever is wrong with its rows or files is its own.
     except Exception as error:
         said = in_words(error)

@@ -22,18 +22,16 @@ from pathlib import Path
 from threading import Lock, Thread
 
 from arena.errors import ArenaError
+from populations.views.parts import Document
 from populations.views.views import VIEWS
 
 from ..league.tables import write_csv
 from ..players.resolve import CHAMPION
 from .making import CARDS, FAILED, FITTED, Made, make_documents
 from .pace import Pace
-from .unpacked import UNPACKED
 
-Document = Mapping[str, object]
-
-NAMES = tuple(name for name in VIEWS if name not in ("why", "matches", "diff"))
-"""Views with a document of the whole run. Every tally of a big league would take a gigabyte."""
+NAMES = tuple(name for name, view in VIEWS.items() if view.is_whole)
+"""Views with a document of the whole run."""
 
 DOCUMENTS = (*NAMES, CARDS)
 """Documents of a run: those of views, and what only pages show."""
@@ -43,6 +41,53 @@ DIFF = "diff-with-"
 
 FILES = ("journal.db", "journal.db-wal", "status.json", "run.yaml", CHAMPION)
 MAX_SLUG = 40
+
+MAX_BYTES = 64_000_000
+"""Size of the packed forms of all documents that are kept as objects."""
+
+
+@dataclass(slots=True)
+class Unpacked:
+    """Documents that were used last, by their serials; any thread may ask.
+
+    Attributes:
+        max_bytes: Size of their packed forms. One document is kept however large it is.
+    """
+
+    max_bytes: int = MAX_BYTES
+    _found: dict[int, tuple[Document, int]] = field(default_factory=dict)
+    _lock: Lock = field(default_factory=Lock)
+
+    def document(self, serial: int, packed: bytes) -> Document:
+        """Return the document of a packed form; equal serials mean equal documents."""
+        import msgpack
+
+        # One thread at a time: several would hold the same large document several times.
+        with self._lock:
+            document, size = self._found.pop(serial, (None, len(packed)))
+            if document is None:
+                # Room first: the new one beside the old ones would be the peak.
+                self._make_room(size)
+                document = msgpack.unpackb(packed)
+            self._found[serial] = (document, size)
+            return document
+
+    def forget(self, serial: int) -> None:
+        """Drop a document that a newer one has replaced."""
+        with self._lock:
+            self._found.pop(serial, None)
+
+    def _make_room(self, size: int) -> None:
+        total = size + sum(one for _, one in self._found.values())
+        # In the order of their last use.
+        for serial in tuple(self._found):
+            if total <= self.max_bytes:
+                return
+            total -= self._found.pop(serial)[1]
+
+
+UNPACKED = Unpacked()
+"""Documents of all runs of this process."""
 
 SERIALS = itertools.count(1)
 

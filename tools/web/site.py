@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any
 
 from arena.errors import ArenaError
 from populations.views.parts import SIDES, Column, Document, Line, Row, Section, Table
@@ -118,8 +118,7 @@ class Site:
             # One run that cannot be read leaves the others.
             state = UNMADE if isinstance(error, NotYet) else "cannot be read"
             return {"run": run.name, "state": state}
-        champions = cast("Mapping[str, Row]", status["champion"]).values()
-        best = next(iter(champions), {})
+        best: Row = next(iter(status["champion"].values()), {})
         figures = {key: status[key] for key in ("state", "agent_steps", "matches")}
         return {
             "run": run.name,
@@ -188,7 +187,7 @@ class Site:
             standings = {"populations": {}}
         names = names_of(standings)
         links = replace(medium.links, names=self.linked(names))
-        populations = tuple(cast("Mapping[str, object]", standings["populations"]))
+        populations = tuple(standings["populations"])
         medium = replace(medium, links=links, populations=populations)
         asked = Asked(documents=documents, medium=medium, others=others)
         page = PAGES.get(address.name)
@@ -277,9 +276,9 @@ class Site:
 def _policies(differences: Document, side: str) -> dict[str, str]:
     """Return the names of the pages of one run's policies; those of ghosts are not known here."""
     entries = [
-        cast("Row", entry[side])
+        entry[side]
         for key in ("champions", "standings")
-        for entry in cast("Sequence[Row]", differences[key])
+        for entry in differences[key]
         if entry[side] is not None
     ]
     players = [str(entry["player"]) for entry in entries]

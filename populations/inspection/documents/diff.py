@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -27,15 +27,14 @@ from populations.inspection.cells import payoff_cells
 from populations.inspection.documents.champions import names_of, opponents
 from populations.inspection.documents.status import status_view
 from populations.inspection.inspection import Document, Inspection
-from populations.league.standings import Standing, champion
+from populations.league.standings import RATING, Standing
 from populations.records.rows import Json
 
 COUNTED = ("exploited", "explored", "immigrated", "kept", "reset", "quarantined")
 """Kinds of events about policies that are counted."""
 
 _COUNTS = ("state", "reason", "elapsed_s", "agent_steps", "matches", "assignments_finished")
-_RATING = ("rating", "rating_low", "rating_high", "open")
-_PLAYER = ("player", *_RATING, "agent_steps", "generation", "matches")
+_PLAYER = ("player", *RATING, "agent_steps", "generation", "matches")
 _RESULT = ("matches", "score", "score_low", "score_high", "mean_return")
 
 
@@ -69,7 +68,6 @@ def _document(one: _Side, two: _Side) -> Document:
     configurations = [side.run.run_file.config.model_dump(mode="json") for side in (one, two)]
     met = _common_opponents(one, two)
     return {
-        "run": one.run.tables.run.run,
         "runs": {
             side: {"run": it.run.tables.run.run, "run_dir": str(it.run.run_dir), "label": label}
             for side, it, label in zip(("first", "second"), (one, two), labels, strict=True)
@@ -111,9 +109,7 @@ class _Side:
         """Read a run; the side needs its reader no more."""
         found, names = run.standings(population), names_of(run.standings())
         cells = payoff_cells(run.reader.pairs(kind="evaluate"), seats=run.league.seats, names=names)
-        champions = {
-            name: best for name, lines in found.items() if (best := champion(lines)) is not None
-        }
+        champions = run.champions(population)
         results = {
             (name, str(row["opponent_population"]), str(row["opponent"])): row
             for name, best in champions.items()
@@ -171,7 +167,7 @@ class _Side:
         """Return the champion of a population, with its hyperparameters."""
         best, space = self.champions[population], self.run.space(population)
         return {
-            **_picked(best._asdict(), _PLAYER),
+            **best.picked(*_PLAYER),
             "hyperparameters": with_names(best.hyperparameters, space),
         }
 
@@ -179,7 +175,7 @@ class _Side:
         """Return the policies by population and place, the best first."""
         return {
             name: {
-                str(place): _picked(line._asdict(), _PLAYER)
+                str(place): line.picked(*_PLAYER)
                 for place, line in enumerate(
                     (line for line in lines if line.kind == "policy"), start=1
                 )
@@ -262,10 +258,6 @@ def _by_population(
     ]
 
 
-def _picked(document: Mapping[str, Json], keys: Iterable[str]) -> Document:
-    return {key: document[key] for key in keys}
-
-
 def _ratio(count: float, seconds: float) -> float | None:
     return count / seconds if seconds > 0.0 else None
 
@@ -282,7 +274,7 @@ def _common_opponents(one: _Side, two: _Side) -> list[Json]:
             "key": bot,
             **{
                 name: {
-                    **_picked(side.bots[of, bot]._asdict(), _RATING),
+                    **side.bots[of, bot].picked(*RATING),
                     **side.result(population, of, bot),
                 }
                 for name, side in (("first", one), ("second", two))

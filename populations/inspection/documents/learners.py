@@ -67,7 +67,6 @@ def learners_view(run: Inspection, population: str | None) -> Document:
         until=last[0].time if last else "",
     )
     return {
-        "run": run.tables.run.run,
         "state": status["state"],
         "phase": status["phase"],
         "agent_steps_per_s": status["agent_steps_per_s"],

@@ -48,7 +48,6 @@ def metrics_view(
         if len(line) > len(KEYS):
             lines.append(line)
     return {
-        "run": run.tables.run.run,
         "names": None if names is None else list(names),
         "metrics": lines,
         **({LEFT_OUT: num_bad} if num_bad else {}),

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from arena.errors import ConfigError
 from populations.inspection.inspection import Document, Inspection
 from populations.league.mixture import Mixture, nash_mixtures
-from populations.league.standings import Standing
+from populations.league.standings import RATING, Standing
 from populations.records.rows import Json
 
 
@@ -35,7 +35,6 @@ def mixture_view(run: Inspection, population: str | None) -> Document:
         line for name in shown if name in found for line in _members(found[name])
     ]
     return {
-        "run": run.tables.run.run,
         "populations": {name: _summary(run, name, found.get(name)) for name in shown},
         "mixture": members,
         "reason": reason,
@@ -84,15 +83,9 @@ def _members(mixture: Mixture) -> list[Json]:
     return [
         {
             "population": mixture.population,
-            "player": member.standing.player,
-            "kind": member.standing.kind,
+            **member.standing.picked("player", "kind"),
             "probability": member.probability,
-            "rating": member.standing.rating,
-            "rating_low": member.standing.rating_low,
-            "rating_high": member.standing.rating_high,
-            "open": member.standing.open,
-            "agent_steps": member.standing.agent_steps,
-            "weights": member.standing.weights,
+            **member.standing.picked(*RATING, "agent_steps", "weights"),
         }
         for member in mixture.members
     ]

@@ -12,7 +12,7 @@ from populations.controller.server.live_status import STORAGE, paused_alert
 from populations.inspection.documents.anchor import anchor_score
 from populations.inspection.documents.unproven import unproven
 from populations.inspection.inspection import Document, Inspection
-from populations.league.standings import champion
+from populations.league.standings import RATING
 from populations.records.rows import Json
 from populations.storage.lock import lock_holder
 from populations.storage.status import read_status
@@ -28,23 +28,7 @@ def status_view(run: Inspection, population: str | None) -> Document:
         state = "crashed"
     # A dead controller's last figures would pass for live ones.
     live = (read_status(run.run_dir) or {}) if state == "running" else {}
-    champions: Document = {}
-    for name, lines in run.standings(population).items():
-        # As the last fit decided.
-        best = champion(lines)
-        if best is not None:
-            champions[name] = {
-                "player": best.player,
-                "checkpoint": best.checkpoint,
-                "rating": best.rating,
-                "rating_low": best.rating_low,
-                "rating_high": best.rating_high,
-                "open": best.open,
-                "anchor": anchor_score(run, name, best),
-                "unproven": unproven(run, name, best),
-            }
     return {
-        "run": row.run,
         "state": state,
         "reason": row.reason,
         "pid": holder,
@@ -68,7 +52,14 @@ def status_view(run: Inspection, population: str | None) -> Document:
         "agent_steps_per_s": live.get("agent_steps_per_s"),
         "learners": live.get("learners", []),
         "learners_waiting": live.get("learners_waiting"),
-        "champion": champions,
+        "champion": {
+            name: {
+                **best.picked("player", "checkpoint", *RATING),
+                "anchor": anchor_score(run, name, best),
+                "unproven": unproven(run, name, best),
+            }
+            for name, best in run.champions(population).items()
+        },
     }
 
 

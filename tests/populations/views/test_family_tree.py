@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ElementTree
 from typing import Any
 
 from populations.views.family_tree import BIG_GAIN, LANE, LOSS, TOP, family_tree
-from populations.views.figures import FIGURES
+from populations.views.figures import lineage
 from tests.populations.views import documents
 from tools.show.labels import reader
 
@@ -34,8 +34,8 @@ def middle(lane: int) -> int:
 
 
 def test_lanes_are_by_rating_with_their_names_before_them() -> None:
-    svg = FIGURES["lineage"].draw({"lineage": documents.lineage()}, FILE)
-    assert isinstance(svg, str)
+    (section,) = lineage({"lineage": documents.lineage()}, FILE)
+    svg = str(section.chart)
     texts = [
         (one.get("y"), one.text) for one in parsed(svg).iter(f"{SVG}text") if one.get("x") == "-62"
     ]
@@ -93,9 +93,8 @@ def test_all_of_64_lanes_have_names() -> None:
     rows: Any = [
         {"policy": f"player/p{index:03}", "agent_steps": 100, "rating": None} for index in range(64)
     ]
-    lineage = {"policies": rows, "generations": [], "exploits": []}
-    svg = FIGURES["lineage"].draw({"lineage": lineage}, FILE)
-    assert isinstance(svg, str)
+    document = {"policies": rows, "generations": [], "exploits": []}
+    svg = str(lineage({"lineage": document}, FILE)[0].chart)
     texts = [one.text for one in parsed(svg).iter(f"{SVG}text")]
     assert {f"p{index:03}" for index in range(64)} <= set(texts)
 

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.tools.web.conftest import Client, asked_for, hostile_run, said, text_of, words
-from tools.web.pages.training import openings
+from tools.web.pages.pages import view_page
 
 SEAT = {"population": "player", "seat": "player_0", "player": None}
 
@@ -47,7 +47,7 @@ SUMMARY = {
 
 def blocks_of(rows: list[dict[str, Any]], *summaries: dict[str, Any]) -> Any:
     document = {"summary": list(summaries), "openings": rows}
-    return list(openings(asked_for("openings", openings=document)))
+    return list(view_page(asked_for("openings", openings=document)))
 
 
 def test_shares_and_scores_stand_over_the_table_of_all_rows() -> None:

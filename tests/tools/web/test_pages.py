@@ -13,13 +13,13 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from populations.views.figures import MAX_LINES, MAX_PLAYERS
 from populations.views.parts import Column, Line
 from tests.tools.league.documents import DOCUMENTS
 from tests.tools.web.conftest import HOSTILE, Client, asked_for, hostile_run, said, standing, words
 from tools.show.html import short
-from tools.web.pages.league import MAX_LINES, MAX_PLAYERS, overview, payoff
-from tools.web.pages.pages import PAGES
-from tools.web.pages.training import hyperparameters
+from tools.web.pages.league import overview, payoff
+from tools.web.pages.pages import PAGES, view_page
 
 MAX_BYTES = 300_000
 """Bytes of a page of a few players, whatever their names are."""
@@ -111,7 +111,7 @@ def test_schedules_are_those_of_the_best_rated() -> None:
     document = {"policies": values, "generations": generations, "search_space": {}}
     standings = {"populations": {"player": lines}}
     asked = asked_for("hyperparameters", standings=standings, hyperparameters=document)
-    _, schedule = hyperparameters(asked)
+    schedule, _ = view_page(asked)
     spec: Any = schedule.chart
     # Those with a label at their end; the others are grey.
     drawn = {

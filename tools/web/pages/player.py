@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, cast
 
 from arena.errors import ArenaError
 from populations.inspection.documents.lives import life_of
@@ -93,7 +92,7 @@ def player_document(documents: Mapping[str, Document], name: str) -> Document:
     ``card`` what `arena export` writes (null: its weights are not there), ``results`` those against
     each opponent, worst first; then its generations, checkpoints and events, oldest first.
     """
-    rows = {view: cast("Any", documents[view]) for view in VIEWS_OF_PLAYER}
+    rows = {view: documents[view] for view in VIEWS_OF_PLAYER}
     standing = next(
         line
         for lines in rows["standings"]["populations"].values()
@@ -105,7 +104,7 @@ def player_document(documents: Mapping[str, Document], name: str) -> Document:
         "run": rows["standings"]["run"],
         "player": name,
         "standing": standing,
-        "life": life_of(name, lineage=rows["lineage"], events=events),
+        "life": life_of(name, generations=rows["lineage"]["generations"], events=events),
         "card": rows["cards"]["cards"].get(name),
         "results": sorted(
             (line for line in rows["payoff"]["payoff"] if line["player"] == name),
@@ -131,7 +130,7 @@ def player_page(asked: Asked, name: str) -> Iterator[Block]:
             # What needs it has nothing to show, and the rest stands.
             documents[view] = empty
             yield failed(view.capitalize(), error)
-    found = cast("Any", player_document(documents, name))
+    found = player_document(documents, name)
     newest = {key: found[key][::-1] for key in ("life", "generations", "checkpoints", "events")}
     card = found["card"] or {"summary": {}, "record": [], "lineage": []}
     played = Table(RECORD, [{**row, "player": name} for row in card["record"]], copied=PLAYED)
@@ -189,7 +188,7 @@ def _record(line: Row) -> Pairs:
     ]
     rows += [
         (name, Line("{value:parameter}", {"value": value}))
-        for name, value in cast("Row", line["hyperparameters"]).items()
+        for name, value in line["hyperparameters"].items()
     ]
     return Pairs(rows)
 
@@ -207,5 +206,5 @@ def _generations(rows: Sequence[Row]) -> Table:
 
 
 def _checkpoints(rows: Sequence[Row]) -> Table:
-    shown = [{**row, "pins": " ".join(cast("Sequence[str]", row["pins"])) or None} for row in rows]
+    shown = [{**row, "pins": " ".join(row["pins"]) or None} for row in rows]
     return Table((*CHECKPOINTS, Column("weights_digest", "digest", "weights")), shown)
