@@ -14,7 +14,7 @@ from arena.errors import ConfigError
 from arena.matches.comparisons import MAX_SEAT_PAIRS, is_by_seats
 from arena.matches.pair_scores import mean_score
 from arena.matches.seating import num_episodes
-from arena.types import Digest, ghost_id, is_trainee
+from arena.types import Digest, ghost_id, is_external, is_trainee
 from populations.choices import with_names
 from populations.core import SearchSpace
 from populations.inspection.calibration import calibrations
@@ -39,6 +39,7 @@ from populations.inspection.ratings import (
     rating_points,
 )
 from populations.inspection.sentences import event_document
+from populations.league.games import ending, populations_of
 from populations.league.standings import RATING, Standing
 from populations.records.rows import Json
 
@@ -54,6 +55,7 @@ __all__ = [
     "diff_view",
     "events_view",
     "fits",
+    "games_view",
     "hyperparameters_view",
     "learners_view",
     "lineage_view",
@@ -352,6 +354,32 @@ def checkpoints_view(run: Inspection, population: str | None) -> Document:
         if population in (None, row.population) and not row.doomed
     ]
     return {"checkpoints": checkpoints, "ghosts": ghosts}
+
+
+def games_view(run: Inspection, population: str | None) -> Document:
+    """Return the evaluation games that are kept, the newest first.
+
+    ``margins`` says how each ended for the players in their order: points of a side less those of
+    the best other one; in cooperation the return.
+    """
+    seats = run.league.seats
+    games: list[Json] = [
+        {
+            "game": row.game,
+            "time": row.time,
+            "seats": [seats[seat].name for seat in row.seats],
+            "players": list(row.players),
+            "weights": [None if is_external(name) else name for name in row.entrants],
+            "points": list(row.points),
+            "returns": list(row.returns),
+            "margins": [ending(row, place, seats=seats).margin for place in range(len(row.seats))],
+            "steps": row.steps,
+            "holds": row.holds,
+        }
+        for row in reversed(run.tables.games.values())
+        if population is None or population in populations_of(row, seats=seats)
+    ]
+    return {"games": games}
 
 
 def events_view(

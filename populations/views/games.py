@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import cast
+from collections.abc import Iterator
 
 from populations.views.parts import (
     Column,
@@ -19,31 +18,25 @@ from populations.views.parts import (
 )
 
 GAMES = (
-    Column("game", "word", is_label=True),
-    Column("time", "time", drop=3),
-    Column("players", "versus", most=60),
-    Column("points", "listed", drop=1),
-    Column("returns", "listed", drop=2),
+    Column("game", "game", is_label=True),
+    Column("time", "time", "UTC", drop=2),
+    Column("players", "versus", is_label=True, most=60),
+    Column("points", "word", drop=1),
+    Column("returns", "word", drop=3),
     Column("steps", "count"),
     Column("holds", "word", "weights kept", drop=4),
 )
 
 
-def game_rows(document: Document) -> list[Row]:
-    """Return the games, the newest first."""
-    return cast("list[Row]", document["games"])
-
-
 def games(document: Document, room: Room) -> Iterator[Section]:
     """Yield the games that are kept, the newest first."""
-    rows = game_rows(document)
-    if not rows:
-        none = "no games yet: each evaluation leaves some, if replays.keep is not 0"
-        yield Section(below=[Line(none)])
-        return
-    shown = rows if room.limit is None or room.is_wide else rows[: room.limit]
-    more = [] if len(shown) == len(rows) else [Line("{n} more", {"n": len(rows) - len(shown)})]
-    yield Section(title=Line("games"), body=Table(GAMES, shown), below=more)
+    rows = document["games"]
+    none = "no games yet: each evaluation leaves some, if replays.keep is not 0"
+    yield Section(
+        title=Line("games"),
+        body=Table(GAMES, rows) if rows else None,
+        below=[] if rows else [Line(none)],
+    )
 
 
 SEATS = (
@@ -73,9 +66,9 @@ def game(document: Document, *, at: int | None = None) -> Iterator[Section]:
         document: Game that was told.
         at: The one step to show; None: all.
     """
-    steps = cast("Sequence[Row]", document["steps"])
+    steps = document["steps"]
     turned = document["turned"]
-    notes = [said(note) for note in cast("list[str]", document["notes"])]
+    notes = [said(note) for note in document["notes"]]
     if turned is not None:
         notes.append(Line("what a player expected fell most after step {n}", {"n": turned}))
     yield Section(
@@ -83,7 +76,7 @@ def game(document: Document, *, at: int | None = None) -> Iterator[Section]:
             "game {game} of {environment}, {n} steps, seed {seed}",
             {**document, "n": len(steps) - 1},
         ),
-        body=Table(SEATS, cast("Sequence[Row]", document["seats"])),
+        body=Table(SEATS, document["seats"]),
         below=notes,
     )
     for step in steps if at is None else steps[at : at + 1]:
@@ -91,11 +84,9 @@ def game(document: Document, *, at: int | None = None) -> Iterator[Section]:
 
 
 def _step(step: Row, *, is_turn: bool) -> Section:
-    picture = cast("Row | None", step.get("picture"))
-    decisions = [_decision(row) for row in cast("Sequence[Row]", step["decisions"])]
-    rewards = {
-        agent: reward for agent, reward in cast("Row", step["rewards"]).items() if reward != 0.0
-    }
+    picture = step.get("picture")
+    decisions = [_decision(row) for row in step["decisions"]]
+    rewards = {agent: reward for agent, reward in step["rewards"].items() if reward != 0.0}
     return Section(
         title=Line("step {step}", step),
         chart=None
@@ -108,14 +99,11 @@ def _step(step: Row, *, is_turn: bool) -> Section:
 
 
 def _decision(row: Row) -> Row:
-    beside = cast("Row", row.get("beside") or {})
-    choices = cast("Sequence[Row]", row.get("choices", ()))
+    beside = row.get("beside") or {}
+    choices = row.get("choices", ())
     return {
         **row,
-        "choices": {
-            str(one["action"]): round(cast("float", one["probability"]), 2) for one in choices
-        }
-        or None,
+        "choices": {str(one["action"]): round(one["probability"], 2) for one in choices} or None,
         "onlooker": beside.get("player"),
         "instead": beside.get("action"),
     }

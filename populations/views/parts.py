@@ -17,6 +17,7 @@ Kind = Literal[
     "word",  # any value, as texts at the left
     "mark",  # character behind a name
     "player",  # name of a player or learner
+    "game",  # id of a game that is kept
     "players",  # names, one after the other
     "versus",  # names of those that play against each other
     "elo",  # rating without decimals

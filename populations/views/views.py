@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import NamedTuple
 
-from populations.views import figures, league, log, run, training
+from populations.views import figures, games, league, log, run, training
 from populations.views.differences import diff
 from populations.views.differences import rows_of as diff_rows
 from populations.views.figures import Figure
@@ -175,6 +175,12 @@ VIEWS: dict[str, View] = {
         limits="openings",
         keeps_last=True,
         figure=Figure(draw=figures.openings, documents=("openings",), columns=2, shared="color"),
+    ),
+    "games": View(
+        rows=_listed("games"),
+        sections=games.games,
+        takes={"--player": ""},
+        limits="games",
     ),
     "checkpoints": View(
         rows=_listed("checkpoints"),

@@ -101,7 +101,7 @@ def _texts(values: Iterable[object]) -> Iterable[str]:
 def select_rows(
     rows: Iterable[Row], *, player: str | None = None, since: datetime | None = None
 ) -> list[Row]:
-    """Return those events that name a player, since a time."""
+    """Return those rows that name a player, since a time."""
     return [
         row
         for row in rows

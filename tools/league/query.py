@@ -55,10 +55,9 @@ class Query:
             cells = document["payoff"]
             chosen = [row for row in cells if self.player in (None, row["player"])]
             return opened._replace(document={**document, "payoff": chosen})
-        if view == "events":
-            rows = document["events"]
-            chosen = select_rows(rows, player=self.player, since=self.since)
-            return opened._replace(document={**document, "events": chosen})
+        if view in ("events", "games"):
+            chosen = select_rows(document[view], player=self.player, since=self.since)
+            return opened._replace(document={**document, view: chosen})
         return opened
 
     def _measure(self) -> None:

@@ -6,11 +6,11 @@ Tests: `tests/tools/replay/test_command.py`.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated
 
 import typer
 
-from populations.views.parts import Document, Row
+from populations.views.parts import Document
 
 from ..league.tables import fit_screen, room_of
 from ..show.text import drawn
@@ -124,7 +124,7 @@ def _show(document: Document, populations: tuple[str, ...]) -> None:
         for part in drawn(game(document), room):
             screen.print(part)
         return
-    at, last = 0, len(cast("list[Row]", document["steps"])) - 1
+    at, last = 0, len(document["steps"]) - 1
     with read_keys() as keys:
         while True:
             screen.clear()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from populations.league.names import short_name
 from populations.views.games import game
@@ -92,7 +92,7 @@ def _page(told: Retold) -> bytes:
 
 def title_of(document: Document, *, populations: tuple[str, ...]) -> str:
     """Return the title of a game: who plays whom, in what."""
-    seats = cast("list[Row]", document["seats"])
+    seats = document["seats"]
     names = (short_name(str(seat["player"]), populations=populations) for seat in seats)
     return f"{' v '.join(names)}, {document['environment']}"
 
@@ -131,10 +131,10 @@ def _frames(told: Retold) -> Iterator[npt.NDArray[np.uint8]]:
     import numpy as np
     from PIL import Image
 
-    steps = cast("list[Row]", told.document["steps"])
+    steps = told.document["steps"]
     images = []
     for step in steps:
-        picture = cast("Row | None", step.get("picture"))
+        picture = step.get("picture")
         pixels = b"" if picture is None else _pixels(picture)
         if pixels:
             images.append(Image.open(io.BytesIO(pixels)).convert("RGBA"))

@@ -52,6 +52,9 @@ MAX_ROWS = 200
 LONG = 40
 """Characters from which on a cell's text is folded."""
 
+GAME = "game-"
+"""First part of the name of a game's page: its id follows, without dots."""
+
 POLICY = re.compile(r"[a-z][a-z0-9_]{0,31}/p[0-9]{3,}")
 
 
@@ -166,11 +169,21 @@ class Links:
         asked = f"?{urlencode(query)}" if query and not self.is_static else ""
         return f"{self.base}{name}.html{asked}" + (f"#{anchor}" if anchor else "")
 
+    def game(self, game: str) -> str:
+        """Return the address of a game's page; empty in an export, which has none."""
+        return "" if self.is_static else self.page(game_page(game))
+
     def player(self, player: str) -> str:
         """Return the address of a player's page; empty if it has none."""
-        # player/p001#3: the policy and its generation.
-        name = self.names.get(player.partition("#")[0], "")
+        # player/p001#3: the policy and its generation; weights without a page have their policy's.
+        policy = re.split("[#@]", player)[0]
+        name = self.names.get(player) or self.names.get(policy, "")
         return self.page(name) if name else ""
+
+
+def game_page(game: str) -> str:
+    """Return the name of a game's page."""
+    return f"{GAME}{game.replace('.', '-')}"
 
 
 def page_name(player: str, weights: str | None) -> str:
@@ -337,6 +350,8 @@ class Hypertext:
         written = short(text(value, kind, self.room), MAX_TEXT)
         if kind == "player" and value is not None:
             return [Cell(written, href=links.player(str(value)), title=short(value))]
+        if kind == "game":
+            return [Cell(written, href=links.game(str(value)))]
         if kind == "time":
             return [self._time(value)]
         number = float(value) if isinstance(value, int | float) else None

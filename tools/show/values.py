@@ -189,6 +189,7 @@ WRITTEN: Mapping[Kind, Callable[[object, Room], str]] = {
     "word": lambda value, room: text_of(value),
     "mark": lambda value, room: text_of(value or ""),
     "player": name,
+    "game": lambda value, room: text_of(value),
     "players": _names,
     "versus": lambda value, room: _names(value, room, between=" v "),
     "elo": _formatted("{:z.0f}"),
@@ -219,7 +220,7 @@ WRITTEN: Mapping[Kind, Callable[[object, Room], str]] = {
 """Text of a value of each kind that there is."""
 
 LEFT: frozenset[Kind] = frozenset(
-    {"word", "mark", "player", "players", "versus", "digest", "sentence", "event", "curve"}
+    {"word", "mark", "player", "game", "players", "versus", "digest", "sentence", "event", "curve"}
 )
 """Kinds that begin at the left, as texts do."""
 

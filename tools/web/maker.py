@@ -15,7 +15,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Self
 
-from .making import FITTED, LENGTH_BYTES, Made
+from .making import FITTED, GAME, LENGTH_BYTES, Made
 
 MODULE = f"{__package__}.making"
 
@@ -116,13 +116,15 @@ class Maker:
 
 
 class Makers:
-    """Two processes: what takes long keeps nobody waiting for the rest."""
+    """Three processes: what takes long keeps nobody waiting for the rest."""
 
     def __init__(self) -> None:
-        self._long, self._short = Maker(), Maker()
+        self._long, self._short, self._games = Maker(), Maker(), Maker()
 
     def make(self, run: Path, views: Sequence[str]) -> Made:
         """Return documents of a run's views at one moment; see `Maker.make`."""
+        if views[0].partition(" ")[0] == GAME:
+            return self._games.make(run, views)
         return (self._long if tuple(views) == FITTED else self._short).make(run, views)
 
     def __enter__(self) -> Self:
@@ -131,3 +133,4 @@ class Makers:
     def __exit__(self, *exception: object) -> None:
         self._long.close()
         self._short.close()
+        self._games.close()

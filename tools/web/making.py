@@ -41,6 +41,12 @@ FAILED = "failed"
 CARDS = "cards"
 """Document of the cards of all players."""
 
+GAME = "game"
+"""Document of a game that was kept, told step by step."""
+
+GAME_S = 120.0
+"""Time limit of the process that plays a game again."""
+
 FITTED = tuple(sorted(name for name, view in VIEWS.items() if view.is_fitted))
 """Views that are made at once, as they share a fit."""
 
@@ -96,6 +102,8 @@ def _document(inspection: Inspection, view: str) -> Mapping[str, object]:
         # No view: only pages show them.
         if name == CARDS:
             return cards_document(inspection)
+        if name == GAME:
+            return game_document(inspection.run_dir, operand)
         needed = VIEWS[name].operand
         return document(inspection, name, **({needed.option: operand} if needed else {}))
     # The boundary of a part: whatever is wrong with its rows or files is its own.
@@ -105,6 +113,27 @@ def _document(inspection: Inspection, view: str) -> Mapping[str, object]:
             "%s of %s cannot be shown: %s", view, inspection.run_dir, said, exc_info=unknown(error)
         )
         return {FAILED: said}
+
+
+def game_document(run: Path, game: str) -> Mapping[str, object]:
+    """Return a game as ``arena replay --json`` tells it, by a process of its own: it runs the
+    environment, which may be anybody's code.
+
+    Raises:
+        ArenaError: If it cannot be told, or takes too long.
+    """
+    from arena.processes.questions import ask
+
+    module = f"{__package__.rpartition('.')[0]}.main"
+    command = [sys.executable, "-P", "-m", module, "replay", str(run), "--id", game, "--json"]
+    reply = ask(command, b"", timeout_s=GAME_S)
+    if reply.exit_code is None:
+        raise ArenaError(f"game {game} took more than {GAME_S:g} s to be told, and was given up")
+    if reply.exit_code:
+        lines = reply.errors.decode("utf8", errors="replace").strip().splitlines()
+        raise ArenaError(lines[-1].removeprefix("arena: ") if lines else reply.ending)
+    document: Mapping[str, object] = json.loads(reply.output)
+    return document
 
 
 def in_words(error: Exception) -> str:

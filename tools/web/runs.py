@@ -27,6 +27,7 @@ from populations.views.views import VIEWS
 
 from ..league.tables import write_csv
 from ..players.resolve import CHAMPION
+from ..show.html import GAME
 from .making import CARDS, FAILED, FITTED, Made, make_documents
 from .pace import Pace
 
@@ -38,6 +39,12 @@ DOCUMENTS = (*NAMES, CARDS)
 
 DIFF = "diff-with-"
 """First part of the name of a document of differences: the other run's name follows."""
+
+GAME_PAGE = re.compile(rf"{GAME}(\d{{1,18}})-(\d)")
+"""Name of a page, and of a document, of a game."""
+
+MAX_GAMES = 32
+"""Documents of games that are kept."""
 
 FILES = ("journal.db", "journal.db-wal", "status.json", "run.yaml", CHAMPION)
 MAX_SLUG = 40
@@ -175,7 +182,16 @@ class Run:
         """Return the view that a document is of; None: there is no such document."""
         if name in DOCUMENTS:
             return name
+        if GAME_PAGE.fullmatch(name):
+            return "game"
         return "diff" if name in self.diffs else None
+
+    def _asked(self, name: str) -> str:
+        """Return a document's view with its operand, as its maker takes it."""
+        if name in self.diffs:
+            return f"diff {self.diffs[name].path.resolve()}"
+        game = GAME_PAGE.fullmatch(name)
+        return name if game is None else f"game {game[1]}.{game[2]}"
 
     def documents(self, names: Sequence[str]) -> Documents:
         """Return documents of views, at most as old as its pace allows.
@@ -262,8 +278,7 @@ class Run:
         return is_due and kept.version != version
 
     def _make(self, group: tuple[str, ...], version: Version, making: _Making) -> None:
-        diffs = self.diffs
-        asked = {f"diff {diffs[n].path.resolve()}" if n in diffs else n: n for n in group}
+        asked = {self._asked(name): name for name in group}
         try:
             made = self.make(self.path, tuple(asked))
         except BaseException as error:
@@ -278,10 +293,16 @@ class Run:
         }
         with self._lock:
             del self._making[group]
+            kept = [one for one in self._kept if GAME_PAGE.fullmatch(one[0])]
+            for forgotten in kept[:-MAX_GAMES]:
+                del self._kept[forgotten]
         making.done.set_result(None)
 
     def _version_of(self, names: Sequence[str]) -> Version:
         """Return the version of the runs that documents are about."""
+        if all(map(GAME_PAGE.fullmatch, names)):
+            # A game that is over does not change.
+            return ()
         diffs = self.diffs
         return (*self._version(), *(diffs[name]._version() for name in names if name in diffs))
 

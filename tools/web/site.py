@@ -10,12 +10,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from arena.errors import ArenaError
+from populations.views.games import game
 from populations.views.parts import SIDES, Column, Document, Line, Row, Section, Table
 
 from ..show.html import Block, Cell, Hypertext, Links, failed, guarded, page_name, short, slug
 from .pages.asked import Asked, names_of
 from .pages.league import OTHERS
-from .pages.log import differences, event_filters
+from .pages.log import FIELDS, differences, event_filters, game_filters
 from .pages.pages import PAGES
 from .pages.player import VIEWS_OF_PLAYER, find_player, player_document, player_page
 from .pages.training import parts_of_metrics
@@ -73,7 +74,7 @@ class Site:
 
     def views(self, run: Run, name: str) -> tuple[str, ...]:
         """Return the documents that a page needs, beside the frame's ``status``."""
-        if name in run.diffs:
+        if run.view_of(name) in ("diff", "game"):
             return (name,)
         page = PAGES.get(name)
         return page.views if page else VIEWS_OF_PLAYER
@@ -177,6 +178,9 @@ class Site:
                 parts={name: href for href, name in others.items()} if len(others) > 1 else {},
                 part=other.slug,
             )
+        if run.view_of(address.name) == "game":
+            # Of their own moment: a game does not change, and the standings do.
+            told, documents = documents, run.documents(["standings"])
         try:
             standings = documents["standings"]
         except ArenaError as error:
@@ -190,6 +194,9 @@ class Site:
         populations = tuple(standings["populations"])
         medium = replace(medium, links=links, populations=populations)
         asked = Asked(documents=documents, medium=medium, others=others)
+        if run.view_of(address.name) == "game":
+            blocks = guarded("Game", lambda: medium.blocks(game(told[address.name])))
+            return Content(title="Game", blocks=blocks)
         page = PAGES.get(address.name)
         if page is not None:
             blocks = guarded(page.title, lambda: page.make(asked))
@@ -205,8 +212,9 @@ class Site:
     def _divided(self, asked: Asked) -> dict[str, Any]:
         """Return the parts of a page that is divided by a subject, and the fields of its form."""
         links, name = asked.medium.links, asked.medium.page
-        if name == "events":
-            return {"filters": event_filters(asked), "query": asked.medium.query}
+        if name in FIELDS:
+            filters = event_filters(asked) if name == "events" else game_filters()
+            return {"filters": filters, "query": asked.medium.query}
         if name == "metrics" and (parts := parts_of_metrics(asked)):
             return {
                 "parts": {one: links.page(name, number=number) for one, number in parts.items()},
@@ -245,7 +253,8 @@ class Site:
             )
         state = "" if status is None else str(status["state"])
         poll_s = POLL_S if state == "running" else IDLE_POLL_S
-        if self.is_static or state in ("finished", "failed"):
+        # A game that is over does not change either.
+        if self.is_static or state in ("finished", "failed") or run.view_of(name) == "game":
             poll_s = 0.0
         return Frame(
             root=root,

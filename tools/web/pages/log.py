@@ -5,7 +5,7 @@ Tests: `tests/tools/web/test_pages.py`, `tests/tools/web/test_diff.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -34,6 +34,12 @@ class Filter(NamedTuple):
 FILTERS = ("kind", "player", "since", "event")
 """Names of the fields that choose events."""
 
+PLAYERS = ("player", "opponent")
+"""Names of the fields that choose games."""
+
+FIELDS: Mapping[str, tuple[str, ...]] = {"events": FILTERS, "games": PLAYERS}
+"""Names of the fields that choose rows, by page."""
+
 
 def event_filters(asked: Asked) -> list[Filter]:
     """Return the fields that choose events."""
@@ -43,6 +49,25 @@ def event_filters(asked: Asked) -> list[Filter]:
         Filter("player", "Player"),
         Filter("since", "Since (UTC, 2026-01-31T12:00)"),
     ]
+
+
+def game_filters() -> list[Filter]:
+    """Return the fields that choose games."""
+    return [Filter(name, name.capitalize()) for name in PLAYERS]
+
+
+def games(asked: Asked) -> Iterator[Block]:
+    """Yield the games that are kept, of players that the filters name."""
+    every = asked.rows("games", "games")
+    chosen = every
+    for name in filter(None, (asked.medium.query.get(key, "") for key in PLAYERS)):
+        chosen = select_rows(chosen, player=name)
+
+    def make() -> Iterator[Section]:
+        for section in asked.sections("games", {"games": chosen}):
+            yield replace(section, about=f"{len(chosen):,} of {len(every):,}, the newest first.")
+
+    yield from asked.part("Games", make, csv="games")
 
 
 def event_table(rows: Sequence[Row]) -> Table:

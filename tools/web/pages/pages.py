@@ -51,6 +51,7 @@ MAKES: Mapping[str, Callable[[Asked], Iterator[Block]]] = {
     "hyperparameters": view_page,
     "metrics": training.metrics,
     "openings": view_page,
+    "games": log.games,
     "learners": log.learners,
     "events": log.events,
 }
@@ -68,7 +69,7 @@ PAGES: dict[str, Page] = {
             # Names of players lead to their pages.
             views=tuple(dict.fromkeys((name, "standings"))),
             make=make,
-            filters=log.FILTERS if name == "events" else (),
+            filters=log.FIELDS.get(name, ()),
         )
         for name, make in MAKES.items()
     },

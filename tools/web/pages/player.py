@@ -10,6 +10,7 @@ from functools import partial
 
 from arena.errors import ArenaError
 from populations.inspection.documents.lives import life_of
+from populations.views.games import GAMES
 from populations.views.log import CHECKPOINTS, WHY
 from populations.views.parts import (
     Column,
@@ -32,6 +33,7 @@ from .log import event_table
 EMPTY: Mapping[str, Document] = {
     "payoff": {"payoff": []},
     "lineage": {"generations": [], "policies": []},
+    "games": {"games": []},
     "checkpoints": {"checkpoints": []},
     "events": {"events": []},
     "cards": {"cards": {}},
@@ -40,6 +42,8 @@ EMPTY: Mapping[str, Document] = {
 
 MAX_LIFE = 100
 MAX_EVENTS = 50
+MAX_GAMES = 10
+GAMES_OF = "Games that are kept, its worst first"
 CHECKPOINTS_OF = "Checkpoints, the newest first"
 EVENTS_OF = "Events about it, the newest first"
 VIEWS_OF_PLAYER = ("standings", *EMPTY)
@@ -90,7 +94,8 @@ def player_document(documents: Mapping[str, Document], name: str) -> Document:
 
     ``standing`` is its line of the standings, ``life`` what `arena league RUN why PLAYER` tells,
     ``card`` what `arena export` writes (null: its weights are not there), ``results`` those against
-    each opponent, worst first; then its generations, checkpoints and events, oldest first.
+    each opponent, and ``games`` those that are kept, worst first; then its generations, checkpoints
+    and events, oldest first.
     """
     rows = {view: documents[view] for view in VIEWS_OF_PLAYER}
     standing = next(
@@ -110,6 +115,10 @@ def player_document(documents: Mapping[str, Document], name: str) -> Document:
             (line for line in rows["payoff"]["payoff"] if line["player"] == name),
             key=lambda line: (line["score"] is None, line["score"] or 0.0),
         ),
+        "games": sorted(
+            (one for one in rows["games"]["games"] if _places(one, name, standing)),
+            key=lambda one: min(one["margins"][place] for place in _places(one, name, standing)),
+        ),
         "generations": [one for one in rows["lineage"]["generations"] if one["policy"] == name],
         "checkpoints": [
             one
@@ -118,6 +127,18 @@ def player_document(documents: Mapping[str, Document], name: str) -> Document:
         ],
         "events": [line for line in events if concerns(line, name)],
     }
+
+
+def _places(game: Row, name: str, standing: Row) -> list[int]:
+    """Return the places of a game at which a player's rated weights sat; of a policy without
+    any, all of its weights.
+    """
+    weights = standing["weights"]
+    return [
+        place
+        for place, (player, digest) in enumerate(zip(game["players"], game["weights"], strict=True))
+        if (digest == weights if weights else player.partition("@")[0] == name)
+    ]
 
 
 def player_page(asked: Asked, name: str) -> Iterator[Block]:
@@ -141,6 +162,7 @@ def player_page(asked: Asked, name: str) -> Iterator[Block]:
         ("Record of its export", "Against opponents that sample.", played, ""),
         ("Ancestors of its weights, the nearest first", "", Table(ANCESTORS, card["lineage"]), ""),
         ("Results, worst first", "Evaluation matches.", results(found["results"]), "payoff"),
+        (GAMES_OF, "", Table(GAMES, found["games"][:MAX_GAMES]), "games"),
         ("Generations and copies, the newest first", "", _generations(newest["generations"]), ""),
         (CHECKPOINTS_OF, "", _checkpoints(newest["checkpoints"]), "checkpoints"),
         (EVENTS_OF, "", event_table(newest["events"][:MAX_EVENTS]), "events"),
@@ -149,8 +171,13 @@ def player_page(asked: Asked, name: str) -> Iterator[Block]:
         if body.rows:
             section = Section(title=Line(heading), about=about, body=body)
             yield from asked.part(heading, partial(list, [section]), csv=csv)
-    events = asked.medium.links.page("events", player=name)
-    yield Block(below=[[Cell("all events about it", href=events)]])
+    links = asked.medium.links
+    yield Block(
+        below=[
+            [Cell("all events about it", href=links.page("events", player=name))],
+            [Cell("all its games that are kept", href=links.page("games", player=name))],
+        ]
+    )
 
 
 PLAYED = RESULT.replace(":", " as {seat}, {mode}:", 1)
