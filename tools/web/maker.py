@@ -15,7 +15,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Self
 
-from .making import FITTED, GAME, LENGTH_BYTES, Made
+from .making import FITTED, GAME, LENGTH_BYTES, Made, own_variables
 
 MODULE = f"{__package__}.making"
 
@@ -61,16 +61,13 @@ class Maker:
 
     def _started(self) -> subprocess.Popen[bytes]:
         if self._process is None:
-            # -P and the path: it imports what this process would, and nothing from elsewhere.
-            path = os.pathsep.join(one or str(Path.cwd()) for one in sys.path)
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", MODULE],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 # Ctrl-C in a terminal reaches the server alone, which ends this process.
                 start_new_session=True,
-                # The other cores are the run's.
-                env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": path},
+                env=os.environ | own_variables(),
             )
         process = self._process
         # After the start: either `close` has seen the process, or its flag is seen here.

@@ -126,7 +126,7 @@ def game_document(run: Path, game: str) -> Mapping[str, object]:
 
     module = f"{__package__.rpartition('.')[0]}.main"
     command = [sys.executable, "-P", "-m", module, "replay", str(run), "--id", game, "--json"]
-    reply = ask(command, b"", timeout_s=GAME_S)
+    reply = ask(command, b"", timeout_s=GAME_S, variables=own_variables())
     if reply.exit_code is None:
         raise ArenaError(f"game {game} took more than {GAME_S:g} s to be told, and was given up")
     if reply.exit_code:
@@ -134,6 +134,14 @@ def game_document(run: Path, game: str) -> Mapping[str, object]:
         raise ArenaError(lines[-1].removeprefix("arena: ") if lines else reply.ending)
     document: Mapping[str, object] = json.loads(reply.output)
     return document
+
+
+def own_variables() -> dict[str, str]:
+    """Return the environment variables of a process that makes documents, beside this one's."""
+    # With -P it imports what this process would, and nothing from elsewhere.
+    path = os.pathsep.join(one or str(Path.cwd()) for one in sys.path)
+    # The other cores are the run's.
+    return {"OMP_NUM_THREADS": "1", "PYTHONPATH": path}
 
 
 def in_words(error: Exception) -> str:

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from tests.tools.web.browsing import mistakes_of, needs_browser
 from tools.replay import files
 from tools.replay.retelling import Retold, retold
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    pass
 
 Command = Callable[..., dict[str, Any]]
 HOSTILE = "</script><script>document.title='broken'</script>"
@@ -98,50 +97,3 @@ def test_a_game_without_pictures_has_no_film(told: Retold, tmp_path: Path) -> No
     with pytest.raises(ConfigError, match="has no pictures, of which a film could be made"):
         files.write_file(replace(told, document=document), tmp_path / "game.gif")
     assert not (tmp_path / "game.gif").exists()
-
-
-@needs_browser
-@pytest.mark.slow
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 390])
-def test_a_page_is_gone_through_by_keys_and_by_buttons(
-    told: Retold, tmp_path: Path, browser: Browser, width: int, scheme: Any
-) -> None:
-    from axe_playwright_python.sync_playwright import Axe
-
-    path = tmp_path / "game.html"
-    files.write_file(told, path)
-    last = len(told.document["steps"]) - 1
-    page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
-    wrong = mistakes_of(page, "")
-    page.goto(path.as_uri())
-    shown = page.locator('section[id^="step-"]:visible')
-
-    def step() -> str:
-        assert shown.count() == 1
-        return str(shown.get_attribute("id"))
-
-    assert step() == "step-0"
-    page.keyboard.press("ArrowRight")
-    assert step() == "step-1"
-    page.keyboard.press("End")
-    assert step() == f"step-{last}"
-    page.keyboard.press("ArrowRight")
-    assert step() == f"step-{last}"
-    page.keyboard.press("Home")
-    page.get_by_role("button", name="Step on").click()
-    page.get_by_role("button", name="Step on").click()
-    assert step() == "step-2"
-    page.get_by_role("slider", name="Step").fill("5")
-    assert step() == "step-5"
-    assert page.evaluate("location.hash") == "#step-5"
-    page.reload()
-    assert step() == "step-5"
-    page.get_by_label("Speed").select_option("fast")
-    page.get_by_role("button", name="Play").click()
-    page.wait_for_selector(f"#step-{last}:visible")
-    page.get_by_role("button", name="Play").wait_for()
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    assert Axe().run(page).violations_count == 0
-    assert wrong == []
-    page.close()
