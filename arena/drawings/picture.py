@@ -1,7 +1,7 @@
 """A picture of a game at one moment, and what is drawn: an SVG and lines of text from one source.
 
 Colours are those of paper, so that a file is readable on any ground. A page that has a dark side
-sets the colours of the classes ``paper`` and ``ink`` below ``.drawing``; boards keep theirs.
+sets the colours of the classes ``paper`` and ``ink`` below ``.game``; boards keep theirs.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ def sheet(
     text = [printable(line.rstrip(), width=NUM_COLUMNS) for line in (caption, *lines, *named)]
     whole = f"{44 + height + LINE * len(legend):g}"
     svg = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="drawing" role="img" width="{WIDTH}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="game" role="img" width="{WIDTH}" '
         f'height="{whole}" viewBox="0 0 {WIDTH} {whole}" font-family="{colours.FONT}" '
         'font-size="14">'
         + tag("title", escape(text[0]))

@@ -68,6 +68,8 @@ class Steps(ParallelEnv):  # type: ignore[misc]
         )
 
     def render(self) -> Any:
+        # No window may open, whatever the user's screen is.
+        assert (os.environ["SDL_VIDEODRIVER"], os.environ["DISPLAY"]) == ("dummy", "")
         frame = np.zeros((20, 30, 3), dtype=np.uint8)
         # What is up, at the left, and red.
         frame[:5, : 5 + self._steps] = (200, 10, 0)
@@ -89,6 +91,8 @@ class Steps(ParallelEnv):  # type: ignore[misc]
                 os.write(1, b'{"problem": "mine"}\n')
             case "huge":
                 return np.zeros((5000, 5000, 3), dtype=np.uint8)
+            case "noise":
+                return np.random.default_rng(1).integers(0, 256, (1200, 1600, 3), dtype=np.uint8)
             case "floats":
                 return frame / 255.0
             case "nothing":

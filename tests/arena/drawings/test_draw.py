@@ -38,7 +38,9 @@ def game(num_turns: int = 4, drawing: str | None = None, **kwargs: object) -> Ga
     return Game(spec=spec, seed=3, turns=turns, launch_directory=ASSETS, drawing=drawing)
 
 
-def test_pixels_arrive_as_they_were_rendered() -> None:
+def test_pixels_arrive_as_they_were_rendered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DISPLAY", ":0")
+    monkeypatch.setenv("SDL_VIDEODRIVER", "x11")
     drawn = draw_game(game())
     assert drawn.problem == ""
     assert drawn.returns == {"a": 4.0, "b": 12.0}
@@ -73,6 +75,13 @@ def test_what_breaks_keeps_its_pictures_and_says_why(shows: str, rest: str) -> N
     assert [bool(one.png) for one in drawn.pictures] == [True, True]
     assert drawn.problem.startswith(LEFT.format(2) + rest)
     assert drawn.returns == {"a": 1.0, "b": 3.0}
+
+
+def test_pictures_of_a_game_have_a_limit_together() -> None:
+    # A picture that cannot be compressed has 7.7 MB as text.
+    drawn = draw_game(game(12, length=12, shows="noise"))
+    assert len(drawn.pictures) == 2 + 8
+    assert drawn.problem.endswith("10 of 13 pictures could be drawn: all together may have 64 MB")
 
 
 def test_one_that_hangs_is_ended() -> None:
