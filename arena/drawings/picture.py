@@ -6,9 +6,10 @@ sets the colours of the classes ``paper`` and ``ink`` below ``.game``; boards ke
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
+from itertools import zip_longest
 from typing import Any, ClassVar, NamedTuple
 
 from pydantic import ConfigDict
@@ -98,6 +99,11 @@ class Moment:
         """Indices of the agents that acted, with their actions, in order."""
         index = {agent: at for at, agent in enumerate(self.agents)}
         return [(index[agent], action) for turn in self.turns for agent, action in turn.items()]
+
+    def legend(self, pieces: Iterable[Piece], *, notes: Iterable[str] = ()) -> Legend:
+        """Return the pieces of the agents with their names and perhaps a note behind each."""
+        named = zip_longest(self.agents, notes, fillvalue="")
+        return [(piece, agent + note) for piece, (agent, note) in zip(pieces, named, strict=False)]
 
     def caption(self, move: str | None = None) -> str:
         """Return the number of the last step, its agents and what they did (None: `move`)."""

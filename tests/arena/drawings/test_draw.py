@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import io
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -138,6 +140,12 @@ def test_a_game_that_goes_another_way_is_noticed(play_randomly: PlayRandomly) ->
     longer = draw_game(replace(played, turns=(*played.turns, {"player_1": 0})))
     number = len(played.turns)
     assert f"it is over after {number} of {number + 1} steps" in longer.problem
+
+
+def test_the_process_that_asks_imports_no_environment() -> None:
+    heavy = "{'torch', 'pettingzoo', 'pygame', 'pyspiel'}"
+    code = f"import sys, arena.drawings.draw; sys.exit(bool({heavy} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -77,41 +78,50 @@ def test_batched_games_are_drawn_from_start_to_end(
 ) -> None:
     for seed in range(NUM_GAMES):
         game, returns = play_randomly(game_class, seed=seed)
-        moments = list(pictures_of(game))
-        assert len(moments) == len(game.turns) + 1
-        assert moments[-1][0].returns == returns
-        # A batched game is one object, whose state is that of its end.
-        assert_shows_state(game_class, *moments[-1])
-        if "four" in game_class or "tictactoe" in game_class:
-            for one, picture in moments:
-                assert len(cells_in(picture.svg)) == len(one.turns)
+        number = 0
+        # One by one: a batched game is one object, whose state is that of the latest moment.
+        for one, picture in pictures_of(game):
+            assert_shows_state(game_class, one, picture)
+            number += 1
+        assert number == len(game.turns) + 1
+        assert one.returns == returns
+        # Whoever looks no further may stop.
+        next(pictures_of(game))
 
 
-def assert_shows_state(game_class: str, end: Moment, picture: Picture) -> None:
+def assert_shows_state(game_class: str, one: Moment, picture: Picture) -> None:
     """Compare a drawing with what the agent on turn observes."""
-    (group,) = end.env.decisions()
+    (group,) = one.env.decisions()
     seen = group.observation[0, 0]
     mover = int(group.agent_index[0, 0])
     if "poker" in game_class:
-        faces = [
-            str("JQK"[card // (2 if "leduc" in game_class else 1)]) for card in end.env.dealt()[0]
-        ]
+        num_cards, same = (6, 2) if "leduc" in game_class else (3, 1)
+        # Who is on turn, its card, and the public one if it is there; nobody is at the end.
+        own, public = seen[2 : 2 + num_cards], seen[2 + num_cards : 2 + 2 * num_cards]
         shown = cards_in(picture.svg)
-        assert shown[:2] == faces[:2]
+        assert mover < 0 or shown[mover] == "JQK"[int(own.argmax()) // same]
+        if "leduc" in game_class and mover >= 0:
+            assert shown[2] == ("JQK"[int(public.argmax()) // same] if public.any() else "")
     elif "rock" in game_class:
-        rounds = min(len(end.turns), 12)
-        other = [int(group.observation[0, agent].argmax()) for agent in (1, 0)]
-        assert [cards_in(picture.svg)[at] for at in (rounds - 1, -1)] == [
-            "RPS"[one] for one in other
-        ]
+        # Each agent observes the other's last choice; at first there is none.
+        last = [int(group.observation[0, agent].argmax()) for agent in (1, 0)]
+        shown = cards_in(picture.svg)
+        assert (
+            [shown[len(shown) // 2 - 1], shown[-1]] == ["RPS"[at] for at in last]
+            if shown
+            else (last == [3, 3])
+        )
+        assert len(shown) == 2 * min(len(one.turns), 12)
     else:
-        planes = seen.reshape(3, 3, 2) if "tictactoe" in game_class else seen.reshape(6, 7, 2)
+        # Tic-tac-toe's first axis is the column.
+        is_small = "tictactoe" in game_class
+        planes = seen.reshape(3, 3, 2).transpose(0, 1) if is_small else seen.reshape(6, 7, 2)
+        # The agent on turn sees its own pieces first.
         pieces = "xo" if mover == 0 else "ox"
-        expected = {
-            (column, row) if "tictactoe" in game_class else (row, column): pieces[plane]
-            for row, column, plane in planes.nonzero().tolist()
+        assert cells_in(picture.svg) == {
+            (row, column): pieces[plane] for row, column, plane in planes.nonzero().tolist()
         }
-        assert cells_in(picture.svg) == expected
+        assert len(cells_in(picture.svg)) == len(one.turns)
 
 
 @pytest.mark.parametrize(("original", "game_class"), TWINS.items())
@@ -267,6 +277,22 @@ def test_nim_shows_what_is_left(play_randomly: PlayRandomly) -> None:
     assert picture.text.splitlines()[3] == "3 | | | . ."
 
 
+def test_a_piece_of_breakthrough_marks_both_its_cells() -> None:
+    state = pytest.importorskip("pyspiel").load_game("breakthrough").new_initial_state()
+    action = state.legal_actions()[0]
+    move = state.action_to_string(0, action)
+    assert move == "a7a6"
+    state.apply_action(action)
+    begun = moment("openspiel:breakthrough", {"player_0": action}, env=state)
+    picture = drawn(replace(begun, agents=("player_0", "player_1"), move=move))
+    assert picture.text.splitlines()[:4] == [
+        "1. player_0: a7a6",
+        "8 b b b b b b b b",
+        "7[.]b b b b b b b",
+        "6[b]. . . . . . .",
+    ]
+
+
 def every_picture(play_randomly: PlayRandomly) -> Iterator[Picture]:
     for name in DRAWINGS:
         versions = {"classic/chess": "-v6", "classic/go": "-v5", "classic/rps": "-v2"}
@@ -299,6 +325,16 @@ def test_names_are_no_elements_and_no_controls() -> None:
     assert "script>" not in picture.svg.replace("script&gt;", "")
     assert not {"\x1b", "\x00", "\u202e"} & set(picture.svg + picture.text)
     assert len(picture.text.splitlines()) == 3
+
+
+def test_hexagons_stand_between_those_above() -> None:
+    picture = draw_board("", [[disc("x", "#000000")] * 3] * 3, ground="hexagons")
+    found = re.findall(r"translate\(([\d.]+) ([\d.]+)\) scale", picture.svg)
+    x, y = (np.array(one, dtype=float).reshape(3, 3) for one in zip(*found, strict=True))
+    size = x[0, 1] - x[0, 0]
+    assert np.allclose(x, x[0, 0] + size * (np.arange(3) + np.arange(3)[:, None] / 2), atol=0.02)
+    # Neighbours are equally far in all directions.
+    assert np.hypot(x[1, 0] - x[0, 0], y[1, 0] - y[0, 0]) == pytest.approx(size, abs=0.02)
 
 
 def test_a_large_board_fits() -> None:
