@@ -55,6 +55,9 @@ def draw_game(game: Game, *, timeout_s: float = 60.0) -> Drawn:
     Args:
         game: Game to draw.
         timeout_s: Time limit; a process that is late is killed.
+
+    Raises:
+        OSError: If the process cannot be started.
     """
     command = [sys.executable, "-P", "-m", "arena.drawings.draw"]
     reply = ask(command, _GAME.dump_json(game), timeout_s=timeout_s, variables=NO_WINDOWS)
@@ -95,15 +98,18 @@ def pictures_of(game: Game) -> Iterator[tuple[Moment, Picture]]:
     own = {"reference": game.drawing, "launch_directory": game.launch_directory}
     draw = find_drawing(game.spec.id, **own) or render
     what = game.drawing or ("render" if draw is render else "its drawing")
-    with users_code("playing it again", raises=EnvironmentFault):
-        for moment in replay(game, render_mode=render_mode_of(game) if draw is render else None):
-            with users_code(what, raises=EnvironmentFault):
-                picture = draw(moment)
-            if not isinstance(picture, Picture):
-                raise EnvironmentFault(
-                    f"{what} must return a Picture, got {type(picture).__name__}"
-                )
-            yield moment, picture
+    moments = replay(game, render_mode=render_mode_of(game) if draw is render else None)
+    while True:
+        # Not around the yield: whoever looks no further closes this generator.
+        with users_code("playing it again", raises=EnvironmentFault):
+            moment = next(moments, None)
+        if moment is None:
+            return
+        with users_code(what, raises=EnvironmentFault):
+            picture = draw(moment)
+        if not isinstance(picture, Picture):
+            raise EnvironmentFault(f"{what} must return a Picture, got {type(picture).__name__}")
+        yield moment, picture
 
 
 def _checked(picture: Picture) -> Picture:

@@ -33,7 +33,7 @@ def draw_cells(
     moment: Moment,
     *,
     pieces: Mapping[str, Piece] = TWO,
-    notes: Collection[str] = ("", ""),
+    notes: Collection[str] = (),
     last: Collection[tuple[int, int]] | None = None,
     **look: Any,  # noqa: ANN401
 ) -> Picture:
@@ -49,8 +49,7 @@ def draw_cells(
     cells = cells_of(moment.env, pieces)
     if last is None:
         last = [divmod(action, len(cells[0])) for _, action in moment.moves[-1:]]
-    names = [f"{agent}{note}" for agent, note in zip(moment.agents, notes, strict=True)]
-    legend = list(zip(pieces.values(), names, strict=False))
+    legend = moment.legend(pieces.values(), notes=notes)
     return draw_board(moment.caption(), cells, last=last, legend=legend, **look)
 
 

@@ -1,14 +1,15 @@
 """A picture of a game at one moment, and what is drawn: an SVG and lines of text from one source.
 
 Colours are those of paper, so that a file is readable on any ground. A page that has a dark side
-sets the colours of the classes ``paper`` and ``ink`` below ``.drawing``; boards keep theirs.
+sets the colours of the classes ``paper`` and ``ink`` below ``.game``; boards keep theirs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
+from itertools import zip_longest
 from typing import Any, ClassVar, NamedTuple
 
 from pydantic import ConfigDict
@@ -99,6 +100,11 @@ class Moment:
         index = {agent: at for at, agent in enumerate(self.agents)}
         return [(index[agent], action) for turn in self.turns for agent, action in turn.items()]
 
+    def legend(self, pieces: Iterable[Piece], *, notes: Iterable[str] = ()) -> Legend:
+        """Return the pieces of the agents with their names and perhaps a note behind each."""
+        named = zip_longest(self.agents, notes, fillvalue="")
+        return [(piece, agent + note) for piece, (agent, note) in zip(pieces, named, strict=False)]
+
     def caption(self, move: str | None = None) -> str:
         """Return the number of the last step, its agents and what they did (None: `move`)."""
         if not self.turns:
@@ -181,7 +187,7 @@ def sheet(
     text = [printable(line.rstrip(), width=NUM_COLUMNS) for line in (caption, *lines, *named)]
     whole = f"{44 + height + LINE * len(legend):g}"
     svg = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="drawing" role="img" width="{WIDTH}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="game" role="img" width="{WIDTH}" '
         f'height="{whole}" viewBox="0 0 {WIDTH} {whole}" font-family="{colours.FONT}" '
         'font-size="14">'
         + tag("title", escape(text[0]))

@@ -25,14 +25,14 @@ def draw(moment: Moment) -> Picture:
                 row[column + (column >= BAR)] = _counted(piece, number) if is_full else piece
     text = dict(line.split(":", 1) for line in str(moment.env).splitlines() if ":" in line)
     for at, letter in enumerate(text["Bar"].strip()):
-        cells[at + MOST // 2][BAR] = BLACK if letter == "x" else WHITE
-    off = re.findall(r"\d+", text["Scores, X"])
-    names = [f"{agent}: {number} off" for agent, number in zip(moment.agents, off, strict=True)]
+        cells[(at + MOST // 2) % len(cells)][BAR] = BLACK if letter == "x" else WHITE
+    off = [f": {number} off" for number in re.findall(r"\d+", text["Scores, X"])]
+    legend = moment.legend((BLACK, WHITE), notes=off)
     return draw_board(
         moment.caption(moment.move.partition(" - ")[2]),
         cells,
         ground="bands",
-        legend=[*zip((BLACK, WHITE), names, strict=True), (None, f"next dice:{text['Dice']}")],
+        legend=[*legend, (None, f"next dice:{text['Dice']}")],
     )
 
 

@@ -32,7 +32,7 @@ def draw(moment: Moment) -> Picture:
         [[pieces.get(square) for square in rank] for rank in ranks],
         ground="checks",
         last=[(7 - at // 8, at % 8) for at in (move.from_square, move.to_square)] if move else (),
-        legend=list(zip((PIECES["K"], PIECES["k"]), moment.agents, strict=True)),
+        legend=moment.legend((PIECES["K"], PIECES["k"])),
         rows="87654321",
         columns="abcdefgh",
     )

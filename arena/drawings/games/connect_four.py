@@ -31,6 +31,6 @@ def _draw(moment: Moment, cells: Cells) -> Picture:
         cells,
         ground="holes",
         last=[(row, at) for at in fallen for row, discs in enumerate(cells) if discs[at]][:1],
-        legend=list(zip(DISCS, moment.agents, strict=True)),
+        legend=moment.legend(DISCS),
         columns=[str(column + 1) for column in range(len(cells[0]))],
     )

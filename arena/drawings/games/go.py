@@ -14,15 +14,13 @@ def draw(moment: Moment) -> Picture:
     size = len(position.board)
     stones = {1: BLACK, -1: WHITE}
     last = [divmod(action, size) for _, action in moment.moves[-1:] if action < size * size]
-    names = [
-        f"{agent}: took {taken}" for agent, taken in zip(moment.agents, position.caps, strict=True)
-    ]
+    taken = [f": took {number}" for number in position.caps]
     return draw_board(
         moment.caption("".join(f"{LETTERS[column]}{size - row}" for row, column in last) or "pass"),
         [[stones.get(int(stone)) for stone in row] for row in position.board],
         ground="points",
         last=last,
-        legend=list(zip((BLACK, WHITE), names, strict=True)),
+        legend=moment.legend((BLACK, WHITE), notes=taken),
         rows=[str(size - row) for row in range(size)],
         columns=LETTERS[:size],
     )

@@ -14,8 +14,7 @@ def draw(moment: Moment) -> Picture:
         cells[action % 3][action // 3] = (CROSS, RING)[agent]
     last = [(action % 3, action // 3) for _, action in moment.moves[-1:]]
     caption = moment.caption("".join(f"row {row + 1}, column {column + 1}" for row, column in last))
-    legend = list(zip((CROSS, RING), moment.agents, strict=True))
-    return draw_board(caption, cells, last=last, legend=legend)
+    return draw_board(caption, cells, last=last, legend=moment.legend((CROSS, RING)))
 
 
 def draw_openspiel(moment: Moment) -> Picture:
