@@ -15,21 +15,27 @@ from arena.envs.twins import TWINS
 from arena.errors import ConfigError
 from arena.resolve import resolve
 
+CLASSIC: Mapping[str, str] = {
+    "chess": "chess:draw",
+    "connect_four": "connect_four:draw",
+    "go": "go:draw",
+    "rps": "rock_paper_scissors:draw",
+    "tictactoe": "tictactoe:draw",
+}
+OPENSPIEL: Mapping[str, str] = {
+    "backgammon": "backgammon:draw",
+    "breakthrough": "breakthrough:draw",
+    "connect_four": "connect_four:draw_openspiel",
+    "hex": "hex:draw",
+    "kuhn_poker": "kuhn_poker:draw",
+    "leduc_poker": "leduc_poker:draw",
+    "nim": "nim:draw",
+    "othello": "othello:draw",
+    "tic_tac_toe": "tictactoe:draw_openspiel",
+}
 DRAWINGS: Mapping[str, str] = {
-    "classic/chess": "games.chess:draw",
-    "classic/connect_four": "games.connect_four:draw",
-    "classic/go": "games.go:draw",
-    "classic/rps": "games.rock_paper_scissors:draw",
-    "classic/tictactoe": "games.tictactoe:draw",
-    "openspiel:backgammon": "games.backgammon:draw",
-    "openspiel:breakthrough": "games.breakthrough:draw",
-    "openspiel:connect_four": "games.connect_four:draw_openspiel",
-    "openspiel:hex": "games.hex:draw",
-    "openspiel:kuhn_poker": "games.kuhn_poker:draw",
-    "openspiel:leduc_poker": "games.leduc_poker:draw",
-    "openspiel:nim": "games.nim:draw",
-    "openspiel:othello": "games.othello:draw",
-    "openspiel:tic_tac_toe": "games.tictactoe:draw_openspiel",
+    **{f"classic/{name}": f"games.{drawing}" for name, drawing in CLASSIC.items()},
+    **{f"openspiel:{name}": f"games.{drawing}" for name, drawing in OPENSPIEL.items()},
 }
 """Drawing in this package by an environment's id without version and parameters."""
 

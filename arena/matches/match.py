@@ -18,8 +18,8 @@ from arena.envs.base import BatchedEnv, Group, Phase, Turn
 from arena.envs.batched.scoring import sides_beaten
 from arena.envs.phase import players_of_agents, tell_environments
 from arena.errors import EnvironmentFault
+from arena.games.recording import GameRecorder
 from arena.matches.distinct import NO_DECISION, FirstDecisions, GameHashes, combined
-from arena.matches.recording import GameRecorder
 from arena.matches.seated import SeatedPlayers, block_of_envs
 from arena.matches.seating import is_cooperation, seat_teams
 from arena.matches.seeds import Stream, derived_seed

@@ -24,7 +24,7 @@ from arena.users_code import naming_network
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """What a policy thinks of N rows.
+    """Judgement of a policy about N rows.
 
     Attributes:
         distribution: Distribution of its actions.

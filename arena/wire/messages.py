@@ -108,7 +108,7 @@ class Evaluate:
     Attributes:
         assignment_id: Assignment's id.
         attempt: Number of times the assignment was given out, from 1.
-        pairings: Who plays whom, and how often.
+        pairings: Seatings and their numbers of matches.
         seed: Seed of everything random in the assignment.
         games: Number of games to report, at most `MAX_GAMES`.
     """

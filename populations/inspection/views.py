@@ -39,8 +39,8 @@ from populations.inspection.ratings import (
     rating_points,
 )
 from populations.inspection.sentences import event_document
-from populations.league.games import ending, populations_of
 from populations.league.standings import RATING, Standing
+from populations.records.games import ending, populations_of
 from populations.records.rows import Json
 
 # The function of each view is found here by its name, and what else others take.

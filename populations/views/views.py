@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import NamedTuple
 
-from populations.views import figures, games, league, log, run, training
+from populations.views import figures, league, log, run, training
 from populations.views.differences import diff
 from populations.views.differences import rows_of as diff_rows
 from populations.views.figures import Figure
@@ -178,7 +178,7 @@ VIEWS: dict[str, View] = {
     ),
     "games": View(
         rows=_listed("games"),
-        sections=games.games,
+        sections=log.games,
         takes={"--player": ""},
         limits="games",
     ),

@@ -113,7 +113,7 @@ def replay(
 
 def _show(document: Document, populations: tuple[str, ...]) -> None:
     """Show a game: all of it, or step by step to who can press keys."""
-    from populations.views.games import game
+    from populations.views.log import game
 
     from ..league.keys import has_keys, read_keys
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from populations.league.names import short_name
-from populations.views.games import game
+from populations.views.log import game
 from populations.views.parts import Document, Row
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from arena.envs.base import Group
     from arena.envs.spaces.actions import ActionLayout
-    from arena.matches.replay import Moment
+    from arena.games.replay import Moment
     from arena.networks.frozen import FrozenPolicy
     from populations.inspection.views import Inspection
     from populations.records.rows import GameRow
@@ -53,7 +53,7 @@ class Retold:
     """Game that was told.
 
     Attributes:
-        document: What `Retelling.tell` returns, with pictures.
+        document: Document of `Retelling.tell`, with pictures.
         populations: Names of the run's populations.
     """
 
@@ -131,7 +131,7 @@ class Retelling:
         """
         from arena.envs.base import Phase
         from arena.envs.phase import players_of_agents
-        from arena.matches.replay import replay
+        from arena.games.replay import replay
         from arena.types import is_bot
 
         seats = [self._game.seats[seat] for seat in row.seats]
@@ -312,7 +312,7 @@ class Retelling:
 @contextmanager
 def _named(row: GameRow, environment: str) -> Iterator[None]:
     """Say of which game it is that another one comes out."""
-    from arena.matches.replay import GameParted
+    from arena.games.replay import GameParted
 
     try:
         yield
@@ -424,7 +424,7 @@ def find_game(
         ConfigError: If there is none.
     """
     from arena.errors import ConfigError
-    from populations.league.games import places, worst_games
+    from populations.records.games import places, worst_games
 
     games, run_dir = inspection.tables.games, inspection.run_dir
     if not games:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from arena.errors import ArenaError
-from populations.views.games import game
+from populations.views.log import game
 from populations.views.parts import SIDES, Column, Document, Line, Row, Section, Table
 
 from ..show.html import Block, Cell, Hypertext, Links, failed, guarded, page_name, short, slug

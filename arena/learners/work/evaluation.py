@@ -10,11 +10,11 @@ from collections.abc import Sequence
 
 from arena.config import LearnerSetup
 from arena.envs.random_play import action_layouts
+from arena.games.recording import GameRecorder, recorded_environments
 from arena.learners.work.equipment import Equipment
 from arena.learners.work.faults import AssignmentFault
 from arena.matches import openings
 from arena.matches.match import Block, Share, Stopped, play_matches, share_envs
-from arena.matches.recording import GameRecorder, recorded_environments
 from arena.matches.seating import is_cooperation, num_episodes
 from arena.matches.seeds import environment_seeds, seed_everything
 from arena.matches.tally import merge_tallies

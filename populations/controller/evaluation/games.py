@@ -12,7 +12,7 @@ from arena.types import MAX_GAMES, Game, is_external
 from arena.wire.messages import Evaluate
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
-from populations.league.games import MAX_HELD, defeats, kept_games, played_as, populations_of
+from populations.records.games import MAX_HELD, defeats, kept_games, played_as, populations_of
 from populations.records.rows import AssignmentRow, GameRow
 
 SLACK = 16

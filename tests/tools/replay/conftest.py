@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from arena.games.recording import GameRecorder
 from arena.matches.match import Block, play_matches
-from arena.matches.recording import GameRecorder
 from arena.types import Player, PlayerId, WeightsRef
 from populations.config.run_file import learner_setup
 from populations.inspection.views import Inspection
-from populations.league.games import played_as
+from populations.records.games import played_as
 from populations.records.rows import GameRow
 from populations.storage.journal import Journal
 from tools.players.game import Game

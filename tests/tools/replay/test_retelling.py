@@ -15,7 +15,7 @@ import torch
 
 from arena.core import ActorInput
 from arena.errors import ConfigError
-from arena.matches.replay import GameParted
+from arena.games.replay import GameParted
 from arena.networks.distributions import Categorical
 from populations.inspection.views import Inspection
 from populations.records.rows import GameRow

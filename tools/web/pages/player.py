@@ -10,8 +10,7 @@ from functools import partial
 
 from arena.errors import ArenaError
 from populations.inspection.documents.lives import life_of
-from populations.views.games import GAMES
-from populations.views.log import CHECKPOINTS, WHY
+from populations.views.log import CHECKPOINTS, GAMES, WHY
 from populations.views.parts import (
     Column,
     Document,

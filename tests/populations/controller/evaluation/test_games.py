@@ -11,7 +11,7 @@ from arena.wire.messages import Evaluate, Finished
 from populations.controller.assignments.validation import Asked, find_inconsistency
 from populations.controller.evaluation import games
 from populations.controller.state.events import Now
-from populations.league.games import MAX_HELD, defeats
+from populations.records.games import MAX_HELD, defeats
 from populations.records.rows import AssignmentRow
 from tests.populations.controller.simulated import DUEL, World, make_world
 from tests.populations.controller.state.test_state import fold

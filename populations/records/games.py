@@ -1,6 +1,6 @@
 """Games that are kept: how they ended, which are the worst of a player, and which of many stay.
 
-Tests: `tests/populations/league/test_games.py`.
+Tests: `tests/populations/records/test_games.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A recorded game, played again in a batch of one environment and checked step by step.
 
-Tests: `tests/arena/matches/test_recording.py`.
+Tests: `tests/arena/games/test_recording.py`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import torch
 
 from arena.envs.base import BatchedEnv, Phase, Told, Turn
 from arena.errors import ArenaError
-from arena.matches.recording import shown
+from arena.games.recording import shown
 from arena.types import SHOWN_BYTES, Game
 
 
@@ -28,7 +28,7 @@ class Moment:
 
     Attributes:
         step: Calls of ``step`` so far.
-        turn: What the environment shows, B = 1.
+        turn: Turn of the environment, B = 1.
         actions: Actions that were chosen at it, by population; None at the end.
     """
 
@@ -45,7 +45,7 @@ def replay(env: BatchedEnv, game: Game, *, phase: Phase | None = None) -> Iterat
     Args:
         env: One environment, as matches of the run are played in.
         game: The game.
-        phase: What the environment is told before, if it wants to know.
+        phase: Phase that the environment is told before, if it wants to know.
 
     Yields:
         Each moment, after its digest was found to be that of the game.

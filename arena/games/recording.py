@@ -5,7 +5,7 @@ is recorded does not depend on how games go. Nothing but rows of these environme
 
 Shapes: B environments, R recorded ones.
 
-Tests: `tests/arena/matches/test_recording.py`.
+Tests: `tests/arena/games/test_recording.py`.
 """
 
 from __future__ import annotations

@@ -13,10 +13,10 @@ import pytest
 import torch
 
 from arena.envs.base import BatchedEnv, Turn, TurnWrapper
-from arena.matches import recording
+from arena.games import recording
+from arena.games.recording import GameRecorder, recorded_environments
+from arena.games.replay import GameParted, replay
 from arena.matches.match import Block, play_matches
-from arena.matches.recording import GameRecorder, recorded_environments
-from arena.matches.replay import GameParted, replay
 from arena.types import SHOWN_BYTES, Entrant, Game
 from tools.players import game as games
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from arena.matches.seating import make_seats
 from arena.types import AssignmentId, Digest, Entrant, Player, PlayerId, PolicyId, WeightsRef
-from populations.league.games import defeats, ending, kept_games, played_as, worst_games
+from populations.records.games import defeats, ending, kept_games, played_as, worst_games
 from populations.records.rows import CheckpointRow, GameRow
 
 DUEL = make_seats(
