@@ -17,7 +17,7 @@ from arena.drawings.picture import Game, Moment, Picture, disc
 from arena.drawings.svg import check_svg
 from arena.envs.batched.leduc_betting import betting_of
 from arena.envs.twins import TWINS
-from arena.errors import EnvironmentFault
+from arena.errors import ConfigError, EnvironmentFault
 from tests.arena.drawings.conftest import SVG, PlayRandomly, cards_in, cells_in, letters
 
 NUM_GAMES = 100
@@ -124,6 +124,17 @@ def assert_shows_state(game_class: str, one: Moment, picture: Picture) -> None:
             (row, column): pieces[plane] for row, column, plane in planes.nonzero().tolist()
         }
         assert len(cells_in(picture.svg)) == len(one.turns)
+
+
+def test_a_batched_game_of_a_users_own(play_randomly: PlayRandomly) -> None:
+    # Two groups of agents with chance, of whom one is gone after a step.
+    for seed in range(20):
+        game, returns = play_randomly("batched_games:Hunt", seed=seed)
+        moments = list(pictures_of(replace(game, drawing="rendering:draw")))
+        assert moments[-1][0].returns == returns
+        assert moments[-1][1].text.splitlines()[1] == str(returns)
+    with pytest.raises(ConfigError, match=r"must have one of the render modes .* got \[\]"):
+        next(pictures_of(game))
 
 
 def test_a_batched_game_that_is_over_is_not_played_on(play_randomly: PlayRandomly) -> None:
