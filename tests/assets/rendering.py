@@ -88,7 +88,7 @@ class Steps(ParallelEnv):  # type: ignore[misc]
             case "raise":
                 raise RuntimeError("no more paint")
             case "prints":
-                os.write(1, b'{"problem": "mine"}\n')
+                os.write(1, b'{"pictures": [{"text": "mine"}]}\n')
             case "huge":
                 return np.zeros((5000, 5000, 3), dtype=np.uint8)
             case "noise":

@@ -17,6 +17,7 @@ from arena.drawings.picture import Game, Moment, Picture, disc
 from arena.drawings.svg import check_svg
 from arena.envs.batched.leduc_betting import betting_of
 from arena.envs.twins import TWINS
+from arena.errors import ConfigError, EnvironmentFault
 from tests.arena.drawings.conftest import SVG, PlayRandomly, cards_in, cells_in, letters
 
 NUM_GAMES = 100
@@ -79,11 +80,12 @@ def test_batched_games_are_drawn_from_start_to_end(
     for seed in range(NUM_GAMES):
         game, returns = play_randomly(game_class, seed=seed)
         number = 0
-        # One by one: a batched game is one object, whose state is that of the latest moment.
-        for one, picture in pictures_of(game):
-            assert_shows_state(game_class, one, picture)
-            number += 1
-        assert number == len(game.turns) + 1
+        # One by one: a batched game is one object, whose state is that of the latest moment. Every
+        # fifth game is compared all along, the others at their ends.
+        for number, (one, picture) in enumerate(pictures_of(game)):
+            if seed % 5 == 0 or number == len(game.turns):
+                assert_shows_state(game_class, one, picture)
+        assert number == len(game.turns)
         assert one.returns == returns
         # Whoever looks no further may stop.
         next(pictures_of(game))
@@ -122,6 +124,24 @@ def assert_shows_state(game_class: str, one: Moment, picture: Picture) -> None:
             (row, column): pieces[plane] for row, column, plane in planes.nonzero().tolist()
         }
         assert len(cells_in(picture.svg)) == len(one.turns)
+
+
+def test_a_batched_game_of_a_users_own(play_randomly: PlayRandomly) -> None:
+    # Two groups of agents with chance, of whom one is gone after a step.
+    for seed in range(20):
+        game, returns = play_randomly("batched_games:Hunt", seed=seed)
+        moments = list(pictures_of(replace(game, drawing="rendering:draw")))
+        assert moments[-1][0].returns == returns
+        assert moments[-1][1].text.splitlines()[1] == str(returns)
+    with pytest.raises(ConfigError, match=r"must have one of the render modes .* got \[\]"):
+        next(pictures_of(game))
+
+
+def test_a_batched_game_that_is_over_is_not_played_on(play_randomly: PlayRandomly) -> None:
+    game, _ = play_randomly(TWINS["classic/rps-v2"])
+    longer = replace(game, turns=(*game.turns, game.turns[0]))
+    with pytest.raises(EnvironmentFault, match="it is over after 15 of 16 steps"):
+        list(pictures_of(longer))
 
 
 @pytest.mark.parametrize(("original", "game_class"), TWINS.items())
