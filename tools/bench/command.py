@@ -193,36 +193,32 @@ def _progress() -> Iterator[Say]:
 
 
 def _print_table(table: Table) -> None:
-    from rich.table import Table as RichTable
+    from populations.views.parts import Column
+    from populations.views.parts import Table as Rows
 
-    from ..terminal.tables import print_table
+    from ..show.text import print_framed
 
     screen = console()
     machine, settings = table.machine, table.settings
     screen.print(
         f"{machine['cpu']}, {machine['cores']} cores, torch {machine['torch']}, "
-        f"bfloat16 {'yes' if machine['bfloat16'] else 'no'}",
-        markup=False,
+        f"bfloat16 {'yes' if machine['bfloat16'] else 'no'}"
     )
-    screen.print(
-        ", ".join(f"{key} {value}" for key, value in settings.items()), markup=False, style="dim"
-    )
-    lines = RichTable(
-        "what", "value", "bound", "bound's value", "ratio", "lowest-highest", box=None
-    )
-    for measurement in table.measurements:
-        lines.add_row(
-            measurement.name,
-            _value(measurement.value, unit=measurement.unit),
-            measurement.bound_name,
-            _value(measurement.bound_value, unit=measurement.unit),
-            f"{measurement.ratio:.2f}",
-            f"{measurement.ratio_low:.2f}-{measurement.ratio_high:.2f}",
+    screen.print(", ".join(f"{key} {value}" for key, value in settings.items()), style="dim")
+    keys = ("what", "value", "bound", "bound's value", "ratio", "lowest-highest")
+    lines = (
+        (
+            *(one.name, _value(one.value, unit=one.unit)),
+            *(one.bound_name, _value(one.bound_value, unit=one.unit)),
+            *(f"{one.ratio:.2f}", f"{one.ratio_low:.2f}-{one.ratio_high:.2f}"),
         )
-    print_table(screen, lines)
+        for one in table.measurements
+    )
+    rows = [dict(zip(keys, line, strict=True)) for line in lines]
+    print_framed(Rows([Column(key, "word") for key in keys], rows), box=None, overflow="ellipsis")
     for name, shares in table.stages.items():
         text = ", ".join(f"{stage} {share:.0%}" for stage, share in shares.items())
-        screen.print(f"{name}: {text}", markup=False)
+        screen.print(f"{name}: {text}")
 
 
 def _value(value: float, *, unit: str) -> str:

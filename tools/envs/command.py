@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from populations.views.parts import Column, Table
+
+from ..show.text import print_framed
 from ..terminal.options import AsJson, Code
 from ..terminal.output import console, log_console, print_json
 from ..terminal.progress import count_progress
-from ..terminal.tables import print_table
 from ..terminal.text import paragraphs
 
 if TYPE_CHECKING:
@@ -32,32 +34,31 @@ def list_environments(as_json: AsJson = False) -> None:
 
     # Two sources, one list: an id's origin is of no interest here.
     known = sorted(known_environments() + known_games(), key=lambda environment: environment.id)
+    rows = [
+        {
+            "id": environment.id,
+            "package": environment.package,
+            "installed": environment.installed,
+            "api": environment.apis[0],
+            "install": environment.install,
+            "batched": environment.id in TWINS,
+            "twin": TWINS.get(environment.id),
+        }
+        for environment in known
+    ]
     if as_json:
-        print_json(
-            {
-                "environments": [
-                    {
-                        "id": environment.id,
-                        "package": environment.package,
-                        "installed": environment.installed,
-                        "api": environment.apis[0],
-                        "install": environment.install,
-                        "batched": environment.id in TWINS,
-                        "twin": TWINS.get(environment.id),
-                    }
-                    for environment in known
-                ]
-            }
-        )
+        print_json({"environments": rows})
         return
-    from rich.table import Table
-
-    table = Table("id", "api", "batched", "installed", box=None)
-    for environment in known:
-        there = "yes" if environment.installed else environment.install
-        twin = "yes" if environment.id in TWINS else ""
-        table.add_row(environment.id, environment.apis[0], twin, there)
-    print_table(console(), table)
+    shown = [
+        {
+            **row,
+            "installed": row["installed"] or row["install"],
+            "batched": row["batched"] or "",
+        }
+        for row in rows
+    ]
+    columns = [Column(key, "word") for key in ("id", "api", "batched", "installed")]
+    print_framed(Table(columns, shown), box=None, overflow="ellipsis")
     console().print(
         "Any other: openspiel:game of OpenSpiel; package.module:factory, which makes a "
         "pettingzoo.AECEnv or ParallelEnv; package.module:Class of a batched game.",
