@@ -17,7 +17,7 @@ from populations.views.parts import Column, Table, player
 
 from .show.text import print_framed
 from .terminal.options import AsJson, Code, OnlyPopulation, Trust
-from .terminal.output import console, print_json
+from .terminal.output import console, print_json, say
 
 if TYPE_CHECKING:
     from populations.inspection.inspection import Document
@@ -94,7 +94,7 @@ def compare(
         return
     _print(document, tournament)
     if plot is not None:
-        console().print(f"{plot}: plot of the curves", markup=False, soft_wrap=True)
+        say(f"{plot}: plot of the curves")
 
 
 def _print(document: Document, tournament: Mapping[str, Any] | None) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .terminal.options import AsJson, Code, Trust
-from .terminal.output import console, print_json
+from .terminal.output import print_json, say
 
 if TYPE_CHECKING:
     from populations.records.rows import CheckpointRow, GhostRow
@@ -77,13 +77,8 @@ def pin(
         print_json(document)
         return
     state = "not pinned" if off else "pinned"
-    console().print(
-        f"{done.player} is {state}{'' if done.changed else ', as before'}: "
-        f"{' and '.join(done.directories)}",
-        markup=False,
-        soft_wrap=True,
-        highlight=False,
-    )
+    before = "" if done.changed else ", as before"
+    say(f"{done.player} is {state}{before}: {' and '.join(done.directories)}")
 
 
 def pin_player(run_dir: Path, name: str, *, pinned: bool, utc: str, trust: bool = False) -> Pinned:

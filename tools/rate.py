@@ -320,4 +320,4 @@ def _print_mixture(table: MatchTable, rated: RatedTable) -> None:
         masses = nash_mixture(table) if rated.mixture is None else rated.mixture
         players = _mixture(rated.players, masses.tolist())
         shares = ", ".join(f"{player} {mass:.3f}" for player, mass in players.items())
-        console().print(f"Nash mixture: {shares}", markup=False)
+        console().print(f"Nash mixture: {shares}")

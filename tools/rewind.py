@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .terminal.options import AsJson, Code, Trust
-from .terminal.output import console, print_json
+from .terminal.output import print_json, say
 
 if TYPE_CHECKING:
     from populations.records.rows import CheckpointRow, GhostRow, PolicyRow
@@ -80,15 +80,12 @@ def rewind(
         print_json(document)
         return
     optimizer = "" if done.after.checkpoint else ", and a fresh optimizer"
-    console().print(
+    say(
         f"{done.after.policy} goes on from {done.then.key}: weights, "
         f"{'' if optimizer else 'optimizer, '}normalizers and hyperparameters of "
         f"{done.then.agent_steps:,} agent steps{optimizer}. It stays at "
         f"{done.after.agent_steps:,} agent steps and is in generation {done.after.generation}.\n"
-        f"Go on: arena launch --resume --run-dir {shlex.quote(str(run_dir))}",
-        markup=False,
-        soft_wrap=True,
-        highlight=False,
+        f"Go on: arena launch --resume --run-dir {shlex.quote(str(run_dir))}"
     )
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..terminal.options import AsJson, Code, Overrides
-from ..terminal.output import console, log_console, print_json
+from ..terminal.output import console, log_console, print_json, tell
 
 if TYPE_CHECKING:
     from .guard import Fall, Table
@@ -100,7 +101,7 @@ def _show(table: Table, *, stored: Table | None, as_json: bool) -> None:
 
     fallen = None if stored is None else falls(stored, table)
     if as_json:
-        document = table.as_json()
+        document = asdict(table)
         if fallen is not None:
             # No key without a comparison; an empty list says that nothing fell.
             document["fell"] = [fall.as_json() for fall in fallen]
@@ -186,7 +187,7 @@ def _progress() -> Iterator[Say]:
     """Show the current measurement on standard error: a status line, or one line each."""
     screen = log_console()
     if not screen.is_terminal:
-        yield lambda text: screen.print(f"bench: {text}", markup=False, soft_wrap=True)
+        yield lambda text: tell(f"bench: {text}")
         return
     with screen.status("") as status:
         yield lambda text: status.update(f"measuring {text}")
@@ -231,21 +232,14 @@ def _report(fallen: Sequence[Fall], *, stored: Table, now: Table) -> None:
     Raises:
         typer.Exit: If anything did.
     """
-    screen = log_console()
     cpus = stored.machine.get("cpu"), now.machine.get("cpu")
     if cpus[0] != cpus[1]:
-        screen.print(
-            f"note: the stored table is from another processor: {cpus[0]}, this is {cpus[1]}",
-            markup=False,
-            soft_wrap=True,
-        )
+        tell(f"note: the stored table is from another processor: {cpus[0]}, this is {cpus[1]}")
     for fall in fallen:
-        screen.print(
+        tell(
             f"{fall.name} fell: {fall.now.ratio:.3f} of its bound ({fall.now.bound_name}), was "
-            f"{fall.before.ratio:.3f}; noise {fall.noise:.3f}",
-            markup=False,
-            soft_wrap=True,
+            f"{fall.before.ratio:.3f}; noise {fall.noise:.3f}"
         )
     if fallen:
         raise typer.Exit(FELL_EXIT_CODE)
-    screen.print("no ratio fell by more than its noise")
+    tell("no ratio fell by more than its noise")

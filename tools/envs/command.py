@@ -13,7 +13,7 @@ from populations.views.parts import Column, Table
 
 from ..show.text import print_framed
 from ..terminal.options import AsJson, Code
-from ..terminal.output import console, log_console, print_json
+from ..terminal.output import console, print_json, say, tell
 from ..terminal.progress import count_progress
 from ..terminal.text import paragraphs
 
@@ -59,10 +59,9 @@ def list_environments(as_json: AsJson = False) -> None:
     ]
     columns = [Column(key, "word") for key in ("id", "api", "batched", "installed")]
     print_framed(Table(columns, shown), box=None, overflow="ellipsis")
-    console().print(
+    say(
         "Any other: openspiel:game of OpenSpiel; package.module:factory, which makes a "
-        "pettingzoo.AECEnv or ParallelEnv; package.module:Class of a batched game.",
-        soft_wrap=True,
+        "pettingzoo.AECEnv or ParallelEnv; package.module:Class of a batched game."
     )
 
 
@@ -166,15 +165,14 @@ def _check_alone(
     time_limit = effort.time_limit
     # Two limits: stages are left by an exception, a call that never returns by ending the process.
     try:
-        with stage_progress(time_limit) as tell, hard_limit(time_limit):
-            limit = TimeLimit(time_limit, tell=tell)
+        with stage_progress(time_limit) as show, hard_limit(time_limit):
+            limit = TimeLimit(time_limit, tell=show)
             checked = check_and_try(
                 given, seconds=effort.seconds, agent_steps=effort.agent_steps, limit=limit
             )
     except ArenaError:
         if write is not None:
-            said = f"nothing is written to {write}: agents and spaces are not known"
-            log_console().print(said, soft_wrap=True, markup=False)
+            tell(f"nothing is written to {write}: agents and spaces are not known")
         raise
     if as_json:
         print_json(checked.document())
@@ -189,7 +187,7 @@ def _check_alone(
             said = (
                 f"written to {write}, to be launched once no problem is left; left out: {missing}"
             )
-        log_console().print(said, soft_wrap=True, markup=False)
+        tell(said)
     if checked.problems:
         raise typer.Exit(PROBLEMS_EXIT_CODE)
 
@@ -259,7 +257,7 @@ def _print_conformance_json(report: ConformanceReport, *, environment: str, agai
 def _print_conformance(report: ConformanceReport, *, environment: str, against: str) -> None:
     out, found = console(), report.difference
     verdict = "the same game" if found is None else "different"
-    out.print(f"{environment} against {against}: {verdict}", markup=False)
+    out.print(f"{environment} against {against}: {verdict}")
     out.print(f"  {report.games:,} games, {report.decisions:,} decisions compared")
     one, other = report.env_steps_per_s
     # Speeds of 0: the comparison ended before it measured any.
@@ -270,7 +268,7 @@ def _print_conformance(report: ConformanceReport, *, environment: str, against: 
         )
     if found is not None:
         for line in _difference_lines(found):
-            out.print(f"  {line}", markup=False)
+            out.print(f"  {line}")
 
 
 def _times(ratio: float) -> str:

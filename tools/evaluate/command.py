@@ -12,7 +12,7 @@ from populations.views.parts import Table
 
 from ..show.text import print_framed
 from ..terminal.options import AsJson, Code, Trust
-from ..terminal.output import console, print_json
+from ..terminal.output import print_json, say
 from .into_run import evaluate_run
 
 _OF_TOURNAMENTS = ("matches", "greedy", "seed", "environment")
@@ -80,7 +80,7 @@ def evaluate(
         print_framed(Table(PAIRS, played.pairs), title="pairs")
         print_framed(Table(RATED, played.ratings), title="ratings")
         if played.of_repeats:
-            console().print(played.of_repeats, soft_wrap=True, highlight=False)
+            say(played.of_repeats)
 
 
 def _is_given(context: typer.Context, name: str) -> bool:

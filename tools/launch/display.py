@@ -57,7 +57,7 @@ def make_display(run: OpenRun) -> Iterator[PlainDisplay]:
     """Make the display that fits standard error."""
     screen = log_console()
     # Before the first line of progress: other commands need it.
-    screen.print(f"run directory: {run.run_dir}", soft_wrap=True, highlight=False)
+    screen.print(f"run directory: {run.run_dir}", soft_wrap=True)
     if not screen.is_terminal:
         yield PlainDisplay(screen, run.state, run.run_dir)
         return
@@ -92,7 +92,7 @@ class PlainDisplay:
         """Print those of the committed rows that matter."""
         lines = [*(explain(row, name=self._name) for row in told(rows)), *self._sizes(rows)]
         for line in lines:
-            self._screen.print(line, soft_wrap=True, highlight=False, markup=False)
+            self._screen.print(line, soft_wrap=True)
 
     def _sizes(self, rows: Sequence[Row]) -> Iterator[str]:
         """Yield the size of the networks of each population of which this is the first."""
@@ -110,7 +110,7 @@ class PlainDisplay:
 
     def wait_for(self, name: str, most_s: float) -> None:
         """Print what the end of the run waits for, and for how long at most."""
-        self._screen.print(waiting(name, most_s), soft_wrap=True, highlight=False, markup=False)
+        self._screen.print(waiting(name, most_s), soft_wrap=True)
 
     def refresh(self, status: Mapping[str, Json]) -> None:
         """Print a line now and then."""
@@ -120,7 +120,7 @@ class PlainDisplay:
             self._next_line_s, self._phase = now_s + LINE_EVERY_S, self._state.phase
             now = "  ".join(headline(self._state, status))
             text = alert(status) or now + alert_names(status)
-            self._screen.print(text, soft_wrap=True, highlight=False, markup=False)
+            self._screen.print(text, soft_wrap=True)
 
 
 class LiveDisplay(PlainDisplay):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 
 import typer
 
-from ..terminal.output import log_console, print_json
+from ..terminal.output import print_json, tell
 from .ending import say_how_it_ended
 
 if TYPE_CHECKING:
@@ -30,11 +30,6 @@ if TYPE_CHECKING:
 # populations.commands once it is installed, and without that it has no presets either.
 ARENA = (sys.executable, "-P", "-m", "populations.commands.main")
 """Command that is ``arena``, whatever the path of this process is."""
-
-
-def tell(text: str) -> None:
-    """Say something on standard error."""
-    log_console().print(text, markup=False, soft_wrap=True, highlight=False)
 
 
 @contextmanager
@@ -127,7 +122,7 @@ def serve(
         else:
             tell(f"{run_dir} is finished, and a limit holds still: nothing was trained")
     # After the run is closed: from the journal, as any command sees it.
-    document = say_how_it_ended(run_dir, holds=holds, tell=tell)
+    document = say_how_it_ended(run_dir, holds=holds)
     if json_:
         print_json(document)
     _end(str(document["state"]), str(document["reason"]))
@@ -269,11 +264,9 @@ def _tell_where(run: OpenRun, endpoint: str) -> None:
     # On Ray each learner has a key of its own, which is in no file here.
     keys = "this run" if run.run_file.config.launcher == "ray" else run.run_dir / KEYS
     if endpoint.startswith("tcp://") and not is_loopback(endpoint):
-        log_console().print(
+        tell(
             f"warning: other machines can reach {endpoint}; only learners with a key of {keys} "
-            "are let in, and messages are encrypted",
-            markup=False,
-            soft_wrap=True,
+            "are let in, and messages are encrypted"
         )
 
 

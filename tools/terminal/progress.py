@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 from populations.views.texts import plain
 
-from .output import log_console
+from .output import log_console, tell
 
 # Drawing a line takes longer than many steps.
 _SHOW_EVERY = 32
@@ -95,7 +95,7 @@ def stage_progress(limit_s: float) -> Iterator[Callable[[str], None]]:
     """
     screen = log_console()
     if not screen.is_terminal:
-        yield lambda what: screen.print(what, markup=False, soft_wrap=True)
+        yield tell
         return
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
