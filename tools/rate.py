@@ -15,9 +15,10 @@ from populations.views.parts import Column, Kind, Line, Table, player
 from .show.text import print_framed
 from .terminal.options import AsJson
 from .terminal.output import console, log_console, print_json
+from .terminal.progress import count_progress
 
 if TYPE_CHECKING:
-    from populations.ratings.table import MatchTable, Progress, RatedTable, Settings
+    from populations.ratings.table import MatchTable, RatedTable, Settings
 
 Model = Literal["bradley_terry", "elo", "weng_lin", "nash_averaging", "alpha_rank"]
 Score = tuple[str, str, float]
@@ -185,8 +186,6 @@ def _score(cells: list[str], *, path: Path, line: int) -> Score:
 
 
 def _rate(table: MatchTable, *, model: Model, settings: Settings) -> RatedTable:
-    from rich.progress import Progress as Bar
-
     from arena.errors import ConfigError
     from populations.ratings.table import rate_table
     from populations.yaml_documents import nearest
@@ -197,15 +196,10 @@ def _rate(table: MatchTable, *, model: Model, settings: Settings) -> RatedTable:
         raise ConfigError(
             f"--anchor {anchor}: must be one of the players{nearest(anchor, table.players)}"
         )
-    screen = log_console()
-    with Bar(console=screen, transient=True, disable=not screen.is_terminal) as bar:
-        task = bar.add_task(model, total=None)
-
-        def show(done: int, total: int) -> None:
-            bar.update(task, completed=done, total=total)
-
-        progress: Progress = show
-        return rate_table(table, model=model, settings=settings, progress=progress)
+    with count_progress(model) as progress:
+        return rate_table(
+            table, model=model, settings=settings, progress=progress or (lambda done, total: None)
+        )
 
 
 def _rows(table: MatchTable, rated: RatedTable) -> list[dict[str, object]]:

@@ -106,23 +106,13 @@ def rewind_policy(run_dir: Path, name: str, *, utc: str, trust: bool = False) ->
     """
     from arena.checkpoints.files import resolve_key, verify_directory
     from arena.checkpoints.manifest import OPTIMIZER
-    from populations.config.trust import trusted
     from populations.controller.evolution.rewind import rewind as rewind_rows
-    from populations.controller.server.run_directory import OpenRun
     from populations.controller.state.events import Now
     from populations.records.rows import GhostRow
 
-    from .launch.serving import held_run
+    from .launch.serving import stopped_run
 
-    with (
-        held_run(run_dir) as found,
-        OpenRun(
-            run_dir,
-            with_sinks=False,
-            # The rules of matchmaking and PBT are made with the run's state.
-            launch_directory=trusted(found, run_dir, trust=trust).launch_directory,
-        ) as run,
-    ):
+    with stopped_run(run_dir, trust=trust) as run:
         state = run.state
         then = _find(state.tables, name, run_dir=run_dir)
         # Every byte: what a policy goes on from is never found to be damaged later.
@@ -140,7 +130,7 @@ def _find(tables: Tables, name: str, *, run_dir: Path) -> CheckpointRow | GhostR
     from arena.errors import ConfigError
     from populations.league.names import find_player, is_name
 
-    from .players.in_run import kept_checkpoint, kept_ghost
+    from .players.in_run import kept_at, kept_checkpoint, kept_ghost
 
     if is_name(name):
         subject = find_player(name, tables, kept=True, where=run_dir)
@@ -148,10 +138,6 @@ def _find(tables: Tables, name: str, *, run_dir: Path) -> CheckpointRow | GhostR
         found = kept_checkpoint(tables, subject) or kept_ghost(tables, subject)
         assert found is not None, "a kept player has a ghost or a checkpoint"
         return found
-    row = tables.checkpoints.get(name)
-    if row is not None and row.state == "present":
+    for row in kept_at(tables, name):
         return row
-    for ghost in tables.ghosts.values():
-        if ghost.key == name and ghost.is_present:
-            return ghost
     raise ConfigError(f"{run_dir} keeps no checkpoint or ghost at {name}")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,7 +10,8 @@ from populations.views.parts import Column, Table
 
 from .show.text import print_framed
 from .terminal.options import AsJson, Code, Configuration, Overrides
-from .terminal.output import log_console, print_json
+from .terminal.output import print_json
+from .terminal.progress import count_progress
 
 if TYPE_CHECKING:
     from populations.simulation.league import Outcome
@@ -68,7 +67,7 @@ def simulate(
         draw_rate=draw_rate,
         seat_advantage=seat_advantage,
     )
-    with progress_bar("simulated training") as progress:
+    with count_progress("simulated training", total=1.0) as progress:
         outcome = league.simulate(
             resolved,
             model=model,
@@ -76,7 +75,7 @@ def simulate(
             matches_per_s=matches_per_second,
             # CPU time of this thread: what else the machine does is not the controller's.
             clock=thread_time,
-            progress=progress,
+            progress=progress or (lambda share: None),
         )
     if as_json:
         print_json(document(outcome))
@@ -104,20 +103,6 @@ def document(outcome: Outcome) -> dict[str, object]:
         "decisions": outcome.num_decisions,
         "simulated_s": outcome.simulated_s,
     }
-
-
-@contextmanager
-def progress_bar(what: str) -> Iterator[Callable[[float], None]]:
-    """Show a bar on standard error if that is a terminal; it disappears at the end."""
-    screen = log_console()
-    if not screen.is_terminal:
-        yield lambda share: None
-        return
-    from rich.progress import Progress
-
-    with Progress(console=screen, transient=True) as bar:
-        task = bar.add_task(what, total=1.0)
-        yield lambda share: bar.update(task, completed=share)
 
 
 def _print_summary(outcome: Outcome) -> None:

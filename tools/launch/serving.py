@@ -58,6 +58,24 @@ def held_run(run_dir: Path, *, accept_loss: bool = False) -> Iterator[RunFile]:
         yield RunFile.load(current_file(run_dir))
 
 
+@contextmanager
+def stopped_run(run_dir: Path, *, trust: bool) -> Iterator[OpenRun]:
+    """Open a run that is not going on, to change a row of it under its lock.
+
+    Raises:
+        ConfigError: If there is none.
+        RunInUse: If it is going on.
+    """
+    from populations.config.trust import trusted
+    from populations.controller.server.run_directory import OpenRun
+
+    with held_run(run_dir) as found:
+        # The rules of matchmaking and PBT are made with the run's state.
+        code = trusted(found, run_dir, trust=trust).launch_directory
+        with OpenRun(run_dir, with_sinks=False, launch_directory=code) as run:
+            yield run
+
+
 def tell_of_record(why_not: str | None) -> None:
     """Say why later commands about this run will need ``--trust``; None: they will not."""
     if why_not is not None:
