@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -229,46 +229,40 @@ def _check_against(
             num_envs=num_envs,
             progress=progress,
         )
+    found, (one, other) = report.difference, report.env_steps_per_s
     if as_json:
-        _print_conformance_json(report, environment=environment, against=against)
+        print_json(
+            {
+                "environment": environment,
+                "against": against,
+                "games": report.games,
+                "decisions": report.decisions,
+                "equal": found is None,
+                "difference": None if found is None else asdict(found),
+                "env_steps_per_s": {"environment": one, "against": other},
+            }
+        )
     else:
-        _print_conformance(report, environment=environment, against=against)
-    if report.difference is not None:
+        verdict = "the same game" if found is None else "different"
+        out = console()
+        out.print(f"{environment} against {against}: {verdict}")
+        for line in _conformance_lines(report):
+            out.print(f"  {line}")
+    if found is not None:
         raise typer.Exit(DIFFERENT_EXIT_CODE)
 
 
-def _print_conformance_json(report: ConformanceReport, *, environment: str, against: str) -> None:
-    from dataclasses import asdict
-
-    one, other = report.env_steps_per_s
-    print_json(
-        {
-            "environment": environment,
-            "against": against,
-            "games": report.games,
-            "decisions": report.decisions,
-            "equal": report.difference is None,
-            "difference": None if report.difference is None else asdict(report.difference),
-            "env_steps_per_s": {"environment": one, "against": other},
-        }
-    )
-
-
-def _print_conformance(report: ConformanceReport, *, environment: str, against: str) -> None:
-    out, found = console(), report.difference
-    verdict = "the same game" if found is None else "different"
-    out.print(f"{environment} against {against}: {verdict}")
-    out.print(f"  {report.games:,} games, {report.decisions:,} decisions compared")
+def _conformance_lines(report: ConformanceReport) -> Iterator[str]:
+    yield f"{report.games:,} games, {report.decisions:,} decisions compared"
     one, other = report.env_steps_per_s
     # Speeds of 0: the comparison ended before it measured any.
     if one and other:
-        out.print(
-            f"  {one:,.0f} against {other:,.0f} environment steps/s in batches: "
+        yield (
+            f"{one:,.0f} against {other:,.0f} environment steps/s in batches: "
             f"{_times(one / other)} times as many"
         )
-    if found is not None:
-        for line in _difference_lines(found):
-            out.print(f"  {line}")
+    if report.difference is not None:
+        yield from _difference_lines(report.difference)
 
 
 def _times(ratio: float) -> str:
