@@ -82,7 +82,7 @@ def rendered(shown: Shown, opened: Opened, screen: Screen) -> Iterator[Renderabl
         width=screen.width,
         is_wide=shown.is_wide,
         populations=opened.populations,
-        is_ascii=not (screen.encoding or "").lower().startswith("utf"),
+        is_ascii=screen.options.ascii_only,
         limit=shown.limit,
     )
     narrowed = Narrowed(document=view.on_screen(document))
