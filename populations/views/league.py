@@ -220,6 +220,18 @@ PAYOFF = (
 )
 
 
+RESULT = (
+    *(Column("matches"), Column("distinct"), Column("wins"), Column("draws"), Column("losses")),
+    *(Column("score", "share"), Column("mean_return", "share")),
+)
+RECORD = (player("opponent"), Column("mode", "word"), Column("seat", "word"), *RESULT)
+PAIRS = (player("home"), player("away"), *RESULT)
+RATED = (
+    *(player("player"), Column("rating", "elo")),
+    *(Column("rating_low", "elo", "low"), Column("rating_high", "elo", "high")),
+)
+
+
 def payoff(document: Document, room: Room) -> Iterator[Section]:
     """Yield results of pairs: a map where there is room, else a list, the worst score first."""
     if is_map(document, room):

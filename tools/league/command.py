@@ -17,7 +17,7 @@ from populations.views.parts import Document
 from populations.views.views import VIEWS
 
 from ..terminal.options import AsJson, Code, OnlyPopulation, RunDirectory, Trust
-from ..terminal.output import console, print_json
+from ..terminal.output import print_json, say
 from .documents import full_name, inspected, opened_views
 from .keys import has_keys
 from .narrowing import checked_kinds, limited, since_time
@@ -262,7 +262,7 @@ def _plot(
     if as_json:
         print_json({"run": str(run), "view": view, "file": str(file)})
         return
-    console().print(f"{file}: plot of {view}", markup=False, soft_wrap=True)
+    say(f"{file}: plot of {view}")
 
 
 def _write_studies(run: Path, file: Path, population: str | None, *, as_json: bool) -> None:
@@ -279,14 +279,12 @@ def _write_studies(run: Path, file: Path, population: str | None, *, as_json: bo
         print_json({"run": str(run), "file": str(file), "studies": written})
         return
     for name, num_trials in written.items():
-        console().print(
+        say(
             f"{file}: study {name} with {num_trials} generations; "
-            f"optuna-dashboard sqlite:///{file} shows it",
-            soft_wrap=True,
+            f"optuna-dashboard sqlite:///{file} shows it"
         )
     if written:
-        console().print(
+        say(
             f"values are {UNIT}; who begins untrained gains most, so compare generations of a "
-            "similar agent_steps_begin",
-            soft_wrap=True,
+            "similar agent_steps_begin"
         )

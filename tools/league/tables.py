@@ -75,8 +75,7 @@ def fit_screen(screen: Screen, *, is_wide: bool) -> None:
 
 def room_of(screen: Screen, *, populations: tuple[str, ...]) -> Room:
     """Return the room that a screen has."""
-    is_ascii = not (screen.encoding or "").lower().startswith("utf")
-    return Room(width=screen.width, populations=populations, is_ascii=is_ascii)
+    return Room(width=screen.width, populations=populations, is_ascii=screen.options.ascii_only)
 
 
 def rendered(shown: Shown, opened: Opened, screen: Screen) -> Iterator[RenderableType]:

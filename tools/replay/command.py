@@ -15,7 +15,7 @@ from populations.views.parts import Document
 from ..league.tables import fit_screen, room_of
 from ..show.text import drawn
 from ..terminal.options import AsJson, Code, RunDirectory, Trust
-from ..terminal.output import console, print_json
+from ..terminal.output import console, print_json, say
 
 KEY_WAIT_S = 1.0
 BACK, ENDING = ("b", "B", "\x7f", "left", "up"), ("q", "Q", "\x04", "escape")
@@ -106,7 +106,7 @@ def replay(
     if as_json:
         print_json({"run": str(run), **told.document})
     elif to is not None:
-        console().print(f"wrote {to}")
+        say(f"wrote {to}")
     else:
         _show(told.document, told.populations)
 

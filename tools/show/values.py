@@ -181,7 +181,9 @@ def _exact(value: object, room: Room) -> str:
 
 
 def _formatted(pattern: str) -> Callable[[object, Room], str]:
-    return lambda value, room: pattern.format(value) if isinstance(value, int | float) else "-"
+    return lambda value, room: (
+        pattern.format(value) if isinstance(value, int | float) else text_of(value)
+    )
 
 
 WRITTEN: Mapping[Kind, Callable[[object, Room], str]] = {

@@ -5,7 +5,6 @@ Tests: `tests/tools/web/test_app.py`.
 
 from __future__ import annotations
 
-import json
 from mimetypes import guess_type
 from typing import TYPE_CHECKING
 
@@ -19,7 +18,7 @@ from arena.files import without_directories
 from populations.views.texts import one_line
 from populations.views.views import VIEWS
 
-from ..terminal.output import SCHEMA
+from ..terminal.output import document_text
 from .exposition import OPENMETRICS, TEXT, exposition
 from .pace import KeptPages, Pace
 from .pages.pages import PAGES
@@ -131,7 +130,7 @@ class Answers:
             document = run.documents([name])[name]
         if document is None:
             return _missing()
-        text = json.dumps({"schema": SCHEMA, **document}, allow_nan=False)
+        text = document_text(document)
         return _data(text, "application/json")
 
     def metrics(self, request: Request) -> Response:

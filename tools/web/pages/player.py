@@ -10,6 +10,7 @@ from functools import partial
 
 from arena.errors import ArenaError
 from populations.inspection.documents.lives import life_of
+from populations.views.league import RECORD
 from populations.views.log import CHECKPOINTS, GAMES, WHY
 from populations.views.parts import (
     Column,
@@ -57,19 +58,6 @@ GENERATIONS = (
     Column("elo_end", "elo", "Elo at end"),
     Column("elo_gain", "signed", "gained"),
     Column("copies"),
-)
-
-RECORD = (
-    player("opponent"),
-    Column("mode", "word"),
-    Column("seat", "word"),
-    Column("matches", "count"),
-    Column("distinct", "count"),
-    Column("wins", "count"),
-    Column("draws", "count"),
-    Column("losses", "count"),
-    Column("score", "share"),
-    Column("mean_return", "share", "return"),
 )
 
 ANCESTORS = (
