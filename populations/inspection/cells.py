@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from arena.matches.pair_scores import mean_score, num_scored, points
 from arena.types import Seat
 from populations.records.aggregates import PairRow
-from populations.records.rows import (
-    Json,
-)
+from populations.records.rows import Document
 
 Names = Mapping[tuple[str, str], str]
 """Displayed players, by population and entrant."""
@@ -36,7 +34,7 @@ class _Cell:
 
 def payoff_cells(
     pairs: Iterable[PairRow], *, seats: tuple[Seat, ...], names: Names, by_seats: bool = False
-) -> list[dict[str, Json]]:
+) -> list[Document]:
     """Return the results of players against each other, each pair seen from both.
 
     Args:
@@ -78,10 +76,10 @@ def _json(
     *,
     seats: tuple[Seat, ...],
     names: Names,
-) -> dict[str, Json]:
+) -> Document:
     population, entrant, other_population, other, seat, other_seat = key
     matches = cell.wins + cell.draws + cell.losses
-    document: dict[str, Json] = {
+    document: Document = {
         "population": population,
         "player": names[population, entrant],
         "opponent_population": other_population,

@@ -17,7 +17,7 @@ from populations.league.league import League
 from populations.league.ratings import Interval, Ratings, interval_fields
 from populations.ratings.model import Z95
 from populations.ratings.results import Rated
-from populations.records.rows import CheckpointRow, EventRow, Json
+from populations.records.rows import CheckpointRow, Document, EventRow, Json
 from populations.records.tables import Tables
 
 ASSIGNED = ("start_assigned", "train_assigned")
@@ -78,7 +78,7 @@ class CheckpointFit:
 
 def rating_points(
     tables: Tables, ratings: Mapping[Rated, Interval], *, assigned: Iterable[EventRow]
-) -> dict[str, list[Json]]:
+) -> dict[str, list[Document]]:
     """Return the rated checkpoints of each policy in the order of their training, by population.
 
     Args:
@@ -109,7 +109,7 @@ def rating_points(
 
 def _point(
     tables: Tables, row: CheckpointRow, interval: Interval, *, times: Mapping[str, str]
-) -> dict[str, Json]:
+) -> Document:
     generation = tables.generations.get(trainee_entrant(row.policy, generation=row.generation))
     return {
         "agent_steps": row.agent_steps,
@@ -120,14 +120,14 @@ def _point(
     }
 
 
-def champion_spans(events: Iterable[EventRow]) -> list[dict[str, Json]]:
+def champion_spans(events: Iterable[EventRow]) -> list[Document]:
     """Return since when and until when each champion has led its population.
 
     Args:
         events: Events of kind ``champion``, oldest first.
     """
-    spans: list[dict[str, Json]] = []
-    current: dict[str, dict[str, Json]] = {}
+    spans: list[Document] = []
+    current: dict[str, Document] = {}
     for event in events:
         population = str(event.data["population"])
         if population in current:

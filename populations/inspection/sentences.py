@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from populations.inspection.evolution_sentences import EVOLUTION
 from populations.inspection.wording import Data, Name, Wording, changes, listed, said, text
-from populations.records.rows import EventRow, Json
+from populations.records.rows import Document, EventRow, Json
 
 FIXED = ("sequence", "time", "kind", "subject", "sentence")
 """Keys of an event's document that are not its data."""
@@ -233,9 +233,9 @@ def sentence(event: Data, *, name: Name = str) -> str:
     return wording.render({**event, **known}, name=name) or _plain(kind, event)
 
 
-def event_document(row: EventRow) -> dict[str, Json]:
+def event_document(row: EventRow) -> Document:
     """Return an event as plain data: its data beside what every event has, and its sentence."""
-    document: dict[str, Json] = {
+    document: Document = {
         "sequence": row.sequence,
         "time": row.time,
         "kind": row.kind,
@@ -282,7 +282,7 @@ def _leaders(event: Data, name: Name) -> Json:
     ]
 
 
-def data_of(event: Data) -> dict[str, Json]:
+def data_of(event: Data) -> Document:
     """Return the data of an event's document."""
     return {key: value for key, value in event.items() if key not in FIXED}
 
