@@ -22,21 +22,6 @@ Sections = Callable[[Document, Room], Iterator[Section]]
 Order = Callable[[Sequence[Row], Document], list[Row]]
 
 
-def as_stored(rows: Sequence[Row], document: Document) -> list[Row]:
-    """Return rows in the order of the document."""
-    return list(rows)
-
-
-def never(document: Document, room: Room) -> bool:
-    """Return that a document has no form that shows all of it on one screen."""
-    return False
-
-
-def as_it_is(document: Document) -> Document:
-    """Return a document of which screens show everything."""
-    return document
-
-
 class Operand(NamedTuple):
     """Last argument of the command line, about which a view is.
 
@@ -78,11 +63,11 @@ class View:
     rows: Callable[[Document], list[Row]]
     sections: Sections
     limits: str = ""
-    order: Order = as_stored
-    on_screen: Callable[[Document], Document] = as_it_is
+    order: Order = lambda rows, document: list(rows)
+    on_screen: Callable[[Document], Document] = lambda document: document
     keeps_last: bool = False
     lines: int = 1
-    fits: Callable[[Document, Room], bool] = never
+    fits: Callable[[Document, Room], bool] = lambda document, room: False
     warns: bool = False
     operand: Operand | None = None
     figure: Figure | None = None
