@@ -21,51 +21,24 @@ from populations.inspection.cells import payoff_cells
 from populations.inspection.checkpoints import pins_of
 from populations.inspection.cross_play import cross_play
 from populations.inspection.documents.anchor import anchor_scores
-from populations.inspection.documents.champions import champion_view, champions_of
-from populations.inspection.documents.diff import diff_view
+from populations.inspection.documents.champions import champion_view as champion_view
+from populations.inspection.documents.champions import champions_of as champions_of
+from populations.inspection.documents.diff import diff_view as diff_view
 from populations.inspection.documents.gains import generations_of, plain_generations
-from populations.inspection.documents.learners import learners_view
-from populations.inspection.documents.lives import why_view
-from populations.inspection.documents.metrics import metrics_view
-from populations.inspection.documents.mixture import mixture_view
-from populations.inspection.documents.status import status_view
+from populations.inspection.documents.learners import learners_view as learners_view
+from populations.inspection.documents.lives import why_view as why_view
+from populations.inspection.documents.metrics import metrics_view as metrics_view
+from populations.inspection.documents.mixture import mixture_view as mixture_view
+from populations.inspection.documents.status import status_view as status_view
 from populations.inspection.documents.unproven import unproven_champions
 from populations.inspection.exploitability import read_exploitability
-from populations.inspection.inspection import Document, Inspection
-from populations.inspection.openings import openings_view
-from populations.inspection.ratings import (
-    ASSIGNED,
-    rating_points,
-)
+from populations.inspection.inspection import Document
+from populations.inspection.inspection import Inspection as Inspection
+from populations.inspection.openings import openings_view as openings_view
+from populations.inspection.ratings import ASSIGNED, rating_points
 from populations.inspection.sentences import event_document
 from populations.league.standings import RATING, Standing
 from populations.records.rows import Json
-
-# The function of each view is found here by its name, and what else others take.
-__all__ = [
-    "Inspection",
-    "calibration_view",
-    "champion_view",
-    "champions_of",
-    "checkpoints_view",
-    "cross_play_view",
-    "cyclicity",
-    "diff_view",
-    "events_view",
-    "fits",
-    "hyperparameters_view",
-    "learners_view",
-    "lineage_view",
-    "matches_view",
-    "metrics_view",
-    "mixture_view",
-    "openings_view",
-    "payoff_view",
-    "ratings_view",
-    "standings_view",
-    "status_view",
-    "why_view",
-]
 
 
 def document(

@@ -71,12 +71,6 @@ MAX_NAME = 24
 """Characters of a label."""
 
 
-def labelled(text: str) -> str:
-    """Return a text of users or environments as a label."""
-    # Twice: what controls or turns round text is written longer than it was.
-    return one_line(one_line(text[: 4 * MAX_NAME]), max_chars=MAX_NAME)
-
-
 @dataclass(frozen=True, slots=True)
 class Reader:
     """Page or file that a chart is for.
@@ -95,7 +89,8 @@ class Reader:
 
     def text(self, text: str) -> str:
         """Return any text as a label: of one line, and short."""
-        return labelled(text)
+        # Twice: what controls or turns round text is written longer than it was.
+        return one_line(one_line(text[: 4 * MAX_NAME]), max_chars=MAX_NAME)
 
     def player(self, player: str) -> str:
         """Return a player's name as a label."""

@@ -41,6 +41,7 @@ EMPTY: Mapping[str, Document] = {
 MAX_LIFE = 100
 MAX_EVENTS = 50
 CHECKPOINTS_OF = "Checkpoints, the newest first"
+COPIES_OF = "Generations and copies, the newest first"
 EVENTS_OF = "Events about it, the newest first"
 VIEWS_OF_PLAYER = ("standings", *EMPTY)
 
@@ -141,7 +142,12 @@ def player_page(asked: Asked, name: str) -> Iterator[Block]:
         ("Record of its export", "Against opponents that sample.", played, ""),
         ("Ancestors of its weights, the nearest first", "", Table(ANCESTORS, card["lineage"]), ""),
         ("Results, worst first", "Evaluation matches.", results(found["results"]), "payoff"),
-        ("Generations and copies, the newest first", "", _generations(newest["generations"]), ""),
+        (
+            "Generations and copies, the newest first",
+            "",
+            Table(GENERATIONS, newest["generations"]),
+            "",
+        ),
         (CHECKPOINTS_OF, "", _checkpoints(newest["checkpoints"]), "checkpoints"),
         (EVENTS_OF, "", event_table(newest["events"][:MAX_EVENTS]), "events"),
     )
@@ -199,10 +205,6 @@ def _card(summary: Row) -> Pairs:
     return Pairs(
         [(key, Line("{value}", {"value": one})) for key, one in summary.items() if key not in known]
     )
-
-
-def _generations(rows: Sequence[Row]) -> Table:
-    return Table(GENERATIONS, rows)
 
 
 def _checkpoints(rows: Sequence[Row]) -> Table:
