@@ -22,7 +22,7 @@ from arena.matches.pair_scores import Z95, mean_score
 from arena.types import Digest, PolicyId, population_of
 from populations.inspection.inspection import Document, Inspection
 from populations.league.league import League
-from populations.records.rows import Json, TallyRow
+from populations.records.rows import TallyRow
 
 MAX_WINDOWS = 40
 
@@ -103,7 +103,7 @@ def window_width(agent_steps: int) -> int:
     return agent_steps // MAX_WINDOWS + 1
 
 
-def rows_of(windows: Windows, *, width: int, label: Callable[[int], str]) -> list[dict[str, Json]]:
+def rows_of(windows: Windows, *, width: int, label: Callable[[int], str]) -> list[Document]:
     """Return one object per window and action, the most frequent action of a window first."""
     return [
         {
@@ -118,7 +118,7 @@ def rows_of(windows: Windows, *, width: int, label: Callable[[int], str]) -> lis
     ]
 
 
-def _lines(window: Window, label: Callable[[int], str]) -> Iterable[dict[str, Json]]:
+def _lines(window: Window, label: Callable[[int], str]) -> Iterable[Document]:
     by_count = sorted(window.actions.items(), key=lambda one: (-one[1][0], one[0]))
     for action, (count, won) in by_count:
         yield _line(window, action, label(action), count=count, won=won)
@@ -128,9 +128,7 @@ def _lines(window: Window, label: Callable[[int], str]) -> Iterable[dict[str, Js
         yield _line(window, None, "others", count=rest, won=won)
 
 
-def _line(
-    window: Window, action: int | None, label: str, *, count: int, won: float
-) -> dict[str, Json]:
+def _line(window: Window, action: int | None, label: str, *, count: int, won: float) -> Document:
     share_low, share_high = interval(count, window.matches)
     # No score in [0, 1] varies more than wins and losses with its mean, so this is wide enough.
     low, high = interval(won, count) if window.is_compared else (None, None)
@@ -207,7 +205,7 @@ def period(mixes: Mapping[int, Mix]) -> tuple[int | None, float | None]:
     return None, None
 
 
-def summary_of(windows: Windows, *, width: int, label: Callable[[int], str]) -> dict[str, Json]:
+def summary_of(windows: Windows, *, width: int, label: Callable[[int], str]) -> Document:
     """Sum up a seat: what is played now, since when, how the mix changed, whether it returns."""
     mixes = {number: window.mix() for number, window in windows.items()}
     numbers = list(mixes)
@@ -276,8 +274,8 @@ def openings_view(run: Inspection, population: str | None) -> Document:
     width = {name: window_width(most) for name, most in steps.items()}
     played = windows_of(run.reader.all_tallies(), league=run.league, width=width)
     best = run.champions(population)
-    rows: list[Json] = []
-    summaries: list[Json] = []
+    rows: list[Document] = []
+    summaries: list[Document] = []
     by_seats = is_by_seats(seats)
     said: set[str] = set()
     for index, seat in enumerate(seats):

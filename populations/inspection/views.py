@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import cast
 
 from arena.errors import ConfigError
 from arena.matches.comparisons import MAX_SEAT_PAIRS, is_by_seats
@@ -18,57 +17,29 @@ from arena.types import Digest, ghost_id, is_external, is_trainee
 from populations.choices import with_names
 from populations.core import SearchSpace
 from populations.inspection.calibration import calibrations
-from populations.inspection.cells import Names, payoff_cells
+from populations.inspection.cells import payoff_cells
 from populations.inspection.checkpoints import pins_of
 from populations.inspection.cross_play import cross_play
 from populations.inspection.documents.anchor import anchor_scores
-from populations.inspection.documents.champions import champion_view, champions_of, names_of
-from populations.inspection.documents.diff import diff_view
+from populations.inspection.documents.champions import champion_view as champion_view
+from populations.inspection.documents.champions import champions_of as champions_of
+from populations.inspection.documents.diff import diff_view as diff_view
 from populations.inspection.documents.gains import generations_of, plain_generations
-from populations.inspection.documents.learners import learners_view
-from populations.inspection.documents.lives import why_view
-from populations.inspection.documents.metrics import metrics_view
-from populations.inspection.documents.mixture import mixture_view
-from populations.inspection.documents.status import status_view
+from populations.inspection.documents.learners import learners_view as learners_view
+from populations.inspection.documents.lives import why_view as why_view
+from populations.inspection.documents.metrics import metrics_view as metrics_view
+from populations.inspection.documents.mixture import mixture_view as mixture_view
+from populations.inspection.documents.status import status_view as status_view
 from populations.inspection.documents.unproven import unproven_champions
 from populations.inspection.exploitability import read_exploitability
-from populations.inspection.inspection import Document, Inspection
-from populations.inspection.openings import openings_view
-from populations.inspection.ratings import (
-    ASSIGNED,
-    rating_points,
-)
+from populations.inspection.inspection import Document
+from populations.inspection.inspection import Inspection as Inspection
+from populations.inspection.openings import openings_view as openings_view
+from populations.inspection.ratings import ASSIGNED, rating_points
 from populations.inspection.sentences import event_document
 from populations.league.standings import RATING, Standing
 from populations.records.games import ending, populations_of
 from populations.records.rows import Json
-
-# The function of each view is found here by its name, and what else others take.
-__all__ = [
-    "Inspection",
-    "calibration_view",
-    "champion_view",
-    "champions_of",
-    "checkpoints_view",
-    "cross_play_view",
-    "cyclicity",
-    "diff_view",
-    "events_view",
-    "fits",
-    "games_view",
-    "hyperparameters_view",
-    "learners_view",
-    "lineage_view",
-    "matches_view",
-    "metrics_view",
-    "mixture_view",
-    "openings_view",
-    "payoff_view",
-    "ratings_view",
-    "standings_view",
-    "status_view",
-    "why_view",
-]
 
 
 def document(
@@ -94,8 +65,8 @@ def standings_view(run: Inspection, population: str | None) -> Document:
             name: [_standing_json(line, measured, space=run.space(name)) for line in lines]
             for name, lines in run.standings(population).items()
         },
-        "cyclicity": {**cyclicity(run, population)},
-        "fit": {**fits(run, population)},
+        "cyclicity": cyclicity(run, population),
+        "fit": fits(run, population),
         "anchor": anchor_scores(run, population),
         "unproven": unproven_champions(run, population),
     }
@@ -141,15 +112,18 @@ def payoff_view(run: Inspection, population: str | None, *, by_seats: bool = Fal
             f"{len(seats)} seats it has those of players in all seats together"
         )
     cells = payoff_cells(
-        run.reader.pairs(kind="evaluate"), seats=seats, names=_names(run), by_seats=by_seats
+        run.reader.pairs(kind="evaluate"),
+        seats=seats,
+        names=run.names(),
+        by_seats=by_seats,
     )
-    shown: list[Json] = [cell for cell in cells if population in (None, cell["population"])]
+    shown = [cell for cell in cells if population in (None, cell["population"])]
     merged = sum(
         record.matches
         for (name, entrant), record in run.league.records.items()
         if is_trainee(entrant) and population in (None, name)
     )
-    players: list[Json] = [
+    players = [
         {"population": name, **line.picked("player", *RATING)}
         # Also of other populations: cells name them as opponents.
         for name, lines in run.standings().items()
@@ -165,17 +139,12 @@ def payoff_view(run: Inspection, population: str | None, *, by_seats: bool = Fal
 def cross_play_view(run: Inspection, population: str | None) -> Document:
     """Return how each policy does beside each partner, where teammates are mixed."""
     rows = cross_play(run.reader.all_tallies(), tables=run.tables, league=run.league)
-    shown: list[Json] = [row for row in rows if population in (None, row["population"])]
-    return {"cross_play": shown}
-
-
-def _names(run: Inspection) -> Names:
-    return names_of(run.standings())
+    return {"cross_play": [row for row in rows if population in (None, row["population"])]}
 
 
 def calibration_view(run: Inspection, population: str | None) -> Document:
     """Return predicted beside observed scores, the worst pair first."""
-    names = _names(run)
+    names = run.names()
     pairs = calibrations(
         run.reader.pairs(kind="evaluate"), ratings=run.tables.ratings, seats=run.league.seats
     )
@@ -186,7 +155,7 @@ def calibration_view(run: Inspection, population: str | None) -> Document:
     ]
     # Unknown deviations last, with those of 0.
     shown.sort(key=lambda entry: -abs(entry[2].deviations or 0.0))
-    rows: list[Json] = [
+    rows = [
         {
             "population": first[0],
             "player": names.get(first, first[1]),
@@ -200,7 +169,7 @@ def calibration_view(run: Inspection, population: str | None) -> Document:
         for first, second, one in shown
         if one.matches > 0.0
     ]
-    return {"calibration": rows, "fit": {**fits(run, population)}}
+    return {"calibration": rows, "fit": fits(run, population)}
 
 
 def ratings_view(run: Inspection, population: str | None) -> Document:
@@ -214,7 +183,7 @@ def ratings_view(run: Inspection, population: str | None) -> Document:
     points = rating_points(tables, fit.intervals(), assigned=assigned)
     return {
         "populations": {n: lines for n, lines in points.items() if population in (None, n)},
-        "champions": [*champions_of(run, population)],
+        "champions": champions_of(run, population),
     }
 
 
@@ -241,7 +210,7 @@ def lineage_view(run: Inspection, population: str | None) -> Document:
     ratings: dict[str, float | None] = {
         line.player: line.rating for lines in run.standings().values() for line in lines
     }
-    policies: list[Json] = [
+    policies = [
         {
             "policy": row.policy,
             "generation": row.generation,
@@ -257,9 +226,9 @@ def lineage_view(run: Inspection, population: str | None) -> Document:
     return {
         "started": begin[0].time if begin else None,
         "policies": policies,
-        "generations": [*generations_of(run, population)],
-        "exploits": _events(run, population, kinds=("exploited",)),
-        "immigrants": _events(run, population, kinds=("immigrated",)),
+        "generations": generations_of(run, population),
+        "exploits": events_view(run, population, kinds=("exploited",))["events"],
+        "immigrants": events_view(run, population, kinds=("immigrated",))["events"],
     }
 
 
@@ -287,12 +256,12 @@ def hyperparameters_view(run: Inspection, population: str | None) -> Document:
         "policies": now,
         "factors": factors,
         "search_space": {
-            name: cast("Document", {key: dict(entry) for key, entry in run.space(name).items()})
+            name: {key: dict(entry) for key, entry in run.space(name).items()}
             for name in run.run_file.config.populations
             if population in (None, name)
         },
-        "generations": [*plain_generations(run, population)],
-        "changes": _events(run, population, kinds=kinds),
+        "generations": plain_generations(run, population),
+        "changes": events_view(run, population, kinds=kinds)["events"],
     }
 
 
@@ -300,7 +269,7 @@ def matches_view(run: Inspection, population: str | None) -> Document:
     """Return every committed tally: players, assignment and results."""
     seats = run.league.seats
     seats_of_kind = {"evaluate": seats, "train": run.league.training_seats}
-    rows: list[Json] = [
+    rows = [
         {
             "sequence": row.sequence,
             "assignment": row.assignment_id,
@@ -335,7 +304,7 @@ def _name(run: Inspection, entrant: str) -> str:
 def checkpoints_view(run: Inspection, population: str | None) -> Document:
     """Return every recorded checkpoint and ghost; ``pins`` says why a kept checkpoint stays."""
     pins = pins_of(run.tables, run.league, section=run.run_file.config.checkpoints)
-    checkpoints: list[Json] = [
+    checkpoints = [
         # The name by which commands take it; none that is not kept.
         {
             "player": ghost_id(row.policy, agent_steps=row.agent_steps)
@@ -348,7 +317,7 @@ def checkpoints_view(run: Inspection, population: str | None) -> Document:
         # A policy's id is its population and number.
         if population in (None, row.policy.split("/")[0])
     ]
-    ghosts: list[Json] = [
+    ghosts = [
         asdict(row)
         for row in run.tables.ghosts.values()
         if population in (None, row.population) and not row.doomed
@@ -392,13 +361,10 @@ def events_view(
         population: Population of the events' subjects. None: all.
         kinds: Kinds of the events. None: all.
     """
-    return {"events": _events(run, population, kinds=kinds)}
-
-
-def _events(run: Inspection, population: str | None, *, kinds: Sequence[str] | None) -> list[Json]:
-    return [
+    events = [
         event_document(row)
         for row in run.reader.events(kinds=kinds)
         # Events without a subject are about the whole run.
         if population is None or row.subject.split("/")[0] in (population, "")
     ]
+    return {"events": events}

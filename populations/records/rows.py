@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from arena.types import (
     AssignmentId,
@@ -28,6 +28,9 @@ from populations.records.aggregates import PairRow, RecordRow
 
 Json = None | bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"]
 """Plain data."""
+
+Document = dict[str, Any]
+"""Plain data of a view, or of one of its rows."""
 
 PolicyState = Literal["active", "quarantined", "retired"]
 RunState = Literal["running", "stopped", "finished", "failed"]

@@ -17,6 +17,7 @@ from typing import Any
 
 from populations.league.names import short_name
 from populations.views.parts import Row as Row
+from populations.views.texts import one_line
 
 Rows = list[dict[str, Any]]
 Spec = dict[str, Any]
@@ -66,23 +67,30 @@ DOTS: Spec = {"filled": True, "size": 45, "opacity": 1}
 TITLES = {"x": "from", "x2": "to", "y": "value", "row": "player", "column": "opponent"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+MAX_NAME = 24
+"""Characters of a label."""
+
+
+@dataclass(frozen=True, slots=True)
 class Reader:
     """Page or file that a chart is for.
 
     Attributes:
-        text: Function that makes a label of any text: of one line, and short.
         populations: Names of the run's populations; a single one is left out of players' names.
         href: Address of a player's page; empty: it has none.
         versus: Address of the results of two players; empty: there is none.
         width: Pixels of a plot; None: those of the page, which tells more where it is pointed at.
     """
 
-    text: Callable[[str], str]
     populations: Sequence[str]
     href: Callable[[str], str] = lambda player: ""
     versus: Callable[[str, str], str] = lambda player, opponent: ""
     width: int | None = None
+
+    def text(self, text: str) -> str:
+        """Return any text as a label: of one line, and short."""
+        # Twice: what controls or turns round text is written longer than it was.
+        return one_line(one_line(text[: 4 * MAX_NAME]), max_chars=MAX_NAME)
 
     def player(self, player: str) -> str:
         """Return a player's name as a label."""

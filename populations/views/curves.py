@@ -8,8 +8,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any
+
+from populations.views.texts import moment
 
 from . import chart_parts as parts
 from .chart_parts import (
@@ -184,10 +185,8 @@ def champions(spans: Sequence[Row], lines: Sequence[Row], reader: Reader) -> Spe
 
 def _seconds(time: str | None) -> float | None:
     """Return a time in seconds; None: there is none, or it is none that a journal writes."""
-    try:
-        return datetime.fromisoformat(time or "").timestamp()
-    except ValueError:
-        return None
+    found = moment(time)
+    return None if found is None else found.timestamp()
 
 
 def _unit(duration_s: float) -> tuple[str, float]:

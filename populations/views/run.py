@@ -108,11 +108,9 @@ def learners(document: Document, room: Room) -> Iterator[Section]:
     if not rows:
         yield Section(below=[Line("no learner has joined yet")])
         return
-    has_groups = any(row.get("group") for row in rows)
-    columns = [one for one in LEARNERS if one.key != "group" or has_groups]
     yield Section(
         title=Line("learners, run is {state}", document),
-        body=Table(columns, rows),
+        body=Table(LEARNERS, rows),
         below=[line for row in rows if (line := _work(row))],
     )
 

@@ -22,21 +22,6 @@ Sections = Callable[[Document, Room], Iterator[Section]]
 Order = Callable[[Sequence[Row], Document], list[Row]]
 
 
-def as_stored(rows: Sequence[Row], document: Document) -> list[Row]:
-    """Return rows in the order of the document."""
-    return list(rows)
-
-
-def never(document: Document, room: Room) -> bool:
-    """Return that a document has no form that shows all of it on one screen."""
-    return False
-
-
-def as_it_is(document: Document) -> Document:
-    """Return a document of which screens show everything."""
-    return document
-
-
 class Operand(NamedTuple):
     """Last argument of the command line, about which a view is.
 
@@ -78,11 +63,11 @@ class View:
     rows: Callable[[Document], list[Row]]
     sections: Sections
     limits: str = ""
-    order: Order = as_stored
-    on_screen: Callable[[Document], Document] = as_it_is
+    order: Order = lambda rows, document: list(rows)
+    on_screen: Callable[[Document], Document] = lambda document: document
     keeps_last: bool = False
     lines: int = 1
-    fits: Callable[[Document, Room], bool] = never
+    fits: Callable[[Document, Room], bool] = lambda document, room: False
     warns: bool = False
     operand: Operand | None = None
     figure: Figure | None = None
@@ -94,11 +79,6 @@ class View:
         """Return those that the document's function takes."""
         own = {*self.takes.values(), *(self.operand or ())[:1]}
         return {name: value for name, value in given.items() if name in own}
-
-
-def _listed(key: str) -> Callable[[Document], list[Row]]:
-    """Return a function that takes a document's list of rows by its key."""
-    return itemgetter(key)
 
 
 VIEWS: dict[str, View] = {
@@ -119,7 +99,7 @@ VIEWS: dict[str, View] = {
         is_fitted=True,
     ),
     "payoff": View(
-        rows=_listed("payoff"),
+        rows=itemgetter("payoff"),
         sections=league.payoff,
         limits="payoff",
         order=league.worst_first,
@@ -127,20 +107,20 @@ VIEWS: dict[str, View] = {
         takes={"--player": "", "--seats": "by_seats"},
         figure=Figure(draw=figures.payoff, documents=("payoff", "standings")),
     ),
-    "mixture": View(rows=_listed("mixture"), sections=league.mixture, limits="mixture"),
+    "mixture": View(rows=itemgetter("mixture"), sections=league.mixture, limits="mixture"),
     "cross-play": View(
-        rows=_listed("cross_play"),
+        rows=itemgetter("cross_play"),
         sections=league.cross_play,
         limits="cross_play",
     ),
     "calibration": View(
-        rows=_listed("calibration"),
+        rows=itemgetter("calibration"),
         sections=league.calibration,
         limits="calibration",
         warns=True,
     ),
     "lineage": View(
-        rows=_listed("policies"),
+        rows=itemgetter("policies"),
         sections=lineage,
         figure=Figure(draw=figures.lineage, documents=("lineage",)),
         is_fitted=True,
@@ -163,33 +143,33 @@ VIEWS: dict[str, View] = {
         figure=Figure(draw=figures.metrics, documents=("metrics", "standings"), columns=2),
     ),
     "matches": View(
-        rows=_listed("tallies"),
+        rows=itemgetter("tallies"),
         sections=log.matches,
         limits="tallies",
         order=log.newest,
         is_whole=False,
     ),
     "openings": View(
-        rows=_listed("openings"),
+        rows=itemgetter("openings"),
         sections=training.openings,
         limits="openings",
         keeps_last=True,
         figure=Figure(draw=figures.openings, documents=("openings",), columns=2, shared="color"),
     ),
     "games": View(
-        rows=_listed("games"),
+        rows=itemgetter("games"),
         sections=log.games,
         takes={"--player": ""},
         limits="games",
     ),
     "checkpoints": View(
-        rows=_listed("checkpoints"),
+        rows=itemgetter("checkpoints"),
         sections=log.checkpoints,
         limits="checkpoints",
         order=log.newest_checkpoints,
     ),
     "events": View(
-        rows=_listed("events"),
+        rows=itemgetter("events"),
         sections=log.events,
         takes={"--kind": "kinds", "--since": "", "--player": ""},
         limits="events",
@@ -197,10 +177,10 @@ VIEWS: dict[str, View] = {
         lines=2,
     ),
     "status": View(rows=run.status_rows, sections=run.status),
-    "learners": View(rows=_listed("learners"), sections=run.learners, limits="learners"),
+    "learners": View(rows=itemgetter("learners"), sections=run.learners, limits="learners"),
     "champion": View(rows=league.opponent_rows, sections=league.champion, is_fitted=True),
     "why": View(
-        rows=_listed("entries"),
+        rows=itemgetter("entries"),
         sections=log.why,
         limits="entries",
         keeps_last=True,

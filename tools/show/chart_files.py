@@ -16,13 +16,12 @@ from pathlib import Path
 from typing import Any, cast
 
 from arena.errors import ConfigError
-from populations.views.chart_parts import CONFIG, Spec
+from populations.views.chart_parts import CONFIG, Reader, Spec
 from populations.views.figures import WIDE, Documents, Figure
 from populations.views.parts import Room, Section
 from populations.views.texts import one_line
 from populations.views.views import VIEWS
 
-from .labels import reader
 from .values import line_text
 
 MAX_TITLE = 60
@@ -102,7 +101,7 @@ def write_figure(
     Raises:
         ConfigError: If there is nothing to draw yet, or the file cannot be written.
     """
-    sections = figure.draw(documents, reader(populations, width=WIDE))
+    sections = figure.draw(documents, Reader(populations, width=WIDE))
     write_chart(composed(figure, sections, tuple(populations)), file)
 
 

@@ -28,10 +28,10 @@ from populations.views.parts import (
     Table,
     Tree,
 )
-from populations.views.texts import plain
+from populations.views.texts import moment, plain
 
 from .text import side_texts
-from .values import LEFT, fields_of, line_text, moment, text, value_of
+from .values import LEFT, fields_of, line_text, text, value_of
 
 logger = logging.getLogger(__name__)
 # A reader asks every few seconds.
@@ -376,12 +376,19 @@ def guarded(heading: str, make: Callable[[], Iterable[Block]]) -> list[Block]:
         return [failed(heading, error)]
 
 
+def in_words(error: Exception) -> tuple[str, Exception | None]:
+    """Return an error in words, with its kind where those are not meant for readers; and the error
+    if its traceback is needed: of one that Arena raises by itself it is not.
+    """
+    if isinstance(error, ArenaError):
+        return str(error), None
+    return f"{type(error).__name__}: {error}", error
+
+
 def failed(heading: str, error: Exception) -> Block:
     """Return a block in the place of a part that cannot be shown."""
-    is_ours = isinstance(error, ArenaError)
-    said = str(error) if is_ours else f"{type(error).__name__}: {error}"
-    # Of an error that Arena raises by itself nobody needs the traceback.
-    logger.warning("%s cannot be shown: %s", heading, said, exc_info=None if is_ours else error)
+    said, cause = in_words(error)
+    logger.warning("%s cannot be shown: %s", heading, said, exc_info=cause)
     # Readers may be elsewhere.
     why = short(without_directories(said))
     return Block(heading=heading, about=f"This part cannot be shown: {why}", is_alert=True)

@@ -26,6 +26,8 @@ from arena.errors import ArenaError
 from arena.processes.paced_log import OneASecond
 from populations.views.views import VIEWS
 
+from ..show.html import in_words
+
 if TYPE_CHECKING:
     from populations.inspection.views import Inspection
 
@@ -108,9 +110,9 @@ def _document(inspection: Inspection, view: str) -> Mapping[str, object]:
         return document(inspection, name, **({needed.option: operand} if needed else {}))
     # The boundary of a part: whatever is wrong with its rows or files is its own.
     except Exception as error:
-        said = in_words(error)
+        said, cause = in_words(error)
         logger.warning(
-            "%s of %s cannot be shown: %s", view, inspection.run_dir, said, exc_info=unknown(error)
+            "%s of %s cannot be shown: %s", view, inspection.run_dir, said, exc_info=cause
         )
         return {FAILED: said}
 
@@ -142,16 +144,6 @@ def own_variables() -> dict[str, str]:
     path = os.pathsep.join(one or str(Path.cwd()) for one in sys.path)
     # The other cores are the run's.
     return {"OMP_NUM_THREADS": "1", "PYTHONPATH": path}
-
-
-def in_words(error: Exception) -> str:
-    """Return an error in words, with its kind where those are not meant for readers."""
-    return str(error) if isinstance(error, ArenaError) else f"{type(error).__name__}: {error}"
-
-
-def unknown(error: Exception) -> Exception | None:
-    """Return an error whose traceback is needed: none that Arena raises by itself."""
-    return None if isinstance(error, ArenaError) else error
 
 
 def main() -> None:

@@ -8,8 +8,6 @@ Tests: `tests/populations/inspection/test_anchor.py`.
 
 from __future__ import annotations
 
-from typing import cast
-
 from arena.matches.pair_scores import wilson
 from arena.types import RANDOM_BOT
 from populations.inspection.cells import payoff_cells
@@ -39,7 +37,7 @@ def anchor_score(run: Inspection, population: str, player: Standing) -> Document
     )
     # Of several other populations each may have met it.
     own = [
-        (cast("float", cell["score"]), cast("int", cell["matches"]))
+        (cell["score"], cell["matches"])
         for cell in cells
         if (cell["population"], cell["player"]) == (population, player.player) and cell["matches"]
     ]

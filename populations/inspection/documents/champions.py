@@ -6,12 +6,11 @@ Tests: `tests/populations/inspection/test_champions.py`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import cast
 
 from arena.matches.pair_scores import wilson
 from arena.types import Digest, Entrant, trainee_entrant
 from populations.controller.monitoring.champions import CHAMPION
-from populations.inspection.cells import Names, payoff_cells
+from populations.inspection.cells import payoff_cells
 from populations.inspection.documents.anchor import anchor_score
 from populations.inspection.documents.unproven import unproven
 from populations.inspection.inspection import Document, Inspection
@@ -32,12 +31,12 @@ def champion_view(run: Inspection, population: str | None) -> Document:
     """
     _, fit = run.rated
     found = run.standings()
-    names = names_of(found)
+    names = run.names()
     spans = champions_of(run, population)
     cells = payoff_cells(run.reader.pairs(kind="evaluate"), seats=run.league.seats, names=names)
-    champions: list[Json] = []
+    champions = []
     for name, best in run.champions(population).items():
-        history: list[Json] = [span for span in spans if span["population"] == name]
+        history = [span for span in spans if span["population"] == name]
         own = names[name, best.weights or best.player]
         champions.append(
             {
@@ -59,18 +58,8 @@ def champions_of(run: Inspection, population: str | None) -> list[Document]:
     return [span for span in spans if population in (None, span["population"])]
 
 
-def names_of(found: Mapping[str, list[Standing]]) -> Names:
-    """Return the names of the standings' players, by population and entrant."""
-    return {
-        (name, line.weights or line.player): line.player
-        for name, lines in found.items()
-        # Reversed: of a policy and a ghost with its weights the first line gives the name.
-        for line in reversed(lines)
-    }
-
-
-def _described(population: str, best: Standing, history: list[Json]) -> Document:
-    last = cast("Mapping[str, Json]", history[-1]) if history else {}
+def _described(population: str, best: Standing, history: list[Document]) -> Document:
+    last = history[-1] if history else {}
     return {
         "population": population,
         **best.picked("player", "generation", "agent_steps", "evaluated_agent_steps"),
@@ -108,7 +97,9 @@ def lead(
     }
 
 
-def opponents(cells: Iterable[Mapping[str, Json]], *, population: str, player: str) -> list[Json]:
+def opponents(
+    cells: Iterable[Mapping[str, Json]], *, population: str, player: str
+) -> list[Document]:
     """Return a player's results by opponent, the worst score first."""
     rows: list[tuple[float, int, Document]] = []
     for cell in cells:
@@ -127,7 +118,7 @@ def opponents(cells: Iterable[Mapping[str, Json]], *, population: str, player: s
     return [row for _, _, row in sorted(rows, key=lambda one: one[:2])]
 
 
-def _line(run: Inspection, best: Standing) -> list[Json]:
+def _line(run: Inspection, best: Standing) -> list[Document]:
     """Return the generations behind a champion's weights, the copies it came through included."""
     origin = run.league.checkpoints.get(Digest(best.weights or ""))
     generations = run.history().generations

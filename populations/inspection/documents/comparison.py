@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from typing import cast
 
 from arena.errors import ConfigError
 from arena.matches.pair_scores import num_scored, points
@@ -114,13 +113,7 @@ def _ratings(run: Inspection, population: str) -> list[list[tuple[int, float]]]:
     """Return the rated checkpoints of each policy: agent steps and rating, in order."""
     tables, fit = run.rated
     lines = rating_points(tables, fit.intervals(), assigned=()).get(population, [])
-    return [
-        [
-            (cast("int", point["agent_steps"]), cast("float", point["rating"]))
-            for point in cast("list[Document]", cast("Document", line)["points"])
-        ]
-        for line in lines
-    ]
+    return [[(point["agent_steps"], point["rating"]) for point in line["points"]] for line in lines]
 
 
 def _best_at(lines: Sequence[Sequence[tuple[int, float]]], ends: Sequence[int]) -> Values:

@@ -13,7 +13,6 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import cast
 
 from arena.config import LearnerSetup
 from arena.environment_spec import EnvironmentSpec
@@ -24,7 +23,7 @@ from populations.choices import with_names
 from populations.config.resume.differences import Change, compare
 from populations.config.run_file import learner_setup
 from populations.inspection.cells import payoff_cells
-from populations.inspection.documents.champions import names_of, opponents
+from populations.inspection.documents.champions import opponents
 from populations.inspection.documents.status import status_view
 from populations.inspection.inspection import Document, Inspection
 from populations.league.standings import RATING, Standing
@@ -107,15 +106,14 @@ class _Side:
     @classmethod
     def of(cls, run: Inspection, population: str | None) -> _Side:
         """Read a run; the side needs its reader no more."""
-        found, names = run.standings(population), names_of(run.standings())
+        found, names = run.standings(population), run.names()
         cells = payoff_cells(run.reader.pairs(kind="evaluate"), seats=run.league.seats, names=names)
         champions = run.champions(population)
         results = {
             (name, str(row["opponent_population"]), str(row["opponent"])): row
             for name, best in champions.items()
-            for row in cast(
-                "list[Document]",
-                opponents(cells, population=name, player=names[name, best.weights or best.player]),
+            for row in opponents(
+                cells, population=name, player=names[name, best.weights or best.player]
             )
         }
         events: dict[str, Counter[str]] = {name: Counter() for name in found}
@@ -136,7 +134,7 @@ class _Side:
     def figures(self) -> Document:
         """Return what the run is, and how much it has done."""
         row, file = self.run.tables.run, self.run.run_file
-        evaluation = cast("Mapping[str, Json]", self.status["evaluation"])
+        evaluation = self.status["evaluation"]
         return {
             "name": file.name,
             "environment": file.spec.id,
@@ -225,7 +223,7 @@ def _different(first: Json, second: Json) -> Document:
     """
     compared = list(compare(first, second))
     found = {one.key: one for one in compared if one.before != one.after}
-    different: list[Json] = [
+    different: list[Document] = [
         {"key": one.key, "first": one.before, "second": one.after}
         for one in found.values()
         if not _follows(one, found)
@@ -241,7 +239,9 @@ def _follows(one: Change, found: Mapping[str, Change]) -> bool:
     return found.get(rest[1]) == replace(one, key=rest[1])
 
 
-def _entries(first: Mapping[str, Json], second: Mapping[str, Json], **labels: str) -> list[Json]:
+def _entries(
+    first: Mapping[str, Json], second: Mapping[str, Json], **labels: str
+) -> list[Document]:
     return [
         {**labels, "key": key, "first": first.get(key), "second": second.get(key)}
         for key in dict.fromkeys((*first, *second))
@@ -250,7 +250,7 @@ def _entries(first: Mapping[str, Json], second: Mapping[str, Json], **labels: st
 
 def _by_population(
     first: Mapping[str, Mapping[str, Json]], second: Mapping[str, Mapping[str, Json]]
-) -> list[Json]:
+) -> list[Document]:
     return [
         entry
         for name in dict.fromkeys((*first, *second))
@@ -262,7 +262,7 @@ def _ratio(count: float, seconds: float) -> float | None:
     return count / seconds if seconds > 0.0 else None
 
 
-def _common_opponents(one: _Side, two: _Side) -> list[Json]:
+def _common_opponents(one: _Side, two: _Side) -> list[Document]:
     """Return the bots of both runs that a champion has met, with the results of both champions.
 
     ``rating`` is that of the bot on the run's own scale.
@@ -285,11 +285,11 @@ def _common_opponents(one: _Side, two: _Side) -> list[Json]:
     ]
 
 
-def _alerts(one: _Side, two: _Side) -> list[Json]:
+def _alerts(one: _Side, two: _Side) -> list[Document]:
     texts: list[dict[tuple[str, str], Json]] = [
         {
             (str(alert["subject"]), str(alert["name"])): alert["what"]
-            for alert in cast("list[Document]", side.status["alerts"])
+            for alert in side.status["alerts"]
         }
         for side in (one, two)
     ]
@@ -306,7 +306,7 @@ def _plays_the_same(one: _Side, two: _Side) -> bool:
     return first == second
 
 
-def _notes(one: _Side, two: _Side, met: list[Json]) -> list[Json]:
+def _notes(one: _Side, two: _Side, met: list[Document]) -> list[str]:
     """Return what must be known to read the numbers, a sentence each."""
     if not _plays_the_same(one, two):
         first, second = (side.run.run_file.spec.id for side in (one, two))
@@ -319,7 +319,7 @@ def _notes(one: _Side, two: _Side, met: list[Json]) -> list[Json]:
             f"The runs play different environments, {which}: ratings and scores of one say nothing "
             "about the other."
         ]
-    bots = dict.fromkeys(str(cast("Document", entry)["key"]) for entry in met)
+    bots = dict.fromkeys(str(entry["key"]) for entry in met)
     bots.pop(RANDOM_BOT, None)
     others = f" and through bots that both have met ({', '.join(bots)})" if bots else ""
     return [

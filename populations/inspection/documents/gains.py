@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from typing import cast
 
 from arena.types import Entrant, trainee_entrant
 from populations.choices import with_names
@@ -171,13 +170,13 @@ def generations_of(run: Inspection, population: str | None = None) -> list[Docum
     times = {(row.subject, number): row.time for (_, number), row in begins}
     found = []
     for line in plain_generations(run, population):
-        policy, number = str(line["policy"]), cast("int", line["generation"])
+        policy, number = str(line["policy"]), line["generation"]
         found.append(
             {
                 **line,
                 "time_begin": times.get((policy, number)),
                 "time_end": times.get((policy, number + 1)),
-                **known[cast("Entrant", line["entrant"])].document(),
+                **known[line["entrant"]].document(),
             }
         )
     return found

@@ -81,7 +81,7 @@ def learners(
     *,
     status: Mapping[str, Json],
     until: str,
-) -> list[Json]:
+) -> list[Document]:
     """Return the documents of learners.
 
     Args:
@@ -110,7 +110,7 @@ def learners(
     }
     groups: dict[Json, int] = {}
     in_slot: dict[Json, int] = {}
-    documents: list[Json] = []
+    documents: list[Document] = []
     for name, one in known.items():
         slot = live[name].get("slot") if name in live else one.slot
         documents.append(

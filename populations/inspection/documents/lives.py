@@ -8,7 +8,6 @@ Tests: `tests/populations/inspection/test_lives.py`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import cast
 
 from arena.errors import ConfigError
 from arena.types import PlayerId, PolicyId
@@ -185,13 +184,13 @@ def _gained(line: Document | None, *, time: Json) -> Iterator[Document]:
     """Yield the entry that sums up a generation, if its ratings are known."""
     if line is None or line["elo_end"] is None:
         return
-    begin, end = cast("int", line["agent_steps_begin"]), cast("int | None", line["agent_steps_end"])
+    begin, end = line["agent_steps_begin"], line["agent_steps_end"]
     trained = None if end is None else end - begin
     during = f"Generation {line['generation']}{' so far' if end is None else ''}"
     steps = "" if trained is None else f" in {trained:,} agent steps"
     told = f"{during} was rated {line['elo_end']:z.0f} Elo"
     if line["elo_gain"] is not None:
-        gain = cast("float", line["elo_gain"])
+        gain = line["elo_gain"]
         told = (
             f"{during} {'gained' if gain >= 0.0 else 'lost'} {abs(gain):z.0f} Elo "
             f"[{line['elo_gain_low']:+z.0f}, {line['elo_gain_high']:+z.0f}]{steps}: "

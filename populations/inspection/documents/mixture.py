@@ -11,7 +11,6 @@ from arena.errors import ConfigError
 from populations.inspection.inspection import Document, Inspection
 from populations.league.mixture import Mixture, nash_mixtures
 from populations.league.standings import RATING, Standing
-from populations.records.rows import Json
 
 
 def mixture_view(run: Inspection, population: str | None) -> Document:
@@ -31,7 +30,7 @@ def mixture_view(run: Inspection, population: str | None) -> Document:
         for name in dict.fromkeys(seat.population for seat in run.league.seats)
         if population in (None, name)
     ]
-    members: list[Json] = [
+    members: list[Document] = [
         line for name in shown if name in found for line in _members(found[name])
     ]
     return {
@@ -79,7 +78,7 @@ def _summary(run: Inspection, population: str, mixture: Mixture | None) -> Docum
     }
 
 
-def _members(mixture: Mixture) -> list[Json]:
+def _members(mixture: Mixture) -> list[Document]:
     return [
         {
             "population": mixture.population,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import cast
+from typing import Any
 
 from arena.checkpoints.shapes import num_parameters
 from populations.controller.indexes.pbt_decisions import RECALLED, PbtDecisions
@@ -97,11 +97,11 @@ def _pbt(run: Inspection) -> Document:
     return decisions.document(run.tables, pbt=settings)
 
 
-def _alerts(run: Inspection, live: Mapping[str, Json], *, is_running: bool) -> list[Json]:
+def _alerts(run: Inspection, live: Mapping[str, Json], *, is_running: bool) -> list[Any]:
     """Return the alerts: by the live figures, else by the events."""
-    if alerts := live.get("alerts"):
-        return list(cast("list[Json]", alerts))
-    alerts = resumed(run.reader.recalled_events(kinds=[RAISED, CLEARED])).documents()
+    if isinstance(told := live.get("alerts"), list) and told:
+        return told
+    alerts: list[Any] = resumed(run.reader.recalled_events(kinds=[RAISED, CLEARED])).documents()
     # A full disk may have refused the live figures, too, so its alert is derived from events. The
     # last one of these decides: after the others it has recovered.
     kinds = [STORAGE, "storage_recovered", "paused", "continued", "controller_started"]

@@ -83,7 +83,7 @@ def document(rows: list[TallyRow]) -> dict[str, Any]:
         run_file=SimpleNamespace(spec=SimpleNamespace(agent_specs={"a": SPEC, "b": SPEC})),
         champions=lambda population: {},
     )
-    return cast(dict[str, Any], openings_view(cast(Inspection, run), None))
+    return openings_view(cast(Inspection, run), None)
 
 
 def test_a_planted_cycle_is_shown_with_its_period() -> None:

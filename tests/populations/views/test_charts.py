@@ -20,10 +20,9 @@ from populations.views.chart_parts import GREY, PALETTE, Axis, Reader
 from populations.views.views import VIEWS
 from tests.populations.views import documents
 from tools.show.chart_files import composed
-from tools.show.labels import reader
 
-FILE = reader(["player"], width=540)
-PAGE = reader(["player"], lambda player: f"{player.replace('/', '-')}.html")
+FILE = Reader(["player"], width=540)
+PAGE = Reader(["player"], lambda player: f"{player.replace('/', '-')}.html")
 
 
 def draw(view: str, of: Reader = FILE, /, **changed: Any) -> Any:
@@ -209,7 +208,7 @@ def test_each_pair_of_populations_has_a_map_and_they_share_bots() -> None:
         {**one, "player": "red/p000", "opponent": "bot:random", "score": 0.9},
     ]
     two: dict[str, Any] = {"payoff": {"payoff": cells}, "standings": {"populations": populations}}
-    (panel,) = draw("payoff", reader(["red", "blue"], width=540), **two)["concat"]
+    (panel,) = draw("payoff", Reader(["red", "blue"], width=540), **two)["concat"]
     assert panel["title"][0] == "red against blue"
     encoding = layers_of(panel, "rect")[0]["encoding"]
     assert encoding["y"]["scale"]["domain"] == ["red/p000", "bot:random"]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import xml.etree.ElementTree as ElementTree
 from typing import Any
 
+from populations.views.chart_parts import Reader
 from populations.views.family_tree import BIG_GAIN, LANE, LOSS, TOP, family_tree
 from populations.views.figures import lineage
 from tests.populations.views import documents
-from tools.show.labels import reader
 
 SVG = "{http://www.w3.org/2000/svg}"
-FILE = reader(["player"], width=400)
+FILE = Reader(["player"], width=400)
 POLICIES = sorted(documents.lineage()["policies"], key=lambda row: -row["rating"])
 
 
@@ -74,7 +74,7 @@ def test_arrows_lead_from_donors_and_those_of_the_best_are_thick_and_on_top() ->
 
 
 def test_a_page_gives_shares_of_its_width_and_links() -> None:
-    page = reader(["player"], lambda player: f"{player.replace('/', '-')}.html")
+    page = Reader(["player"], lambda player: f"{player.replace('/', '-')}.html")
     root = parsed(family_tree([POLICIES], documents.lineage(), page))
     (first, _) = lines_of(root, "p000 generation")
     assert (root.get("width"), root.get("viewBox")) == ("100%", None)

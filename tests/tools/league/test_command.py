@@ -107,17 +107,6 @@ def test_standings_mark_the_champion(board_run: Path, capsys: pytest.CaptureFixt
     ]
 
 
-def test_json_of_a_payoff_says_how_its_players_are_rated(
-    board_run: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    league(board_run, as_json=True)
-    lines = json.loads(capsys.readouterr().out)["populations"]["player"]
-    league(board_run, "payoff", as_json=True)
-    players = json.loads(capsys.readouterr().out)["players"]
-    assert [one["player"] for one in players] == [line["player"] for line in lines]
-    assert [one["rating"] for one in players] == [line["rating"] for line in lines]
-
-
 def test_two_runs_are_compared_on_a_screen_in_json_and_in_csv(
     board_run: Path, tag_run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

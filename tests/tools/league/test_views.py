@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from populations.inspection import views
 from populations.views.views import VIEWS
-from tests.tools.league.documents import DOCUMENTS, UNPROVEN
-from tools.league.tables import _csv_cell, warning_lines
+from tools.league.tables import _csv_cell
 
 
 def test_each_document_has_a_view() -> None:
@@ -82,14 +79,3 @@ def test_rows_of_a_diff_are_one_for_each_number_of_both_runs() -> None:
 )
 def test_no_cell_is_a_formula(cell: object, written: object) -> None:
     assert _csv_cell(cell) == written
-
-
-def test_standings_warn_of_champions_that_are_no_better_than_untrained() -> None:
-    document = {**DOCUMENTS["standings"], "unproven": {"player": UNPROVEN}}
-    assert warning_lines(Path("runs/a"), "standings", document) == [
-        "nobody is surely better than untrained: player/p000 has 0 agent steps; the most likely "
-        "reasons:",
-        "  too little training so far,",
-        "  or rewards that cannot be learned from",
-    ]
-    assert warning_lines(Path("runs/a"), "standings", {**document, "unproven": {}}) == []

@@ -40,12 +40,6 @@ def texts_of(svg: bytes) -> list[str]:
     ]
 
 
-def test_each_figure_is_of_a_view_and_begins_with_its_document() -> None:
-    for name, figure in FIGURES.items():
-        assert figure.documents[0] == name
-        assert set(figure.documents) <= set(VIEWS)
-
-
 @pytest.mark.parametrize("suffix", SUFFIXES)
 @pytest.mark.parametrize("view", ["standings", "lineage"])
 def test_a_suffix_says_the_kind_of_file(tmp_path: Path, suffix: str, view: str) -> None:

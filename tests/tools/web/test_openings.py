@@ -71,18 +71,6 @@ def test_mixes_that_return_are_told() -> None:
     assert said(shares.above)[0].endswith("mixes return after 1,500 agent steps.")
 
 
-def test_the_champions_rows_stand_for_themselves() -> None:
-    own = {"player": "player/p001"}
-    rows = [row(0, 1, 100), row(0, 2, 30, **own)]
-    headings = [one.heading for one in blocks_of(rows, SUMMARY, {**SUMMARY, **own})]
-    assert headings[:4] == [
-        "Shares: player_0, all policies",
-        "Scores: player_0, all policies",
-        "Shares: player_0, p001, of the champion",
-        "Scores: player_0, p001, of the champion",
-    ]
-
-
 def test_games_without_a_score_have_shares_alone() -> None:
     nothing = {"score": None, "score_low": None, "score_high": None}
     shares, table = blocks_of([row(0, 1, 100, **nothing)], SUMMARY)

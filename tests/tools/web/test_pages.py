@@ -15,7 +15,6 @@ import pytest
 
 from populations.views.figures import MAX_LINES, MAX_PLAYERS
 from populations.views.parts import Column, Line
-from tests.tools.league.documents import DOCUMENTS
 from tests.tools.web.conftest import HOSTILE, Client, asked_for, hostile_run, said, standing, words
 from tools.show.html import short
 from tools.web.pages.league import overview, payoff
@@ -79,25 +78,6 @@ def test_a_hostile_text_stays_text(board_run: Path, tmp_path: Path, text: str) -
         *("index", "standings", "lineage", "hyperparameters", "metrics", "learners", "events"),
         "player-p000",
     }
-
-
-def test_who_is_no_better_than_untrained_is_no_champion_without_a_note() -> None:
-    document = DOCUMENTS["champion"]
-    told = [
-        "nobody is surely better than untrained: player/p000 has 0 agent steps; the most likely "
-        "reasons:",
-        "  too little training so far,",
-        "  or rewards that cannot be learned from",
-    ]
-
-    def lines(champions: list[Any]) -> list[str]:
-        asked = asked_for("index", status={}, champion={"champions": champions})
-        sections = asked.sections("champion")
-        return said([line for block in asked.medium.blocks(sections) for line in block.below])
-
-    assert [line for line in lines(document["champions"]) if line in told] == told
-    better = [{**one, "unproven": None} for one in document["champions"]]
-    assert not set(told) & set(lines(better))
 
 
 def test_schedules_are_those_of_the_best_rated() -> None:

@@ -6,7 +6,7 @@ Tests: `tests/tools/web/test_pages.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from populations.views.chart_parts import Reader
 from populations.views.parts import Document, Row, Section
@@ -14,7 +14,6 @@ from populations.views.views import VIEWS
 
 from ...league.narrowing import limited
 from ...show.html import Block, Hypertext, guarded, page_name, slug
-from ...show.labels import reader
 from ...show.values import name as name_of
 
 
@@ -36,7 +35,7 @@ class Asked:
     def reader(self) -> Reader:
         """Reader of charts."""
         links = self.medium.links
-        return replace(reader(self.medium.populations, links.player), versus=self._versus)
+        return Reader(self.medium.populations, links.player, self._versus)
 
     def _versus(self, player: str, opponent: str) -> str:
         """Return the address of a result on the page of a player."""

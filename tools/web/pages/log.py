@@ -13,10 +13,10 @@ from populations.views import charts
 from populations.views.chart_parts import upper_ends
 from populations.views.log import EVENTS
 from populations.views.parts import SIDES, Document, Line, Row, Section, Table, player
+from populations.views.texts import moment
 
 from ...league.narrowing import is_quiet, select_rows
 from ...show.html import Block, short
-from ...show.values import moment
 from .asked import Asked
 
 MAX_WHISKERS = 10

@@ -150,7 +150,12 @@ def player_page(asked: Asked, name: str) -> Iterator[Block]:
         ("Ancestors of its weights, the nearest first", "", Table(ANCESTORS, card["lineage"]), ""),
         ("Results, worst first", "Evaluation matches.", results(found["results"]), "payoff"),
         (GAMES_OF, "", Table(GAMES, found["games"][:MAX_GAMES]), "games"),
-        ("Generations and copies, the newest first", "", _generations(newest["generations"]), ""),
+        (
+            "Generations and copies, the newest first",
+            "",
+            Table(GENERATIONS, newest["generations"]),
+            "",
+        ),
         (CHECKPOINTS_OF, "", _checkpoints(newest["checkpoints"]), "checkpoints"),
         (EVENTS_OF, "", event_table(newest["events"][:MAX_EVENTS]), "events"),
     )
@@ -213,10 +218,6 @@ def _card(summary: Row) -> Pairs:
     return Pairs(
         [(key, Line("{value}", {"value": one})) for key, one in summary.items() if key not in known]
     )
-
-
-def _generations(rows: Sequence[Row]) -> Table:
-    return Table(GENERATIONS, rows)
 
 
 def _checkpoints(rows: Sequence[Row]) -> Table:
