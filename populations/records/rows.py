@@ -18,6 +18,7 @@ from arena.types import (
     CheckpointRef,
     Digest,
     Entrant,
+    Game,
     PlayerId,
     PolicyId,
     Tally,
@@ -491,9 +492,19 @@ class GameRow:
     actions: bytes
     shown: bytes
 
-    def of(self, seat: int) -> int | None:
-        """Return the place of a seat among those that took part; None: it is not there."""
-        return self.seats.index(seat) if seat in self.seats else None
+    @property
+    def recorded(self) -> Game:
+        """Return it as it was reported, without its pairing."""
+        return Game(
+            pairing=0,
+            seats=self.seats,
+            seed=self.seed,
+            steps=self.steps,
+            points=self.points,
+            returns=self.returns,
+            actions=self.actions,
+            shown=self.shown,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -141,7 +141,7 @@ class Retelling:
         phase = Phase(name="evaluation", agent_steps=None, players=players)
         steps: list[Document] = []
         with closing(self._game.make_env(1)) as env, _named(row, self._game.spec.id):
-            for moment in replay(env, recorded(row), phase=phase):
+            for moment in replay(env, row.recorded, phase=phase):
                 rewards = moment.turn.reward[0].tolist() if moment.step else []
                 steps.append(
                     {
@@ -366,22 +366,6 @@ def _thoughts(
 def told_action(action: torch.Tensor, layout: ActionLayout) -> int | list[float]:
     """Return an action as JSON has it: an integer from 0, or its choices and numbers."""
     return int(action) if layout.is_discrete else [round(one, 6) for one in action.tolist()]
-
-
-def recorded(row: GameRow) -> Any:  # noqa: ANN401
-    """Return a row as the game that was recorded."""
-    from arena.types import Game as Recorded
-
-    return Recorded(
-        pairing=0,
-        seats=row.seats,
-        seed=row.seed,
-        steps=row.steps,
-        points=row.points,
-        returns=row.returns,
-        actions=row.actions,
-        shown=row.shown,
-    )
 
 
 def turned_at(steps: list[Document]) -> int | None:

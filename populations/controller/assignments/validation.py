@@ -14,15 +14,14 @@ from dataclasses import dataclass
 
 from arena.checkpoints.manifest import Manifest, checkpoint_key
 from arena.config import LearnerSetup
+from arena.games.shape import MAX_RETURN, problem_of
 from arena.matches.comparisons import Comparison, comparisons
 from arena.matches.openings import openings_problem
 from arena.matches.pair_scores import adds_up
-from arena.matches.seating import num_episodes, seat_teams
+from arena.matches.seating import num_episodes
 from arena.rollout.calls import rollout_calls
 from arena.types import (
-    MAX_GAME_BYTES,
     MAX_GAMES_BYTES,
-    SHOWN_BYTES,
     Entrant,
     Player,
     PolicyId,
@@ -47,9 +46,6 @@ MAX_MATCHES_PER_DECISION = 1000
 
 MAX_UPDATES = 2**40
 """Optimizer steps in an assignment."""
-
-MAX_RETURN = 1e40
-"""Mean return of a match: sums of such returns, and of their squares, are finite."""
 
 MAX_ROLLOUT_LENGTH = 65536
 """Longest ``rollout_length``, for algorithms that may have one of their own."""
@@ -234,33 +230,18 @@ def _problems_of_episodes_in_flight(asked: Asked, finished: Finished) -> Iterato
 
 
 def _problems_of_games(asked: Asked, finished: Finished) -> Iterator[str]:
-    message, setup = asked.message, asked.setup
+    message = asked.message
     most = message.games if isinstance(message, Evaluate) else 0
     if len(finished.games) > most:
         yield f"it has {len(finished.games)} games, and was asked for {most} at most"
     size = sum(game.size_bytes for game in finished.games)
     if size > MAX_GAMES_BYTES:
         yield f"its games have {size} bytes, more than {MAX_GAMES_BYTES}"
-    teams = seat_teams(setup.seats)
-    is_cooperation = len(setup.sides) == 1
-    num_points = 0 if is_cooperation else len(setup.sides)
-    allowed = [
-        tuple(seat for seat, name in enumerate(teams) if not is_cooperation or name == team)
-        for team in dict.fromkeys(teams)
-    ]
     for game in finished.games:
         if not isinstance(message, Evaluate) or game.pairing >= len(message.pairings):
             yield f"a game is of pairing {game.pairing}, which was not asked for"
-        elif game.seats not in allowed:
-            yield f"a game has the seats {game.seats}, where {allowed} play"
-        elif len(game.points) != num_points or len(game.returns) != len(game.seats):
-            yield f"a game has {len(game.points)} points and {len(game.returns)} returns"
-        elif len(game.shown) != SHOWN_BYTES * (game.steps + 1) or not game.steps:
-            yield f"a game of {game.steps} steps has {len(game.shown)} bytes of digests"
-        elif game.size_bytes > MAX_GAME_BYTES:
-            yield f"a game has {game.size_bytes} bytes, more than {MAX_GAME_BYTES}"
-        elif any(abs(one) > MAX_RETURN for one in game.returns):
-            yield f"a game has the returns {game.returns}"
+        elif (problem := problem_of(game, seats=asked.setup.seats)) is not None:
+            yield f"a game {problem}"
 
 
 def published_by(message: Train | Evaluate, finished: Finished) -> list[tuple[Trainee, Published]]:

@@ -17,6 +17,7 @@ from arena.core import ActorInput
 from arena.errors import ConfigError
 from arena.games.replay import GameParted
 from arena.networks.distributions import Categorical
+from populations.audit.verify import verify_run
 from populations.inspection.views import Inspection
 from populations.records.rows import GameRow
 from populations.storage.journal import Journal
@@ -181,3 +182,26 @@ def test_a_game_turns_where_a_value_falls_most() -> None:
     # a: .3 to -.4 after step 2; b: .5 to .2 after step 1.
     assert turned_at(steps) == 2
     assert turned_at([step(0, "a", None), step(1, "a", 1.0), step(2, "a", 2.0)]) is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"seats": (1, 0)}, "game 1.1 has the seats (1, 0), where [(0, 1)] play"),
+        ({"points": (1.0,)}, "game 1.1 has 1 points and 2 returns"),
+        ({"keys": ("",)}, "game 1.1 names 2 players for 2 seats"),
+        ({"shown": b"1234"}, "steps has 4 bytes of digests"),
+        ({"holds": True, "keys": ("gone", "")}, "game 1.1 keeps gone, which is not there"),
+    ],
+)
+def test_verify_finds_a_game_that_cannot_be(
+    kept_run: Path, tmp_path: Path, fields: dict[str, Any], says: str
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(kept_run, run)
+    before = verify_run(run).faults
+    assert not [fault for fault in before if "game" in fault]
+    with closing(Journal.open(run / "journal.db")) as journal:
+        journal.commit([replace(kept(run)["1.1"], **fields)])
+    (fault,) = set(verify_run(run).faults) - set(before)
+    assert says in fault
