@@ -1,6 +1,7 @@
 """Shape of a recorded game: what can be said of it without playing it again. Torch-free.
 
-Tests: `tests/populations/controller/evaluation/test_games.py`, `tests/tools/replay/test_retelling.py`.
+Tests: `tests/populations/controller/evaluation/test_games.py`,
+`tests/tools/replay/test_retelling.py`.
 """
 
 from __future__ import annotations
