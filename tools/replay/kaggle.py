@@ -45,7 +45,7 @@ def episode(document: Document) -> Document:
     """Return a game as an episode of Kaggle's.
 
     Args:
-        document: What `tools.replay.retelling.Retelling.tell` returns.
+        document: Game, as `tools.replay.retelling.Retelling.tell` tells it.
 
     Raises:
         ConfigError: If Kaggle has no such game, or OpenSpiel is needed and not installed.

@@ -121,6 +121,7 @@ def test_openspiel_is_asked_for_where_it_is_missing(monkeypatch: pytest.MonkeyPa
 def test_a_game_of_a_run_is_written(kept_run: Path, tmp_path: Path) -> None:
     game: Retold = retold(kept_run, game="1.0")
     write_file(game, tmp_path / "game.json")
+    assert game.document["kwargs"] == {}
     written = json.loads((tmp_path / "game.json").read_text(encoding="utf8"))
     assert written["info"]["TeamNames"] == [seat["player"] for seat in game.document["seats"]]
     assert written["rewards"] == [seat["return"] for seat in game.document["seats"]]
