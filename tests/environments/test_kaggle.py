@@ -16,8 +16,8 @@ from typing import Any, cast
 import pytest
 import torch
 
+from arena.games.recording import GameRecorder
 from arena.matches.match import Block, play_matches
-from arena.matches.recording import GameRecorder
 from arena.types import RANDOM_BOT, Entrant, PlayerId
 from populations.records.rows import GameRow
 from tests.environments.rows import Row

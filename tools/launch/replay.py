@@ -43,7 +43,9 @@ def replaying(
     # The last colon: a path may have some, a policy's id has none.
     run, _, policy = player.rpartition(":")
     if not _POLICY.fullmatch(policy) or not (Path(run) / "run.yaml").is_file():
-        raise ConfigError(f"--schedule-of must be RUN:POLICY, as in runs/a:player/p003, got {player!r}")
+        raise ConfigError(
+            f"--schedule-of must be RUN:POLICY, as in runs/a:player/p003, got {player!r}"
+        )
     said = f"--schedule-of {player}"
     with closing(Inspection.open(Path(run))) as inspection:
         theirs = inspection.run_file
