@@ -1,4 +1,4 @@
-"""``arena launch --schedule-of``: one policy, trained with the hyperparameters of another one's life.
+"""``arena launch --schedule-of``: one policy, with the hyperparameters of another one's life.
 
 Tests: `tests/integration/test_evolution.py`.
 """
