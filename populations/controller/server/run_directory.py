@@ -27,6 +27,7 @@ from populations.config.run_file import (
     learner_setup,
     require_recorded,
 )
+from populations.config.secrets import without_secrets
 from populations.config.trust import record_launch, recorded_launch
 from populations.controller.evolution.generations import first_generations
 from populations.controller.evolution.immigration import immigrant_key
@@ -354,7 +355,8 @@ class OpenRun:
         digest = prepare(self.run_dir, self.run_file)
         tx = self.state.begin(Now(monotonic_s=0.0, utc=utc))
         for change in changes:
-            tx.add_event("configuration_changed", "", **{change.key: [change.before, change.after]})
+            both = [without_secrets(one, change.key) for one in (change.before, change.after)]
+            tx.add_event("configuration_changed", "", **{change.key: both})
         for name, population in self.run_file.config.populations.items():
             start, prefix = population.start_values, f"populations.{name}.hyperparameters."
             # A hyperparameter's own name may have dots, and so has a part of its schedule.

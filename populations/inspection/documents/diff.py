@@ -23,6 +23,7 @@ from arena.types import RANDOM_BOT
 from populations.choices import with_names
 from populations.config.resume.differences import Change, compare
 from populations.config.run_file import learner_setup
+from populations.config.secrets import without_secrets
 from populations.inspection.cells import payoff_cells
 from populations.inspection.documents.champions import names_of, opponents
 from populations.inspection.documents.status import status_view
@@ -230,7 +231,11 @@ def _different(first: Json, second: Json) -> Document:
     compared = list(compare(first, second))
     found = {one.key: one for one in compared if one.before != one.after}
     different: list[Json] = [
-        {"key": one.key, "first": one.before, "second": one.after}
+        {
+            "key": one.key,
+            "first": without_secrets(one.before, one.key),
+            "second": without_secrets(one.after, one.key),
+        }
         for one in found.values()
         if not _follows(one, found)
     ]
