@@ -12,27 +12,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from populations.league.names import short_name
+
+from .palette import COLOURS, PALETTE, coloured, paint
 
 Line = Mapping[str, Any]
 Rows = list[dict[str, Any]]
 Spec = dict[str, Any]
 
-# Okabe and Ito's, which colour-blind readers can tell apart, without what is too light on white or
-# too dark on black.
-PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D31")
-DARK = ("#0072B2", "#8C6D31")
-"""Colours of it on which white is easier to read than black (contrast of WCAG 2.2)."""
-
-GREY = "#9A9A9A"
 SCORES = ("#b35806", "#f1a340", "#f7f7f7", "#67a9cf", "#08519c")
 """Colours of scores from 0 to 1, told apart without red and green; even is white."""
-
-NUM_BEST = 5
-"""Policies with a colour where there are more than colours."""
 
 HEIGHT, PANEL = 250, 130
 """Pixels (1/96 inch) of the height of a chart, and of a panel of many."""
@@ -50,7 +42,8 @@ CONFIG: Spec = {
     # Each mark would have its values as a text beside them; the table has the figures.
     "aria": False,
     "view": {"stroke": None},
-    "range": {"category": list(PALETTE)},
+    # A page with another look has the other members.
+    "params": [{"name": "colours", "value": {name: one.light for name, one in COLOURS.items()}}],
     "axis": {"titleFontWeight": "normal", "labelLimit": 170},
     "legend": {"orient": "bottom", "titleFontWeight": "normal", "symbolStrokeWidth": 0},
     "title": {"anchor": "start", "fontWeight": "normal", "frame": "group"},
@@ -60,7 +53,7 @@ STEPS: Spec = {"labelExpr": "format(datum.value, '~s')", "tickCount": 5}
 """Axis of agent steps."""
 
 # A stroke through a cell that has no score.
-HATCH: Spec = {"shape": "M-1,1L1,-1", "color": GREY, "size": 60, "strokeWidth": 0.7}
+HATCH: Spec = {"shape": "M-1,1L1,-1", "color": paint("grey"), "size": 60, "strokeWidth": 0.7}
 DOTS: Spec = {"filled": True, "size": 45, "opacity": 1}
 
 TITLES = {"x": "from", "x2": "to", "y": "value", "row": "player", "column": "opponent"}
@@ -75,12 +68,14 @@ class Reader:
         populations: Names of the run's populations; a single one is left out of players' names.
         href: Address of a player's page; empty: it has none.
         width: Pixels of a plot; None: those of the page, which tells more where it is pointed at.
+        colours: Colours of players, the same in all charts; those of others are free.
     """
 
     text: Callable[[str], str]
     populations: Sequence[str]
     href: Callable[[str], str] = lambda player: ""
     width: int | None = None
+    colours: Mapping[str, str] = field(default_factory=dict)
 
     def player(self, player: str) -> str:
         """Return a player's name as a label."""
@@ -89,6 +84,23 @@ class Reader:
     def link(self, player: str) -> dict[str, str]:
         """Return the part of a row by which it leads to a player's page."""
         return linked(self.href(player))
+
+    def coloured(self, best_first: Sequence[str]) -> dict[str, str]:
+        """Return the colours of the players of a chart that have one, the best player first.
+
+        No two of them have the same; all others are grey.
+        """
+        if not self.colours:
+            return coloured(best_first)
+        free = [name for name in PALETTE if name not in self.colours.values()]
+        strangers = [player for player in best_first if player not in self.colours]
+        known = {**self.colours, **dict(zip(strangers, free, strict=False))}
+        first = {known[one]: one for one in reversed(best_first) if known.get(one) in PALETTE}
+        return {player: colour for colour, player in first.items()}
+
+    def colour(self, name: str) -> str:
+        """Return a colour in an SVG; a page chooses its member."""
+        return f"var(--colour-{name})" if self.width is None else COLOURS[name].light
 
     def sized(self, spec: Spec, height: float, *, width: int | None = None) -> Spec:
         """Return a chart of one view, whole, as wide as asked for."""
@@ -197,14 +209,6 @@ def spread(wanted: Sequence[float], *, gap: float) -> list[float]:
     return places
 
 
-def coloured(best_first: Sequence[str]) -> list[str]:
-    """Return the players with a colour of their own, in the order of the colours."""
-    if len(best_first) <= len(PALETTE):
-        # In order of names, so that a policy keeps its colour.
-        return sorted(best_first)
-    return list(best_first[:NUM_BEST])
-
-
 def unique(labels: Sequence[str]) -> list[str]:
     """Return labels that differ: two names may be the same when they are cut."""
     seen: dict[str, int] = {}
@@ -248,7 +252,8 @@ def names(field: str, domain: Sequence[str], title: str | None = None, **axis: o
 
 def look(field: str, domain: Sequence[str], values: Sequence[str], **legend: object) -> Spec:
     """Return the encoding of a name by a colour or shape; without anything about it, no legend."""
-    scale = {"domain": list(domain), "range": list(values)}
+    shown = [paint(value) if value in COLOURS else value for value in values]
+    scale = {"domain": list(domain), "range": shown}
     return {"field": field, "type": "nominal", "scale": scale, "legend": legend or None}
 
 

@@ -224,6 +224,7 @@ class Hypertext:
 
     def _block(self, section: Section, csv: str) -> Block:
         title = section.title
+        csv = section.csv or csv
         block = Block(
             heading=self._heading(title) if title is not None else "",
             about=section.about,
@@ -231,11 +232,12 @@ class Hypertext:
             below=[self.line(line) for line in section.below],
             command=short(section.command, MAX_TEXT),
             chart=section.chart,
+            csv=f"{self.links.base}{csv}.csv" if csv else "",
             is_alert=section.is_alert,
         )
         match section.body:
             case Table():
-                return self._with_table(block, section.body, csv)
+                return self._with_table(block, section.body)
             case Pairs(rows):
                 made = [BlockRow([[Cell(short(name))], self.line(line)]) for name, line in rows]
                 return replace(block, rows=made, total=len(made))
@@ -251,7 +253,7 @@ class Hypertext:
         # A name stays as it is.
         return written if title.template[:1] == "{" else written[:1].upper() + written[1:]
 
-    def _with_table(self, block: Block, table: Table, csv: str) -> Block:
+    def _with_table(self, block: Block, table: Table) -> Block:
         columns = [
             one
             for one in table.columns
@@ -276,7 +278,6 @@ class Hypertext:
                 for row in shown
             ],
             total=total,
-            csv=f"{self.links.base}{csv}.csv" if csv else "",
             previous=self._numbered(self.number - 1) if self.number > 1 else "",
             following=self._numbered(self.number + 1) if start + MAX_ROWS < total else "",
         )

@@ -5,7 +5,7 @@ Tests: `tests/tools/show/test_chart_files.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from populations.views.chart_parts import Reader
 from populations.views.texts import one_line
@@ -25,6 +25,7 @@ def reader(
     href: Callable[[str], str] = lambda player: "",
     *,
     width: int | None = None,
+    colours: Mapping[str, str] | None = None,
 ) -> Reader:
     """Return the page or file that charts are for.
 
@@ -32,5 +33,8 @@ def reader(
         populations: Names of the run's populations.
         href: Address of a player's page; empty: it has none.
         width: Pixels of a plot; None: those of the page.
+        colours: Colours of players. None: each chart has its own.
     """
-    return Reader(text=labelled, populations=populations, href=href, width=width)
+    return Reader(
+        text=labelled, populations=populations, href=href, width=width, colours=colours or {}
+    )

@@ -37,8 +37,8 @@ LENGTH_BYTES = 8
 FAILED = "failed"
 """Only key of the document of a view that could not be made: why."""
 
-CARDS = "cards"
-"""Document of the cards of all players."""
+CARDS, CONFIGURATION = "cards", "configuration"
+"""Documents that only pages show: of the cards of all players, and of what the run is made of."""
 
 FITTED = ("champion", "lineage", "ratings")
 """Views that are made at once: they share a fit of all checkpoints, which takes long."""
@@ -58,14 +58,14 @@ class Made:
 
 
 def make_documents(run: Path, views: Sequence[str]) -> Made:
-    """Return documents of a run's views, and its ``cards``, at one moment, in this process.
+    """Return documents of a run, at one moment, in this process.
 
     Where a view fails, its document says so, and the others stand.
 
     Args:
         run: Run directory.
-        views: Views, each with its operand after a blank where it takes one, as on the command
-            line: ``diff RUN2``.
+        views: Views, `CARDS` and `CONFIGURATION`, each with its operand after a blank where it
+            takes one, as on the command line: ``diff RUN2``.
 
     Raises:
         ConfigError: If there is no run.
@@ -85,17 +85,19 @@ def make_documents(run: Path, views: Sequence[str]) -> Made:
 
 
 def _document(inspection: Inspection, view: str) -> Mapping[str, object]:
-    """Return the document of a view, ``cards``, or ``diff RUN2``."""
+    """Return the document of a view, or one that only pages show."""
     from populations.inspection import views
     from populations.views.views import VIEWS
 
     from .cards import cards_document
+    from .pages.configuration import configuration_document
 
     name, _, operand = view.partition(" ")
     try:
-        # No view: only pages show them.
         if name == CARDS:
             return cards_document(inspection)
+        if name == CONFIGURATION:
+            return configuration_document(inspection)
         needed = VIEWS[name].operand
         options = {} if needed is None else {needed.option: operand}
         made: Mapping[str, object] = getattr(views, VIEWS[name].document)(

@@ -20,13 +20,15 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock, Thread
+from typing import cast
 
 from arena.errors import ArenaError
+from populations.views.parts import Row
 from populations.views.views import VIEWS
 
 from ..league.tables import write_csv
 from ..players.resolve import CHAMPION
-from .making import CARDS, FAILED, FITTED, Made, make_documents
+from .making import CARDS, CONFIGURATION, FAILED, FITTED, Made, make_documents
 from .pace import Pace
 from .unpacked import UNPACKED
 
@@ -35,8 +37,11 @@ Document = Mapping[str, object]
 NAMES = tuple(name for name in VIEWS if name not in ("why", "matches", "diff"))
 """Views with a document of the whole run. Every tally of a big league would take a gigabyte."""
 
-DOCUMENTS = (*NAMES, CARDS)
+DOCUMENTS = (*NAMES, CARDS, CONFIGURATION)
 """Documents of a run: those of views, and what only pages show."""
+
+ROWS = {"generations": "lineage", "champions": "ratings"}
+"""Lists of documents that are drawn, and are not the rows of their view; with the document."""
 
 DIFF = "diff-with-"
 """First part of the name of a document of differences: the other run's name follows."""
@@ -293,8 +298,14 @@ def named_runs(
     return runs
 
 
-def csv_text(view: str, document: Document) -> str:
-    """Return a view's rows as CSV."""
+def csv_text(run: Run, name: str) -> str | None:
+    """Return rows as CSV: a view's, or of a list of `ROWS`; None: there are none of this name."""
+    view = ROWS.get(name) or run.view_of(name)
+    # What only pages show has no rows.
+    if view not in VIEWS:
+        return None
+    document = run.documents([ROWS.get(name, name)])[ROWS.get(name, name)]
+    rows = document[name] if name in ROWS else VIEWS[view].rows(document)
     file = io.StringIO()
-    write_csv(VIEWS[view].rows(document), file)
+    write_csv(cast("list[Row]", rows), file)
     return file.getvalue()

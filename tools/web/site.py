@@ -13,7 +13,7 @@ from arena.errors import ArenaError
 from populations.views.parts import SIDES, Column, Document, Line, Row, Section, Table
 
 from ..show.html import Block, Cell, Hypertext, Links, failed, guarded, page_name, short, slug
-from .pages.asked import Asked, names_of
+from .pages.asked import Asked, colours_of, names_of
 from .pages.league import OTHERS
 from .pages.log import differences, event_filters
 from .pages.pages import PAGES
@@ -190,7 +190,9 @@ class Site:
         links = replace(medium.links, names=self.linked(names))
         populations = tuple(cast("Mapping[str, object]", standings["populations"]))
         medium = replace(medium, links=links, populations=populations)
-        asked = Asked(documents=documents, medium=medium, others=others)
+        asked = Asked(
+            documents=documents, medium=medium, others=others, colours=colours_of(standings)
+        )
         page = PAGES.get(address.name)
         if page is not None:
             blocks = guarded(page.title, lambda: page.make(asked))

@@ -124,7 +124,7 @@ def test_schedules_are_those_of_the_best_rated() -> None:
 def test_the_advice_of_a_long_alert_is_not_cut_off() -> None:
     what = "few matches, " * 30
     alert = {"name": "pbt_undecided", "what": what, "advice": "Raise a key."}
-    (block, *_) = overview(asked_for("index", status={"alerts": [alert]}))
+    (_, block, *_) = overview(asked_for("index", status={"alerts": [alert]}))
     assert (block.heading, block.is_alert) == ("Alerts", True)
     assert said(block.below)[0].endswith("Raise a key.")
 

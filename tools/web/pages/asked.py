@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import cast
 
 from populations.views.chart_parts import Reader
+from populations.views.palette import PALETTE, coloured
 from populations.views.parts import Document, Row, Section
 from populations.views.views import VIEWS
 
@@ -26,16 +28,19 @@ class Asked:
         documents: Documents of the views that it needs, by view.
         medium: Medium with the page's address, its part and its filters.
         others: Names of other runs, by the addresses of the differences to them.
+        colours: Colours of policies, the same on all pages.
     """
 
     documents: Mapping[str, Document]
     medium: Hypertext
     others: Mapping[str, str] = field(default_factory=dict)
+    colours: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def reader(self) -> Reader:
         """Reader of charts."""
-        return reader(self.medium.populations, self.medium.links.player)
+        links = self.medium.links
+        return reader(self.medium.populations, links.player, colours=self.colours)
 
     def rows(self, view: str, key: str) -> list[Row]:
         """Return a list of rows of a view's document."""
@@ -81,6 +86,18 @@ class Asked:
             csv: View that has all rows of its tables; empty: none.
         """
         return guarded(heading, lambda: self.medium.blocks(make(), csv=csv))
+
+
+def colours_of(standings: Document) -> dict[str, str]:
+    """Return the colour of each policy: of a few all have one, else the best of each population."""
+    populations = cast("Mapping[str, Sequence[Row]]", standings["populations"])
+    best = [
+        [str(line["player"]) for line in lines if line["kind"] == "policy"]
+        for lines in populations.values()
+    ]
+    every = [*chain(*best)]
+    groups = [every] if len(every) <= len(PALETTE) else best
+    return {**dict.fromkeys(every, "grey"), **dict(chain(*(coloured(o).items() for o in groups)))}
 
 
 def names_of(standings: Document) -> dict[str, str]:

@@ -14,9 +14,10 @@ from populations.views import charts, curves
 from populations.views.curves import ratings as rating_curves
 from populations.views.parts import Column, Line, Row, Section, Table, player
 
-from ...show.html import Block, BlockRow, Cell, short, slug
+from ...show.html import Block, BlockRow, Cell, guarded, short, slug
 from ...show.values import name as name_of
 from .asked import Asked
+from .configuration import made_of
 
 MAX_WHISKERS = 30
 """Players of the chart of standings: more are a wall."""
@@ -38,14 +39,15 @@ RANKS = (
 
 
 def overview(asked: Asked) -> Iterator[Block]:
-    """Yield the champions, how they came to be, the best players, the state and the learners."""
+    """Yield what is played, champions, their ratings, the best players, state and learners."""
+    yield from guarded("Configuration", lambda: made_of(asked))
     state, *alerts = reversed(asked.sections("status"))
     yield from asked.part("Alerts", lambda: [replace(o, title=Line("Alerts")) for o in alerts])
     # Its results are on the champion's own page.
     yield from asked.part(
         "Champion", lambda: [one for one in asked.sections("champion") if one.body is None]
     )
-    yield from asked.part("Ratings", lambda: _curves(asked))
+    yield from asked.part("Ratings", lambda: _curves(asked), csv="ratings")
     for block in asked.part("Standings", lambda: asked.sections("standings")):
         # The others are on a page of their own.
         following = asked.medium.links.page("standings")
@@ -92,9 +94,8 @@ def rated(asked: Asked) -> Iterator[Block]:
         Column("until", "time", "until (UTC)"),
     )
     title = Line("Champions, the newest first")
-    yield from asked.part(
-        "Champions", lambda: [Section(title=title, body=Table(columns, champions))]
-    )
+    made = Section(title=title, body=Table(columns, champions), csv="champions")
+    yield from asked.part("Champions", lambda: [made])
 
 
 def _curves(asked: Asked) -> Iterator[Section]:
@@ -115,7 +116,8 @@ def _curves(asked: Asked) -> Iterator[Section]:
         )
         own = [one for one in asked.rows("ratings", "champions") if one["population"] == name]
         if strip := curves.champions(own, best, asked.reader):
-            yield Section(title=Line("Champions of {name} over time", {"name": name}), chart=strip)
+            title = Line("Champions of {name} over time", {"name": name})
+            yield Section(title=title, chart=strip, csv="champions")
 
 
 RESULT = (

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from ...show.html import Block
-from . import league, log, training
+from . import configuration, league, log, training
 from .asked import Asked
 
 
@@ -33,7 +33,7 @@ class Page:
 PAGES: dict[str, Page] = {
     "index": Page(
         title="Overview",
-        views=("status", "standings", "champion", "ratings", "learners"),
+        views=("configuration", "status", "standings", "champion", "ratings", "learners"),
         make=league.overview,
     ),
     "standings": Page(title="Standings", views=("standings",), make=league.standings),
@@ -54,6 +54,11 @@ PAGES: dict[str, Page] = {
         views=("events", "standings"),
         make=log.events,
         filters=("kind", "player", "since", "event"),
+    ),
+    "configuration": Page(
+        title="Configuration",
+        views=("configuration", "standings"),
+        make=configuration.configuration,
     ),
 }
 """Pages by their names in addresses, in the order of the navigation."""

@@ -53,6 +53,7 @@ def lineage(asked: Asked) -> Iterator[Block]:
                     "gained, orange lost. An arrow is a copy of weights. "
                     f"{len(rows)} of {len(best):,} policies.",
                     chart=family_tree([rows], asked.documents["lineage"], asked.reader),
+                    csv="generations",
                 )
         yield from asked.sections("lineage")
 
@@ -83,6 +84,7 @@ def hyperparameters(asked: Asked) -> Iterator[Block]:
                     chart=curves.schedule(
                         key, rows, asked.reader, best_first=best, space=space.get(key, {})
                     ),
+                    csv="generations",
                 )
 
     yield from asked.part(
@@ -132,7 +134,8 @@ def metrics(asked: Asked) -> Iterator[Block]:
     # The number is that of the group: its tables have one part.
     asked = replace(asked, medium=replace(asked.medium, number=1))
     for name in names[:MAX_CHARTS]:
-        yield from asked.part(short(name), partial(_metric, asked, name, lines, order))
+        make = partial(_metric, asked, name, lines, order)
+        yield from asked.part(short(name), make, csv="metrics")
 
 
 def _order(asked: Asked, lines: Sequence[Row]) -> list[str]:
