@@ -40,8 +40,7 @@ from populations.league.standings import Standing
 from populations.ratings.bradley_terry import ELO_PER_UNIT, BradleyTerry
 from populations.ratings.model import Z95
 from populations.ratings.results import Rated
-from populations.views.chart_parts import CONFIG
-from populations.views.palette import PALETTE, paint
+from populations.views.chart_parts import CONFIG, PALETTE, paint
 
 GAMES = "direct.json"
 NEIGHBOURS = 150.0

@@ -1,11 +1,12 @@
 """Parts of charts: who reads them, axes, colours, labels, layers.
 
-Texts of users and environments are values in rows, never names of fields and never part of an
+A specification names colours by expressions, and its configuration says which ones they are. Texts
+of users and environments are values in rows, never names of fields and never part of an
 expression, so whatever they contain is shown as it is. No specification has an address to load.
 
 Source: Vega-Lite 6 (https://vega.github.io/vega-lite/docs/).
 
-Tests: `tests/populations/views/test_charts.py`.
+Tests: `tests/populations/views/test_charts.py`, `tests/populations/views/test_palette.py`.
 """
 
 from __future__ import annotations
@@ -13,15 +14,56 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from populations.league.names import short_name
-
-from .palette import COLOURS, PALETTE, coloured, paint
 
 Line = Mapping[str, Any]
 Rows = list[dict[str, Any]]
 Spec = dict[str, Any]
+
+
+class Colour(NamedTuple):
+    """Colour on white, and on a dark page."""
+
+    light: str
+    dark: str
+
+
+# Hues of Okabe and Ito. The first seven and grey are readable as text (4.5 to 1, WCAG 2.2), and
+# colour-blind readers can tell the seven apart.
+COLOURS = {
+    "blue": Colour("#0072B2", "#56B4E9"),
+    "orange": Colour("#BD4C07", "#E0682A"),
+    "green": Colour("#1D7F5D", "#8FDCC0"),
+    "purple": Colour("#8B3F7E", "#B57AA8"),
+    "ochre": Colour("#6B4A06", "#FAC131"),
+    "violet": Colour("#42208F", "#8577F0"),
+    "brown": Colour("#3C2111", "#BC9E85"),
+    # Less of what blue stands for.
+    "pale": Colour("#4398CF", "#2E7DB8"),
+    "grey": Colour("#6E7781", "#9AA5B1"),
+    "paper": Colour("#FFFFFF", "#12161B"),
+    # Paul Tol's muted colours, for areas.
+    "area1": Colour("#332288", "#6655CC"),
+    "area2": Colour("#88CCEE", "#88CCEE"),
+    "area3": Colour("#44AA99", "#44AA99"),
+    "area4": Colour("#117733", "#1E8A45"),
+    "area5": Colour("#999933", "#999933"),
+    "area6": Colour("#DDCC77", "#DDCC77"),
+    "area7": Colour("#CC6677", "#CC6677"),
+    "area8": Colour("#882255", "#B04070"),
+    "area9": Colour("#AA4499", "#BB5FAC"),
+}
+
+PALETTE = ("blue", "orange", "green", "purple", "ochre", "violet", "brown")
+"""Colours of what has a name, in their order."""
+
+AREAS = tuple(name for name in COLOURS if name.startswith("area"))
+"""Colours of areas, where `PALETTE` has too few."""
+
+NUM_BEST = 5
+"""Policies with a colour where there are more than colours."""
 
 SCORES = ("#b35806", "#f1a340", "#f7f7f7", "#67a9cf", "#08519c")
 """Colours of scores from 0 to 1, told apart without red and green; even is white."""
@@ -51,6 +93,20 @@ CONFIG: Spec = {
 
 STEPS: Spec = {"labelExpr": "format(datum.value, '~s')", "tickCount": 5}
 """Axis of agent steps."""
+
+
+def paint(name: str) -> Spec:
+    """Return a colour in a specification."""
+    return {"expr": f"colours.{name}"}
+
+
+def coloured(best_first: Sequence[str]) -> dict[str, str]:
+    """Return the colours of the players that have one, by player."""
+    if len(best_first) <= len(PALETTE):
+        # In order of names, so that a policy keeps its colour.
+        return dict(zip(sorted(best_first), PALETTE, strict=False))
+    return dict(zip(best_first[:NUM_BEST], PALETTE, strict=False))
+
 
 # A stroke through a cell that has no score.
 HATCH: Spec = {"shape": "M-1,1L1,-1", "color": paint("grey"), "size": 60, "strokeWidth": 0.7}

@@ -12,9 +12,11 @@ from populations.inspection.openings import interval
 
 from . import chart_parts as parts
 from .chart_parts import (
+    AREAS,
     DOTS,
     HATCH,
     HEIGHT,
+    PALETTE,
     PANEL,
     STEPS,
     Line,
@@ -22,10 +24,10 @@ from .chart_parts import (
     Rows,
     Spec,
     layer,
+    paint,
     rounded,
     tip,
 )
-from .palette import AREAS, PALETTE, paint
 
 Key = tuple[str, str]
 """Population and name of a player; a bot plays in several populations."""

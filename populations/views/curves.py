@@ -25,10 +25,10 @@ from .chart_parts import (
     Rows,
     Spec,
     layer,
+    paint,
     rounded,
     tip,
 )
-from .palette import paint
 
 MAX_OTHERS = 100
 MAX_POINTS, MAX_OTHER_POINTS = 150, 40

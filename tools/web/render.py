@@ -13,7 +13,7 @@ from pathlib import Path
 
 import jinja2
 
-from populations.views.palette import COLOURS
+from populations.views.chart_parts import COLOURS
 
 from ..show.html import Block
 from .pages.log import Filter

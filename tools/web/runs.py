@@ -49,6 +49,10 @@ DIFF = "diff-with-"
 FILES = ("journal.db", "journal.db-wal", "status.json", "run.yaml", CHAMPION)
 MAX_SLUG = 40
 
+PATIENCE = 4.0
+"""Times as long as for others readers wait for documents that were never made: of a small league
+they are there then."""
+
 SERIALS = itertools.count(1)
 
 Version = tuple[object, ...]
@@ -137,6 +141,11 @@ class Run:
             return name
         return "diff" if name in self.diffs else None
 
+    def begin(self, names: Sequence[str]) -> None:
+        """Have documents made that somebody will ask for."""
+        group = _at_once(names)
+        self._begun(group, self._version_of(group))
+
     def documents(self, names: Sequence[str]) -> Documents:
         """Return documents of views, at most as old as its pace allows.
 
@@ -209,7 +218,10 @@ class Run:
         with self._lock:
             making = self._making.get(group)
             if making is None and self._is_stale(group, version):
-                until_s = None if self.wait_s is None else time.monotonic() + self.wait_s
+                wait_s = self.wait_s
+                if wait_s is not None:
+                    wait_s *= 1.0 if group in self._kept else PATIENCE
+                until_s = None if wait_s is None else time.monotonic() + wait_s
                 making = self._making[group] = _Making(until_s)
                 Thread(target=self._make, args=(group, version, making), daemon=True).start()
             return making

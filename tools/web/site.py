@@ -227,7 +227,7 @@ class Site:
             base: Way from the page to the run's folder.
         """
         page = PAGES.get(name)
-        note = "The ratings of a big league take a minute. The page comes by itself."
+        note = "A league of thousands of players takes a minute. The page comes by itself."
         content = Content(
             title=short(name) if page is None else page.title,
             blocks=[Block(heading=UNMADE, about=note)],

@@ -19,6 +19,7 @@ from arena.resolve import NO_CODE
 from arena.types import PolicyId, WeightsRef
 from populations.choices import with_names
 from populations.config.resume.differences import Change
+from populations.config.resume.secrets import without_secrets
 from populations.config.run_config import RunConfig
 from populations.config.run_file import (
     RUN_FILE,
@@ -27,7 +28,6 @@ from populations.config.run_file import (
     learner_setup,
     require_recorded,
 )
-from populations.config.secrets import without_secrets
 from populations.config.trust import record_launch, recorded_launch
 from populations.controller.evolution.generations import first_generations
 from populations.controller.evolution.immigration import immigrant_key

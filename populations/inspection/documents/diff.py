@@ -22,8 +22,8 @@ from arena.errors import ConfigError
 from arena.types import RANDOM_BOT
 from populations.choices import with_names
 from populations.config.resume.differences import Change, compare
+from populations.config.resume.secrets import without_secrets
 from populations.config.run_file import learner_setup
-from populations.config.secrets import without_secrets
 from populations.inspection.cells import payoff_cells
 from populations.inspection.documents.champions import names_of, opponents
 from populations.inspection.documents.status import status_view

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 
 from arena.errors import ConfigError
 from populations.views import chart_parts, charts, curves
-from populations.views.chart_parts import Axis, Reader
+from populations.views.chart_parts import COLOURS, PALETTE, Axis, Reader, paint
 from populations.views.figures import FIGURES, populations_of
-from populations.views.palette import COLOURS, PALETTE, paint
 from tests.populations.views import documents
 from tools.show.labels import reader
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import xml.etree.ElementTree as ElementTree
 from typing import Any
 
+from populations.views.chart_parts import COLOURS
 from populations.views.family_tree import BIG_GAIN, LANE, LOSS, NEITHER, TOP, family_tree
 from populations.views.figures import FIGURES
-from populations.views.palette import COLOURS
 from tests.populations.views import documents
 from tools.show.labels import reader
 

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from populations.views.chart_parts import Reader
-from populations.views.palette import AREAS, COLOURS, PALETTE
+from populations.views.chart_parts import AREAS, COLOURS, PALETTE, Reader
 from tools.show.labels import reader
 from tools.web.pages.asked import colours_of
 

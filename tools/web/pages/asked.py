@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import cast
 
-from populations.views.chart_parts import Reader
-from populations.views.palette import PALETTE, coloured
+from populations.views.chart_parts import PALETTE, Reader, coloured
 from populations.views.parts import Document, Row, Section
 from populations.views.views import VIEWS
 

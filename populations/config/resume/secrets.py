@@ -1,6 +1,6 @@
 """Settings as others may read them: without what looks like a secret.
 
-Tests: `tests/populations/config/test_secrets.py`.
+Tests: `tests/populations/config/resume/test_secrets.py`.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from populations.config.resume.secrets import HIDDEN, without_secrets
 from populations.config.run_config import validate_config
-from populations.config.secrets import HIDDEN, without_secrets
 
 
 def shown(**sections: Any) -> Any:
