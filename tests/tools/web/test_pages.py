@@ -185,6 +185,7 @@ def test_a_policy_has_one_colour_on_all_pages(board_run: Path, tmp_path: Path) -
     shown = [
         colours_on(client.get(f"/run/{name}.html").text) for name in ("index", "ratings", "metrics")
     ]
-    every = {"p000": "colours.blue", "p001": "colours.orange", "p002": "colours.green"}
-    assert shown[:2] == [every, every]
+    rated = {"p000": "colours.blue", "p001": "colours.orange"}
+    assert shown[:2] == [rated, rated]
+    # Green is p002's, which has no rating.
     assert shown[2] == {"p001": "colours.orange", "run": "colours.purple"}
