@@ -12,13 +12,26 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from .evaluate.command import print_ratings
+from populations.views.league import RATED
+from populations.views.parts import Column, Table, player
+
+from .show.text import print_framed
 from .terminal.options import AsJson, Code, OnlyPopulation, Trust
-from .terminal.output import console, print_json
-from .terminal.tables import print_table
+from .terminal.output import console, print_json, say
 
 if TYPE_CHECKING:
     from populations.inspection.inspection import Document
+
+RUNS = (
+    *(player("run_dir", "run"), Column("seed"), Column("agent_steps")),
+    player("champion"),
+)
+CURVE = (
+    Column("agent_steps"),
+    *RATED[1:],
+    *(Column("score", "share"), Column("score_low", "share", "low")),
+    *(Column("score_high", "share", "high"), Column("rating_runs", title="runs")),
+)
 
 
 def compare(
@@ -81,46 +94,27 @@ def compare(
         return
     _print(document, tournament)
     if plot is not None:
-        console().print(f"{plot}: plot of the curves", markup=False, soft_wrap=True)
+        say(f"{plot}: plot of the curves")
 
 
 def _print(document: Document, tournament: Mapping[str, Any] | None) -> None:
-    from rich.table import Table
-
     from populations.league.names import compact
 
-    screen = console()
-    table = Table(title=f"runs of {document['environment']}", title_justify="left")
-    table.add_column("run", overflow="fold")
-    for column in ("seed", "agent steps"):
-        table.add_column(column, justify="right")
-    table.add_column("champion", overflow="fold")
-    for run in cast("Sequence[Document]", document["runs"]):
-        champions = cast("Mapping[str, str | None]", run["champions"])
-        table.add_row(
-            *(str(run["run_dir"]), str(run["seed"]), compact(cast("int", run["agent_steps"]))),
-            ", ".join(name or "-" for name in champions.values()),
-        )
-    print_table(screen, table)
+    runs = [
+        {
+            **run,
+            "agent_steps": compact(run["agent_steps"]),
+            "champion": ", ".join(name or "-" for name in run["champions"].values()),
+        }
+        for run in cast("Sequence[Mapping[str, Any]]", document["runs"])
+    ]
+    print_framed(Table(RUNS, runs), title=f"runs of {document['environment']}")
     curves = cast("Mapping[str, Sequence[Mapping[str, Any]]]", document["populations"])
     for name, points in curves.items():
         if not points:
-            screen.print(f"{name}: no curve, for a run has no rated policy yet", markup=False)
+            console().print(f"{name}: no curve, for a run has no rated policy yet")
             continue
-        table = Table(title=f"{name}: mean over runs, 95%", title_justify="left")
-        for column in ("agent steps", "rating", "low", "high", "score", "low", "high", "runs"):
-            table.add_column(column, justify="right")
-        for point in points:
-            table.add_row(
-                compact(point["agent_steps"]),
-                *(_shown(point[key], 0) for key in ("rating", "rating_low", "rating_high")),
-                *(_shown(point[key], 3) for key in ("score", "score_low", "score_high")),
-                str(point["rating_runs"]),
-            )
-        print_table(screen, table)
+        rows = [{**point, "agent_steps": compact(point["agent_steps"])} for point in points]
+        print_framed(Table(CURVE, rows), title=f"{name}: mean over runs, 95%")
     if tournament is not None:
-        print_ratings(tournament["ratings"], title="tournament of the champions")
-
-
-def _shown(value: float | None, digits: int) -> str:
-    return "-" if value is None else f"{value:.{digits}f}"
+        print_framed(Table(RATED, tournament["ratings"]), title="tournament of the champions")

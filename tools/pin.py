@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .terminal.options import AsJson, Code, Trust
-from .terminal.output import console, print_json
+from .terminal.output import print_json, say
 
 if TYPE_CHECKING:
     from populations.records.rows import CheckpointRow, GhostRow
@@ -77,13 +77,8 @@ def pin(
         print_json(document)
         return
     state = "not pinned" if off else "pinned"
-    console().print(
-        f"{done.player} is {state}{'' if done.changed else ', as before'}: "
-        f"{' and '.join(done.directories)}",
-        markup=False,
-        soft_wrap=True,
-        highlight=False,
-    )
+    before = "" if done.changed else ", as before"
+    say(f"{done.player} is {state}{before}: {' and '.join(done.directories)}")
 
 
 def pin_player(run_dir: Path, name: str, *, pinned: bool, utc: str, trust: bool = False) -> Pinned:
@@ -102,21 +97,11 @@ def pin_player(run_dir: Path, name: str, *, pinned: bool, utc: str, trust: bool 
         StorageError: If the disk refuses.
     """
     from arena.types import ghost_id
-    from populations.config.trust import trusted
-    from populations.controller.server.run_directory import OpenRun
     from populations.controller.state.events import Now
 
-    from .launch.serving import held_run
+    from .launch.serving import stopped_run
 
-    with (
-        held_run(run_dir) as found,
-        OpenRun(
-            run_dir,
-            with_sinks=False,
-            # The rules of matchmaking and PBT are made with the run's state.
-            launch_directory=trusted(found, run_dir, trust=trust).launch_directory,
-        ) as run,
-    ):
+    with stopped_run(run_dir, trust=trust) as run:
         rows = _find(run.state.tables, name, run_dir=run_dir)
         player = ghost_id(rows[0].policy, agent_steps=rows[0].agent_steps)
         directories = tuple(row.key for row in rows)
@@ -137,7 +122,7 @@ def _find(tables: Tables, name: str, *, run_dir: Path) -> list[CheckpointRow | G
     from arena.errors import ConfigError
     from populations.league.names import find_player, is_name
 
-    from .players.in_run import kept_checkpoint, kept_ghost
+    from .players.in_run import kept_at, kept_checkpoint, kept_ghost
 
     if is_name(name) and "@" in name:
         subject = find_player(name, tables, kept=True, where=run_dir)
@@ -147,10 +132,7 @@ def _find(tables: Tables, name: str, *, run_dir: Path) -> list[CheckpointRow | G
     if is_name(name):
         subject = find_player(name, tables, where=run_dir)
         name, key = subject.player, tables.policies[subject.policy].checkpoint
-    checkpoint = None if key is None else tables.checkpoints.get(key)
-    ghosts = [row for row in tables.ghosts.values() if row.key == key and row.is_present]
-    if checkpoint is None or checkpoint.state != "present":
-        if not ghosts:
-            raise ConfigError(f"{run_dir} keeps no checkpoint or ghost of {name}")
-        return [*ghosts]
-    return [checkpoint, *ghosts]
+    rows = kept_at(tables, key)
+    if not rows:
+        raise ConfigError(f"{run_dir} keeps no checkpoint or ghost of {name}")
+    return rows

@@ -9,9 +9,11 @@ from typing import Annotated
 
 import typer
 
+from populations.views.parts import Column, Table
+
+from .show.text import print_framed
 from .terminal.options import AsJson
-from .terminal.output import console, print_json
-from .terminal.tables import print_table
+from .terminal.output import print_json
 
 
 def presets(
@@ -36,18 +38,12 @@ def presets(
             sys.stdout.write(text)
         return
     # A preset's first comment is its description, so that no second list can go stale.
-    about = {known: _about(preset_text(known).decode()) for known in preset_names()}
+    rows = [{"name": one, "about": _about(preset_text(one).decode())} for one in preset_names()]
     if as_json:
-        print_json({"presets": [{"name": known, "about": text} for known, text in about.items()]})
+        print_json({"presets": rows})
         return
-    from rich.table import Table
-
-    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
-    table.add_column(no_wrap=True)
-    table.add_column()
-    for known, text in about.items():
-        table.add_row(known, text)
-    print_table(console(), table)
+    table = Table((Column("name", "word"), Column("about", "word")), rows)
+    print_framed(table, box=None, show_header=False, padding=(0, 2, 0, 0))
 
 
 def _about(text: str) -> str:

@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from populations.views.notices import CYCLIC
+from populations.views.parts import Column, Kind, Line, Table, player
 
+from .show.text import print_framed
 from .terminal.options import AsJson
 from .terminal.output import console, log_console, print_json
-from .terminal.tables import print_table
+from .terminal.progress import count_progress
 
 if TYPE_CHECKING:
-    from populations.ratings.table import MatchTable, Progress, RatedTable, Settings
+    from populations.ratings.table import MatchTable, RatedTable, Settings
 
 Model = Literal["bradley_terry", "elo", "weng_lin", "nash_averaging", "alpha_rank"]
 Score = tuple[str, str, float]
@@ -184,8 +186,6 @@ def _score(cells: list[str], *, path: Path, line: int) -> Score:
 
 
 def _rate(table: MatchTable, *, model: Model, settings: Settings) -> RatedTable:
-    from rich.progress import Progress as Bar
-
     from arena.errors import ConfigError
     from populations.ratings.table import rate_table
     from populations.yaml_documents import nearest
@@ -196,18 +196,13 @@ def _rate(table: MatchTable, *, model: Model, settings: Settings) -> RatedTable:
         raise ConfigError(
             f"--anchor {anchor}: must be one of the players{nearest(anchor, table.players)}"
         )
-    screen = log_console()
-    with Bar(console=screen, transient=True, disable=not screen.is_terminal) as bar:
-        task = bar.add_task(model, total=None)
-
-        def show(done: int, total: int) -> None:
-            bar.update(task, completed=done, total=total)
-
-        progress: Progress = show
-        return rate_table(table, model=model, settings=settings, progress=progress)
+    with count_progress(model) as progress:
+        return rate_table(
+            table, model=model, settings=settings, progress=progress or (lambda done, total: None)
+        )
 
 
-def _document(table: MatchTable, rated: RatedTable, *, model: Model) -> dict[str, object]:
+def _rows(table: MatchTable, rated: RatedTable) -> list[dict[str, object]]:
     matches = table.num_matches()
     lines: list[dict[str, object]] = []
     for i in _best_first(rated):
@@ -223,9 +218,13 @@ def _document(table: MatchTable, rated: RatedTable, *, model: Model) -> dict[str
                 "rank_high": worst,
             }
         lines.append(line | {"matches": int(matches[i])})
+    return lines
+
+
+def _document(table: MatchTable, rated: RatedTable, *, model: Model) -> dict[str, object]:
     document: dict[str, object] = {
         "model": model,
-        "ratings": lines,
+        "ratings": _rows(table, rated),
         "cyclicity": rated.cyclicity,
         "advantage": rated.advantage,
     }
@@ -281,28 +280,23 @@ def _about_seats(table: MatchTable, advantage: float) -> Iterator[str]:
 
 
 def _print_table(table: MatchTable, rated: RatedTable, *, model: Model) -> None:
-    from rich.table import Table
-
-    digits = 3 if model == "alpha_rank" else 0
-    screen = console()
+    kind: Kind = "share" if model == "alpha_rank" else "elo"
     title = f"{model}, cyclicity {rated.cyclicity:.3f}"
     if rated.advantage is not None:
-        # -0.0 + 0.0 is 0.0, as below.
+        # -0.0 + 0.0 is 0.0.
         title += f", being home is worth {round(rated.advantage) + 0.0:+.0f}"
-    shown = Table("player", title=title)
-    for name in ("rating", "95%", "ranks", "matches"):
-        shown.add_column(name, justify="right")
-    matches = table.num_matches()
-    for i in _best_first(rated):
-        interval, ranks = "-", "-"
-        if rated.intervals is not None:
-            low, high = rated.intervals.lows[i], rated.intervals.highs[i]
-            interval = f"{low:.{digits}f} to {high:.{digits}f}"
-            ranks = "{} to {}".format(*rated.intervals.ranks[i])
-        # -0.0 + 0.0 is 0.0: no "-0" in the table.
-        rating = f"{rated.ratings[i] + 0.0:.{digits}f}"
-        shown.add_row(rated.players[i], rating, interval, ranks, str(matches[i]))
-    print_table(screen, shown)
+    rows = _rows(table, rated)
+    if rated.intervals is not None:
+        between = f"{{rating_low:{kind}}} to {{rating_high:{kind}}}"
+        ranks = "{rank_low} to {rank_high}"
+        rows = [
+            {**row, "between": [Line(between, row)], "ranks": [Line(ranks, row)]} for row in rows
+        ]
+    columns = (
+        *(player("player"), Column("rating", kind), Column("between", "lines", "95%")),
+        *(Column("ranks", "lines"), Column("matches")),
+    )
+    print_framed(Table(columns, rows), title=title, title_justify="center", overflow="ellipsis")
     _print_mixture(table, rated)
 
 
@@ -320,4 +314,4 @@ def _print_mixture(table: MatchTable, rated: RatedTable) -> None:
         masses = nash_mixture(table) if rated.mixture is None else rated.mixture
         players = _mixture(rated.players, masses.tolist())
         shares = ", ".join(f"{player} {mass:.3f}" for player, mass in players.items())
-        console().print(f"Nash mixture: {shares}", markup=False)
+        console().print(f"Nash mixture: {shares}")

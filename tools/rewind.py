@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .terminal.options import AsJson, Code, Trust
-from .terminal.output import console, print_json
+from .terminal.output import print_json, say
 
 if TYPE_CHECKING:
     from populations.records.rows import CheckpointRow, GhostRow, PolicyRow
@@ -80,15 +80,12 @@ def rewind(
         print_json(document)
         return
     optimizer = "" if done.after.checkpoint else ", and a fresh optimizer"
-    console().print(
+    say(
         f"{done.after.policy} goes on from {done.then.key}: weights, "
         f"{'' if optimizer else 'optimizer, '}normalizers and hyperparameters of "
         f"{done.then.agent_steps:,} agent steps{optimizer}. It stays at "
         f"{done.after.agent_steps:,} agent steps and is in generation {done.after.generation}.\n"
-        f"Go on: arena launch --resume --run-dir {shlex.quote(str(run_dir))}",
-        markup=False,
-        soft_wrap=True,
-        highlight=False,
+        f"Go on: arena launch --resume --run-dir {shlex.quote(str(run_dir))}"
     )
 
 
@@ -109,23 +106,13 @@ def rewind_policy(run_dir: Path, name: str, *, utc: str, trust: bool = False) ->
     """
     from arena.checkpoints.files import resolve_key, verify_directory
     from arena.checkpoints.manifest import OPTIMIZER
-    from populations.config.trust import trusted
     from populations.controller.evolution.rewind import rewind as rewind_rows
-    from populations.controller.server.run_directory import OpenRun
     from populations.controller.state.events import Now
     from populations.records.rows import GhostRow
 
-    from .launch.serving import held_run
+    from .launch.serving import stopped_run
 
-    with (
-        held_run(run_dir) as found,
-        OpenRun(
-            run_dir,
-            with_sinks=False,
-            # The rules of matchmaking and PBT are made with the run's state.
-            launch_directory=trusted(found, run_dir, trust=trust).launch_directory,
-        ) as run,
-    ):
+    with stopped_run(run_dir, trust=trust) as run:
         state = run.state
         then = _find(state.tables, name, run_dir=run_dir)
         # Every byte: what a policy goes on from is never found to be damaged later.
@@ -143,7 +130,7 @@ def _find(tables: Tables, name: str, *, run_dir: Path) -> CheckpointRow | GhostR
     from arena.errors import ConfigError
     from populations.league.names import find_player, is_name
 
-    from .players.in_run import kept_checkpoint, kept_ghost
+    from .players.in_run import kept_at, kept_checkpoint, kept_ghost
 
     if is_name(name):
         subject = find_player(name, tables, kept=True, where=run_dir)
@@ -151,10 +138,6 @@ def _find(tables: Tables, name: str, *, run_dir: Path) -> CheckpointRow | GhostR
         found = kept_checkpoint(tables, subject) or kept_ghost(tables, subject)
         assert found is not None, "a kept player has a ghost or a checkpoint"
         return found
-    row = tables.checkpoints.get(name)
-    if row is not None and row.state == "present":
+    for row in kept_at(tables, name):
         return row
-    for ghost in tables.ghosts.values():
-        if ghost.key == name and ghost.is_present:
-            return ghost
     raise ConfigError(f"{run_dir} keeps no checkpoint or ghost at {name}")

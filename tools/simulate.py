@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from populations.views.parts import Column, Table
+
+from .show.text import print_framed
 from .terminal.options import AsJson, Code, Configuration, Overrides
-from .terminal.output import console, log_console, print_json
-from .terminal.tables import print_table
+from .terminal.output import print_json
+from .terminal.progress import count_progress
 
 if TYPE_CHECKING:
     from populations.simulation.league import Outcome
@@ -66,7 +67,7 @@ def simulate(
         draw_rate=draw_rate,
         seat_advantage=seat_advantage,
     )
-    with progress_bar("simulated training") as progress:
+    with count_progress("simulated training", total=1.0) as progress:
         outcome = league.simulate(
             resolved,
             model=model,
@@ -74,7 +75,7 @@ def simulate(
             matches_per_s=matches_per_second,
             # CPU time of this thread: what else the machine does is not the controller's.
             clock=thread_time,
-            progress=progress,
+            progress=progress or (lambda share: None),
         )
     if as_json:
         print_json(document(outcome))
@@ -104,38 +105,22 @@ def document(outcome: Outcome) -> dict[str, object]:
     }
 
 
-@contextmanager
-def progress_bar(what: str) -> Iterator[Callable[[float], None]]:
-    """Show a bar on standard error if that is a terminal; it disappears at the end."""
-    screen = log_console()
-    if not screen.is_terminal:
-        yield lambda share: None
-        return
-    from rich.progress import Progress
-
-    with Progress(console=screen, transient=True) as bar:
-        task = bar.add_task(what, total=1.0)
-        yield lambda share: bar.update(task, completed=share)
-
-
 def _print_summary(outcome: Outcome) -> None:
-    from rich.table import Table
-
-    screen = console()
-    table = Table("figure", show_header=False)
-    table.add_column("value", justify="right")
-    table.add_column("meaning")
-    for name, value, meaning in _lines(outcome):
-        table.add_row(name, value, meaning)
-    print_table(screen, table)
-    curve = Table("agent steps", title="best planted skill, Elo above bot:random")
-    curve.add_column("skill", justify="right")
+    rows = [
+        dict(zip(("figure", "value", "meaning"), line, strict=True)) for line in _lines(outcome)
+    ]
+    columns = (Column("figure", "word"), Column("value"), Column("meaning", "word"))
+    print_framed(Table(columns, rows), show_header=False)
     # Some ten lines for people; the document has the whole curve.
     every = max(len(outcome.best_skill) // NUM_LINES, 1)
     # Thinned from the end, so that the last point is always there.
-    for steps, skill in outcome.best_skill[::-1][::every][::-1]:
-        curve.add_row(f"{steps:,}", f"{skill:.0f}")
-    print_table(screen, curve)
+    points = outcome.best_skill[::-1][::every][::-1]
+    curve = [{"agent_steps": f"{steps:,}", "skill": skill} for steps, skill in points]
+    print_framed(
+        Table((Column("agent_steps", "word"), Column("skill", "elo")), curve),
+        title="best planted skill, Elo above bot:random",
+        title_justify="center",
+    )
 
 
 def _lines(outcome: Outcome) -> list[tuple[str, str, str]]:

@@ -101,4 +101,4 @@ def _print_findings(run: Path, *, faults: list[str], notes: list[str]) -> None:
 
 def _print_line(text: str) -> None:
     """Print a text that any process may have written: no markup, no controls."""
-    console().print("".join(c if c.isprintable() else "?" for c in text), markup=False)
+    console().print("".join(c if c.isprintable() else "?" for c in text))

@@ -233,6 +233,13 @@ class EvaluationConfig(Model):
         return named
 
 
+class ReplaysConfig(Model):
+    """Evaluation games that are kept, to be seen again."""
+
+    keep: int = Field(200, ge=0, le=10_000)
+    """Most games of a population; 0: none are recorded."""
+
+
 class AssignmentConfig(Model):
     """How much a learner does before it hears from the controller again."""
 

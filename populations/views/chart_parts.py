@@ -17,8 +17,9 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from populations.league.names import short_name
+from populations.views.parts import Row as Row
+from populations.views.texts import one_line
 
-Line = Mapping[str, Any]
 Rows = list[dict[str, Any]]
 Spec = dict[str, Any]
 
@@ -115,27 +116,40 @@ DOTS: Spec = {"filled": True, "size": 45, "opacity": 1}
 TITLES = {"x": "from", "x2": "to", "y": "value", "row": "player", "column": "opponent"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+MAX_NAME = 24
+"""Characters of a label."""
+
+
+@dataclass(frozen=True, slots=True)
 class Reader:
     """Page or file that a chart is for.
 
     Attributes:
-        text: Function that makes a label of any text: of one line, and short.
         populations: Names of the run's populations; a single one is left out of players' names.
         href: Address of a player's page; empty: it has none.
+        versus: Address of the results of two players; empty: there is none.
         width: Pixels of a plot; None: those of the page, which tells more where it is pointed at.
         colours: Colours of players, the same in all charts; those of others are free.
     """
 
-    text: Callable[[str], str]
     populations: Sequence[str]
     href: Callable[[str], str] = lambda player: ""
+    versus: Callable[[str, str], str] = lambda player, opponent: ""
     width: int | None = None
     colours: Mapping[str, str] = field(default_factory=dict)
+
+    def text(self, text: str) -> str:
+        """Return any text as a label: of one line, and short."""
+        # Twice: what controls or turns round text is written longer than it was.
+        return one_line(one_line(text[: 4 * MAX_NAME]), max_chars=MAX_NAME)
 
     def player(self, player: str) -> str:
         """Return a player's name as a label."""
         return self.text(short_name(player, populations=self.populations))
+
+    def most(self, page: int, file: int) -> int:
+        """Return the limit that holds for this reader."""
+        return page if self.width is None else file
 
     def link(self, player: str) -> dict[str, str]:
         """Return the part of a row by which it leads to a player's page."""
@@ -228,7 +242,7 @@ class Axis:
         return encoding
 
 
-def upper_ends(lines: Sequence[Line]) -> list[float | None]:
+def upper_ends(lines: Sequence[Row]) -> list[float | None]:
     """Return the upper end of each interval as it is drawn; None where there is none.
 
     Args:

@@ -5,10 +5,10 @@ Tests: `tests/populations/views/test_charts.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from populations.inspection.openings import interval
+from arena.matches.pair_scores import wilson
 
 from . import chart_parts as parts
 from .chart_parts import (
@@ -19,8 +19,8 @@ from .chart_parts import (
     PALETTE,
     PANEL,
     STEPS,
-    Line,
     Reader,
+    Row,
     Rows,
     Spec,
     layer,
@@ -46,7 +46,7 @@ MAX_WIDTH = 0.5
 """Width of a score's 95% interval from which on the score says nothing."""
 
 
-def standings(lines: Sequence[Line], reader: Reader) -> Spec:
+def standings(lines: Sequence[Row], reader: Reader) -> Spec:
     """Return the rated players of a population, the best on top, with 95% intervals.
 
     Args:
@@ -77,7 +77,7 @@ def standings(lines: Sequence[Line], reader: Reader) -> Spec:
 
 
 def differences(
-    rows: Sequence[tuple[str, Sequence[Line]]],
+    rows: Sequence[tuple[str, Sequence[Row]]],
     labels: Sequence[str],
     reader: Reader,
     *,
@@ -123,12 +123,10 @@ def _intervals(rows: Rows, labels: Sequence[str], title: str, more: Spec, told: 
 
 
 def payoff(
-    scores: Mapping[tuple[Key, Key], Line],
+    scores: Mapping[tuple[Key, Key], Row],
     rows: Sequence[Key],
     columns: Sequence[Key],
     reader: Reader,
-    *,
-    href: Callable[[str, str], str] = lambda player, opponent: "",
 ) -> Spec:
     """Return a map of scores: a row per player, a column per opponent.
 
@@ -137,7 +135,6 @@ def payoff(
         rows: Players, in the order of rows.
         columns: Opponents.
         reader: Page or file.
-        href: Address of the results of two players; empty: there is none.
     """
     own, others = (
         parts.unique([reader.player(name) for _, name in key]) for key in (rows, columns)
@@ -152,7 +149,7 @@ def payoff(
                 unmet.append(cell)
                 continue
             counts = {key: line[key] for key in ("wins", "draws", "losses") if key in line}
-            address = parts.linked(href(player[1], opponent[1]))
+            address = parts.linked(reader.versus(player[1], opponent[1]))
             cells.append({**cell, "score": rounded(line["score"], 3), **counts, **address})
     size = max(len(own), len(others), 1)
     side = min(26.0, 500 / size)
@@ -175,8 +172,6 @@ def payoff(
         text = {"field": "score", "format": ".2f"}
         ink = {"condition": ends, "value": "black"}
         layers.append(layer(cells, "text", {**xy, "text": text, "color": ink}, fontSize=9))
-    layers += _borders(xy["y"], "y", "row", own, rows)
-    layers += _borders(xy["x"], "x", "column", others, columns)
     width = round(side * len(others)) if reader.width else None
     return reader.sized({"layer": layers}, side * len(own), width=width)
 
@@ -191,7 +186,7 @@ def _borders(
     return [layer(ends, "rule", encoding, color=paint("grey"))] if ends else []
 
 
-def mixture(members: Sequence[Line], reader: Reader) -> Spec:
+def mixture(members: Sequence[Row], reader: Reader) -> Spec:
     """Return a bar for the probability of each member of a Nash mixture, in their order."""
     labels = parts.unique([reader.player(line["player"]) for line in members])
     rows: Rows = [
@@ -224,7 +219,7 @@ class Openings:
     last: int
 
     @classmethod
-    def of(cls, rows: Sequence[Line], reader: Reader) -> Openings:
+    def of(cls, rows: Sequence[Row], reader: Reader) -> Openings:
         """Choose the openings of a seat, by the rows of all its windows."""
         totals: dict[int, float] = {}
         labels: dict[int, str] = {}
@@ -246,9 +241,9 @@ class Openings:
             last=1 + max(row["agent_steps_to"] for row in rows),
         )
 
-    def cells(self, rows: Sequence[Line]) -> list[tuple[dict[str, object], list[Line]]]:
+    def cells(self, rows: Sequence[Row]) -> list[tuple[dict[str, object], list[Row]]]:
         """Return each opening in each window that has matches, with its rows."""
-        found: dict[tuple[int, int], list[Line]] = {}
+        found: dict[tuple[int, int], list[Row]] = {}
         for row in rows:
             found.setdefault((row["window"], self.places[row["action"]]), []).append(row)
         names = list(self.labels)
@@ -272,7 +267,7 @@ class Openings:
 
 
 def shares(
-    rows: Sequence[Line], openings: Openings, reader: Reader, *, panel: int | None = None
+    rows: Sequence[Row], openings: Openings, reader: Reader, *, panel: int | None = None
 ) -> Spec:
     """Return how often each first decision was played, stacked in windows of agent steps.
 
@@ -303,7 +298,7 @@ def shares(
 
 
 def scores(
-    rows: Sequence[Line], openings: Openings, reader: Reader, *, panel: int | None = None
+    rows: Sequence[Row], openings: Openings, reader: Reader, *, panel: int | None = None
 ) -> Spec:
     """Return how each first decision scored in windows of agent steps, where that is sure.
 
@@ -342,13 +337,13 @@ def scores(
     return reader.sized({"layer": layers}, height, width=panel)
 
 
-def _score(rows: Sequence[Line]) -> dict[str, float | None]:
+def _score(rows: Sequence[Row]) -> dict[str, float | None]:
     """Return the score of rows together with its 95% interval; empty: it says nothing."""
     count = sum(row["count"] for row in rows)
     if not count or any(row["score"] is None for row in rows):
         return {}
     points = sum(row["score"] * row["count"] for row in rows)
-    low, high = interval(points, count)
+    low, high = wilson(points / count, count)
     if high - low > MAX_WIDTH:
         return {}
     return {"score": rounded(points / count, 4), "low": rounded(low, 3), "high": rounded(high, 3)}

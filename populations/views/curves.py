@@ -6,10 +6,11 @@ Tests: `tests/populations/views/test_charts.py`.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any
+
+from populations.views.texts import moment
 
 from . import chart_parts as parts
 from .chart_parts import (
@@ -20,8 +21,8 @@ from .chart_parts import (
     PANEL,
     STEPS,
     Axis,
-    Line,
     Reader,
+    Row,
     Rows,
     Spec,
     layer,
@@ -51,7 +52,7 @@ DEFAULT_METRICS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:
-    """Line of a policy, or of anything else with a name.
+    """Row of a policy, or of anything else with a name.
 
     Attributes:
         player: Name of the player, or key.
@@ -66,21 +67,21 @@ class Curve:
     marks: Rows = field(default_factory=list)
 
 
-def thinned(points: Sequence[Line], *, most: int = MAX_POINTS) -> Rows:
+def thinned(points: Sequence[Row], *, most: int = MAX_POINTS) -> Rows:
     """Return about so many points, evenly, the last one among them."""
     step = -(-len(points) // most)
     kept = [dict(point) for point in points[:: max(step, 1)]]
     return kept if not points or kept[-1] == points[-1] else [*kept, dict(points[-1])]
 
 
-def ratings(lines: Sequence[Line], reader: Reader) -> Spec:
+def ratings(lines: Sequence[Row], reader: Reader) -> Spec:
     """Return the ratings of a population over agent steps, with 95% bands, marks and labels.
 
     Args:
         lines: Policies with their points, which all have a rating.
         reader: Page or file.
     """
-    curves = [_rating_curve(line, reader) for line in _best_first(lines)]
+    curves = [_rating_curve(line, reader) for line in best_first(lines)]
     spec = _lines(curves, reader, _rating_axis(curves), height=HEIGHT)
     # All ratings are on a scale with it at 0.
     zero: Spec = {"y": {"datum": 0}}
@@ -93,11 +94,12 @@ def ratings(lines: Sequence[Line], reader: Reader) -> Spec:
     return reader.sized(spec, HEIGHT)
 
 
-def _best_first(lines: Sequence[Line]) -> list[Line]:
+def best_first(lines: Iterable[Row]) -> list[Row]:
+    """Return policies by the ratings of their last points."""
     return sorted(lines, key=lambda line: -line["points"][-1]["rating"])
 
 
-def _rating_curve(line: Line, reader: Reader) -> Curve:
+def _rating_curve(line: Row, reader: Reader) -> Curve:
     points = thinned(line["points"])
     # The first rated checkpoint of each generation but the first one.
     begun = {point["generation"]: point for point in reversed(line["points"])}
@@ -116,7 +118,7 @@ def _rating_curve(line: Line, reader: Reader) -> Curve:
     )
 
 
-def _point(point: Line) -> dict[str, Any]:
+def _point(point: Row) -> dict[str, Any]:
     return {"x": point["agent_steps"], "y": rounded(point["rating"])}
 
 
@@ -131,7 +133,7 @@ def _rating_axis(curves: Sequence[Curve]) -> Axis:
     return Axis.around("rating (Elo)", (inner, outer))
 
 
-def champions(spans: Sequence[Line], lines: Sequence[Line], reader: Reader) -> Spec | None:
+def champions(spans: Sequence[Row], lines: Sequence[Row], reader: Reader) -> Spec | None:
     """Return a bar for each champion of a population over the time of the run; None: of no time.
 
     Args:
@@ -150,7 +152,7 @@ def champions(spans: Sequence[Line], lines: Sequence[Line], reader: Reader) -> S
     unit, seconds = _unit(end - begin)
     # Of simulated leagues all moments are the same.
     last = max((end - begin) / seconds, 1.0 if begin == end else 0.0)
-    colours = reader.coloured([line["player"] for line in _best_first(lines)])
+    colours = reader.coloured([line["player"] for line in best_first(lines)])
     rows = []
     for span, (since_s, until_s) in zip(spans, bounds, strict=True):
         if since_s is None:
@@ -181,10 +183,8 @@ def champions(spans: Sequence[Line], lines: Sequence[Line], reader: Reader) -> S
 
 def _seconds(time: str | None) -> float | None:
     """Return a time in seconds; None: there is none, or it is none that a journal writes."""
-    try:
-        return datetime.fromisoformat(time or "").timestamp()
-    except ValueError:
-        return None
+    found = moment(time)
+    return None if found is None else found.timestamp()
 
 
 def _unit(duration_s: float) -> tuple[str, float]:
@@ -195,9 +195,9 @@ def _unit(duration_s: float) -> tuple[str, float]:
     return "seconds", 1.0
 
 
-def metric_points(lines: Sequence[Line], name: str) -> dict[str, list[Line]]:
+def metric_points(lines: Sequence[Row], name: str) -> dict[str, list[Row]]:
     """Return the finite points of a metric with ``x`` and ``y``, by policy, in their order."""
-    found: dict[str, list[Line]] = {}
+    found: dict[str, list[Row]] = {}
     for line in lines:
         value = line.get(name)
         # Neither infinity nor NaN is a number that JSON has.
@@ -209,7 +209,7 @@ def metric_points(lines: Sequence[Line], name: str) -> dict[str, list[Line]]:
 
 def metric(
     name: str,
-    points: Mapping[str, Sequence[Line]],
+    points: Mapping[str, Sequence[Row]],
     reader: Reader,
     *,
     panel: int | None = None,
@@ -235,7 +235,7 @@ def _frame(title: str, panel: int | None) -> tuple[str, int]:
     return ("", PANEL) if panel else (title, HEIGHT)
 
 
-def with_ends(generations: Sequence[Line], steps: Mapping[str, int]) -> list[Line]:
+def with_ends(generations: Sequence[Row], steps: Mapping[str, int]) -> list[Row]:
     """Return generations, those that go on with the agent steps that their policies have."""
     return [
         {**line, "agent_steps_end": max(steps.get(line["policy"], 0), line["agent_steps_begin"])}
@@ -247,7 +247,7 @@ def with_ends(generations: Sequence[Line], steps: Mapping[str, int]) -> list[Lin
 
 def schedule(
     name: str,
-    generations: Sequence[Line],
+    generations: Sequence[Row],
     reader: Reader,
     *,
     best_first: Sequence[str],
@@ -304,7 +304,7 @@ def _axis_of(
     return Axis.around(title, values, scale=scale), list(values)
 
 
-def comparison(points: Sequence[Line], key: str, title: str, reader: Reader, *, panel: int) -> Spec:
+def comparison(points: Sequence[Row], key: str, title: str, reader: Reader, *, panel: int) -> Spec:
     """Return the mean of a figure of several runs over agent steps, with its 95% band.
 
     Args:

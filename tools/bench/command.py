@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..terminal.options import AsJson, Code, Overrides
-from ..terminal.output import console, log_console, print_json
+from ..terminal.output import console, log_console, print_json, tell
 
 if TYPE_CHECKING:
     from .guard import Fall, Table
@@ -100,7 +101,7 @@ def _show(table: Table, *, stored: Table | None, as_json: bool) -> None:
 
     fallen = None if stored is None else falls(stored, table)
     if as_json:
-        document = table.as_json()
+        document = asdict(table)
         if fallen is not None:
             # No key without a comparison; an empty list says that nothing fell.
             document["fell"] = [fall.as_json() for fall in fallen]
@@ -186,43 +187,39 @@ def _progress() -> Iterator[Say]:
     """Show the current measurement on standard error: a status line, or one line each."""
     screen = log_console()
     if not screen.is_terminal:
-        yield lambda text: screen.print(f"bench: {text}", markup=False, soft_wrap=True)
+        yield lambda text: tell(f"bench: {text}")
         return
     with screen.status("") as status:
         yield lambda text: status.update(f"measuring {text}")
 
 
 def _print_table(table: Table) -> None:
-    from rich.table import Table as RichTable
+    from populations.views.parts import Column
+    from populations.views.parts import Table as Rows
 
-    from ..terminal.tables import print_table
+    from ..show.text import print_framed
 
     screen = console()
     machine, settings = table.machine, table.settings
     screen.print(
         f"{machine['cpu']}, {machine['cores']} cores, torch {machine['torch']}, "
-        f"bfloat16 {'yes' if machine['bfloat16'] else 'no'}",
-        markup=False,
+        f"bfloat16 {'yes' if machine['bfloat16'] else 'no'}"
     )
-    screen.print(
-        ", ".join(f"{key} {value}" for key, value in settings.items()), markup=False, style="dim"
-    )
-    lines = RichTable(
-        "what", "value", "bound", "bound's value", "ratio", "lowest-highest", box=None
-    )
-    for measurement in table.measurements:
-        lines.add_row(
-            measurement.name,
-            _value(measurement.value, unit=measurement.unit),
-            measurement.bound_name,
-            _value(measurement.bound_value, unit=measurement.unit),
-            f"{measurement.ratio:.2f}",
-            f"{measurement.ratio_low:.2f}-{measurement.ratio_high:.2f}",
+    screen.print(", ".join(f"{key} {value}" for key, value in settings.items()), style="dim")
+    keys = ("what", "value", "bound", "bound's value", "ratio", "lowest-highest")
+    lines = (
+        (
+            *(one.name, _value(one.value, unit=one.unit)),
+            *(one.bound_name, _value(one.bound_value, unit=one.unit)),
+            *(f"{one.ratio:.2f}", f"{one.ratio_low:.2f}-{one.ratio_high:.2f}"),
         )
-    print_table(screen, lines)
+        for one in table.measurements
+    )
+    rows = [dict(zip(keys, line, strict=True)) for line in lines]
+    print_framed(Rows([Column(key, "word") for key in keys], rows), box=None, overflow="ellipsis")
     for name, shares in table.stages.items():
         text = ", ".join(f"{stage} {share:.0%}" for stage, share in shares.items())
-        screen.print(f"{name}: {text}", markup=False)
+        screen.print(f"{name}: {text}")
 
 
 def _value(value: float, *, unit: str) -> str:
@@ -235,21 +232,14 @@ def _report(fallen: Sequence[Fall], *, stored: Table, now: Table) -> None:
     Raises:
         typer.Exit: If anything did.
     """
-    screen = log_console()
     cpus = stored.machine.get("cpu"), now.machine.get("cpu")
     if cpus[0] != cpus[1]:
-        screen.print(
-            f"note: the stored table is from another processor: {cpus[0]}, this is {cpus[1]}",
-            markup=False,
-            soft_wrap=True,
-        )
+        tell(f"note: the stored table is from another processor: {cpus[0]}, this is {cpus[1]}")
     for fall in fallen:
-        screen.print(
+        tell(
             f"{fall.name} fell: {fall.now.ratio:.3f} of its bound ({fall.now.bound_name}), was "
-            f"{fall.before.ratio:.3f}; noise {fall.noise:.3f}",
-            markup=False,
-            soft_wrap=True,
+            f"{fall.before.ratio:.3f}; noise {fall.noise:.3f}"
         )
     if fallen:
         raise typer.Exit(FELL_EXIT_CODE)
-    screen.print("no ratio fell by more than its noise")
+    tell("no ratio fell by more than its noise")

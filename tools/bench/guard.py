@@ -8,22 +8,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib import resources
 from pathlib import Path
 
 from arena.errors import ConfigError
 from populations.errors import StorageError
 
+from ..terminal.output import SCHEMA, document_text
 from .measure import Measurement
 
-SCHEMA = 1
 BASELINE = "baseline.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """Findings of one ``arena bench``.
+    """Findings of one ``arena bench``: the document of ``--json``, without its schema.
 
     Attributes:
         machine: Facts about the machine.
@@ -36,15 +36,6 @@ class Table:
     settings: Mapping[str, object]
     measurements: Sequence[Measurement]
     stages: Mapping[str, Mapping[str, float]]
-
-    def as_json(self) -> dict[str, object]:
-        """Return the document of ``--json``, without its schema."""
-        return {
-            "machine": dict(self.machine),
-            "settings": dict(self.settings),
-            "measurements": [measurement.as_json() for measurement in self.measurements],
-            "stages": {name: dict(shares) for name, shares in self.stages.items()},
-        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,9 +107,8 @@ def save_table(table: Table, path: Path) -> None:
     Raises:
         StorageError: If the disk refuses.
     """
-    text = json.dumps({"schema": SCHEMA, **table.as_json()}, indent=2, allow_nan=False)
     try:
-        path.write_text(f"{text}\n", encoding="utf8")
+        path.write_text(f"{document_text(asdict(table), indent=2)}\n", encoding="utf8")
     except OSError as error:
         raise StorageError(f"cannot write {path}: {error.strerror}") from error
 

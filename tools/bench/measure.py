@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from statistics import median
 
@@ -64,13 +64,9 @@ class Measurement:
     ratio_high: float
     rounds: int
 
-    def as_json(self) -> dict[str, object]:
-        """Return plain data; `from_json` is the way back."""
-        return asdict(self)
-
     @classmethod
     def from_json(cls, document: object) -> Measurement:
-        """Read what `as_json` wrote.
+        """Read plain data, as ``dataclasses.asdict`` returns it.
 
         Raises:
             ValueError: If it is something else.

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..terminal.output import console
+from ..terminal.output import say
 from .suggested_preset import preset_text
 
 if TYPE_CHECKING:
@@ -167,21 +167,20 @@ def _trial_setup(
 
 def print_checked(checked: Checked) -> None:
     """Print a report for people."""
-    out = console()
     for line in _report_lines(checked):
-        out.print(line, markup=False, soft_wrap=True)
+        say(line)
     for finding in checked.problems:
-        out.print(f"  problem: {finding.problem}", markup=False, soft_wrap=True)
-        out.print(f"     mend: {finding.mend}", markup=False, soft_wrap=True)
+        say(f"  problem: {finding.problem}")
+        say(f"     mend: {finding.mend}")
     for what, when in checked.report.cut_off.items():
-        out.print(f"  cut off {when}: {what}", markup=False, soft_wrap=True)
+        say(f"  cut off {when}: {what}")
     for note in checked.report.notes:
-        out.print(f"  note: {note}", markup=False, soft_wrap=True)
+        say(f"  note: {note}")
     # A configuration that does not train is not suggested; --write writes it with its problems.
     if not checked.problems:
-        out.print("  a configuration for it (--write FILE writes it):", markup=False)
+        say("  a configuration for it (--write FILE writes it):")
         for line in checked.preset.splitlines():
-            out.print(f"    {line}", markup=False, soft_wrap=True)
+            say(f"    {line}")
 
 
 def _report_lines(checked: Checked) -> Iterator[str]:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from populations.views.parts import Column, Table
+
+from ..show.text import print_framed
 from ..terminal.options import AsJson, Code
-from ..terminal.output import console, log_console, print_json
+from ..terminal.output import console, print_json, say, tell
 from ..terminal.progress import count_progress
-from ..terminal.tables import print_table
 from ..terminal.text import paragraphs
 
 if TYPE_CHECKING:
@@ -32,36 +34,34 @@ def list_environments(as_json: AsJson = False) -> None:
 
     # Two sources, one list: an id's origin is of no interest here.
     known = sorted(known_environments() + known_games(), key=lambda environment: environment.id)
+    rows = [
+        {
+            "id": environment.id,
+            "package": environment.package,
+            "installed": environment.installed,
+            "api": environment.apis[0],
+            "install": environment.install,
+            "batched": environment.id in TWINS,
+            "twin": TWINS.get(environment.id),
+        }
+        for environment in known
+    ]
     if as_json:
-        print_json(
-            {
-                "environments": [
-                    {
-                        "id": environment.id,
-                        "package": environment.package,
-                        "installed": environment.installed,
-                        "api": environment.apis[0],
-                        "install": environment.install,
-                        "batched": environment.id in TWINS,
-                        "twin": TWINS.get(environment.id),
-                    }
-                    for environment in known
-                ]
-            }
-        )
+        print_json({"environments": rows})
         return
-    from rich.table import Table
-
-    table = Table("id", "api", "batched", "installed", box=None)
-    for environment in known:
-        there = "yes" if environment.installed else environment.install
-        twin = "yes" if environment.id in TWINS else ""
-        table.add_row(environment.id, environment.apis[0], twin, there)
-    print_table(console(), table)
-    console().print(
+    shown = [
+        {
+            **row,
+            "installed": row["installed"] or row["install"],
+            "batched": row["batched"] or "",
+        }
+        for row in rows
+    ]
+    columns = [Column(key, "word") for key in ("id", "api", "batched", "installed")]
+    print_framed(Table(columns, shown), box=None, overflow="ellipsis")
+    say(
         "Any other: openspiel:game of OpenSpiel; package.module:factory, which makes a "
-        "pettingzoo.AECEnv or ParallelEnv; package.module:Class of a batched game.",
-        soft_wrap=True,
+        "pettingzoo.AECEnv or ParallelEnv; package.module:Class of a batched game."
     )
 
 
@@ -165,15 +165,14 @@ def _check_alone(
     time_limit = effort.time_limit
     # Two limits: stages are left by an exception, a call that never returns by ending the process.
     try:
-        with stage_progress(time_limit) as tell, hard_limit(time_limit):
-            limit = TimeLimit(time_limit, tell=tell)
+        with stage_progress(time_limit) as show, hard_limit(time_limit):
+            limit = TimeLimit(time_limit, tell=show)
             checked = check_and_try(
                 given, seconds=effort.seconds, agent_steps=effort.agent_steps, limit=limit
             )
     except ArenaError:
         if write is not None:
-            said = f"nothing is written to {write}: agents and spaces are not known"
-            log_console().print(said, soft_wrap=True, markup=False)
+            tell(f"nothing is written to {write}: agents and spaces are not known")
         raise
     if as_json:
         print_json(checked.document())
@@ -188,7 +187,7 @@ def _check_alone(
             said = (
                 f"written to {write}, to be launched once no problem is left; left out: {missing}"
             )
-        log_console().print(said, soft_wrap=True, markup=False)
+        tell(said)
     if checked.problems:
         raise typer.Exit(PROBLEMS_EXIT_CODE)
 
@@ -230,46 +229,40 @@ def _check_against(
             num_envs=num_envs,
             progress=progress,
         )
+    found, (one, other) = report.difference, report.env_steps_per_s
     if as_json:
-        _print_conformance_json(report, environment=environment, against=against)
+        print_json(
+            {
+                "environment": environment,
+                "against": against,
+                "games": report.games,
+                "decisions": report.decisions,
+                "equal": found is None,
+                "difference": None if found is None else asdict(found),
+                "env_steps_per_s": {"environment": one, "against": other},
+            }
+        )
     else:
-        _print_conformance(report, environment=environment, against=against)
-    if report.difference is not None:
+        verdict = "the same game" if found is None else "different"
+        out = console()
+        out.print(f"{environment} against {against}: {verdict}")
+        for line in _conformance_lines(report):
+            out.print(f"  {line}")
+    if found is not None:
         raise typer.Exit(DIFFERENT_EXIT_CODE)
 
 
-def _print_conformance_json(report: ConformanceReport, *, environment: str, against: str) -> None:
-    from dataclasses import asdict
-
-    one, other = report.env_steps_per_s
-    print_json(
-        {
-            "environment": environment,
-            "against": against,
-            "games": report.games,
-            "decisions": report.decisions,
-            "equal": report.difference is None,
-            "difference": None if report.difference is None else asdict(report.difference),
-            "env_steps_per_s": {"environment": one, "against": other},
-        }
-    )
-
-
-def _print_conformance(report: ConformanceReport, *, environment: str, against: str) -> None:
-    out, found = console(), report.difference
-    verdict = "the same game" if found is None else "different"
-    out.print(f"{environment} against {against}: {verdict}", markup=False)
-    out.print(f"  {report.games:,} games, {report.decisions:,} decisions compared")
+def _conformance_lines(report: ConformanceReport) -> Iterator[str]:
+    yield f"{report.games:,} games, {report.decisions:,} decisions compared"
     one, other = report.env_steps_per_s
     # Speeds of 0: the comparison ended before it measured any.
     if one and other:
-        out.print(
-            f"  {one:,.0f} against {other:,.0f} environment steps/s in batches: "
+        yield (
+            f"{one:,.0f} against {other:,.0f} environment steps/s in batches: "
             f"{_times(one / other)} times as many"
         )
-    if found is not None:
-        for line in _difference_lines(found):
-            out.print(f"  {line}", markup=False)
+    if report.difference is not None:
+        yield from _difference_lines(report.difference)
 
 
 def _times(ratio: float) -> str:

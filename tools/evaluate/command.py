@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from populations.views.league import PAIRS, RATED
+from populations.views.parts import Table
+
+from ..show.text import print_framed
 from ..terminal.options import AsJson, Code, Trust
-from ..terminal.output import console, print_json
-from ..terminal.tables import print_table
+from ..terminal.output import print_json, say
 from .into_run import evaluate_run
-
-if TYPE_CHECKING:
-    from arena.matches.tournament import PairResult
-
 
 _OF_TOURNAMENTS = ("matches", "greedy", "seed", "environment")
 """Options that a run decides itself."""
@@ -79,51 +77,12 @@ def evaluate(
     if as_json:
         print_json(played.document)
     else:
-        _print_tables(played.result.pairs, played.ratings)
+        print_framed(Table(PAIRS, played.pairs), title="pairs")
+        print_framed(Table(RATED, played.ratings), title="ratings")
         if played.of_repeats:
-            console().print(played.of_repeats, soft_wrap=True, highlight=False)
+            say(played.of_repeats)
 
 
 def _is_given(context: typer.Context, name: str) -> bool:
     source = context.get_parameter_source(name)
     return source is not None and source.name == "COMMANDLINE"
-
-
-def _print_tables(pairs: Sequence[PairResult], ratings: Sequence[dict[str, object]]) -> None:
-    from rich.table import Table
-
-    screen = console()
-    table = Table(title="pairs", title_justify="left")
-    for column in ("home", "away"):
-        table.add_column(column, overflow="fold")
-    for column in ("matches", "distinct", "wins", "draws", "losses", "score", "mean return"):
-        table.add_column(column, justify="right")
-    for pair in pairs:
-        numbers = (pair.matches, pair.distinct, pair.wins, pair.draws, pair.losses)
-        table.add_row(
-            pair.home,
-            pair.away,
-            *(str(number) for number in numbers),
-            f"{pair.score:.3f}",
-            f"{pair.mean_return:.3f}",
-        )
-    print_table(screen, table)
-    print_ratings(ratings, title="ratings")
-
-
-def print_ratings(ratings: Sequence[Mapping[str, object]], *, title: str) -> None:
-    """Print the ratings of a tournament."""
-    from rich.table import Table
-
-    table = Table(title=title, title_justify="left")
-    table.add_column("player", overflow="fold")
-    for column in ("rating", "low", "high"):
-        table.add_column(column, justify="right")
-    for line in ratings:
-        numbers_shown = (line[key] for key in ("rating", "rating_low", "rating_high"))
-        table.add_row(
-            # "-" where there is no interval
-            str(line["player"]),
-            *("-" if n is None else f"{n:z.0f}" for n in numbers_shown),
-        )
-    print_table(console(), table)

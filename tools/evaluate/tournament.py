@@ -10,11 +10,13 @@ from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from populations.views.league import RESULT
+
 from .meeting import resolve_players
 
 if TYPE_CHECKING:
     from arena.matches.match import Progress
-    from arena.matches.tournament import PairResult, TournamentResult
+    from arena.matches.tournament import TournamentResult
     from arena.types import Tally
     from populations.ratings.model import Result
 
@@ -25,14 +27,12 @@ class Played:
 
     Attributes:
         document: Content of ``arena evaluate --json``, without its schema.
-        result: Results of all pairs.
         pairs: Results as in the document.
         ratings: Ratings as in the document, best first.
         of_repeats: Sentence on games that were repeated; empty: none were.
     """
 
     document: dict[str, object]
-    result: TournamentResult
     pairs: list[dict[str, object]]
     ratings: list[dict[str, object]]
     of_repeats: str
@@ -87,7 +87,8 @@ def play(
     if repeating and game.has_chance():
         repeating = []
     ratings = ratings_of(result, players=names, repeating=repeating)
-    pairs = [_pair_json(pair) for pair in result.pairs]
+    keys = ("home", "away", "seats", *(column.key for column in RESULT))
+    pairs = [{key: getattr(pair, key) for key in keys} for pair in result.pairs]
     document: dict[str, object] = {
         "environment": game.spec.id,
         "players": names,
@@ -99,7 +100,6 @@ def play(
     }
     return Played(
         document=document,
-        result=result,
         pairs=pairs,
         ratings=ratings,
         of_repeats=_of_repeats(result, repeating),
@@ -120,21 +120,6 @@ def _of_repeats(result: TournamentResult, repeating: Collection[str]) -> str:
         "ones: each counts once in the ratings, and where there is one for each seating a rating "
         "has no interval. Without --greedy policies sample."
     )
-
-
-def _pair_json(pair: PairResult) -> dict[str, object]:
-    return {
-        "home": pair.home,
-        "away": pair.away,
-        "seats": dict(pair.seats),
-        "matches": pair.matches,
-        "distinct": pair.distinct,
-        "wins": pair.wins,
-        "draws": pair.draws,
-        "losses": pair.losses,
-        "score": pair.score,
-        "mean_return": pair.mean_return,
-    }
 
 
 def ratings_of(

@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from populations.views.league import RECORD
+from populations.views.parts import Column, Table
+
+from ..show.text import print_framed
 from ..terminal.options import AsJson, Code, OnlyPopulation, RunDirectory, Trust
 from ..terminal.output import console, log_console, print_json
-from ..terminal.tables import print_table
 
 if TYPE_CHECKING:
     from arena.export.write import Written, WrittenMixture
@@ -19,6 +22,11 @@ if TYPE_CHECKING:
     from populations.inspection.views import Inspection
 
     from .record import Export, ExportSettings, Mode
+
+MEMBERS = (
+    *(Column("directory", "word"), Column("player", "player"), Column("probability")),
+    *(Column("rating", "elo"), Column("agent_steps")),
+)
 
 
 def export(
@@ -242,9 +250,16 @@ def _print_tables(written: Mapping[str, Written | WrittenMixture]) -> None:
 
     screen = console()
     for name, result in written.items():
+        card = result.card
+        title = f"{name}: {card.player}"
         if isinstance(result, WrittenMixture):
-            _print_members(result, title=f"{name}: {result.card.player}")
-        _print_record(result, title=f"{name}: {result.card.player}")
+            _print_members(result, title=title)
+        if card.record:
+            rows = [
+                {key: "" if value is None else value for key, value in line.model_dump().items()}
+                for line in card.record
+            ]
+            print_framed(Table(RECORD, rows), title=title)
         checks = result.checks if isinstance(result, WrittenMixture) else (result.check,)
         screen.print(
             f"policy.onnx agrees with the policy on {sum(c.observations for c in checks)} random "
@@ -255,43 +270,16 @@ def _print_tables(written: Mapping[str, Written | WrittenMixture]) -> None:
 
 
 def _print_members(written: WrittenMixture, *, title: str) -> None:
-    from rich.table import Table
-
-    table = Table(title=title, title_justify="left")
-    for column in ("directory", "player"):
-        table.add_column(column, overflow="fold")
-    for column in ("probability", "rating", "agent steps"):
-        table.add_column(column, justify="right")
-    for member in written.card.members:
-        rating = member.rating.rating
-        table.add_row(
-            *(member.directory, member.player, f"{member.probability:.4f}"),
-            *("-" if rating is None else f"{rating:z.0f}", str(member.agent_steps)),
-        )
-    screen = console()
-    print_table(screen, table)
-    screen.print(
+    rows = [
+        {
+            **member.model_dump(exclude={"rating"}),
+            "probability": f"{member.probability:.4f}",
+            "rating": member.rating.rating,
+        }
+        for member in written.card.members
+    ]
+    print_framed(Table(MEMBERS, rows), title=title)
+    console().print(
         f"expected score {written.card.worst_score:.3f} against the best of "
         f"{written.card.num_players} players; a member is drawn for each episode"
     )
-
-
-def _print_record(written: Written | WrittenMixture, *, title: str) -> None:
-    from rich.table import Table
-
-    if not written.card.record:
-        return
-    table = Table(title=title, title_justify="left")
-    for column in ("opponent", "mode", "seat"):
-        table.add_column(column, overflow="fold")
-    for column in ("matches", "distinct", "wins", "draws", "losses", "score", "mean return"):
-        table.add_column(column, justify="right")
-    for line in written.card.record:
-        numbers = (line.matches, line.distinct, line.wins, line.draws, line.losses)
-        table.add_row(
-            *(line.opponent, line.mode, line.seat),
-            *("" if number is None else str(number) for number in numbers),
-            "" if line.score is None else f"{line.score:.3f}",
-            f"{line.mean_return:.3f}",
-        )
-    print_table(console(), table)

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..terminal.options import Code, OptionalConfiguration, Overrides, Trust
+from ..terminal.output import tell
 from .origin import Origin
-from .serving import held_run, serve, tell, tell_of_record
+from .serving import held_run, serve, tell_of_record
 
 if TYPE_CHECKING:
     from populations.config.run_config import RunConfig

@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING
 from arena.types import population_of
 from populations.league.names import short_name
 from populations.views.notices import alert_lines, alerts_of
+from populations.views.parts import Column, Table
 from populations.views.texts import one_line, plain
 
+from ..show.text import framed
 from ..terminal.output import log_console
-from ..terminal.quantities import count
 from .headline import Moment, counts, learner_lines, shares, what_happens
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from rich.console import JustifyMethod, RenderableType
+    from rich.console import RenderableType
     from rich.live import Live
 
     from arena.types import Digest
@@ -37,6 +38,15 @@ MAX_LINES = 12
 NAME_CHARS = 20
 MAX_CHARS = 400
 """Most characters of an event; `arena league RUN events` has all of it."""
+
+COLUMNS = (
+    *(Column("player", "word"), Column("rating", "elo"), Column("rating", "interval", "95%")),
+    *(Column("change"), Column("matches", "count"), Column("generation", title="gen")),
+    *(Column("agent_steps", "count", "steps"), Column("kind", "word")),
+)
+WIDTHS = (8, 6, 10, 7, 7, 3, 7, 6)
+"""Least characters of the columns: they are as wide from the beginning as they get, and the table
+does not jump."""
 
 PAUSES = {"storage_full": "storage", "stalled": "paused"}
 """Words for a pause, by the name of its alert."""
@@ -57,7 +67,7 @@ def make_display(run: OpenRun) -> Iterator[PlainDisplay]:
     """Make the display that fits standard error."""
     screen = log_console()
     # Before the first line of progress: other commands need it.
-    screen.print(f"run directory: {run.run_dir}", soft_wrap=True, highlight=False)
+    screen.print(f"run directory: {run.run_dir}", soft_wrap=True)
     if not screen.is_terminal:
         yield PlainDisplay(screen, run.state, run.run_dir)
         return
@@ -92,7 +102,7 @@ class PlainDisplay:
         """Print those of the committed rows that matter."""
         lines = [*(explain(row, name=self._name) for row in told(rows)), *self._sizes(rows)]
         for line in lines:
-            self._screen.print(line, soft_wrap=True, highlight=False, markup=False)
+            self._screen.print(line, soft_wrap=True)
 
     def _sizes(self, rows: Sequence[Row]) -> Iterator[str]:
         """Yield the size of the networks of each population of which this is the first."""
@@ -110,7 +120,7 @@ class PlainDisplay:
 
     def wait_for(self, name: str, most_s: float) -> None:
         """Print what the end of the run waits for, and for how long at most."""
-        self._screen.print(waiting(name, most_s), soft_wrap=True, highlight=False, markup=False)
+        self._screen.print(waiting(name, most_s), soft_wrap=True)
 
     def refresh(self, status: Mapping[str, Json]) -> None:
         """Print a line now and then."""
@@ -120,7 +130,7 @@ class PlainDisplay:
             self._next_line_s, self._phase = now_s + LINE_EVERY_S, self._state.phase
             now = "  ".join(headline(self._state, status))
             text = alert(status) or now + alert_names(status)
-            self._screen.print(text, soft_wrap=True, highlight=False, markup=False)
+            self._screen.print(text, soft_wrap=True)
 
 
 class LiveDisplay(PlainDisplay):
@@ -156,44 +166,37 @@ class LiveDisplay(PlainDisplay):
 
     def _table(self, population: str, lines: Sequence[Standing]) -> RenderableType:
         from rich.box import SIMPLE_HEAD
-        from rich.table import Table
 
-        table = Table(
-            title=population, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, expand=False
-        )
-        # As wide from the beginning as they get: the table does not jump.
-        columns = {"player": 8, "rating": 6, "95%": 10, "change": 7, "matches": 7, "gen": 3}
-        for column, width in {**columns, "steps": 7, "kind": 6}.items():
-            justify: JustifyMethod = "left" if column in ("player", "kind") else "right"
-            table.add_column(column, justify=justify, no_wrap=True, min_width=width)
         trend = self._trends.setdefault(population, Trend())
         ratings = self._state.ratings(population)
         trend.record(None if ratings.row is None else ratings.row.num_tallies, lines)
-        is_ascii = not (self._screen.encoding or "").lower().startswith("utf")
-        populations = tuple(self._state.setup.populations)
         lines = [line for line in lines if line.same_as is None]
         # Policies that train are always shown; then the best of the others.
         shown = sorted(lines, key=lambda line: line.kind != "policy")[:MAX_LINES]
-        for line in shown:
-            name = one_line(short_name(line.player, populations=populations), max_chars=NAME_CHARS)
-            interval = "-"
-            if line.rating_low is not None:
-                high = "+" if line.rating_high is None else f"..{line.rating_high:z.0f}"
-                interval = f"{line.rating_low:z.0f}{high}"
-            table.add_row(
-                f"{name} *" if line.champion else name,
-                "-" if line.rating is None else f"{line.rating:z.0f}",
-                interval,
-                trend.change(line, ratings=ratings, is_ascii=is_ascii),
-                count(line.matches),
-                str(line.generation),
-                count(line.agent_steps),
-                line.kind,
-            )
+        is_ascii = self._screen.options.ascii_only
+        rows = [
+            {
+                **line._asdict(),
+                "player": one_line(self._name(line.player), max_chars=NAME_CHARS)
+                + (" *" if line.champion else ""),
+                "change": trend.change(line, ratings=ratings, is_ascii=is_ascii),
+            }
+            for line in shown
+        ]
         notes = ["* champion"] if any(line.champion for line in shown) else []
         if len(lines) > MAX_LINES:
             notes.append(f"and {len(lines) - MAX_LINES} more players")
-        table.caption, table.caption_justify = ", ".join(notes) or None, "left"
+        table = framed(
+            Table(COLUMNS, rows),
+            overflow="ellipsis",
+            title=population,
+            caption=", ".join(notes) or None,
+            caption_justify="left",
+            box=SIMPLE_HEAD,
+            pad_edge=False,
+        )
+        for column, width in zip(table.columns, WIDTHS, strict=True):
+            column.min_width, column.no_wrap = width, True
         return table
 
 

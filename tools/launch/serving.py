@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 
 import typer
 
-from ..terminal.output import log_console, print_json
+from ..terminal.output import print_json, tell
 from .ending import say_how_it_ended
 
 if TYPE_CHECKING:
@@ -30,11 +30,6 @@ if TYPE_CHECKING:
 # populations.commands once it is installed, and without that it has no presets either.
 ARENA = (sys.executable, "-P", "-m", "populations.commands.main")
 """Command that is ``arena``, whatever the path of this process is."""
-
-
-def tell(text: str) -> None:
-    """Say something on standard error."""
-    log_console().print(text, markup=False, soft_wrap=True, highlight=False)
 
 
 @contextmanager
@@ -61,6 +56,24 @@ def held_run(run_dir: Path, *, accept_loss: bool = False) -> Iterator[RunFile]:
         # Under the lock: another controller may have changed run.yaml until now. A change that was
         # cut off is finished later: nothing is written before all is checked.
         yield RunFile.load(current_file(run_dir))
+
+
+@contextmanager
+def stopped_run(run_dir: Path, *, trust: bool) -> Iterator[OpenRun]:
+    """Open a run that is not going on, to change a row of it under its lock.
+
+    Raises:
+        ConfigError: If there is none.
+        RunInUse: If it is going on.
+    """
+    from populations.config.trust import trusted
+    from populations.controller.server.run_directory import OpenRun
+
+    with held_run(run_dir) as found:
+        # The rules of matchmaking and PBT are made with the run's state.
+        code = trusted(found, run_dir, trust=trust).launch_directory
+        with OpenRun(run_dir, with_sinks=False, launch_directory=code) as run:
+            yield run
 
 
 def tell_of_record(why_not: str | None) -> None:
@@ -127,7 +140,7 @@ def serve(
         else:
             tell(f"{run_dir} is finished, and a limit holds still: nothing was trained")
     # After the run is closed: from the journal, as any command sees it.
-    document = say_how_it_ended(run_dir, holds=holds, tell=tell)
+    document = say_how_it_ended(run_dir, holds=holds)
     if json_:
         print_json(document)
     _end(str(document["state"]), str(document["reason"]))
@@ -269,11 +282,9 @@ def _tell_where(run: OpenRun, endpoint: str) -> None:
     # On Ray each learner has a key of its own, which is in no file here.
     keys = "this run" if run.run_file.config.launcher == "ray" else run.run_dir / KEYS
     if endpoint.startswith("tcp://") and not is_loopback(endpoint):
-        log_console().print(
+        tell(
             f"warning: other machines can reach {endpoint}; only learners with a key of {keys} "
-            "are let in, and messages are encrypted",
-            markup=False,
-            soft_wrap=True,
+            "are let in, and messages are encrypted"
         )
 
 

@@ -72,14 +72,18 @@ def find_directory(inspection: Inspection, key: str) -> tuple[str, WeightsRef]:
     from arena.errors import ConfigError
     from arena.types import ghost_id
 
-    tables = inspection.tables
-    row = tables.checkpoints.get(key)
-    if row is not None and row.state == "present":
+    for row in kept_at(inspection.tables, key):
         return ghost_id(row.policy, agent_steps=row.agent_steps), row.weights
-    for ghost in tables.ghosts.values():
-        if ghost.key == key and ghost.is_present:
-            return ghost.player, ghost.weights
     raise ConfigError(f"{inspection.run_dir} has recorded no checkpoint or ghost at {key}")
+
+
+def kept_at(tables: Tables, key: str | None) -> list[CheckpointRow | GhostRow]:
+    """Return what is kept in a directory of a run: the checkpoint, then the ghosts."""
+    checkpoint = None if key is None else tables.checkpoints.get(key)
+    ghosts = [row for row in tables.ghosts.values() if row.key == key and row.is_present]
+    if checkpoint is None or checkpoint.state != "present":
+        return [*ghosts]
+    return [checkpoint, *ghosts]
 
 
 def kept_ghost(tables: Tables, subject: Subject) -> GhostRow | None:

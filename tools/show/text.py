@@ -12,16 +12,18 @@ import shlex
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import takewhile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from populations.views.parts import Beside, Column, Pairs, Room, Section, Table, Tree
+from populations.views.parts import Beside, Column, Pairs, Picture, Room, Section, Table, Tree
 from populations.views.texts import plain
 
+from ..terminal.output import console
 from .values import FLOWING, LEFT, cell_text, line_text, text, value_of
 
 if TYPE_CHECKING:
+    import rich.table
     import rich.tree
-    from rich.console import JustifyMethod, RenderableType
+    from rich.console import JustifyMethod, OverflowMethod, RenderableType
 
 GAP = 2
 """Blanks between columns."""
@@ -41,6 +43,9 @@ MAX_KEY = 34
 MAX_VALUE = 80
 """Most characters of a value beside another one, in several lines."""
 
+UNLIMITED = 10_000
+"""Characters of a line that has room for every table."""
+
 
 def drawn(sections: Iterable[Section], room: Room) -> Iterator[RenderableType]:
     """Yield what a screen shows of sections."""
@@ -50,6 +55,9 @@ def drawn(sections: Iterable[Section], room: Room) -> Iterator[RenderableType]:
         if section.title is not None:
             yield Text(line_text(section.title, room), style="bold")
         yield from (Text(line_text(line, room)) for line in section.above)
+        if isinstance(section.chart, Picture):
+            # A picture that is folded is none.
+            yield Text(section.chart.text, no_wrap=True, overflow="ellipsis")
         match section.body:
             case Table():
                 yield from _table(section.body, room)
@@ -148,6 +156,44 @@ def _grid(cells: dict[Column, list[str]], room: Room) -> RenderableType:
     for texts in zip(*cells.values(), strict=True):
         grid.add_row(*texts)
     return grid
+
+
+def framed(
+    table: Table,
+    *,
+    overflow: OverflowMethod = "fold",
+    **style: Any,  # noqa: ANN401
+) -> rich.table.Table:
+    """Return a table with all of its columns and rows.
+
+    Args:
+        table: The table.
+        overflow: Fate of texts that have no room, which may be there to be copied.
+        **style: Options of rich's Table.
+    """
+    import rich.table
+
+    room = Room(width=UNLIMITED, is_wide=True)
+    grid = rich.table.Table(**{"title_justify": "left", **style})
+    for column in table.columns:
+        grid.add_column(
+            column.name,
+            justify="left" if column.kind in LEFT else "right",
+            overflow=overflow if column.kind in LEFT else "ellipsis",
+        )
+    for row in table.rows:
+        grid.add_row(*(cell_text(column, row, room) for column in table.columns))
+    return grid
+
+
+def print_framed(table: Table, **style: Any) -> None:  # noqa: ANN401
+    """Print a table as wide as the terminal; in a file or pipe as wide as the table."""
+    screen, grid = console(), framed(table, **style)
+    # rich would fold to 80 columns, and cut names that programs look for.
+    if not screen.is_terminal:
+        options = screen.options.update(width=UNLIMITED)
+        screen.width = max(screen.width, screen.measure(grid, options=options).maximum)
+    screen.print(grid)
 
 
 def _pairs(pairs: Pairs, room: Room) -> RenderableType:

@@ -46,6 +46,15 @@ def document_stream() -> TextIO:
     return _aside[-1] if _aside else sys.stdout
 
 
+def document_text(document: Mapping[str, object], *, indent: int | None = None) -> str:
+    """Return a document as JSON, with the version of its form.
+
+    Raises:
+        ValueError: If it holds a number that is not finite; JSON has none.
+    """
+    return json.dumps({"schema": SCHEMA, **document}, indent=indent, allow_nan=False)
+
+
 def print_json(document: Mapping[str, object]) -> None:
     """Print one JSON document, and nothing else, on standard output.
 
@@ -55,9 +64,8 @@ def print_json(document: Mapping[str, object]) -> None:
     output = document_stream()
     # Indented for people only: of a large league, indenting takes longer than reading.
     indent = 2 if output.isatty() else None
-    text = json.dumps({"schema": SCHEMA, **document}, indent=indent, allow_nan=False)
     # Encoded as a whole before: a number that JSON lacks leaves nothing half written.
-    output.write(f"{text}\n")
+    output.write(f"{document_text(document, indent=indent)}\n")
     # Now, where a reader that has gone away is no error.
     output.flush()
 
@@ -75,3 +83,13 @@ def log_console() -> Screen:
     from .screen import Screen
 
     return Screen(sys.stderr, highlight=False)
+
+
+def say(text: str) -> None:
+    """Print a line of results, which is not folded."""
+    console().print(text, soft_wrap=True)
+
+
+def tell(text: str) -> None:
+    """Print a line on standard error, which is not folded."""
+    log_console().print(text, soft_wrap=True)

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 from populations.views.texts import plain
 
-from .output import log_console
+from .output import log_console, tell
 
 # Drawing a line takes longer than many steps.
 _SHOW_EVERY = 32
@@ -32,11 +32,14 @@ def shown(text: str) -> str:
 
 
 @contextmanager
-def count_progress(what: str, *, total: int) -> Iterator[Callable[[int], None] | None]:
+def count_progress(
+    what: str, *, total: float | None = None
+) -> Iterator[Callable[..., None] | None]:
     """Show a bar on standard error if that is a terminal; it disappears at the end.
 
     Yields:
-        A function to call with the count that is done; None without a terminal.
+        A function to call with the count that is done, and the total where that was not known;
+            None without a terminal.
     """
     screen = log_console()
     if not screen.is_terminal:
@@ -47,7 +50,7 @@ def count_progress(what: str, *, total: int) -> Iterator[Callable[[int], None] |
 
     with Progress(console=screen, transient=True) as bar:
         task = bar.add_task(shown(what), total=total)
-        yield lambda completed: bar.update(task, completed=completed)
+        yield lambda done, total=None: bar.update(task, completed=done, total=total)
 
 
 class PlayProgress:
@@ -95,7 +98,7 @@ def stage_progress(limit_s: float) -> Iterator[Callable[[str], None]]:
     """
     screen = log_console()
     if not screen.is_terminal:
-        yield lambda what: screen.print(what, markup=False, soft_wrap=True)
+        yield tell
         return
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 

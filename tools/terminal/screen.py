@@ -63,6 +63,9 @@ class _Stream:
     def write(self, text: str) -> int:
         try:
             return self._stream.write(text)
+        except UnicodeEncodeError:
+            # Names may have such characters, and rich shortens cells with one.
+            return self.write(text.encode(self.encoding, "replace").decode(self.encoding))
         except OSError as error:
             self._let_go(error)
         # As if written: rich and print go on.

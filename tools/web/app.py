@@ -5,7 +5,6 @@ Tests: `tests/tools/web/test_app.py`.
 
 from __future__ import annotations
 
-import json
 from mimetypes import guess_type
 from typing import TYPE_CHECKING
 
@@ -18,7 +17,7 @@ from arena.errors import ArenaError
 from arena.files import without_directories
 from populations.views.texts import one_line
 
-from ..terminal.output import SCHEMA
+from ..terminal.output import document_text
 from .exposition import OPENMETRICS, TEXT, exposition
 from .pace import KeptPages, Pace
 from .pages.pages import PAGES
@@ -127,7 +126,7 @@ class Answers:
             document = run.documents([name])[name]
         if document is None:
             return _missing()
-        text = json.dumps({"schema": SCHEMA, **document}, allow_nan=False)
+        text = document_text(document)
         return _data(text, "application/json")
 
     def metrics(self, request: Request) -> Response:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from ..terminal.output import console, log_console
+from ..terminal.output import say, tell
 
 if TYPE_CHECKING:
     import asyncio
@@ -98,10 +98,7 @@ def _export(runs: dict[str, Run], target: Path, *, opens: bool) -> None:
         raise ConfigError(f"--export {target} is no directory")
     count = write_export(runs, target)
     index = (target / "index.html").resolve()
-    console().print(
-        f"{count} files in {target}; open {index.as_uri()} in a browser",
-        markup=False, soft_wrap=True,
-    )  # fmt: skip
+    say(f"{count} files in {target}; open {index.as_uri()} in a browser")
     if opens:
         _open(index.as_uri())
 
@@ -139,7 +136,7 @@ def _serve(
         # The first line, at once: a program may wait for it.
         sys.stdout.write(f"{url}\n")
         sys.stdout.flush()
-        log_console().print("Ctrl-C ends it; the runs go on.", markup=False)
+        tell("Ctrl-C ends it; the runs go on.")
         if opens:
             _open(url)
         config = uvicorn.Config(

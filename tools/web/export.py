@@ -11,10 +11,13 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from populations.views.views import VIEWS
+
 from .pages.asked import names_of
 from .pages.pages import PAGES
+from .pages.player import VIEWS_OF_PLAYER
 from .render import static_files
-from .runs import ROWS, PartFailed, Run, csv_text
+from .runs import LISTS, PartFailed, Run, csv_text
 from .site import Address, Site
 
 MAX_GHOST_PAGES = 500
@@ -23,11 +26,17 @@ MAX_GHOST_PAGES = 500
 MAX_PARTS = 200
 """Parts of one long table."""
 
+
 TABLES = (
-    *("standings", "payoff", "mixture", "ratings", "lineage", "hyperparameters", "checkpoints"),
-    *("metrics", "openings", "learners", "events", *ROWS),
+    *dict.fromkeys(
+        view
+        for views in (*(page.views for page in PAGES.values()), VIEWS_OF_PLAYER)
+        for view in views
+        if view in VIEWS
+    ),
+    *LISTS,
 )
-"""Rows that are written as CSV."""
+"""Rows that are written as CSV: all that pages need."""
 
 
 def write_export(runs: Mapping[str, Run], target: Path) -> int:

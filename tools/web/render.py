@@ -5,6 +5,7 @@ Tests: `tests/tools/web/test_pages.py`.
 
 from __future__ import annotations
 
+import base64
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ from ..show.html import Block
 from .pages.log import Filter
 
 HERE = Path(__file__).parent
-SCRIPTS = ("vega.min.js", "charts.js", "page.js")
+SCRIPTS = ("vega.min.js", "charts.js", "page.js", "replay.js")
 
 # Neither inline code nor eval: a label that escaped the escaping could do nothing.
 CONFINED = (
@@ -112,6 +113,30 @@ def static_version() -> str:
     return digest.hexdigest()[:12]
 
 
+def render_alone(content: Content) -> str:
+    """Return a page in one file, with what it needs of styles and scripts in it."""
+    files = static_files()
+    style, script = (files[name].decode() for name in ("page.css", "replay.js"))
+    hashes = [
+        base64.b64encode(hashlib.sha256(part.encode()).digest()).decode()
+        for part in (style, script)
+    ]
+    return (
+        templates()
+        .get_template("page.html")
+        .render(
+            content=content,
+            frame=Frame(root="", page="", navigation={}, is_static=True),
+            scripts=(),
+            version="",
+            inline={"style": style, "script": script},
+            # These very texts and no others, whatever a name may bring with it.
+            policy="default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; "
+            f"style-src 'sha256-{hashes[0]}'; script-src 'sha256-{hashes[1]}'",
+        )
+    )
+
+
 def render(content: Content, frame: Frame) -> str:
     """Return a page."""
     # Files have no version: they are never replaced by others.
@@ -124,6 +149,7 @@ def render(content: Content, frame: Frame) -> str:
             frame=frame,
             scripts=SCRIPTS,
             version=version,
+            inline=None,
             policy=CONFINED if frame.is_static else "",
         )
     )

@@ -36,9 +36,16 @@ def calls() -> list[Call]:
     return taken
 
 
-@pytest.mark.parametrize("name", ["at_once", "in_turns", "converted"])
-def test_an_environment_is_told_before_its_episodes(tmp_path: Path, name: str) -> None:
-    worker = make_worker(tmp_path, f"told:{name}", num_envs=2, launch_directory=ASSETS)
+@pytest.mark.parametrize(
+    ("name", "agent_id"),
+    [("at_once", False), ("at_once", True), ("in_turns", False), ("converted", False)],
+)
+def test_an_environment_is_told_before_its_episodes(
+    tmp_path: Path, name: str, agent_id: bool
+) -> None:
+    worker = make_worker(
+        tmp_path, f"told:{name}", num_envs=2, launch_directory=ASSETS, agent_id=agent_id
+    )
     first = start(worker, "player/p000")
     me, ghost = live("player/p000"), frozen(tmp_path, first, "player/p000@000000000000")
     message = train(("player/p000", first), seatings=[(me, RANDOM), (ghost, me)], agent_steps=8)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -88,6 +89,7 @@ def test_all_others_are_changed_back_and_named(
     process_settings._noted.clear()
     threads, umask = torch.get_num_threads(), os.umask(0o22)
     os.umask(umask)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     sys.modules.pop("module_of_this_test")
     torch.set_num_threads(threads + 1)
     torch.use_deterministic_algorithms(True)
@@ -96,6 +98,7 @@ def test_all_others_are_changed_back_and_named(
     np.seterr(all="raise")
     gc.disable()
     os.umask(0o777)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft - 1, hard))
     warnings.filterwarnings("error", message="of a user")
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
@@ -110,11 +113,12 @@ def test_all_others_are_changed_back_and_named(
     assert np.geterr()["over"] != "raise"
     assert gc.isenabled()
     assert os.umask(umask) == umask
+    assert resource.getrlimit(resource.RLIMIT_NOFILE) == (soft, hard)
     assert not [one for one in warnings.filters if one[1] and "of a user" in str(one[1])]
     assert signal.getsignal(signal.SIGTERM) is not signal.SIG_IGN
     assert signal.SIGTERM not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
     # Each once.
-    assert len(caplog.messages) == len(set(caplog.messages)) == 11
+    assert len(caplog.messages) == len(set(caplog.messages)) == 12
     kept.close()
 
 

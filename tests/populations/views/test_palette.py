@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from populations.views.chart_parts import AREAS, COLOURS, PALETTE, Reader
-from tools.show.labels import reader
 from tools.web.pages.asked import colours_of
 
 LOOKS = ("light", "dark")
@@ -89,7 +88,7 @@ def test_of_many_the_best_have_one_and_the_others_are_grey_on_all_pages() -> Non
         "b/p000": PALETTE[0],
         "b/p001": PALETTE[1],
     }
-    page: Reader = reader(["a", "b"], colours=many)
+    page = Reader(["a", "b"], colours=many)
     # A chart of other policies makes none of them bright.
     assert page.coloured(["a/p003", "a/p029", "a/p002"]) == {"a/p029": PALETTE[0]}
     # Two of one colour in one chart: the better one. What is no policy has a colour that is free.

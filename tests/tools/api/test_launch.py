@@ -19,6 +19,7 @@ from populations.preset_files import config_text
 from populations.yaml_documents import read_document
 from tests.integration.conftest import SMALL
 from tests.support import wait_until
+from tools.api.launched import LaunchedRun
 
 ENDLESS = (*SMALL, "stop.duration_s=null", "stop.agent_steps_per_policy=100000000")
 
@@ -164,6 +165,15 @@ def test_errors_speak_of_arguments_and_not_of_options(board_run: Path) -> None:
     begins = "no force=True, init_from, with_hyperparameters=True or replay"
     with pytest.raises(arena.ConfigError, match=begins):
         arena.launch(run_dir=board_run, resume=True, replay="runs/a:p003")
+
+
+@pytest.mark.integration
+def test_runs_that_were_waited_for_leave_no_descriptors_open(tmp_path: Path) -> None:
+    before = set(os.listdir("/proc/self/fd"))
+    run = LaunchedRun(tmp_path, ["--no-such-option"])
+    with pytest.raises(arena.ConfigError, match="No such option"):
+        run.wait()
+    assert set(os.listdir("/proc/self/fd")) <= before
 
 
 @pytest.mark.parametrize(

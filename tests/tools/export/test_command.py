@@ -156,8 +156,10 @@ def test_ones_own_environment_replaces_a_foreign_outcome(
     # What it is called with is data: an environment of other arguments would be another one.
     card["environment"]["kwargs"] = {"screen_scaling": 5}
     (directory / "card.json").write_text(json.dumps(card))
+    shutil.copytree(directory, tmp_path / "twin")
+    players = (directory, tmp_path / "twin", "bot:random")
     arguments = ("--environment", "classic/connect_four-v3", "--matches", 1, "--json")
-    assert len(command("evaluate", directory, "bot:random", *arguments)["pairs"]) == 2
+    assert len(command("evaluate", *players, *arguments)["pairs"]) == 6
 
 
 @pytest.mark.slow

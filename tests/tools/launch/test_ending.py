@@ -15,7 +15,7 @@ from populations.controller.server.reconfiguration import settle
 from populations.controller.server.run_directory import OpenRun
 from tests.faults.scenarios import make_small_run
 
-last_lines: Any = importlib.import_module("populations.commands.launch.ending")
+ending: Any = importlib.import_module("populations.commands.launch.ending")
 serving: Any = importlib.import_module("populations.commands.launch.serving")
 
 LIMITS = {
@@ -57,8 +57,7 @@ def said(
         "agent_steps": agent_steps,
         "champion": {"player": CHAMPION} if champions is None else champions,
     }
-    ending = last_lines.make_ending(status, run_dir=Path(run_dir), limits=LIMITS, holds=holds)
-    return list(last_lines.last_lines(ending))
+    return list(ending.last_lines(status, run_dir=Path(run_dir), limits=LIMITS, holds=holds))
 
 
 def test_a_finished_run_says_why_and_what_next() -> None:

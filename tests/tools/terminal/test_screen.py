@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from pathlib import Path
 
@@ -31,3 +32,10 @@ def test_a_full_disk_is_no_reader_that_has_gone() -> None:
         assert not screen.is_gone
         # As at the end of a command: what could not be written is not tried again.
         discard(stream)
+
+
+def test_a_character_that_the_encoding_lacks_ends_no_command() -> None:
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii", write_through=True)
+    Screen(stream).print("pläyer…")
+    assert isinstance(stream.buffer, io.BytesIO)
+    assert stream.buffer.getvalue() == b"pl?yer?\n"

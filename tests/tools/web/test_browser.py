@@ -178,7 +178,7 @@ def saved(page: Page, name: str, to: Path) -> bytes:
 PICTURES = {
     "ratings": "Ratings of player over agent steps",
     "payoff": "player against player",
-    "lineage": "Lineage of player over agent steps",
+    "lineage": "Lineage over agent steps",
 }
 
 

@@ -14,13 +14,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from populations.views.figures import MAX_LINES, MAX_PLAYERS
 from populations.views.parts import Column, Line
-from tests.tools.league.documents import DOCUMENTS
 from tests.tools.web.conftest import HOSTILE, Client, asked_for, hostile_run, said, standing, words
 from tools.show.html import short
-from tools.web.pages.league import MAX_LINES, MAX_PLAYERS, overview, payoff
-from tools.web.pages.pages import PAGES
-from tools.web.pages.training import hyperparameters
+from tools.web.pages.league import overview, payoff
+from tools.web.pages.pages import PAGES, view_page
 
 MAX_BYTES = 300_000
 """Bytes of a page of a few players, whatever their names are."""
@@ -82,25 +81,6 @@ def test_a_hostile_text_stays_text(board_run: Path, tmp_path: Path, text: str) -
     }
 
 
-def test_who_is_no_better_than_untrained_is_no_champion_without_a_note() -> None:
-    document = DOCUMENTS["champion"]
-    told = [
-        "nobody is surely better than untrained: player/p000 has 0 agent steps; the most likely "
-        "reasons:",
-        "  too little training so far,",
-        "  or rewards that cannot be learned from",
-    ]
-
-    def lines(champions: list[Any]) -> list[str]:
-        asked = asked_for("index", status={}, champion={"champions": champions})
-        sections = asked.sections("champion")
-        return said([line for block in asked.medium.blocks(sections) for line in block.below])
-
-    assert [line for line in lines(document["champions"]) if line in told] == told
-    better = [{**one, "unproven": None} for one in document["champions"]]
-    assert not set(told) & set(lines(better))
-
-
 def test_schedules_are_those_of_the_best_rated() -> None:
     values = {f"player/p{n:03d}": {"gamma": 0.9 + n / 1000} for n in range(MAX_LINES + 1)}
     generations = [
@@ -112,7 +92,7 @@ def test_schedules_are_those_of_the_best_rated() -> None:
     document = {"policies": values, "generations": generations, "search_space": {}}
     standings = {"populations": {"player": lines}}
     asked = asked_for("hyperparameters", standings=standings, hyperparameters=document)
-    _, schedule = hyperparameters(asked)
+    schedule, _ = view_page(asked)
     spec: Any = schedule.chart
     # Those with a label at their end; the others are grey.
     drawn = {

@@ -18,8 +18,7 @@ from populations.records.rows import EventRow
 from populations.storage.journal import Journal
 from tools.web.making import FITTED, Made
 from tools.web.pace import LEAST_S, Pace
-from tools.web.runs import NotYet, Run, named_runs
-from tools.web.unpacked import Unpacked
+from tools.web.runs import NotYet, Run, Unpacked, named_runs
 
 
 @dataclass
@@ -44,7 +43,7 @@ def test_a_document_is_made_again_when_the_run_has_changed(board_run: Path, tmp_
     with Journal.open(path / "journal.db") as journal:
         journal.commit([event])
     assert run.etag(["events"]) != first
-    assert [line["sequence"] for line in run.documents(["events"])["events"]["events"]] == [1]  # type: ignore[attr-defined]
+    assert [line["sequence"] for line in run.documents(["events"])["events"]["events"]] == [1]
 
 
 def test_readers_of_a_busy_run_share_a_document(board_run: Path, tmp_path: Path) -> None:

@@ -5,18 +5,17 @@ Tests: `tests/tools/web/test_pages.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import cast
 
 from populations.views.chart_parts import PALETTE, Reader, coloured
 from populations.views.parts import Document, Row, Section
 from populations.views.views import VIEWS
 
 from ...league.narrowing import limited
-from ...show.html import Block, Hypertext, guarded, page_name
-from ...show.labels import reader
+from ...show.html import Block, Hypertext, guarded, page_name, slug
+from ...show.values import name as name_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,27 +38,31 @@ class Asked:
     def reader(self) -> Reader:
         """Reader of charts."""
         links = self.medium.links
-        return reader(self.medium.populations, links.player, colours=self.colours)
+        return Reader(self.medium.populations, links.player, self._versus, colours=self.colours)
+
+    def _versus(self, player: str, opponent: str) -> str:
+        """Return the address of a result on the page of a player."""
+        page = self.medium.links.player(player)
+        return f"{page}#{slug(f'vs {name_of(opponent, self.medium.room)}')}" if page else ""
+
+    def charts(self, view: str, **documents: Document) -> list[Section]:
+        """Return the sections with charts of a view; documents take the places of the run's own."""
+        figure = VIEWS[view].figure
+        assert figure is not None, f"{view} has charts"
+        own = {name: self.documents[name] for name in figure.documents if name not in documents}
+        sections = figure.draw({**own, **documents}, self.reader)
+        # One without a title says why there are none, which the table says, too.
+        return [one for one in sections if one.title is not None]
 
     def rows(self, view: str, key: str) -> list[Row]:
         """Return a list of rows of a view's document."""
-        return cast("list[Row]", self.documents[view][key])
+        found: list[Row] = self.documents[view][key]
+        return found
 
     def populations(self, view: str = "standings") -> dict[str, list[Row]]:
         """Return rows of a view's document by population."""
-        return cast("dict[str, list[Row]]", self.documents[view]["populations"])
-
-    def standings(self) -> dict[str, list[Row]]:
-        """Return the standings, a policy and its ghost with the same weights as one."""
-        return {
-            name: [line for line in lines if line["same_as"] is None]
-            for name, lines in self.populations().items()
-        }
-
-    def best(self, population: str) -> list[str]:
-        """Return the policies of a population, best rated first."""
-        lines = self.populations().get(population, [])
-        return [str(line["player"]) for line in lines if line["kind"] == "policy"]
+        found: dict[str, list[Row]] = self.documents[view]["populations"]
+        return found
 
     def sections(self, view: str, document: Document | None = None) -> list[Section]:
         """Return the sections of a view, of all of its rows.
@@ -89,10 +92,9 @@ class Asked:
 
 def colours_of(standings: Document) -> dict[str, str]:
     """Return the colour of each policy: of a few all have one, else the best of each population."""
-    populations = cast("Mapping[str, Sequence[Row]]", standings["populations"])
     best = [
         [str(line["player"]) for line in lines if line["kind"] == "policy"]
-        for lines in populations.values()
+        for lines in standings["populations"].values()
     ]
     every = [*chain(*best)]
     groups = [every] if len(every) <= len(PALETTE) else best
@@ -101,9 +103,9 @@ def colours_of(standings: Document) -> dict[str, str]:
 
 def names_of(standings: Document) -> dict[str, str]:
     """Return the names of the pages of all players that have one, by player."""
-    populations = cast("Mapping[str, Sequence[Row]]", standings["populations"])
+    populations = standings["populations"]
     found = {
-        str(line["player"]): page_name(str(line["player"]), cast("str | None", line["weights"]))
+        str(line["player"]): page_name(str(line["player"]), line["weights"])
         for lines in populations.values()
         for line in lines
         if line["kind"] != "bot"

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
-from populations.views.parts import Column, Line, Pairs, Row, Section, Table
+from populations.views.parts import Column, Line, Pairs, Section, Table
 
 from ...show.html import Block, Cell
 from .asked import Asked
@@ -53,7 +53,7 @@ def configuration(asked: Asked) -> Iterator[Block]:
 
     def make() -> Iterator[Section]:
         found = asked.documents["configuration"]
-        shown = {**{key: found[key] for key in FACTS}, **cast("Row", found["versions"])}
+        shown = {**{key: found[key] for key in FACTS}, **found["versions"]}
         pairs = [
             (key.replace("_", " "), Line("{value}", {"value": one}))
             for key, one in shown.items()

@@ -179,7 +179,9 @@ def test_it_goes_on_only_with_what_it_is_told(long: Bench) -> None:
         worker = long.worker()
         answer = begin(long, worker)
         message = next_train(long, answer, other, carried=carried)
+        num_made = long.num_made
         after = long.finished(worker.carry_out(message))
+        assert long.num_made == num_made, "the same environments begin anew"
         expected = long.finished(long.worker().carry_out(message))
         assert (after.checkpoints, after.tallies, after.in_flight) == (
             expected.checkpoints,

@@ -49,6 +49,7 @@ def make_setup(
     kwargs: Mapping[str, object] | None = None,
     lessons: Sequence[Mapping[str, object]] = (),
     success_return: float | None = None,
+    agent_id: bool = False,
 ) -> LearnerSetup:
     launch_directory = launch_directory or str(root)
     request = EnvironmentRequest(
@@ -66,7 +67,9 @@ def make_setup(
         sides=sides,
         seats=make_seats(agents=spec.agents, sides=sides, populations=populations),
         populations={
-            name: PopulationSetup(agents=agents, network=NetworkConfig(hidden_sizes=(16,)))
+            name: PopulationSetup(
+                agents=agents, network=NetworkConfig(hidden_sizes=(16,), agent_id=agent_id)
+            )
             for name, agents in populations.items()
         },
         success_return=success_return,

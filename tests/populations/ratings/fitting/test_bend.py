@@ -146,6 +146,18 @@ def test_what_two_sides_leave_of_log_odds_is_what_they_are_worth() -> None:
     assert off[1] == pytest.approx(h[0] - nearest[0] - nearest[5], abs=1e-5)
 
 
+def test_every_pair_counts_alike_in_what_scatters() -> None:
+    """Sixteen pairs of one scale, beside its twelve with another one."""
+    lead = recency(7, 0.5)
+    (across,) = two_scales(-2.0, np.zeros(0), lead)
+    met = [replace(across, second=across.first, advantage=0.0), across]
+    ratings, _ = ratings_of(TWO_SCALES, np.zeros((7, 0)), met, bend=BEND)
+    left = [left_of(TWO_SCALES, ratings, one, bend=BEND) for one in met]
+    squares = np.concatenate([((one - one.mean()) ** 2).flatten() for one in left])
+    assert len(squares) == 16 + 12
+    assert scatter_of(TWO_SCALES, met, bend=BEND) == pytest.approx(squares.mean())
+
+
 @pytest.mark.parametrize("lead", [0.0, 0.9])
 @pytest.mark.parametrize("num_scales", [1, 2])
 def test_ratings_change_as_finite_differences_say(num_scales: int, lead: float) -> None:
