@@ -85,6 +85,7 @@ bench: setup
 	$(BIN)/arena bench --guard
 
 # The matrix shows what it skips, and why.
+# KAGGLE_PYTHON=PYTHON: one with kaggle-environments, which plays and shows what arena replay writes.
 test-envs: $(ENVIRONMENTS_STAMP)
 	$(PYTEST) -rs --timeout 600 tests/environments tests/arena/envs
 	@set -e; for id in $(ENVIRONMENTS); do $(BIN)/arena envs check $$id; done

@@ -143,7 +143,7 @@ class PopulationConfig(Model):
     """Keys of the section ``pbt`` that are other for this population; null: none."""
 
     schedule: tuple[ScheduleEntry, ...] = ()
-    """Hyperparameters by agent steps, instead of PBT; ``--replay`` makes it. Empty: none."""
+    """Hyperparameters by agent steps, instead of PBT; ``--schedule-of`` makes it. Empty: none."""
 
     @property
     def num_policies(self) -> int:

@@ -124,6 +124,14 @@ def _film(suffix: str) -> Callable[[Retold], bytes]:
     return write
 
 
+def _episode(told: Retold) -> bytes:
+    import json
+
+    from .kaggle import episode
+
+    return json.dumps(episode(told.document)).encode()
+
+
 def _frames(told: Retold) -> Iterator[npt.NDArray[np.uint8]]:
     """Yield a picture of each step, all of one size. uint8 [height, width, 3]."""
     import io
@@ -167,4 +175,5 @@ WRITERS: Mapping[str, Callable[[Retold], bytes]] = {
     ".gif": _film(".gif"),
     ".mp4": _film(".mp4"),
     ".txt": _text,
+    ".json": _episode,
 }

@@ -156,6 +156,7 @@ class Retelling:
             "game": row.game,
             "time": row.time,
             "environment": self._game.spec.id,
+            "kwargs": dict(self._game.spec.kwargs),
             "seed": row.seed,
             "seats": [
                 {

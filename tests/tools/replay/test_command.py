@@ -71,7 +71,7 @@ def test_keys_go_through_a_game_and_the_terminal_comes_back(kept_run: Path) -> N
         (("--worst", "0"), "--worst"),
         (
             ("--to", "game.avi"),
-            "--to takes a name that ends in .html, .gif, .mp4, .txt, got 'game.avi'",
+            "--to takes a name that ends in .html, .gif, .mp4, .txt, .json, got 'game.avi'",
         ),
     ],
 )
