@@ -12,8 +12,8 @@ from arena.matches.pair_scores import wilson
 
 from . import chart_parts as parts
 from .chart_parts import (
+    AREAS,
     DOTS,
-    GREY,
     HATCH,
     HEIGHT,
     PALETTE,
@@ -24,6 +24,7 @@ from .chart_parts import (
     Rows,
     Spec,
     layer,
+    paint,
     rounded,
     tip,
 )
@@ -31,16 +32,10 @@ from .chart_parts import (
 Key = tuple[str, str]
 """Population and name of a player; a bot plays in several populations."""
 
-NINE = (
-    *("#332288", "#88CCEE", "#44AA99", "#117733", "#999933"),
-    *("#DDCC77", "#CC6677", "#882255", "#AA4499"),
-)
-"""Paul Tol's muted colours, for areas where `PALETTE` has too few."""
-
 KINDS = {
-    "policy": (PALETTE[0], "circle"),
-    "ghost": ("#7F7F7F", "diamond"),
-    "bot": (PALETTE[1], "square"),
+    "policy": ("blue", "circle"),
+    "ghost": ("grey", "diamond"),
+    "bot": ("orange", "square"),
 }
 """Colour and shape of each kind of player."""
 
@@ -106,7 +101,10 @@ def differences(
         if None not in (point["value"], point["low"], point["high"])
     ]
     beside = {"field": "run", "sort": runs}
-    encoding = {"color": parts.look("run", runs, PALETTE[:2], title=None), "yOffset": beside}
+    encoding = {
+        "color": parts.look("run", runs, PALETTE[:2], title=None),
+        "yOffset": beside,
+    }
     told = tip(name="", run="", player="", value=".4~g", low=".4~g", high=".4~g")
     return reader.sized(_intervals(points, own, title, encoding, told), 30 * len(own) + 5)
 
@@ -169,13 +167,23 @@ def payoff(
         layer(cells, "rect", coloured),
     ]
     if size <= MAX_NUMBERED:
-        # Dark ends of the map take white text.
-        ends = {"test": "abs(datum.score - 0.5) > 0.3", "value": "white"}
+        # Where white text is easier to read than black.
+        ends = {"test": "abs(datum.score - 0.45) > 0.435", "value": "white"}
         text = {"field": "score", "format": ".2f"}
         ink = {"condition": ends, "value": "black"}
         layers.append(layer(cells, "text", {**xy, "text": text, "color": ink}, fontSize=9))
     width = round(side * len(others)) if reader.width else None
     return reader.sized({"layer": layers}, side * len(own), width=width)
+
+
+def _borders(
+    axis: Spec, channel: str, field: str, labels: Sequence[str], keys: Sequence[Key]
+) -> list[Spec]:
+    """Return lines between populations."""
+    both = zip(labels, keys, keys[1:], strict=False)
+    ends: Rows = [{field: label} for label, before, after in both if before[0] != after[0]]
+    encoding = {channel: {**axis, "bandPosition": 1}}
+    return [layer(ends, "rule", encoding, color=paint("grey"))] if ends else []
 
 
 def mixture(members: Sequence[Row], reader: Reader) -> Spec:
@@ -190,7 +198,7 @@ def mixture(members: Sequence[Row], reader: Reader) -> Spec:
     bars = {**xy, "tooltip": tip(name="", value=".4f")}
     texts = {**xy, "text": {"field": "value", "format": ".3f"}}
     layers = [
-        layer(rows, "bar", bars, color=PALETTE[0]),
+        layer(rows, "bar", bars, color=paint(PALETTE[0])),
         layer(rows, "text", texts, align="left", dx=4),
     ]
     return reader.sized({"layer": layers}, 22 * len(rows))
@@ -221,12 +229,12 @@ class Openings:
                 totals[row["action"]] = totals.get(row["action"], 0.0) + row["share"]
                 labels[row["action"]] = row["label"]
         ranked = sorted(totals, key=lambda action: (-totals[action], action))
-        most = sorted(ranked[: len(NINE)])
+        most = sorted(ranked[: len(AREAS)])
         places: dict[int | None, int] = {action: place for place, action in enumerate(most)}
-        rest: list[int | None] = [*ranked[len(NINE) :]]
+        rest: list[int | None] = [*ranked[len(AREAS) :]]
         rest += [None for row in rows if row["action"] is None]
         texts = [reader.text(labels[action]) for action in most] + ["others"] * bool(rest)
-        colours = (*NINE[: len(most)], GREY)
+        colours = (*AREAS[: len(most)], "grey")
         return cls(
             labels=dict(zip(parts.unique(texts), colours, strict=False)),
             places=places | dict.fromkeys(rest, len(most)),
@@ -285,7 +293,7 @@ def shares(
     encoding = {**openings.window(), "y": y, "y2": {"field": "y2"}, "tooltip": told}
     encoding["fill"] = openings.look(**({} if panel else legend))
     height = 0.8 * PANEL if panel else HEIGHT
-    spec = layer(made, "rect", encoding, stroke="white", strokeWidth=0.2)
+    spec = layer(made, "rect", encoding, stroke=paint("paper"), strokeWidth=0.2)
     return reader.sized(spec, height, width=panel)
 
 

@@ -16,10 +16,8 @@ from . import chart_parts as parts
 from .chart_parts import (
     COPIES,
     DOTS,
-    GREY,
     HEIGHT,
     LABEL,
-    PALETTE,
     PANEL,
     STEPS,
     Axis,
@@ -28,6 +26,7 @@ from .chart_parts import (
     Rows,
     Spec,
     layer,
+    paint,
     rounded,
     tip,
 )
@@ -89,8 +88,8 @@ def ratings(lines: Sequence[Row], reader: Reader) -> Spec:
     text = {**zero, "x": {"value": "width"}, "text": {"field": "name"}}
     right = {"align": "right", "baseline": "bottom", "dx": -3}
     spec["layer"] += [
-        layer([{}], "rule", zero, strokeDash=[4, 3], strokeWidth=0.7, color=GREY),
-        layer([{"name": "bot:random"}], "text", text, color=GREY, **right),
+        layer([{}], "rule", zero, strokeDash=[4, 3], strokeWidth=0.7, color=paint("grey")),
+        layer([{"name": "bot:random"}], "text", text, color=paint("grey"), **right),
     ]
     return reader.sized(spec, HEIGHT)
 
@@ -153,7 +152,7 @@ def champions(spans: Sequence[Row], lines: Sequence[Row], reader: Reader) -> Spe
     unit, seconds = _unit(end - begin)
     # Of simulated leagues all moments are the same.
     last = max((end - begin) / seconds, 1.0 if begin == end else 0.0)
-    bright = parts.coloured([line["player"] for line in best_first(lines)])
+    colours = reader.coloured([line["player"] for line in best_first(lines)])
     rows = []
     for span, (since_s, until_s) in zip(spans, bounds, strict=True):
         if since_s is None:
@@ -161,24 +160,23 @@ def champions(spans: Sequence[Row], lines: Sequence[Row], reader: Reader) -> Spe
         since = (since_s - begin) / seconds
         until = last if until_s is None else (until_s - begin) / seconds
         name, policy = reader.player(span["player"]), span["player"].split("@")[0]
-        colour = PALETTE[bright.index(policy)] if policy in bright else GREY
-        row = {"x": rounded(since, 4), "x2": rounded(until, 4), "name": name, "colour": colour}
+        row = {"x": rounded(since, 4), "x2": rounded(until, 4), "name": name}
+        row["colour"] = colours.get(policy, "grey")
         # A name stands where a narrow page has room for it.
         if (until - since) / last * (reader.width or 300) > 7.0 * len(name):
-            row |= {"middle": rounded((since + until) / 2.0, 4), "dark": colour in parts.DARK}
+            row["middle"] = rounded((since + until) / 2.0, 4)
         rows.append({**row, **reader.link(span["player"])})
     title = f"time ({unit})" if begin < end else "time"
     axis = {"grid": False, "tickCount": 6, "format": ".3~f"}
     x, middle = (parts.quantity(one, title, domain=(0, last), **axis) for one in ("x", "middle"))
     middle_row: Spec = {"y": {"value": STRIP / 2}}
-    fill = {"field": "colour", "type": "nominal", "scale": None}
+    fill = {"value": {"expr": "colours[datum.colour]"}}
     told = tip(name="", x=".3~f", x2=".3~f")
     bars = {**middle_row, "x": x, "x2": {"field": "x2"}, "color": fill, "tooltip": told}
-    ink = {"condition": {"test": "datum.dark", "value": "white"}, "value": "black"}
-    texts = {**middle_row, "x": middle, "color": ink, "text": {"field": "name"}}
+    texts = {**middle_row, "x": middle, "text": {"field": "name"}}
     layers = [
-        layer(rows, "bar", bars, height=STRIP, stroke="white", strokeWidth=0.3),
-        layer([one for one in rows if "middle" in one], "text", texts),
+        layer(rows, "bar", bars, height=STRIP, stroke=paint("paper"), strokeWidth=0.3),
+        layer([one for one in rows if "middle" in one], "text", texts, color=paint("paper")),
     ]
     return reader.sized({"layer": layers}, STRIP)
 
@@ -340,12 +338,12 @@ def _lines(
         height: Pixels of the plot.
         is_stepped: Whether a value holds until the next one, and the first line stands out.
     """
-    order = parts.coloured([curve.player for curve in curves])
-    bright = [curve for curve in curves if curve.player in order]
-    others = [curve for curve in curves if curve.player not in order]
-    texts = {curve.player: curve.label for curve in bright}
-    labels = dict(zip(order, parts.unique([texts[player] for player in order]), strict=True))
-    colour = parts.look("name", list(labels.values()), PALETTE[: len(labels)])
+    colours = reader.coloured([curve.player for curve in curves])
+    bright = [curve for curve in curves if curve.player in colours]
+    others = [curve for curve in curves if curve.player not in colours]
+    unique = parts.unique([curve.label for curve in bright])
+    labels = {curve.player: label for curve, label in zip(bright, unique, strict=True)}
+    colour = parts.look("name", unique, [colours[player] for player in labels])
     last = max((row["x"] for curve in curves for row in curve.rows), default=0) or 1
     x = parts.quantity("x", "agent steps", domain=(0, last), **STEPS)
     xy: Spec = {"x": x, "y": axis.encoding()}
@@ -381,7 +379,7 @@ def _lines(
     if others:
         at = {"x": {"value": "width"}, "y": {"value": height + LABEL}, "text": {"field": "name"}}
         note = [{"name": f"{len(others)} others"}]
-        layers.append(layer(note, "text", at, align="left", dx=5, color=GREY))
+        layers.append(layer(note, "text", at, align="left", dx=5, color=paint("grey")))
     # Layers without rows of their own have these.
     return {"data": {"values": rows}, "layer": layers}
 
@@ -401,7 +399,9 @@ def _grey(others: Sequence[Curve], xy: Spec, step: Spec) -> list[Spec]:
         for row in thinned(curve.rows, most=MAX_OTHER_POINTS)
     ]
     encoding = {**xy, "detail": {"field": "line"}, "tooltip": tip(name="")}
-    return [layer(rows, "line", encoding, color=GREY, strokeWidth=0.7, opacity=0.5, **step)]
+    return [
+        layer(rows, "line", encoding, color=paint("grey"), strokeWidth=0.7, opacity=0.5, **step)
+    ]
 
 
 def _category_labels(axis: Axis) -> Spec:

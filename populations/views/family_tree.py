@@ -16,7 +16,7 @@ from typing import Any
 from arena.drawings.svg import tag
 from populations.league.names import compact
 
-from .chart_parts import COPIES, GREY, PALETTE, Reader, Row
+from .chart_parts import COPIES, Reader, Row
 from .curves import with_ends
 
 LANE, TOP, BOTTOM = 30, 14, 40
@@ -25,8 +25,10 @@ LANE, TOP, BOTTOM = 30, 14, 40
 LEFT, RIGHT = 62, 44
 """Pixels of names at the left of a page, and of ratings at the right."""
 
-COPY, BEST_COPY = "#CC79A7", "currentColor"
-GAIN, BIG_GAIN, LOSS = "#56B4E9", PALETTE[0], PALETTE[1]
+COPY, GAIN, BIG_GAIN, LOSS, NEITHER = "purple", "pale", "blue", "orange", "grey"
+"""Colours of copies, and of generations by what they gained."""
+
+BEST_COPY = "currentColor"
 MIN_SHARE = 0.05
 """Share of the width from which on a generation has room for the Elo that it gained."""
 
@@ -71,20 +73,21 @@ def family_tree(
     names = [reader.player(row["policy"]) for row in rows]
     left = LEFT if width is None else max(LEFT, 7 * max(map(len, names), default=0))
     drawn = [
-        *_axis(place, last, height),
+        *_axis(place, last, height, reader),
         *_copies(document, lanes, [own[0]["policy"] for own in populations if own], place, reader),
         *(part for bar in _bars(bars, lanes, last, place, reader) for part in bar),
         *(part for row in rows for part in _ends(row, lanes[row["policy"]], reader, left, width)),
     ]
     size = 'width="100%"'
     if width is not None:
-        drawn.append(_legend(height))
+        drawn.append(_legend(height, reader))
         height += LANE
         whole = left + width + RIGHT
         size = f'width="{whole}" viewBox="{-left} 0 {whole} {height}"'
+    heads = _head("copy", reader.colour(COPY)) + _head("best", BEST_COPY)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} height="{height}" font-size="12">'
-        f"<defs>{_head('copy', COPY)}{_head('best', BEST_COPY)}</defs>{''.join(drawn)}</svg>"
+        f"<defs>{heads}</defs>{''.join(drawn)}</svg>"
     )
 
 
@@ -107,7 +110,7 @@ def _linked(href: str, part: str) -> str:
     return tag("a", part, href=href) if href else part
 
 
-def _axis(place: Place, last: int, height: int) -> list[str]:
+def _axis(place: Place, last: int, height: int, reader: Reader) -> list[str]:
     # The next of 1, 2 and 5 times a power of ten, so that about five fit.
     power = 10.0 ** math.floor(math.log10(last / 5))
     step = power * next(one for one in (1, 2, 5, 10) if one * power >= last / 5)
@@ -117,16 +120,17 @@ def _axis(place: Place, last: int, height: int) -> list[str]:
         ends: dict[str, Any] = {"x1": at, "x2": at, "y1": TOP - 8, "y2": height - BOTTOM + 2}
         anchor = "middle" if tick else "start"
         parts += [
-            tag("line", **ends, stroke=GREY, stroke_opacity=0.35),
+            tag("line", **ends, stroke=reader.colour(NEITHER), stroke_opacity=0.35),
             _text(compact(round(tick * step)), x=at, y=height - BOTTOM + 16, text_anchor=anchor),
         ]
     return [*parts, _text("agent steps", x=place(last / 2), y=height - 8, text_anchor="middle")]
 
 
-def _legend(y: int) -> str:
+def _legend(y: int, reader: Reader) -> str:
     """Return what colours mean, for a file; a page says it above."""
+    named = ((BIG_GAIN, "gained Elo"), (LOSS, "lost"), (NEITHER, "neither"), (COPY, "copy"))
     entries = (
-        *((BIG_GAIN, "gained Elo"), (LOSS, "lost"), (GREY, "neither"), (COPY, "copy")),
+        *((reader.colour(name), text) for name, text in named),
         (BEST_COPY, "copy that the best policy goes back to"),
     )
     parts, x = [], 0
@@ -152,7 +156,7 @@ def _bars(
         y = _y(lanes[line["policy"]])
         gain = line.get("elo_gain")
         share = 0.0 if gain is None else gain / most
-        colour = GREY
+        colour = NEITHER
         if abs(share) >= MIN_SHARE:
             colour = LOSS if share < 0.0 else BIG_GAIN if share > 0.5 else GAIN
         title = tag("title", escape(_told(line, reader)))
@@ -162,12 +166,12 @@ def _bars(
             x2=place(max(end, begin + last / 400)),
             y1=y,
             y2=y,
-            stroke=colour,
+            stroke=reader.colour(colour),
             stroke_width=7,
         )
         own = [_linked(reader.href(line["policy"]), bar)]
         if line["generation"] > 0:
-            mark = COPY if line["cause"] in COPIES else "currentColor"
+            mark = reader.colour(COPY) if line["cause"] in COPIES else "currentColor"
             at = place(begin)
             own.append(tag("line", x1=at, x2=at, y1=y - 5, y2=y + 5, stroke=mark, stroke_width=1.5))
         room = (end - begin) / last
@@ -224,7 +228,7 @@ def _copies(
             x2=place(event["agent_steps"]),
             y1=y1 + inset,
             y2=y2 - inset,
-            stroke=BEST_COPY if is_best else COPY,
+            stroke=BEST_COPY if is_best else reader.colour(COPY),
             stroke_width=1.8 if is_best else 1.1,
             marker_end=f"url(#head-{'best' if is_best else 'copy'})",
         )

@@ -107,7 +107,7 @@ def ratings(documents: Documents, reader: Reader) -> list[Section]:
         spans = [one for one in document["champions"] if one["population"] == name]
         if strip := curves.champions(spans, lines, reader):
             title = Line("Champions of {name} over time", {"name": name})
-            parts.append(Section(title=title, chart=strip))
+            parts.append(Section(title=title, chart=strip, csv="champions"))
     return parts or _none("no policy has a rating")
 
 
@@ -174,6 +174,7 @@ def hyperparameters(documents: Documents, reader: Reader) -> list[Section]:
                     space=space.get(key, {}),
                     panel=_panel(reader),
                 ),
+                csv="generations",
             )
             for key in found[: reader.most(MAX_CHARTS, len(found))]
         ]
@@ -329,6 +330,7 @@ def lineage(documents: Documents, reader: Reader) -> list[Section]:
             f"orange lost. An arrow is a copy of weights. {sum(map(len, lanes))} of "
             f"{len(rated):,} policies.",
             chart=family_tree(lanes, document, reader, width=reader.width),
+            csv="generations",
         )
     ]
 

@@ -201,6 +201,7 @@ class Section:
         command: Command of a shell, to copy.
         about: Paragraph about how to read it, where there is room for that.
         chart: Specification of a chart, where charts can be drawn, or a picture. None: neither.
+        csv: Name of its rows as CSV; empty: those of the view.
         is_alert: Whether it asks for attention.
     """
 
@@ -211,6 +212,7 @@ class Section:
     command: str = ""
     about: str = ""
     chart: object = None
+    csv: str = ""
     is_alert: bool = False
 
 

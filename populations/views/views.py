@@ -53,6 +53,7 @@ class View:
         warns: Warnings about ratings below the table.
         operand: Last argument that the view needs. None: it takes none.
         figure: Its charts. None: it has none.
+        lists: Lists of its document that are drawn, and are not its rows.
         is_whole: Whether pages have its document of the whole run. That of every tally of a big
             league would take a gigabyte.
         is_fitted: Whether it needs a fit of all checkpoints, which takes long.
@@ -71,6 +72,7 @@ class View:
     warns: bool = False
     operand: Operand | None = None
     figure: Figure | None = None
+    lists: tuple[str, ...] = ()
     is_whole: bool = True
     is_fitted: bool = False
     takes: Mapping[str, str] = field(default_factory=dict)
@@ -96,6 +98,7 @@ VIEWS: dict[str, View] = {
         sections=training.ratings,
         limits="populations",
         figure=Figure(draw=figures.ratings, documents=("ratings",)),
+        lists=("champions",),
         is_fitted=True,
     ),
     "payoff": View(
@@ -123,6 +126,7 @@ VIEWS: dict[str, View] = {
         rows=itemgetter("policies"),
         sections=lineage,
         figure=Figure(draw=figures.lineage, documents=("lineage",)),
+        lists=("generations",),
         is_fitted=True,
     ),
     "hyperparameters": View(

@@ -240,6 +240,7 @@ class Hypertext:
 
     def _block(self, section: Section, csv: str) -> Block:
         title = section.title
+        csv = section.csv or csv
         block = Block(
             heading=self._heading(title) if title is not None else "",
             about=section.about,
@@ -248,11 +249,12 @@ class Hypertext:
             command=short(section.command, MAX_TEXT),
             chart=None if isinstance(section.chart, Picture) else section.chart,
             picture=section.chart if isinstance(section.chart, Picture) else None,
+            csv=f"{self.links.base}{csv}.csv" if csv else "",
             is_alert=section.is_alert,
         )
         match section.body:
             case Table():
-                return self._with_table(block, section.body, csv)
+                return self._with_table(block, section.body)
             case Pairs(rows):
                 made = [BlockRow([[Cell(short(name))], self.line(line)]) for name, line in rows]
                 return replace(block, rows=made, total=len(made))
@@ -268,7 +270,7 @@ class Hypertext:
         # A name stays as it is.
         return written if title.template[:1] == "{" else written[:1].upper() + written[1:]
 
-    def _with_table(self, block: Block, table: Table, csv: str) -> Block:
+    def _with_table(self, block: Block, table: Table) -> Block:
         columns = [
             one
             for one in table.columns
@@ -293,7 +295,6 @@ class Hypertext:
                 for row in shown
             ],
             total=total,
-            csv=f"{self.links.base}{csv}.csv" if csv else "",
             previous=self._numbered(self.number - 1) if self.number > 1 else "",
             following=self._numbered(self.number + 1) if start + MAX_ROWS < total else "",
         )

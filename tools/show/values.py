@@ -212,7 +212,10 @@ WRITTEN: Mapping[Kind, Callable[[object, Room], str]] = {
 """Text of a value of each kind that there is."""
 
 LEFT: frozenset[Kind] = frozenset(
-    {"word", "mark", "player", "game", "players", "versus", "digest", "sentence", "event", "curve"}
+    {
+        *("word", "mark", "player", "game", "players", "versus", "digest", "exact", "sentence"),
+        *("event", "curve"),
+    }
 )
 """Kinds that begin at the left, as texts do."""
 

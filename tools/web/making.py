@@ -40,8 +40,8 @@ LENGTH_BYTES = 8
 FAILED = "failed"
 """Only key of the document of a view that could not be made: why."""
 
-CARDS = "cards"
-"""Document of the cards of all players."""
+CARDS, CONFIGURATION = "cards", "configuration"
+"""Documents that only pages show: of the cards of all players, and of what the run is made of."""
 
 GAME = "game"
 """Document of a game that was kept, told step by step."""
@@ -67,14 +67,14 @@ class Made:
 
 
 def make_documents(run: Path, views: Sequence[str]) -> Made:
-    """Return documents of a run's views, and its ``cards``, at one moment, in this process.
+    """Return documents of a run, at one moment, in this process.
 
     Where a view fails, its document says so, and the others stand.
 
     Args:
         run: Run directory.
-        views: Views, each with its operand after a blank where it takes one, as on the command
-            line: ``diff RUN2``.
+        views: Views, `CARDS`, `CONFIGURATION` and `GAME`, each with its operand after a blank where
+            it takes one, as on the command line: ``diff RUN2``; of a game its id: ``game 1.0``.
 
     Raises:
         ConfigError: If there is no run.
@@ -94,16 +94,18 @@ def make_documents(run: Path, views: Sequence[str]) -> Made:
 
 
 def _document(inspection: Inspection, view: str) -> Mapping[str, object]:
-    """Return the document of a view, ``cards``, or ``diff RUN2``."""
+    """Return the document of a view, or one that only pages show."""
     from populations.inspection.views import document
 
     from .cards import cards_document
+    from .pages.configuration import configuration_document
 
     name, _, operand = view.partition(" ")
     try:
-        # No view: only pages show them.
         if name == CARDS:
             return cards_document(inspection)
+        if name == CONFIGURATION:
+            return configuration_document(inspection)
         if name == GAME:
             return game_document(inspection.run_dir, operand)
         needed = VIEWS[name].operand

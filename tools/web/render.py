@@ -14,6 +14,8 @@ from pathlib import Path
 
 import jinja2
 
+from populations.views.chart_parts import COLOURS
+
 from ..show.html import Block
 from .pages.log import Filter
 
@@ -89,7 +91,17 @@ def templates() -> jinja2.Environment:
 @cache
 def static_files() -> dict[str, bytes]:
     """Return the files that pages need, by name: the only files that a server sends."""
-    return {path.name: path.read_bytes() for path in sorted((HERE / "static").iterdir())}
+    files = {path.name: path.read_bytes() for path in sorted((HERE / "static").iterdir())}
+    return {**files, "page.css": _colours().encode() + files["page.css"]}
+
+
+def _colours() -> str:
+    """Return the palette as variables, in which a look has its members."""
+    light, dark = (
+        "".join(f" --colour-{name}: {getattr(one, look)};" for name, one in COLOURS.items())
+        for look in ("light", "dark")
+    )
+    return f":root {{{light} }}\n@media (prefers-color-scheme: dark) {{ :root {{{dark} }} }}\n"
 
 
 @cache

@@ -28,14 +28,17 @@ from populations.views.views import VIEWS
 from ..league.tables import write_csv
 from ..players.resolve import CHAMPION
 from ..show.html import GAME
-from .making import CARDS, FAILED, FITTED, Made, make_documents
+from .making import CARDS, CONFIGURATION, FAILED, FITTED, Made, make_documents
 from .pace import Pace
 
 NAMES = tuple(name for name, view in VIEWS.items() if view.is_whole)
 """Views with a document of the whole run."""
 
-DOCUMENTS = (*NAMES, CARDS)
+DOCUMENTS = (*NAMES, CARDS, CONFIGURATION)
 """Documents of a run: those of views, and what only pages show."""
+
+LISTS = {name: view for view, shape in VIEWS.items() for name in shape.lists}
+"""Views of the lists that have a CSV of their own, by list."""
 
 DIFF = "diff-with-"
 """First part of the name of a document of differences: the other run's name follows."""
@@ -48,6 +51,10 @@ MAX_GAMES = 32
 
 FILES = ("journal.db", "journal.db-wal", "status.json", "run.yaml", CHAMPION)
 MAX_SLUG = 40
+
+PATIENCE = 4.0
+"""Times as long as for others readers wait for documents that were never made: of a small league
+they are there then."""
 
 MAX_BYTES = 64_000_000
 """Size of the packed forms of all documents that are kept as objects."""
@@ -186,6 +193,11 @@ class Run:
             return "game"
         return "diff" if name in self.diffs else None
 
+    def begin(self, names: Sequence[str]) -> None:
+        """Have documents made that somebody will ask for."""
+        group = _at_once(names)
+        self._begun(group, self._version_of(group))
+
     def _asked(self, name: str) -> str:
         """Return a document's view with its operand, as its maker takes it."""
         if name in self.diffs:
@@ -265,7 +277,10 @@ class Run:
         with self._lock:
             making = self._making.get(group)
             if making is None and self._is_stale(group, version):
-                until_s = None if self.wait_s is None else time.monotonic() + self.wait_s
+                wait_s = self.wait_s
+                if wait_s is not None:
+                    wait_s *= 1.0 if group in self._kept else PATIENCE
+                until_s = None if wait_s is None else time.monotonic() + wait_s
                 making = self._making[group] = _Making(until_s)
                 Thread(target=self._make, args=(group, version, making), daemon=True).start()
             return making
@@ -359,8 +374,14 @@ def named_runs(
     return runs
 
 
-def csv_text(view: str, document: Document) -> str:
-    """Return a view's rows as CSV."""
+def csv_text(run: Run, name: str) -> str | None:
+    """Return rows as CSV: a view's, or of a list of `LISTS`; None: there are none of this name."""
+    of = LISTS.get(name, name)
+    view = run.view_of(of)
+    # What only pages show has no rows.
+    if view not in VIEWS:
+        return None
+    document = run.documents([of])[of]
     file = io.StringIO()
-    write_csv(VIEWS[view].rows(document), file)
+    write_csv(document[name] if name in LISTS else VIEWS[view].rows(document), file)
     return file.getvalue()

@@ -14,7 +14,7 @@ from populations.views.log import game
 from populations.views.parts import SIDES, Column, Document, Line, Row, Section, Table
 
 from ..show.html import Block, Cell, Hypertext, Links, failed, guarded, page_name, short, slug
-from .pages.asked import Asked, names_of
+from .pages.asked import Asked, colours_of, names_of
 from .pages.league import OTHERS
 from .pages.log import FIELDS, differences, event_filters, game_filters
 from .pages.pages import PAGES
@@ -193,7 +193,9 @@ class Site:
         links = replace(medium.links, names=self.linked(names))
         populations = tuple(standings["populations"])
         medium = replace(medium, links=links, populations=populations)
-        asked = Asked(documents=documents, medium=medium, others=others)
+        asked = Asked(
+            documents=documents, medium=medium, others=others, colours=colours_of(standings)
+        )
         if run.view_of(address.name) == "game":
             blocks = guarded("Game", lambda: medium.blocks(game(told[address.name])))
             return Content(title="Game", blocks=blocks)
@@ -232,7 +234,7 @@ class Site:
             base: Way from the page to the run's folder.
         """
         page = PAGES.get(name)
-        note = "The ratings of a big league take a minute. The page comes by itself."
+        note = "A league of thousands of players takes a minute. The page comes by itself."
         content = Content(
             title=short(name) if page is None else page.title,
             blocks=[Block(heading=UNMADE, about=note)],

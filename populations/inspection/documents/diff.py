@@ -21,6 +21,7 @@ from arena.errors import ConfigError
 from arena.types import RANDOM_BOT
 from populations.choices import with_names
 from populations.config.resume.differences import Change, compare
+from populations.config.resume.secrets import without_secrets
 from populations.config.run_file import learner_setup
 from populations.inspection.cells import payoff_cells
 from populations.inspection.documents.champions import opponents
@@ -224,7 +225,11 @@ def _different(first: Json, second: Json) -> Document:
     compared = list(compare(first, second))
     found = {one.key: one for one in compared if one.before != one.after}
     different: list[Document] = [
-        {"key": one.key, "first": one.before, "second": one.after}
+        {
+            "key": one.key,
+            "first": without_secrets(one.before, one.key),
+            "second": without_secrets(one.after, one.key),
+        }
         for one in found.values()
         if not _follows(one, found)
     ]

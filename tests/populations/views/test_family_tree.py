@@ -5,8 +5,8 @@ from __future__ import annotations
 import xml.etree.ElementTree as ElementTree
 from typing import Any
 
-from populations.views.chart_parts import Reader
-from populations.views.family_tree import BIG_GAIN, LANE, LOSS, TOP, family_tree
+from populations.views.chart_parts import COLOURS, Reader
+from populations.views.family_tree import BIG_GAIN, LANE, LOSS, NEITHER, TOP, family_tree
 from populations.views.figures import lineage
 from tests.populations.views import documents
 
@@ -56,8 +56,8 @@ def test_a_bar_is_a_generation_from_its_first_step_to_its_last() -> None:
     assert (second["x1"], second["x2"]) == ("200.0", "400.0")
     (lost, unknown) = lines_of(root, "p001 generation")
     # 50 Elo gained are the most, 20 lost; of the others nothing is known.
-    assert (first["stroke"], lost["stroke"]) == (BIG_GAIN, LOSS)
-    assert unknown["stroke"] not in (BIG_GAIN, LOSS)
+    strokes = [COLOURS[name].light for name in (BIG_GAIN, LOSS, NEITHER)]
+    assert [one["stroke"] for one in (first, lost, unknown)] == strokes
     assert {"+50", "-20"} <= {one.text for one in root.iter(f"{SVG}text")}
 
 

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from tests.tools.web.browsing import mistakes_of, needs_browser, served
+from tests.tools.web.browsing import mistakes_of, served
 from tools.replay import files
 from tools.replay.retelling import retold
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 
-@needs_browser
 @pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
@@ -63,7 +62,6 @@ def test_a_page_is_gone_through_by_keys_and_by_buttons(
     page.close()
 
 
-@needs_browser
 @pytest.mark.slow
 def test_a_game_comes_by_itself_and_is_gone_through(kept_run: Path, browser: Browser) -> None:
     with served(kept_run) as address:

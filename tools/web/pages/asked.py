@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 
-from populations.views.chart_parts import Reader
+from populations.views.chart_parts import PALETTE, Reader, coloured
 from populations.views.parts import Document, Row, Section
 from populations.views.views import VIEWS
 
@@ -25,17 +26,19 @@ class Asked:
         documents: Documents of the views that it needs, by view.
         medium: Medium with the page's address, its part and its filters.
         others: Names of other runs, by the addresses of the differences to them.
+        colours: Colours of policies, the same on all pages.
     """
 
     documents: Mapping[str, Document]
     medium: Hypertext
     others: Mapping[str, str] = field(default_factory=dict)
+    colours: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def reader(self) -> Reader:
         """Reader of charts."""
         links = self.medium.links
-        return Reader(self.medium.populations, links.player, self._versus)
+        return Reader(self.medium.populations, links.player, self._versus, colours=self.colours)
 
     def _versus(self, player: str, opponent: str) -> str:
         """Return the address of a result on the page of a player."""
@@ -85,6 +88,17 @@ class Asked:
             csv: View that has all rows of its tables; empty: none.
         """
         return guarded(heading, lambda: self.medium.blocks(make(), csv=csv))
+
+
+def colours_of(standings: Document) -> dict[str, str]:
+    """Return the colour of each policy: of a few all have one, else the best of each population."""
+    best = [
+        [str(line["player"]) for line in lines if line["kind"] == "policy"]
+        for lines in standings["populations"].values()
+    ]
+    every = [*chain(*best)]
+    groups = [every] if len(every) <= len(PALETTE) else best
+    return {**dict.fromkeys(every, "grey"), **dict(chain(*(coloured(o).items() for o in groups)))}
 
 
 def names_of(standings: Document) -> dict[str, str]:

@@ -12,8 +12,9 @@ from populations.views import charts
 from populations.views.figures import MAX_PLAYERS, MAX_WHISKERS
 from populations.views.parts import Column, Line, Row, Section, Table, player
 
-from ...show.html import Block, BlockRow, Cell, short
+from ...show.html import Block, BlockRow, Cell, guarded, short
 from .asked import Asked
+from .configuration import made_of
 
 MAX_CHAMPIONS = 100
 OTHERS = "Other runs"
@@ -26,14 +27,15 @@ RANKS = (
 
 
 def overview(asked: Asked) -> Iterator[Block]:
-    """Yield the champions, how they came to be, the best players, the state and the learners."""
+    """Yield what is played, champions, their ratings, the best players, state and learners."""
+    yield from guarded("Configuration", lambda: made_of(asked))
     state, *alerts = reversed(asked.sections("status"))
     yield from asked.part("Alerts", lambda: [replace(o, title=Line("Alerts")) for o in alerts])
     # Its results are on the champion's own page.
     yield from asked.part(
         "Champion", lambda: [one for one in asked.sections("champion") if one.body is None]
     )
-    yield from asked.part("Ratings", lambda: asked.charts("ratings"))
+    yield from asked.part("Ratings", lambda: asked.charts("ratings"), csv="ratings")
     for block in asked.part("Standings", lambda: asked.sections("standings")):
         # The others are on a page of their own.
         following = asked.medium.links.page("standings")
@@ -77,7 +79,8 @@ def champions(asked: Asked) -> Iterator[Block]:
         Column("until", "time", "until (UTC)"),
     )
     title = Line("Champions, the newest first")
-    yield from asked.part("Champions", lambda: [Section(title=title, body=Table(columns, found))])
+    made = Section(title=title, body=Table(columns, found), csv="champions")
+    yield from asked.part("Champions", lambda: [made])
 
 
 RESULT = (

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from populations.views.views import VIEWS
 
 from ...show.html import Block
-from . import league, log, training
+from . import configuration, league, log, training
 from .asked import Asked
 
 
@@ -54,13 +54,14 @@ MAKES: Mapping[str, Callable[[Asked], Iterator[Block]]] = {
     "games": log.games,
     "learners": log.learners,
     "events": log.events,
+    "configuration": configuration.configuration,
 }
-"""Functions that make the pages of views, in the order of the navigation."""
+"""Functions that make pages, by the document that each is about, in the order of the navigation."""
 
 PAGES: dict[str, Page] = {
     "index": Page(
         title="Overview",
-        views=("status", "standings", "champion", "ratings", "learners"),
+        views=("configuration", "status", "standings", "champion", "ratings", "learners"),
         make=league.overview,
     ),
     **{

@@ -54,4 +54,4 @@ def metrics(asked: Asked) -> Iterator[Block]:
     # The number is that of the group: its tables have one part.
     asked = replace(asked, medium=replace(asked.medium, number=1))
     chosen = {**asked.documents["metrics"], "names": names}
-    yield from asked.part("Metrics", lambda: asked.charts("metrics", metrics=chosen))
+    yield from asked.part("Metrics", lambda: asked.charts("metrics", metrics=chosen), csv="metrics")
