@@ -312,7 +312,7 @@ def test_find_sinks_takes_a_users_own(tmp_path: Path, monkeypatch: pytest.Monkey
     assert sys.getrecursionlimit() == before
 
 
-@pytest.mark.parametrize("name", ["wandb", "no_such_module:Sink", "json:NoSuchSink"])
+@pytest.mark.parametrize("name", ["wandbox", "no_such_module:Sink", "json:NoSuchSink"])
 def test_find_sinks_names_what_it_cannot_open(tmp_path: Path, name: str) -> None:
     with pytest.raises(ConfigError, match=name):
         find_sinks([name], tmp_path)
