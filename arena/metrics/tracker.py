@@ -1,6 +1,6 @@
 """The Tracker Protocol: a tool in which users keep their runs, named by one word as a sink.
 
-A tracker has a process of its own (`populations.hooks.tracking`), which reads what the run has
+A tracker has a process of its own (`populations.tracking`), which reads what the run has
 written: points from ``metrics.jsonl``, notes from the journal. So it may block, raise or be killed.
 What a tracker holds already is asked of the tracker itself, so that nothing is there twice or left
 out after a kill.
@@ -10,21 +10,16 @@ Tests: `tests/integration/test_trackers.py`.
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple, Protocol, cast
+from typing import Literal, NamedTuple, Protocol
 
 from arena.errors import ConfigError
 
-TRACKERS: Mapping[str, str] = {
-    "wandb": "arena.metrics.wandb_tracker:WandbTracker",
-    "mlflow": "arena.metrics.mlflow_tracker:MlflowTracker",
-    "trackio": "arena.metrics.trackio_tracker:TrackioTracker",
-}
-"""Class of each tracker; its name is also the module that it imports, and the extra that has it."""
+TRACKERS = ("wandb", "mlflow", "trackio")
+"""Names: each is also the module that it imports, and the extra that has it."""
 
 PROJECT = "arena"
 """Project or experiment of a run, unless the tool's own environment variable names one."""
@@ -85,7 +80,7 @@ class Note(NamedTuple):
 
 
 class Reached(NamedTuple):
-    """What a tracker holds.
+    """Place that a tracker has reached.
 
     Attributes:
         number: Number of its last point; -1: it has none.
@@ -125,9 +120,3 @@ def require_installed(name: str) -> None:
         raise ConfigError(
             f"metrics.sinks: {name} is not installed: pip install 'arena-league[{name}]'"
         )
-
-
-def open_tracker(name: str, run: TrackedRun) -> Tracker:
-    """Import a tracker, which takes seconds, and go on with the run in it."""
-    module, _, attribute = TRACKERS[name].partition(":")
-    return cast(Tracker, getattr(importlib.import_module(module), attribute)(run))

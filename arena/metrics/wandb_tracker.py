@@ -25,7 +25,6 @@ FLUSH_S = 5.0
 HEADER, BLOCK = 7, 1 << 15
 """Bytes of a file before its records, and of a block; records are cut at the ends of blocks."""
 
-_FULL, _LAST = 1, 4
 _SEQUENCE = re.compile(r"#([0-9]+) ")
 
 
@@ -110,6 +109,7 @@ def read_records(path: Path) -> Iterator[bytes]:
         if not kind or len(part) < length:
             return
         record += part
-        if kind in (_FULL, _LAST):
+        # Whole, or its last part.
+        if kind in (1, 4):
             yield record
             record = b""

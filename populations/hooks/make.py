@@ -100,7 +100,7 @@ def make_hook_processes(
                 tracker=sink,
             ),
             log=path / "logs" / f"{sink}.log",
-            module="populations.hooks.tracking",
+            module="populations.tracking",
             name=sink,
             alert="sink_failed",
             subject=sink,

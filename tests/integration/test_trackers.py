@@ -180,7 +180,8 @@ def of_trackio(run: Path, uuid: str) -> Kept:
 READERS = {"wandb": of_wandb, "mlflow": of_mlflow, "trackio": of_trackio}
 
 
-@pytest.mark.parametrize("name", list(TRACKERS))
+@pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy")  # MLflow's
+@pytest.mark.parametrize("name", TRACKERS)
 def test_after_two_kills_there_is_one_run_and_no_point_is_missing_or_double(
     run: Path, name: str
 ) -> None:

@@ -1,4 +1,4 @@
-"""The process of a tracker: ``python -m populations.hooks.tracking --control FD --report FD``.
+"""The process of a tracker: ``python -m populations.tracking --control FD --report FD``.
 
 It reads what the run has written, ``metrics.jsonl`` and the journal, and tells the controller on a
 pipe what it does, as the process of hooks does. It ends where the tracker raises, and is started
@@ -15,13 +15,14 @@ import sys
 import time
 import traceback
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, cast
 
 from arena.errors import ConfigError
 from arena.metrics.jsonl import NumberedLines
 from arena.metrics.sink import METRICS_FILE
-from arena.metrics.tracker import Note, Point, TrackedRun, open_tracker
+from arena.metrics.tracker import Note, Point, TrackedRun, Tracker
 from arena.users_code import named, pass_interrupt
 from populations.config.run_file import RUN_FILE, RunFile
 from populations.hooks.process import (
@@ -77,10 +78,12 @@ def _serve(settings: TrackerSettings, control: Control, report: Report) -> None:
     begin(0)
     tracker = open_tracker(name, tracked_run(run_dir))
     number, sequence = tracker.reached()
-    feed = Feed(run_dir / METRICS_FILE, after=number)
     # Well only after it has taken something: one that opens may refuse all that follows.
     report(ready=True)
-    with JournalReader(run_dir / JOURNAL) as reader:
+    with (
+        closing(Feed(run_dir / METRICS_FILE, after=number)) as feed,
+        JournalReader(run_dir / JOURNAL) as reader,
+    ):
         while True:
             # Before the look at the run: what was written until then is read.
             is_over = control.backlog_s is not None
@@ -98,6 +101,21 @@ def _serve(settings: TrackerSettings, control: Control, report: Report) -> None:
                 return
             else:
                 control.woken.wait(POLL_S)
+
+
+def open_tracker(name: str, run: TrackedRun) -> Tracker:
+    """Import a tracker, which takes seconds, and go on with the run in it."""
+    if name == "wandb":
+        from arena.metrics.wandb_tracker import WandbTracker
+
+        return WandbTracker(run)
+    if name == "mlflow":
+        from arena.metrics.mlflow_tracker import MlflowTracker
+
+        return MlflowTracker(run)
+    from arena.metrics.trackio_tracker import TrackioTracker
+
+    return TrackioTracker(run)
 
 
 class Feed:
@@ -124,6 +142,10 @@ class Feed:
                 if number > self._after and new:
                     points.append(Point(number, policy, steps, new))
         return points
+
+    def close(self) -> None:
+        """Close the file that it reads."""
+        self._lines.close()
 
 
 def _note(row: EventRow) -> Note:
