@@ -326,9 +326,9 @@ def test_a_tracker_reads_the_lines_of_jsonl_and_is_refused_where_it_is_missing(
     monkeypatch.setattr("importlib.util.find_spec", lambda name: spec if name == "wandb" else None)
     assert list(find_sinks(["wandb"], tmp_path)) == ["jsonl"]
     assert list(find_sinks(["tensorboard", "jsonl", "wandb"], tmp_path)) == ["tensorboard", "jsonl"]
-    with pytest.raises(ConfigError, match="mlflow is not installed: pip install 'arena-league.mlf"):
+    with pytest.raises(ConfigError, match="mlflow is not installed: pip install"):
         find_sinks(["wandb", "mlflow"], tmp_path)
-    with pytest.raises(ConfigError, match="keep_mb must be more than metrics.rotate_mb with wandb"):
+    with pytest.raises(ConfigError, match="keep_mb must be more than"):
         find_sinks(["wandb"], tmp_path, rotate_mb=5, keep_mb=5)
     # A folder that an earlier run has left is no package.
     spec.origin = None

@@ -87,6 +87,7 @@ def rated_steps(points: Points, policy: str) -> list[tuple[int, float]]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_kills_leave_no_point_out_and_make_none_double(tmp_path: Path, seed: int) -> None:
     rng = np.random.default_rng(seed)
