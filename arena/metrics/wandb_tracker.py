@@ -3,7 +3,7 @@
 A process that is killed loses what wandb had not yet written, up to some seconds. So the files, or
 the server, say where one goes on; each process leaves a folder of the same run.
 
-Tests: `tests/integration/test_trackers.py`, `tests/arena/metrics/test_wandb_tracker.py`.
+Tests: `tests/integration/test_trackers.py`.
 """
 
 from __future__ import annotations

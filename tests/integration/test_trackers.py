@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from arena.metrics.jsonl import SEAL
 from arena.metrics.tracker import TRACKERS
@@ -225,3 +227,38 @@ def test_no_secret_is_in_the_files_of_a_tracker_or_in_a_log(run: Path) -> None:
     files = list(written())
     assert len(files) > 10
     assert [path for path in files if SECRET.encode() in path.read_bytes()] == []
+
+
+def log_of(records: list[bytes]) -> tuple[bytes, list[int]]:
+    """A file as LevelDB's specification has it, after wandb's header, and where records end."""
+    data, ends = bytearray(b":W&B\xe1\xbe\x00"), []
+    for record in records:
+        rest, is_first = record, True
+        while is_first or rest:
+            left = 32768 - len(data) % 32768
+            if left < 7:
+                data += bytes(left)
+                continue
+            part, rest = rest[: left - 7], rest[left - 7 :]
+            kind = {(1, 1): 1, (1, 0): 2, (0, 0): 3, (0, 1): 4}[is_first, not rest]
+            data += bytes(4) + len(part).to_bytes(2, "little") + bytes([kind]) + part
+            is_first = False
+        ends.append(len(data))
+    return bytes(data), ends
+
+
+@given(
+    sizes=st.lists(st.sampled_from([0, 1, 9, 32747, 32754, 32761, 70_000]), max_size=6),
+    share=st.floats(0.0, 1.0),
+)
+def test_a_file_of_wandb_is_read_up_to_where_it_is_torn(
+    tmp_path_factory: pytest.TempPathFactory, sizes: list[int], share: float
+) -> None:
+    from arena.metrics.wandb_tracker import read_records
+
+    records = [bytes([number + 1]) * size for number, size in enumerate(sizes)]
+    data, ends = log_of(records)
+    path = tmp_path_factory.mktemp("wandb") / "run.wandb"
+    length = round(share * len(data))
+    path.write_bytes(data[:length])
+    assert list(read_records(path)) == records[: sum(end <= length for end in ends)]
