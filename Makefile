@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 ENVIRONMENTS_STAMP := $(VENV)/.environments
+TRACKERS_STAMP := $(VENV)/.trackers
 DOCS_STAMP := $(VENV)/.docs
 DOCS_BUILD := docs/_build
 DEMO := runs/demo
@@ -65,7 +66,7 @@ test: setup
 	$(PYTEST) --dist loadgroup -m "not slow and not faults"
 
 # What test-faults and test-envs run is left to them, and runs of a minute to test-all.
-test-slow: setup
+test-slow: $(TRACKERS_STAMP)
 	$(PYTEST) --dist loadgroup --timeout 300 -m "slow and not long and not faults and not matrix"
 
 goldens: setup
@@ -94,6 +95,10 @@ $(ENVIRONMENTS_STAMP): $(STAMP) constraints-environments.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --requirement constraints-environments.txt
 	@touch $(ENVIRONMENTS_STAMP)
 
+$(TRACKERS_STAMP): $(STAMP) constraints-trackers.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --requirement constraints-trackers.txt
+	@touch $(TRACKERS_STAMP)
+
 test-faults: setup
 	$(PYTEST) --dist loadgroup -m "faults and not slow"
 
@@ -101,6 +106,6 @@ soak: setup
 	$(BIN)/python -m experiments.faults.soak --kills $(SOAK_KILLS) --minutes $(SOAK_MINUTES)
 
 # What test-envs runs is left to it.
-test-all: setup
+test-all: $(TRACKERS_STAMP)
 	$(PYTEST) --dist loadgroup -m "not matrix"
 	$(MAKE) test-envs check

@@ -5,12 +5,14 @@ Tests: `tests/arena/metrics/test_sinks.py`.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, BinaryIO
 
 from arena.files import append_own, own_file
 from arena.metrics.rotation import WHOLE, Rotation
@@ -20,6 +22,9 @@ SEAL = "crc32"
 
 A changed digit would otherwise be another number.
 """
+
+LINES_PER_FILE = 10**8
+"""Most lines of one file that `NumberedLines` can number: ten gigabytes at the least."""
 
 # A line is far shorter, so that the first block usually has a newline.
 _TAIL_BYTES = 65536
@@ -92,6 +97,89 @@ def is_sealed(text: bytes) -> bool:
 def files_of(path: Path) -> list[Path]:
     """Return a file of metrics after those that were set aside, in the order of time."""
     return [*_set_aside(path).values(), path]
+
+
+class NumberedLines:
+    """Lines of a file of metrics and of those that were set aside, while they are written.
+
+    Each line has a number that it keeps when its file is set aside or older ones are removed: its
+    place in its file, from 0, beside the file's number. Owned by one thread.
+
+    Args:
+        path: File that is appended to.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._number = 0
+        self._file: BinaryIO | None = None
+
+    def read(self, *, limit: int) -> list[tuple[int, dict[str, Any]]]:
+        """Return the next lines and their numbers; none where nothing was written since.
+
+        Lines of files that are gone, and damaged ones, are left out.
+
+        Raises:
+            OSError: If the disk refuses.
+        """
+        found: list[tuple[int, dict[str, Any]]] = []
+        # Looked up before the line is read: only then is an end of the file its last one.
+        is_followed = self._is_followed()
+        while len(found) < limit and (self._file or self._open()):
+            assert self._file is not None
+            line = self._file.readline()
+            if line.endswith(b"\n"):
+                with contextlib.suppress(ValueError):
+                    if is_sealed(line):
+                        document = json.loads(line)
+                        document.pop(SEAL, None)
+                        found.append((self._number, document))
+                self._number += 1
+            elif is_followed:
+                self.close()
+                self._number = (self._number // LINES_PER_FILE + 1) * LINES_PER_FILE
+                is_followed = self._is_followed()
+            else:
+                # A line that is being written.
+                self._file.seek(-len(line), os.SEEK_CUR)
+                is_followed = self._is_followed()
+                if not is_followed:
+                    break
+        return found
+
+    def close(self) -> None:
+        """Close the file that is open."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _files(self) -> dict[int, Path]:
+        """Return the files by their numbers from 0: of the last one, that which it will get."""
+        older = {number - 1: path for number, path in _set_aside(self._path).items()}
+        return older | {max(older, default=-1) + 1: self._path}
+
+    def _is_followed(self) -> bool:
+        return self._number // LINES_PER_FILE < max(self._files())
+
+    def _open(self) -> bool:
+        """Open the first file that has not been read."""
+        begun = self._number // LINES_PER_FILE
+        first, path = min((n, path) for n, path in self._files().items() if n >= begun)
+        try:
+            file = open(path, "rb")  # noqa: SIM115
+        except FileNotFoundError:
+            return False
+        # It may have been set aside since its name was looked up.
+        now = self._files().get(first)
+        if (
+            now is None
+            or not now.exists()
+            or not os.path.samestat(os.fstat(file.fileno()), now.stat())
+        ):
+            file.close()
+            return False
+        self._file, self._number = file, first * LINES_PER_FILE
+        return True
 
 
 def _seal(body: bytes) -> bytes:

@@ -15,13 +15,17 @@ from arena.errors import ConfigError
 from arena.metrics.jsonl import JsonlSink
 from arena.metrics.rotation import Rotation
 from arena.metrics.tensorboard import TensorboardSink
+from arena.metrics.tracker import TRACKERS, require_installed
 from arena.processes.settings import SETTINGS
 from arena.resolve import resolve
 
 BYTES_PER_MB = 10**6
 
+JSONL = "jsonl"
+"""Sink that trackers read, too."""
+
 METRICS_FILE = "metrics.jsonl"
-"""File of the sink ``jsonl`` in a run directory."""
+"""Its file in a run directory."""
 
 RUN = "run"
 """Stands for the policy in metrics of the whole run, whose step is the run's agent steps."""
@@ -60,8 +64,10 @@ def find_sinks(
 ) -> dict[str, Callable[[], Sink]]:
     """Find the sinks that ``metrics.sinks`` names, without opening any.
 
+    A tracker reads ``metrics.jsonl`` in a process of its own, so it stands for ``jsonl`` here.
+
     Args:
-        names: ``jsonl``, ``tensorboard`` or ``package.module:Name``.
+        names: ``jsonl``, ``tensorboard``, a tracker's name or ``package.module:Name``.
         run_dir: Directory that they write to.
         rotate_mb: Size at which ``jsonl`` and ``tensorboard`` begin new files, in 10^6 bytes;
             None: never.
@@ -72,10 +78,21 @@ def find_sinks(
         Factory of each sink, by its name.
 
     Raises:
-        ConfigError: If a name is unknown or cannot be imported.
+        ConfigError: If a name is unknown, cannot be imported or is not installed.
     """
     rotation = Rotation(file_bytes=_bytes(rotate_mb), keep_bytes=_bytes(keep_mb))
-    return {name: _find_sink(name, run_dir, rotation, launch_directory) for name in names}
+    found = {}
+    for name in names:
+        if name in TRACKERS:
+            require_installed(name)
+            if rotate_mb is not None and keep_mb is not None and keep_mb <= rotate_mb:
+                raise ConfigError(
+                    f"metrics.keep_mb must be more than metrics.rotate_mb with {name}, which reads "
+                    f"what was set aside, got {keep_mb} and {rotate_mb}"
+                )
+        own = JSONL if name in TRACKERS else name
+        found[own] = _find_sink(own, run_dir, rotation, launch_directory)
+    return found
 
 
 def _bytes(megabytes: int | None) -> int | None:
@@ -85,13 +102,14 @@ def _bytes(megabytes: int | None) -> int | None:
 def _find_sink(
     name: str, run_dir: Path, rotation: Rotation, launch_directory: str
 ) -> Callable[[], Sink]:
-    if name == "jsonl":
+    if name == JSONL:
         return lambda: JsonlSink(run_dir / METRICS_FILE, rotation=rotation)
     if name == "tensorboard":
         return lambda: TensorboardSink(run_dir / "tensorboard", rotation=rotation)
     if ":" not in name:
         raise ConfigError(
-            f"metrics.sinks takes jsonl, tensorboard or package.module:Name, got {name!r}"
+            f"metrics.sinks takes jsonl, tensorboard, {', '.join(TRACKERS)} or "
+            f"package.module:Name, got {name!r}"
         )
     factory = resolve(name, launch_directory=launch_directory)
     if not callable(factory):

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, field_validator, model_serializer, model_validator
 
 from arena.config import Model, NetworkConfig, NormalizerWarmUp
+from arena.metrics.tracker import TRACKERS
 from arena.types import RANDOM_BOT, PlayerId
 from populations.choices import code_of
 from populations.config.reward_weights import with_dotted_weights
@@ -83,7 +84,7 @@ class GhostsConfig(WindowSettings, SpreadSettings):
         return check_kind(value, THINNINGS)
 
 
-SINK_KINDS = ("tensorboard", "jsonl")
+SINK_KINDS = ("tensorboard", "jsonl", *TRACKERS)
 
 
 class ScheduleEntry(Model):
@@ -313,7 +314,8 @@ class MetricsConfig(Model):
     """Destinations of figures about learning."""
 
     sinks: tuple[str, ...] = ("tensorboard", "jsonl")
-    """``tensorboard`` (event files), ``jsonl`` (lines of JSON), ``package.module:Class``."""
+    """``tensorboard`` (event files), ``jsonl`` (lines of JSON), ``wandb``, ``mlflow``, ``trackio``
+    (where users keep their runs), ``package.module:Class``."""
 
     every_agent_steps: int | None = Field(None, ge=0, le=10**15)
     """Agent steps of a policy for which a curve has one point; null or 0: one per assignment."""

@@ -1,14 +1,16 @@
-"""The processes of hooks that a configuration asks for: one for hooks, one for exports."""
+"""The processes that a configuration asks for: of hooks, of exports, and one for each tracker."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from arena.metrics.tracker import TRACKERS
 from populations.config.hooks import Hook
 from populations.config.run_config import RunConfig
 from populations.hooks.calls import EXPORT
-from populations.hooks.process import EXPORTS, HookSettings
+from populations.hooks.place_file import begin_place
+from populations.hooks.process import EXPORTS, HookSettings, TrackerSettings
 from populations.hooks.supervisor import HookProcess, check_hooks
 
 PLACE, EXPORTS_PLACE = "hooks.json", "exports.json"
@@ -19,6 +21,10 @@ EXPORT_S = 600.0
 
 EXPORTS_END_S = 600.0
 """Longest time that the end of a run waits for exports."""
+
+TRACKER_S, TRACKER_END_S = 120.0, 300.0
+"""Time in which a tracker must begin, or take some points; and the longest time that the end of a
+run waits for one, which may have to send them."""
 
 
 def make_hook_processes(
@@ -51,12 +57,15 @@ def make_hook_processes(
         # The card has the league's rating; a record would take most of an export's time.
         *("--matches", "0", "--force"),
     )
+    after = 0 if is_new else num_events
     processes = []
     if hooks.by_kind:
         settings = hook_settings(config, path, launch_directory=launch_directory)
         end_s = (1 + len(hooks.on_end)) * hooks.time_limit_s
         log = path / "logs" / "hooks.log"
-        processes.append(HookProcess(settings=settings, log=log, end_s=end_s))
+        num_ends = len(hooks.on_end)
+        processes.append(HookProcess(settings=settings, log=log, end_s=end_s, num_ends=num_ends))
+        begin_place(path / PLACE, after=after)
     if exports:
         settings = _settings(
             {EXPORT: (export,)},
@@ -77,13 +86,29 @@ def make_hook_processes(
                 end_s=EXPORTS_END_S,
             )
         )
-    for process in processes:
-        process.prepare(after=0 if is_new else num_events)
+        begin_place(path / EXPORTS_PLACE, after=after)
     # Hooks that come back at a later resume begin there, not where the last ones ended.
-    kept = {process.settings.place for process in processes}
-    for name in {PLACE, EXPORTS_PLACE} - kept:
-        (path / name).unlink(missing_ok=True)
-    return processes
+    for name, is_asked in ((PLACE, hooks.by_kind), (EXPORTS_PLACE, exports)):
+        if not is_asked:
+            (path / name).unlink(missing_ok=True)
+    return processes + [
+        HookProcess(
+            settings=TrackerSettings(
+                run_dir=str(path),
+                launch_directory=launch_directory,
+                time_limit_s=TRACKER_S,
+                tracker=sink,
+            ),
+            log=path / "logs" / f"{sink}.log",
+            module="populations.tracking",
+            name=sink,
+            alert="sink_failed",
+            subject=sink,
+            end_s=TRACKER_END_S,
+        )
+        for sink in config.metrics.sinks
+        if sink in TRACKERS
+    ]
 
 
 def check_config(config: RunConfig, *, launch_directory: str) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from arena.files import read_json_object, write_own
 from populations.hooks.calls import Place
+from populations.storage.database import storage_errors
 
 
 def read_place(path: Path) -> Place | None:
@@ -22,6 +23,17 @@ def read_place(path: Path) -> Place | None:
         )
     except (OSError, ValueError, TypeError, KeyError):
         return None
+
+
+def begin_place(path: Path, *, after: int) -> None:
+    """Begin after an event, unless it is known which calls were made.
+
+    Raises:
+        StorageError: If the disk refuses.
+    """
+    if read_place(path) is None:
+        with storage_errors(path):
+            write_place(path, Place(after=after))
 
 
 def write_place(path: Path, place: Place) -> None:

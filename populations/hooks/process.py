@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TextIO, cast
+from typing import TextIO, TypeVar, cast
 
 from arena.config import Model
 from arena.errors import ConfigError
@@ -49,8 +49,8 @@ MAX_CHARS = 1000
 """Most characters told of an error; all of it is in the log."""
 
 
-class HookSettings(Model):
-    """Settings of a process of hooks, which it gets as JSON."""
+class ProcessSettings(Model):
+    """Settings of a process of calls, which it gets as JSON."""
 
     run_dir: str
     """Absolute path of the run directory."""
@@ -58,11 +58,19 @@ class HookSettings(Model):
     launch_directory: str
     """Directory searched first for modules, and the commands' working directory."""
 
-    hooks: dict[str, tuple[Hook, ...]]
-    """Hooks by kind."""
-
     time_limit_s: float
     """Time for one call."""
+
+    skip: tuple[int, str] | None = None
+    """Sequence and name of the last call that a process before this one began; that call and those
+    before it are not made again."""
+
+
+class HookSettings(ProcessSettings):
+    """Settings of a process of hooks."""
+
+    hooks: dict[str, tuple[Hook, ...]]
+    """Hooks by kind."""
 
     limit: int
     """Most calls that wait."""
@@ -73,13 +81,22 @@ class HookSettings(Model):
     keep_exports: int | None = None
     """Number of newest exports by steps of each policy that stay; None: all."""
 
-    skip: tuple[int, str] | None = None
-    """Sequence and name of the last call that a process before this one began; that call and those
-    before it are not made again."""
+
+class TrackerSettings(ProcessSettings):
+    """Settings of the process of a tracker."""
+
+    tracker: str
+    """Name in `arena.metrics.tracker.TRACKERS`."""
+
+
+SettingsT = TypeVar("SettingsT", bound=ProcessSettings)
+
+Report = Callable[..., None]
+"""Function that tells the controller something."""
 
 
 @dataclass(slots=True)
-class _Control:
+class Control:
     """Words of the controller, which a thread listens to.
 
     Attributes:
@@ -92,12 +109,13 @@ class _Control:
     backlog_s: float | None = None
 
     def listen(self) -> None:
+        """Take in what is said until the pipe ends."""
         for line in self.pipe:
             self.backlog_s = time.monotonic() + float(line)
             self.woken.set()
 
 
-def serve(settings: HookSettings, control: _Control, report: Callable[..., None]) -> None:
+def serve(settings: HookSettings, control: Control, report: Report) -> None:
     """Call hooks until the run is over and none waits."""
     place_path = Path(settings.run_dir) / settings.place
     place = read_place(place_path)
@@ -240,24 +258,38 @@ def _run(command: Command, document: Mapping[str, Json]) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Serve as the arguments say, or with ``--check`` print the faults of the hooks as JSON."""
-    parser = argparse.ArgumentParser(prog="populations.hooks.process", allow_abbrev=False)
+    arguments = parsed(argv)
+    if not arguments.check:
+        return serve_controller(arguments, HookSettings, serve)
+    # A module that prints while it is imported must not mix with the answer.
+    answer, sys.stdout = sys.stdout, sys.stderr
+    faults = find_faults(HookSettings.model_validate_json(sys.stdin.read()))
+    answer.write(json.dumps(faults))
+    return 0
+
+
+def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
+    """Return the arguments of a process of calls."""
+    parser = argparse.ArgumentParser(allow_abbrev=False)
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--control", type=int)
     parser.add_argument("--report", type=int)
-    arguments = parser.parse_args(argv)
-    if arguments.check:
-        # A module that prints while it is imported must not mix with the answer.
-        answer, sys.stdout = sys.stdout, sys.stderr
-        faults = find_faults(HookSettings.model_validate_json(sys.stdin.read()))
-        answer.write(json.dumps(faults))
-        return 0
+    return parser.parse_args(argv)
+
+
+def serve_controller(
+    arguments: argparse.Namespace,
+    settings_class: type[SettingsT],
+    serve: Callable[[SettingsT, Control, Report], None],
+) -> int:
+    """Serve the controller over its pipes; return the exit code."""
     end_with_guard()
     for descriptor in (arguments.control, arguments.report):
         # Hooks must not inherit them.
         os.set_inheritable(descriptor, False)
     pipe = os.fdopen(arguments.control, encoding="utf-8")
-    control = _Control(pipe)
-    settings = HookSettings.model_validate_json(pipe.readline())
+    control = Control(pipe)
+    settings = settings_class.model_validate_json(pipe.readline())
     threading.Thread(target=control.listen, daemon=True).start()
 
     def report(**what: object) -> None:

@@ -20,11 +20,8 @@ from arena.errors import ConfigError
 from arena.processes.parent import ChildProcess, spawn
 from arena.processes.questions import ask
 from populations.config.sections import AlertKind
-from populations.hooks.calls import Place
-from populations.hooks.place_file import read_place, write_place
-from populations.hooks.process import HookSettings
+from populations.hooks.process import HookSettings, ProcessSettings
 from populations.records.rows import Json
-from populations.storage.database import storage_errors
 
 logger = logging.getLogger(__name__)
 
@@ -88,17 +85,23 @@ class HookProcess:
     Attributes:
         settings: Settings of the process.
         log: File of its output.
+        module: Module that it runs.
         name: Name of its calls, for people.
         alert: Kind of the alert about hooks that fail.
+        subject: Subject of that alert where the process itself fails; empty: all hooks.
         end_s: Longest time that the end of a run waits for it.
+        num_ends: Number of hooks of the end, each of which has its time limit then.
         clock: Monotonic clock, in seconds.
     """
 
-    settings: HookSettings
+    settings: ProcessSettings
     log: Path
+    module: str = MODULE
     name: str = "hooks"
     alert: AlertKind = "hook_failed"
+    subject: str = ""
     end_s: float = 0.0
+    num_ends: int = 0
     clock: Callable[[], float] = time.monotonic
     _process: _Process | None = None
     _skip: tuple[int, str] | None = None
@@ -114,17 +117,6 @@ class HookProcess:
     def pid(self) -> int | None:
         """Return its process id; None while there is no process."""
         return None if self._process is None else self._process.child.pid
-
-    def prepare(self, *, after: int) -> None:
-        """Begin after an event, unless it is known which calls were made.
-
-        Raises:
-            StorageError: If the disk refuses.
-        """
-        path = Path(self.settings.run_dir) / self.settings.place
-        if read_place(path) is None:
-            with storage_errors(path):
-                write_place(path, Place(after=after))
 
     def poll(self) -> list[Told]:
         """Take in what it says, restart it where it has ended; return what is to be told."""
@@ -169,7 +161,7 @@ class HookProcess:
         else:
             logger.warning(
                 "%s: not all calls were made %g s after the run; a resume makes the rest",
-                self.settings.place,
+                self.name,
                 self.end_s,
             )
         self.close()
@@ -183,9 +175,10 @@ class HookProcess:
 
     def _start(self) -> None:
         try:
-            self._process = _spawn(self.settings.model_copy(update={"skip": self._skip}), self.log)
+            settings = self.settings.model_copy(update={"skip": self._skip})
+            self._process = _spawn(self.module, settings, self.log)
         except OSError as error:
-            self._fail("", f"the process of hooks could not be started: {error}")
+            self._fail("", f"the process of {self.name} could not be started: {error}")
             return
         if self._end_at_s is not None:
             self._tell_end(self._process)
@@ -193,8 +186,7 @@ class HookProcess:
     def _tell_end(self, process: _Process) -> None:
         """Tell it that the run is over, and how much time is left for calls that wait."""
         assert self._end_at_s is not None
-        ends = len(self.settings.hooks.get("on_end", ()))
-        backlog_s = self._end_at_s - self.clock() - ends * self.settings.time_limit_s
+        backlog_s = self._end_at_s - self.clock() - self.num_ends * self.settings.time_limit_s
         with contextlib.suppress(OSError):  # it has ended, and is started anew
             os.write(process.control_fd, f"{max(backlog_s, 0.0)}\n".encode())
 
@@ -214,8 +206,10 @@ class HookProcess:
             case {"ended": str(name), "problem": str(problem)}:
                 process.call = None
                 self._wait_s = WAIT_S
-                self._judge("", "")
+                self._judge(self.subject, "")
                 self._judge(name, problem)
+            case {"ready": True}:
+                process.call = None
             case {"dropped": int(dropped)}:
                 self._judge("", "")  # it is there
                 what = f"{dropped} calls were dropped since the run began" if dropped else ""
@@ -250,6 +244,8 @@ class HookProcess:
         if process.finished:
             # Nothing is left to do.
             self._retry_at_s = float("inf")
+        elif process.broken:
+            self._fail("", process.broken)
         elif process.call is not None:
             took_too_long = hung_s >= limit_s
             what = (
@@ -259,23 +255,23 @@ class HookProcess:
             )
             self._fail(process.call[1], f"{what} (event {process.call[0]})")
         else:
-            self._fail("", process.broken or f"the process of hooks ended with code {code}")
+            self._fail("", f"the process of {self.name} ended with code {code}")
 
     def _fail(self, name: str, problem: str) -> None:
-        self._judge(name, problem)
+        self._judge(name or self.subject, problem)
         # At the end there is no time for pauses, nor for a second try of what cannot begin.
         pause_s = self._wait_s if self._end_at_s is None else 0.0 if name else float("inf")
         self._retry_at_s = self.clock() + pause_s
         self._wait_s = min(2.0 * self._wait_s, LONGEST_WAIT_S)
 
 
-def _spawn(settings: HookSettings, log_path: Path) -> _Process:
+def _spawn(module: str, settings: ProcessSettings, log_path: Path) -> _Process:
     control_read, control_write = os.pipe()
     report_read, report_write = os.pipe()
     try:
         child = spawn(
             [
-                *(sys.executable, "-P", "-m", MODULE),
+                *(sys.executable, "-P", "-m", module),
                 *("--control", str(control_read), "--report", str(report_write)),
             ],
             log_path=log_path,
@@ -304,7 +300,7 @@ def _bury(process: _Process) -> None:
     os.close(process.report_fd)
 
 
-def _working_directory(settings: HookSettings) -> str | None:
+def _working_directory(settings: ProcessSettings) -> str | None:
     # A run may go on where its launch directory is gone.
     return settings.launch_directory if Path(settings.launch_directory).is_dir() else None
 

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 import arena
+from arena.metrics.tracker import TRACKERS
 from docs.generate import picture
 from tests.docs.pages import ROOT
 
@@ -49,14 +50,23 @@ def test_templates_of_issues_ask_for_something(name: str) -> None:
     assert any(field.get("validations", {}).get("required") for field in template["body"])
 
 
-def test_the_documents_packages_are_pinned_once() -> None:
+@pytest.mark.parametrize(
+    ("file", "required"),
+    [
+        ("constraints-docs.txt", PROJECT["dependency-groups"]["docs"]),
+        (
+            "constraints-trackers.txt",
+            [one for name in TRACKERS for one in PROJECT["project"]["optional-dependencies"][name]],
+        ),
+    ],
+)
+def test_packages_beside_the_others_are_pinned_once(file: str, required: list[str]) -> None:
     def pins(name: str) -> set[str]:
         lines = (ROOT / name).read_text().splitlines()
         return {line.split("==")[0].lower() for line in lines if "==" in line}
 
-    own = pins("constraints-docs.txt")
-    required = [re.split(r"[<>=]", one)[0] for one in PROJECT["dependency-groups"]["docs"]]
-    assert set(required) <= own
+    own = pins(file)
+    assert {re.split(r"[<>=]", one)[0] for one in required} <= own
     assert own & pins("constraints.txt") == set()
 
 

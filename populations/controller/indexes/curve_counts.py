@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from arena.types import Digest, PolicyId
-from populations.records.rows import GenerationRow, GhostRow
+from populations.records.rows import AssignmentRow, GenerationRow, GhostRow
 from populations.records.tables import Tables
 
 
@@ -29,6 +29,12 @@ class Curves:
         self.run_at_s = float("-inf")
         self.run_at_steps: int | None = None
         """Agent steps of the run's last point."""
+        self.run_shown_at: int | None = None
+        """Agent steps of the run's last point that an earlier controller wrote."""
+        self.is_resumed = False
+        """Whether standings may be missing that an earlier controller did not come to write."""
+        self.unwritten: list[AssignmentRow] = []
+        """Training assignments whose points an earlier controller did not come to write."""
 
     @classmethod
     def from_tables(cls, tables: Tables) -> Curves:

@@ -1,7 +1,7 @@
 """Points for the sinks: metrics and standings of each policy, and figures of the run.
 
-Follows the rows of each transaction, decides nothing, and is not durable: after a resume the points
-of the last evaluated weights are written once more.
+Follows the rows of each transaction, decides nothing, and is not durable: `written_points` lets it
+go on after a resume where ``metrics.jsonl`` has the points.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ def follow(state: ControllerState, tx: Transaction) -> None:
     """Have the points written that follow from a transaction's rows."""
     curves = state.curves
     fitted = []
-    for row in list(tx.rows):
+    unwritten, curves.unwritten = curves.unwritten, []
+    for row in [*unwritten, *tx.rows]:
         if isinstance(row, AssignmentRow) and row.status == "finished" and row.agent_steps:
             assert isinstance(row.message, Train), "only training has agent steps"
             _write_training(state, tx, row, row.message)
@@ -46,12 +47,15 @@ def follow(state: ControllerState, tx: Transaction) -> None:
         for policy, (steps, metrics) in curves.held.items():
             tx.commands.append(WriteMetrics(policy=policy, agent_steps=steps, metrics=metrics))
         curves.held.clear()
-    # At the end those of all populations, by the last fit.
-    for population in state.tables.ratings if is_over else fitted:
-        _write_standings(state, tx, population, is_last=is_over)
+    is_resumed, curves.is_resumed = curves.is_resumed, False
+    # At the end, and where some may be missing, those of all populations, by the last fit.
+    for population in state.tables.ratings if is_over or is_resumed else fitted:
+        depth = 3 if is_over else 2 if population in fitted else 1
+        _write_standings(state, tx, population, depth=depth)
     now_s = tx.now.monotonic_s
     steps = state.tables.run.agent_steps
     is_time = bool(tx.rows) and now_s - curves.run_at_s >= RUN_EVERY_S
+    is_time = is_time and steps != curves.run_shown_at
     if is_over or (is_time and is_due(state, curves.run_at_steps, steps)):
         curves.run_at_s, curves.run_at_steps = now_s, steps
         tx.commands.append(WriteMetrics(policy=RUN, agent_steps=steps, metrics=_run_metrics(state)))
@@ -110,9 +114,17 @@ def _factor_metrics(state: ControllerState, trainee: Trainee) -> dict[str, float
 
 
 def _write_standings(
-    state: ControllerState, tx: Transaction, population: str, *, is_last: bool
+    state: ControllerState, tx: Transaction, population: str, *, depth: int
 ) -> None:
-    """Write where policies stand that have played since the last time; at the end, where all do."""
+    """Write where policies stand.
+
+    Args:
+        state: State of the run.
+        tx: Transaction.
+        population: Population of the policies.
+        depth: News that makes a point: 1, other weights than those of the last point; 2, also
+            further matches; 3, also other ratings, however near the last point is.
+    """
     for row in state.tables.policies.values():
         if row.population != population or row.state != "active":
             continue
@@ -123,10 +135,10 @@ def _write_standings(
         point = (digest, state.league.record(population, digest).matches, ratings)
         known = state.curves.written.get(row.policy)
         # Each fit moves all ratings a little: only weights or matches that are new make a point.
-        is_new = known is None or (known != point if is_last else known[:2] != point[:2])
+        is_new = known is None or known[:depth] != point[:depth]
         steps = evaluated_steps(state, row, digest)
         rated_at = state.curves.rated_at.get(row.policy)
-        if ratings and is_new and (is_last or is_due(state, rated_at, steps)):
+        if ratings and is_new and (depth == 3 or is_due(state, rated_at, steps)):
             state.curves.written[row.policy] = point
             state.curves.rated_at[row.policy] = steps
             metrics = {**ratings, **_record_metrics(state, population, digest)}

@@ -14,7 +14,7 @@ from arena.checkpoints.manifest import WEIGHTS
 from arena.config import LearnerSetup
 from arena.failpoints import failpoint
 from arena.files import write_own
-from arena.metrics.sink import find_sinks
+from arena.metrics.sink import JSONL, METRICS_FILE, find_sinks
 from arena.resolve import NO_CODE
 from arena.types import PolicyId, WeightsRef
 from populations.choices import with_names
@@ -39,6 +39,7 @@ from populations.controller.indexes.raised_alerts import CLEARED, RAISED, Alerts
 from populations.controller.indexes.stop_goals import StopGoals
 from populations.controller.monitoring.champions import CHAMPION
 from populations.controller.monitoring.sinks import Sinks
+from populations.controller.monitoring.written_points import MAX_ASSIGNMENTS, go_on, read_written
 from populations.controller.server.reconfiguration import finish, prepare, settle
 from populations.controller.state.events import Now
 from populations.controller.state.leases import Patience
@@ -266,17 +267,19 @@ class OpenRun:
             self.state.champions = self._champions()
             with storage_errors(run_dir):
                 failpoint("open.sinks")
-                self.sinks = Sinks(
-                    find_sinks(
-                        self.run_file.config.metrics.sinks if with_sinks else (),
-                        run_dir,
-                        rotate_mb=self.run_file.config.metrics.rotate_mb,
-                        keep_mb=self.run_file.config.metrics.keep_mb,
-                        launch_directory=self.setup.launch_directory,
-                    )
+                makers = find_sinks(
+                    self.run_file.config.metrics.sinks if with_sinks else (),
+                    run_dir,
+                    rotate_mb=self.run_file.config.metrics.rotate_mb,
+                    keep_mb=self.run_file.config.metrics.keep_mb,
+                    launch_directory=self.setup.launch_directory,
                 )
+                self.sinks = Sinks(makers)
             # Closed before the journal, in the reverse order of making.
             stack.callback(self.sinks.close)
+            if JSONL in makers:
+                with storage_errors(run_dir):
+                    self._go_on_with_curves()
             self._stack = stack.pop_all()
 
     @property
@@ -293,6 +296,16 @@ class OpenRun:
         # Committed and loaded again, so that memory equals the journal.
         self.journal.commit(rows)
         return self.journal.load()
+
+    def _go_on_with_curves(self) -> None:
+        """Let curves go on behind the points that are there."""
+        with JournalReader(self.run_dir / JOURNAL) as reader:
+            rows = reader.assignments(
+                kind="train", statuses=["finished"], limit=MAX_ASSIGNMENTS, newest=True
+            )
+        written = read_written(self.run_dir / METRICS_FILE)
+        if written is not None:
+            go_on(self.state, written, sorted(rows, key=lambda row: row.assignment_id))
 
     def _alerts(self) -> Alerts:
         with JournalReader(self.run_dir / JOURNAL) as reader:

@@ -7,6 +7,7 @@ import resource
 import signal
 import subprocess
 import sys
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from tensorboardX.record_writer import masked_crc32c
 
 from arena.errors import ConfigError
 from arena.metrics.event_records import scalars_record, version_record
-from arena.metrics.jsonl import JsonlSink, is_sealed
+from arena.metrics.jsonl import LINES_PER_FILE, JsonlSink, NumberedLines, is_sealed
 from arena.metrics.rotation import Rotation
 from arena.metrics.sink import find_sinks
 from arena.metrics.tensorboard import TensorboardSink
@@ -312,10 +313,74 @@ def test_find_sinks_takes_a_users_own(tmp_path: Path, monkeypatch: pytest.Monkey
     assert sys.getrecursionlimit() == before
 
 
-@pytest.mark.parametrize("name", ["wandb", "no_such_module:Sink", "json:NoSuchSink"])
+@pytest.mark.parametrize("name", ["wandbox", "no_such_module:Sink", "json:NoSuchSink"])
 def test_find_sinks_names_what_it_cannot_open(tmp_path: Path, name: str) -> None:
     with pytest.raises(ConfigError, match=name):
         find_sinks([name], tmp_path)
+
+
+def test_a_tracker_reads_the_lines_of_jsonl_and_is_refused_where_it_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = ModuleSpec("wandb", None, origin="wandb/__init__.py")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: spec if name == "wandb" else None)
+    assert list(find_sinks(["wandb"], tmp_path)) == ["jsonl"]
+    assert list(find_sinks(["tensorboard", "jsonl", "wandb"], tmp_path)) == ["tensorboard", "jsonl"]
+    with pytest.raises(ConfigError, match="mlflow is not installed: pip install"):
+        find_sinks(["wandb", "mlflow"], tmp_path)
+    with pytest.raises(ConfigError, match="keep_mb must be more than"):
+        find_sinks(["wandb"], tmp_path, rotate_mb=5, keep_mb=5)
+    # A folder that an earlier run has left is no package.
+    spec.origin = None
+    with pytest.raises(ConfigError, match="wandb is not installed"):
+        find_sinks(["wandb"], tmp_path)
+
+
+@given(data=st.data())
+def test_numbered_lines_are_all_read_once_while_files_are_set_aside(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    path = tmp_path_factory.mktemp("lines") / "metrics.jsonl"
+    # A line has 55 bytes: files of two lines.
+    rotation = Rotation(file_bytes=110)
+    read: list[tuple[int, int]] = []
+    written = 0
+    with (
+        contextlib.closing(NumberedLines(path)) as lines,
+        contextlib.closing(JsonlSink(path, rotation=rotation)) as sink,
+    ):
+        for _ in range(data.draw(st.integers(1, 4))):
+            for _ in range(data.draw(st.integers(0, 5))):
+                sink.write("p", written % 10, {})
+                written += 1
+            limit = data.draw(st.integers(1, 4))
+            read += [(n, line["agent_steps"]) for n, line in lines.read(limit=limit)]
+        with path.open("ab") as file:
+            file.write(b'{"policy": "p", "age')
+        read += [(n, line["agent_steps"]) for n, line in lines.read(limit=100)]
+    # By hand: the n-th line is in file n // 2.
+    numbers = [n // 2 * LINES_PER_FILE + n % 2 for n in range(written)]
+    assert read == [(number, n % 10) for n, number in enumerate(numbers)]
+    with contextlib.closing(NumberedLines(path)) as again:
+        assert [(n, line["agent_steps"]) for n, line in again.read(limit=100)] == read
+
+
+def test_numbers_of_lines_stay_where_older_files_are_gone_or_a_line_is_damaged(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "metrics.jsonl"
+    with contextlib.closing(JsonlSink(path, rotation=Rotation(file_bytes=110))) as sink:
+        for step in range(1, 7):
+            sink.write("p", step, {})
+    (tmp_path / "metrics.0001.jsonl").unlink()
+    damaged = path.read_bytes().replace(b'"agent_steps": 5', b'"agent_steps": 7')
+    path.write_bytes(damaged)
+    with contextlib.closing(NumberedLines(path)) as lines:
+        assert [(n, line["agent_steps"]) for n, line in lines.read(limit=9)] == [
+            (LINES_PER_FILE, 3),
+            (LINES_PER_FILE + 1, 4),
+            (2 * LINES_PER_FILE + 1, 6),
+        ]
 
 
 def test_the_controller_can_write_to_sinks_without_torch(tmp_path: Path) -> None:

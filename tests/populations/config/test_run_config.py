@@ -195,7 +195,7 @@ def test_overrides_reach_any_key(minimal: Path, override: str, value: object) ->
         ("pbt.exploit=best", "pbt.exploit: must be one of truncation, binary_tournament, welch"),
         ("pbt.explore=tpo", "pbt.explore: must be one of perturb, resample, tpe, gp, cma_es"),
         ("pbt.confidence=1", "pbt.confidence: must be less than 1, got 1"),
-        ("metrics.sinks=[wandb]", "metrics.sinks: must be one of tensorboard, jsonl, or package"),
+        ("metrics.sinks=[wandbox]", "metrics.sinks: must be one of tensorboard, jsonl, wandb, "),
         ("metrics.sinks=[jsonl, jsonl]", "metrics.sinks: each sink must be named once, got jsonl,"),
         ("alerts.fail=[no_episode]", "alerts.fail.0: must be 'no_episode_ended'"),
         ("populations.player.algorithm=PPO", "must be ppo or package.module:Name"),

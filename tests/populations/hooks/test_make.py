@@ -10,6 +10,7 @@ from populations.config.run_config import RunConfig, validate_config
 from populations.hooks.calls import Place
 from populations.hooks.make import make_hook_processes
 from populations.hooks.place_file import read_place, write_place
+from populations.hooks.process import HookSettings
 from populations.hooks.supervisor import HookProcess
 
 
@@ -42,6 +43,7 @@ def test_without_hooks_and_exports_there_is_no_process(tmp_path: Path, every: in
 def test_the_end_waits_one_limit_for_the_backlog_and_one_for_each_hook(tmp_path: Path) -> None:
     (process,) = made(HOOKED, tmp_path)
     assert process.end_s == 21.0
+    assert isinstance(process.settings, HookSettings)
     assert process.settings.hooks == {"on_end": ("a:b", ("c",))}
     assert process.settings.launch_directory == "/launch"
 
@@ -49,6 +51,7 @@ def test_the_end_waits_one_limit_for_the_backlog_and_one_for_each_hook(tmp_path:
 def test_an_export_has_a_process_and_an_alert_of_its_own(tmp_path: Path) -> None:
     (process,) = made(EXPORTING, tmp_path)
     assert process.alert == "export_failed"
+    assert isinstance(process.settings, HookSettings)
     ((command,),) = process.settings.hooks.values()
     assert command[:2] == ("python", "export")
     assert "{run}/exports/{to}" in command

@@ -14,7 +14,7 @@ import pytest
 from arena.errors import ConfigError
 from populations.config.hooks import Hook
 from populations.hooks.calls import Place
-from populations.hooks.place_file import write_place
+from populations.hooks.place_file import begin_place, write_place
 from populations.hooks.process import HookSettings
 from populations.hooks.supervisor import HookProcess, Told, check_hooks
 from populations.records.rows import EventRow, RunRow
@@ -41,7 +41,7 @@ def make(tmp_path: Path) -> Iterator[Make]:
         settings = settings_of(tmp_path, *hooks, time_limit_s=time_limit_s, limit=limit)
         (tmp_path / "logs").mkdir(exist_ok=True)
         process = HookProcess(settings=settings, log=tmp_path / "logs" / "hooks.log", end_s=20.0)
-        process.prepare(after=0)
+        begin_place(tmp_path / settings.place, after=0)
         made.append(process)
         return process
 

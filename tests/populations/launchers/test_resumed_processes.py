@@ -202,6 +202,7 @@ def hooks(run: OpenRun) -> HookSettings:
         num_events=0,
         is_new=False,
     )
+    assert isinstance(process.settings, HookSettings)
     return process.settings
 
 

@@ -1,0 +1,111 @@
+"""Which points of curves an earlier controller wrote: a resume repeats none and leaves none out.
+
+Points are written after the commit of what they describe, so a kill may fall in between. Read from
+``metrics.jsonl``; nothing else is decided by it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from arena.metrics.jsonl import files_of, is_sealed
+from arena.metrics.sink import RUN
+from arena.wire.messages import Train
+from populations.controller.monitoring.curves import evaluated_steps
+from populations.controller.state.state import ControllerState
+from populations.records.rows import AssignmentRow
+
+MAX_ASSIGNMENTS = 1000
+"""Most assignments whose points can be missing: those of one transaction."""
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenPoints:
+    """Last points of each curve.
+
+    Attributes:
+        trained: Agent steps of each policy's last training point.
+        rated: Agent steps and figures of each policy's last standing.
+        run_steps: Agent steps of the run's last point; None: it has none.
+    """
+
+    trained: dict[str, int] = field(default_factory=dict)
+    rated: dict[str, tuple[int, Mapping[str, float]]] = field(default_factory=dict)
+    run_steps: int | None = None
+
+
+def read_written(path: Path) -> WrittenPoints | None:
+    """Read the last points; None where nothing was ever written.
+
+    Raises:
+        OSError: If the disk refuses.
+    """
+    # A file may have been begun a moment ago.
+    files = [file for file in files_of(path)[-2:] if file.exists()]
+    if not files:
+        return None
+    trained: dict[str, int] = {}
+    rated: dict[str, tuple[int, Mapping[str, float]]] = {}
+    run_steps = None
+    for file in files:
+        with open(file, "rb") as lines:
+            for line in lines:
+                point = _point(line)
+                if point is None:
+                    continue
+                policy, steps = point["policy"], point["agent_steps"]
+                if policy == RUN:
+                    run_steps = steps
+                elif "pbt/generation_count" in point:
+                    trained[policy] = steps
+                else:
+                    rated[policy] = (steps, point)
+    return WrittenPoints(trained, rated, run_steps)
+
+
+def _point(line: bytes) -> dict[str, Any] | None:
+    """Return a line's figures; None if it is torn or damaged."""
+    try:
+        point: dict[str, Any] = json.loads(line)
+    except ValueError:
+        return None
+    return point if is_sealed(line) else None
+
+
+def go_on(state: ControllerState, written: WrittenPoints, rows: Iterable[AssignmentRow]) -> None:
+    """Let the curves of a resumed run go on behind the points that were written.
+
+    Args:
+        state: State that was just loaded.
+        written: Points that were written.
+        rows: Last finished training assignments, by id.
+    """
+    curves, policies = state.curves, state.tables.policies
+    curves.run_shown_at = written.run_steps
+    for row in policies.values():
+        digest = state.league.standing_weights(row, state.tables)
+        if digest is None or row.policy not in written.rated:
+            continue
+        steps, figures = written.rated[row.policy]
+        if steps == evaluated_steps(state, row, digest):
+            matches = int(figures["evaluation/matches_count"])
+            ratings = {name: one for name, one in figures.items() if name.startswith("rating/")}
+            curves.written[row.policy] = (digest, matches, ratings)
+            curves.rated_at[row.policy] = steps
+    last = {
+        trainee.policy: row
+        for row in rows
+        if isinstance(row.message, Train)
+        for trainee in row.message.trainees
+    }
+    missing = {
+        row.assignment_id: row
+        for policy, row in last.items()
+        if written.trained.get(policy, -1) < policies[policy].agent_steps
+    }
+    curves.unwritten = list(missing.values())
+    curves.is_resumed = True

@@ -1,0 +1,187 @@
+"""The process of a tracker: ``python -m populations.tracking --control FD --report FD``.
+
+It reads what the run has written, ``metrics.jsonl`` and the journal, and tells the controller on a
+pipe what it does, as the process of hooks does. It ends where the tracker raises, and is started
+anew: the tracker itself says then where it goes on. Torch-free.
+
+Tests: `tests/integration/test_trackers.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import time
+import traceback
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any, cast
+
+from arena.errors import ConfigError
+from arena.metrics.jsonl import NumberedLines
+from arena.metrics.sink import METRICS_FILE
+from arena.metrics.tracker import Note, Point, TrackedRun, Tracker
+from arena.users_code import named, pass_interrupt
+from populations.config.run_file import RUN_FILE, RunFile
+from populations.hooks.process import (
+    Control,
+    Report,
+    TrackerSettings,
+    parsed,
+    serve_controller,
+)
+from populations.inspection.sentences import event_document
+from populations.records.rows import EventRow
+from populations.storage.database import JOURNAL
+from populations.storage.journal import JournalReader
+
+POLL_S = 1.0
+"""Time between two looks at what the run has written."""
+
+PAGE = 500
+"""Most points, and most notes, that are handed over at once."""
+
+NOTED = ("alert", "alert_cleared", "champion", "exploited")
+"""Kinds of events that are told."""
+
+NICENESS = 10
+"""The run goes first where cores are few."""
+
+_SECRET = re.compile("KEY|TOKEN|SECRET|PASSWORD|CREDENTIAL", re.IGNORECASE)
+_USER_OF_URL = re.compile(r"//[^/@\s]+@")
+
+
+def serve(settings: TrackerSettings, control: Control, report: Report) -> None:
+    """Hand over points and notes until the run is over and none is left.
+
+    Raises:
+        ConfigError: If the tracker raises.
+    """
+    os.nice(NICENESS)
+    try:
+        _serve(settings, control, report)
+    except BaseException as error:
+        # The tool's code may raise anything.
+        pass_interrupt(error)
+        print(redacted(traceback.format_exc()), file=sys.stderr)  # noqa: T201 a log
+        raise ConfigError(redacted(f"{settings.tracker} raised {named(error)}")) from None
+
+
+def _serve(settings: TrackerSettings, control: Control, report: Report) -> None:
+    name, run_dir = settings.tracker, Path(settings.run_dir)
+
+    def begin(number: int) -> None:
+        report(begun=[number, name], at_s=time.monotonic())
+
+    begin(0)
+    tracker = open_tracker(name, tracked_run(run_dir))
+    number, sequence = tracker.reached()
+    # Well only after it has taken something: one that opens may refuse all that follows.
+    report(ready=True)
+    with (
+        closing(Feed(run_dir / METRICS_FILE, after=number)) as feed,
+        JournalReader(run_dir / JOURNAL) as reader,
+    ):
+        while True:
+            # Before the look at the run: what was written until then is read.
+            is_over = control.backlog_s is not None
+            points = feed.read()
+            notes = [_note(row) for row in reader.events(after=sequence, kinds=NOTED, limit=PAGE)]
+            if points or notes:
+                begin(points[-1].number if points else notes[-1].sequence)
+                tracker.write(points, notes)
+                report(ended=name, problem="")
+                sequence = notes[-1].sequence if notes else sequence
+            elif is_over:
+                begin(0)
+                tracker.close()
+                report(ended=name, problem="")
+                return
+            else:
+                control.woken.wait(POLL_S)
+
+
+def open_tracker(name: str, run: TrackedRun) -> Tracker:
+    """Import a tracker, which takes seconds, and go on with the run in it."""
+    if name == "wandb":
+        from arena.metrics.wandb_tracker import WandbTracker
+
+        return WandbTracker(run)
+    if name == "mlflow":
+        from arena.metrics.mlflow_tracker import MlflowTracker
+
+        return MlflowTracker(run)
+    from arena.metrics.trackio_tracker import TrackioTracker
+
+    return TrackioTracker(run)
+
+
+class Feed:
+    """Points of a run that its tracker does not hold.
+
+    A figure that is written again at the same step, at the end of a run, is left out if it has not
+    changed. That shows only from the first line on, so all are read, whatever the tracker holds.
+    """
+
+    def __init__(self, path: Path, *, after: int) -> None:
+        self._lines = NumberedLines(path)
+        self._after = after
+        self._last: dict[tuple[str, str], tuple[int, float]] = {}
+
+    def read(self) -> list[Point]:
+        """Return the next points; none where nothing was written since."""
+        points: list[Point] = []
+        while len(points) < PAGE and (lines := self._lines.read(limit=PAGE)):
+            for number, line in lines:
+                policy, steps = line.pop("policy"), line.pop("agent_steps")
+                last = {(policy, name): (steps, value) for name, value in line.items()}
+                new = {key[1]: now[1] for key, now in last.items() if self._last.get(key) != now}
+                self._last |= last
+                if number > self._after and new:
+                    points.append(Point(number, policy, steps, new))
+        return points
+
+    def close(self) -> None:
+        """Close the file that it reads."""
+        self._lines.close()
+
+
+def _note(row: EventRow) -> Note:
+    # Of a champion the population, whose next one takes the place.
+    key = row.data.get("population") if row.kind == "champion" else None
+    text = str(event_document(row)["sentence"])
+    return Note(row.sequence, cast(Any, row.kind), str(key or row.subject), text)
+
+
+def tracked_run(run_dir: Path) -> TrackedRun:
+    """Return what trackers get to know of a run.
+
+    Of its settings only those that no secret is in: arguments of hooks, for example, may have one.
+    """
+    file = RunFile.load(run_dir / RUN_FILE)
+    facts: dict[str, object] = {"environment": file.spec.id, "seed": file.config.seed}
+    for population, section in file.config.populations.items():
+        facts[f"{population}.size"] = section.size
+        for name, value in section.start_values.items():
+            facts[f"{population}.{name}"] = value
+    return TrackedRun(id=file.run, name=file.name, directory=run_dir, facts=facts)
+
+
+def redacted(text: str) -> str:
+    """Return a text without secrets of the environment's variables, and without users of URLs."""
+    for name, value in os.environ.items():
+        # A shorter one would be found in words.
+        if _SECRET.search(name) and len(value) >= 6:
+            text = text.replace(value, "***")
+    return _USER_OF_URL.sub("//***@", text)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Serve as the arguments say."""
+    return serve_controller(parsed(argv), TrackerSettings, serve)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,178 @@
+"""The process of a tracker, with a tool in the place of wandb that raises, hangs or works."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from arena.metrics.jsonl import JsonlSink
+from arena.metrics.tracker import Point
+from populations.hooks.process import TrackerSettings
+from populations.hooks.supervisor import HookProcess, Told
+from populations.records.rows import EventRow, RunRow
+from populations.storage.database import JOURNAL
+from populations.storage.journal import Journal
+from populations.tracking import PAGE, Feed, redacted, tracked_run
+from tests.support import wait_until
+
+GOLDEN = Path(__file__).parents[1] / "assets" / "golden_runs" / "0.1.0"
+SECRET = "a-key-that-nobody-may-see"
+
+TOOL = """
+import json, os, time
+from pathlib import Path
+class Settings:
+    def __init__(self, **settings): pass
+class Run:
+    offline, summary, step = True, {}, 0
+    def __init__(self, directory): self.path = Path(directory) / "told.jsonl"
+    def tell(self, *what):
+        with self.path.open("a") as file: file.write(json.dumps(what) + "\\n")
+    def define_metric(self, name, step_metric): pass
+    def log(self, row, step, commit): self.tell(step, row)
+    def alert(self, title, text, level, wait_duration): self.tell(level, text)
+    def finish(self): self.tell("finished")
+def init(dir, **settings):
+    fault = Path(dir) / "fault"
+    if fault.exists():
+        exec(fault.read_text())
+    return Run(dir)
+"""
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Iterator[Journal]:
+    with Journal.create(tmp_path / JOURNAL, [RunRow(run="test")]) as journal:
+        yield journal
+
+
+@pytest.fixture
+def process(
+    tmp_path: Path, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[HookProcess]:
+    """The process of a tracker whose tool runs what is in the file ``fault``."""
+    proto = tmp_path / "tools" / "wandb" / "proto"
+    proto.mkdir(parents=True)
+    (proto.parent / "__init__.py").write_text(TOOL)
+    (proto / "wandb_internal_pb2.py").write_text("Record = None\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "tools"))
+    monkeypatch.setenv("WANDB_API_KEY", SECRET)
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "run.yaml").write_bytes((GOLDEN / "run.yaml").read_bytes())
+    sink = JsonlSink(tmp_path / "metrics.jsonl")
+    sink.write("player/p000", 128, {"loss/policy": -0.5})
+    sink.close()
+    made = HookProcess(
+        settings=TrackerSettings(
+            run_dir=str(tmp_path), launch_directory=str(tmp_path), time_limit_s=1.0, tracker="wandb"
+        ),
+        log=tmp_path / "logs" / "wandb.log",
+        module="populations.tracking",
+        name="wandb",
+        alert="sink_failed",
+        subject="wandb",
+        end_s=30.0,
+    )
+    yield made
+    made.close()
+
+
+def heard(process: HookProcess, until: Callable[[list[Told]], bool]) -> list[Told]:
+    told: list[Told] = []
+
+    def look() -> bool:
+        told.extend(process.poll())
+        return until(told)
+
+    wait_until(look, timeout_s=60.0)
+    return told
+
+
+def told_to(run_dir: Path) -> list[list[object]]:
+    path = run_dir / "told.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("fault", "problem"),
+    [
+        (
+            "raise OSError('no answer to ' + os.environ['WANDB_API_KEY'])",
+            "no answer to ***",
+        ),
+        ("time.sleep(600)", "it took longer than its time limit, 1 s (event 0)"),
+        ("os._exit(7)", "its process ended with code 7 (event 0)"),
+    ],
+)
+def test_a_tool_that_fails_is_an_alert_and_gets_all_when_it_works(
+    process: HookProcess, tmp_path: Path, fault: str, problem: str
+) -> None:
+    (tmp_path / "fault").write_text(fault)
+    told = heard(process, bool)
+    assert [(one.alert, one.subject) for one in told] == [("sink_failed", "wandb")]
+    assert problem in told[0].problem
+    assert SECRET not in (tmp_path / "logs" / "wandb.log").read_text()
+    (tmp_path / "fault").unlink()
+    told = heard(process, lambda told: bool(told) and not told[-1].problem)
+    assert told[-1] == Told("sink_failed", "wandb", "")
+    row = {"player/p000/loss/policy": -0.5, "player/p000/agent_steps": 128}
+    assert told_to(tmp_path) == [[0, row]]
+
+
+@pytest.mark.slow
+def test_points_and_notes_go_on_to_the_end_of_the_run(
+    process: HookProcess, journal: Journal, tmp_path: Path
+) -> None:
+    heard(process, lambda _: len(told_to(tmp_path)) == 1)
+    sink = JsonlSink(tmp_path / "metrics.jsonl")
+    sink.write("run", 256, {"run/ghosts_count": 1.0})
+    sink.close()
+    data = {"name": "no_steps", "what": "the run ended"}
+    journal.commit(
+        [
+            EventRow(sequence=1, time="now", kind="kept", subject="", data={}),
+            EventRow(sequence=2, time="now", kind="alert", subject="player", data=data),
+        ]
+    )
+    process.finish()
+    kinds = [one[0] for one in told_to(tmp_path)]
+    assert kinds == [0, 1, "WARN", "finished"]
+    assert str(told_to(tmp_path)[2][1]).startswith("#2 Alert no_steps about player: the run ended")
+
+
+def test_a_figure_that_has_not_changed_at_a_step_is_told_once(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    with closing(JsonlSink(path)) as sink, closing(Feed(path, after=-1)) as feed:
+        assert feed.read() == []
+        sink.write("run", 5, {"a/b": 1.0, "a/c": 2.0})
+        sink.write("run", 5, {"a/b": 1.0, "a/c": 3.0})
+        sink.write("run", 5, {"a/b": 1.0, "a/c": 3.0})
+        sink.write("run", 6, {"a/b": 1.0})
+        rest = [Point(1, "run", 5, {"a/c": 3.0}), Point(3, "run", 6, {"a/b": 1.0})]
+        assert feed.read() == [Point(0, "run", 5, {"a/b": 1.0, "a/c": 2.0}), *rest]
+        # Whoever holds the first of them gets the same rest.
+        with closing(Feed(path, after=0)) as again:
+            assert again.read() == rest
+        for step in range(2 * PAGE):
+            sink.write("run", step, {"a/b": 1.0})
+        told = feed.read() + feed.read() + feed.read()
+        assert [point.agent_steps for point in told] == list(range(2 * PAGE))
+
+
+def test_secrets_are_taken_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", "correct-horse")
+    monkeypatch.setenv("SHORT_KEY", "the")
+    text = "http://me:word@host/api refused correct-horse of the user"
+    assert redacted(text) == "http://***@host/api refused *** of the user"
+
+
+def test_a_run_is_known_by_its_uuid_and_settings_without_secrets() -> None:
+    run = tracked_run(GOLDEN)
+    assert run.id == "180ede97-14be-4068-ba7a-67b2143e35d1"
+    assert {"environment", "seed", "player.size", "player.learning_rate"} <= set(run.facts)
+    assert not [key for key in run.facts if "hook" in key or "kwargs" in key]
