@@ -158,17 +158,17 @@ def say_how_it_ended(
         holds: The limit for which a finished run was not gone on with.
         tell: Takes the lines.
     """
-    from populations.inspection.views import Inspection, cyclicity, fits, status_view
+    from populations.inspection.views import Inspection, cyclicity, document, fits
     from populations.views.notices import cyclic_warnings, misfit_warnings
 
     with closing(Inspection.open(run_dir)) as inspection:
-        document = status_view(inspection, None)
+        status = document(inspection, "status")
         warnings = [
             *misfit_warnings(fits(inspection), run=run_dir),
             *cyclic_warnings(cyclicity(inspection), run=run_dir),
         ]
         limits = inspection.run_file.config.stop.model_dump(mode="json")
-    ending = make_ending(document, run_dir=run_dir, limits=limits, holds=holds)
+    ending = make_ending(status, run_dir=run_dir, limits=limits, holds=holds)
     for line in (*warnings, *last_lines(ending)):
         tell(line)
-    return document
+    return status
