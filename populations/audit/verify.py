@@ -23,7 +23,7 @@ from arena.checkpoints.files import (
 )
 from arena.checkpoints.manifest import OPTIMIZER
 from arena.errors import CheckpointError, ConfigError
-from arena.games.shape import problem_of
+from arena.matches.seating import problem_of
 from arena.types import Seat, ghost_id, is_external
 from arena.wire.messages import Train
 from populations.audit.detail_sums import (

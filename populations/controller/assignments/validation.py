@@ -14,11 +14,10 @@ from dataclasses import dataclass
 
 from arena.checkpoints.manifest import Manifest, checkpoint_key
 from arena.config import LearnerSetup
-from arena.games.shape import MAX_RETURN, problem_of
 from arena.matches.comparisons import Comparison, comparisons
 from arena.matches.openings import openings_problem
 from arena.matches.pair_scores import adds_up
-from arena.matches.seating import num_episodes
+from arena.matches.seating import MAX_RETURN, num_episodes, problem_of
 from arena.rollout.calls import rollout_calls
 from arena.types import (
     MAX_GAMES_BYTES,
