@@ -19,7 +19,10 @@ from tools.league.command import league
         ({"view": "standing"}, "there is no view 'standing'; did you mean 'standings'?"),
         ({"view": "payoff", "kind": ["kept"]}, "--kind belongs to the view events, not to payoff"),
         ({"view": "status", "limit": 3}, "--limit belongs to the views standings, .*not to status"),
-        ({"view": "lineage", "player": "p000"}, "--player belongs to the views payoff, events"),
+        (
+            {"view": "lineage", "player": "p000"},
+            "--player belongs to the views payoff, games, events",
+        ),
         ({"view": "payoff", "since": "10m"}, "--since belongs to the view events"),
         ({"view": "events", "since": "soon"}, "--since takes a time"),
         ({"view": "events", "kind": ["keptt"]}, "no kind of event 'keptt'; nearest: kept"),
