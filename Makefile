@@ -20,7 +20,7 @@ help:
 	@echo "make demo         train, rank and export a Connect Four champion (under four minutes)"
 	@echo "make docs         the documents as web pages, $(DOCS_BUILD)/html/index.html"
 	@echo "make test         all tests that take no more than two seconds (under five minutes)"
-	@echo "make test-slow    the others: whole runs, whole leagues, intervals over many draws"
+	@echo "make test-slow    the others: whole runs, intervals over many draws, pages (apt-get install chromium)"
 	@echo "make goldens      what was stored of how the product behaves, compared with how it does now"
 	@echo "make check        lint, format, types and the budgets of lines"
 	@echo "make fix          what of that can be mended automatically"
@@ -86,6 +86,7 @@ bench: setup
 	$(BIN)/arena bench --guard
 
 # The matrix shows what it skips, and why.
+# KAGGLE_PYTHON=PYTHON: one with kaggle-environments, which plays and shows what arena replay writes.
 test-envs: $(ENVIRONMENTS_STAMP)
 	$(PYTEST) -rs --timeout 600 tests/environments tests/arena/envs
 	@set -e; for id in $(ENVIRONMENTS); do $(BIN)/arena envs check $$id; done

@@ -200,6 +200,50 @@ class Tally:
     openings: tuple[SeatOpenings, ...] = later(())
 
 
+MAX_GAMES = 8
+"""Games that come with one assignment."""
+
+MAX_GAME_BYTES = 64 * 1024
+"""Bytes of the actions and digests of a game that is kept."""
+
+MAX_GAMES_BYTES = 256 * 1024
+"""The same of all games of one assignment."""
+
+SHOWN_BYTES = 4
+"""Bytes of the digest of what one turn of a game showed and paid."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Game:
+    """Episode of an evaluation, from which it can be played again (`arena.games.replay`).
+
+    Attributes:
+        pairing: Index of the pairing whose players played it.
+        seats: Indices of the seats that took part: all, in cooperation those of one team.
+        seed: Seed of an environment of which this is the first episode.
+        steps: Calls of ``step``.
+        points: Points of each side (`arena.envs.base.Turn.score`); empty in cooperation.
+        returns: Mean undiscounted return of the agents of each of these seats.
+        actions: Actions of each step, population after population as the environment takes them
+            (int64 or float32, little-endian), compressed by zlib.
+        shown: Digests of what the reset and each step showed and paid, `SHOWN_BYTES` each.
+    """
+
+    pairing: int
+    seats: tuple[int, ...]
+    seed: int
+    steps: int
+    points: tuple[float, ...]
+    returns: tuple[float, ...]
+    actions: bytes
+    shown: bytes
+
+    @property
+    def size_bytes(self) -> int:
+        """Return the bytes that keeping it takes."""
+        return len(self.actions) + len(self.shown)
+
+
 def population_of(player: str) -> str:
     """Return the population in a policy or ghost id (``player/p003@...`` gives ``player``)."""
     return player.split("/", 1)[0]

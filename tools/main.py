@@ -33,6 +33,7 @@ from .learner import learner
 from .pin import pin
 from .presets import presets
 from .rate import rate
+from .replay.command import replay
 from .rewind import rewind
 from .simulate import simulate
 from .terminal.exit_codes import exit_code
@@ -72,7 +73,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 COMMANDS = (
-    *(launch, league, web, export, evaluate, compare, presets, rate, simulate),
+    *(launch, league, web, replay, export, evaluate, compare, presets, rate, simulate),
     *(rewind, pin, verify, learner, bench),
 )
 for command in COMMANDS:

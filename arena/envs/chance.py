@@ -53,6 +53,21 @@ def episode_seed(seed: int, *, episode: int) -> int:
     return _mix(_mix(seed) + episode * GOLDEN) >> 33
 
 
+def seed_of_episode(seed: int, *, episode: int) -> int:
+    """Return a seed in [0, 2**63) whose first episode is the k-th of another one.
+
+    Args:
+        seed: Environment's seed, in [0, 2**63).
+        episode: k, from 0.
+    """
+    wanted = episode_seed(seed, episode=episode)
+    # The low 33 bits are dropped from the mixed seed, so they are free: about every second choice
+    # of them comes from a seed below 2**63.
+    return next(
+        found for low in range(1 << 33) if (found := _unmix(_unmix(wanted << 33 | low))) < MAX_SEED
+    )
+
+
 def uniform(key: int, *, draw: int) -> float:
     """Return the draw-th number of an episode, uniform in [0, 1).
 
@@ -90,6 +105,22 @@ def _mix(value: int) -> int:
     value = ((value ^ (value >> 30)) * FIRST) & MASK
     value = ((value ^ (value >> 27)) * SECOND) & MASK
     return value ^ (value >> 31)
+
+
+def _unmix(value: int) -> int:
+    """Invert `_mix`: each xor with a shift, and each product with an odd number, has an inverse."""
+    value = _unshift(value, 31)
+    value = _unshift(value * pow(SECOND, -1, 2**64) & MASK, 27)
+    return _unshift(value * pow(FIRST, -1, 2**64) & MASK, 30)
+
+
+def _unshift(value: int, bits: int) -> int:
+    """Solve x ^ (x >> bits) = value for x, of 64 bits."""
+    found = value
+    # Each round makes ``bits`` more of the upper bits right: of 27 or more, two are enough.
+    for _ in range(2):
+        found = value ^ (found >> bits)
+    return found
 
 
 def _mixed(values: torch.Tensor) -> torch.Tensor:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import sys
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,16 +27,13 @@ from arena.errors import (
     NotTrusted,
 )
 from arena.processes.child import end_with_guard
-from arena.processes.questions import ask
+from arena.processes.questions import answering, ask
 from arena.types import Digest
 
 ERRORS: Mapping[str, type[ArenaError]] = {
     error.__name__: error
     for error in (ConfigError, EnvironmentFault, EnvironmentUnavailable, NotTrusted)
 }
-NUM_LAST_LINES = 20
-"""Lines of the child's standard error that are shown if it dies."""
-
 Play = Literal["timed", "counted"]
 """Amount of play: a few seconds, or a number of steps, so that an episode's length is measured
 equally on every machine.
@@ -116,10 +112,13 @@ def inspect_and_play(
         question = json.dumps(asked, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise ConfigError(f"environment.kwargs must be plain data: {error}") from None
-    output, ending = _ask_child(question, timeout_s=timeout_s)
+    arguments = [sys.executable, "-P", "-m", "arena.envs.inspect"]
+    reply = ask(arguments, question.encode(), timeout_s=timeout_s)
+    # Late: the facts may already be in the output.
+    ending = None if reply.exit_code is None else reply.ending
     late = f"within {timeout_s:g} s"
     # The last line may be torn: the child may die while it writes.
-    answers = [_answer_in(line) for line in output.splitlines()]
+    answers = [_answer_in(line) for line in reply.output.splitlines()]
     if not answers or answers[0] is None:
         how = (
             f"was not made and reset {late}"
@@ -189,35 +188,12 @@ def _must_agree(
     yield "the state", spec.state, other.state
 
 
-def _answer_in(line: str) -> dict[str, Any] | None:
+def _answer_in(line: bytes) -> dict[str, Any] | None:
     try:
         answer: dict[str, Any] = json.loads(line)
     except ValueError:
         return None
     return answer
-
-
-def _ask_child(request: str, *, timeout_s: float) -> tuple[str, str | None]:
-    """Return the child's output and how it ended; None: it took too long."""
-    arguments = [sys.executable, "-P", "-m", "arena.envs.inspect"]
-    reply = ask(arguments, request.encode(), timeout_s=timeout_s)
-    if reply.exit_code is None:
-        # The facts may already be in the output.
-        return _text(reply.output), None
-    return _text(reply.output), f"({_ending(reply.exit_code)}): {_last_lines(_text(reply.errors))}"
-
-
-def _text(output: bytes) -> str:
-    # An environment may print any bytes.
-    return output.decode("utf8", errors="replace")
-
-
-def _ending(returncode: int) -> str:
-    return f"exit code {returncode}" if returncode >= 0 else signal.Signals(-returncode).name
-
-
-def _last_lines(text: str) -> str:
-    return "\n".join(text.strip().splitlines()[-NUM_LAST_LINES:]) or "it said nothing"
 
 
 def _spec_from_json(spec: dict[str, Any]) -> EnvironmentSpec:
@@ -285,10 +261,7 @@ def _pace(spec: EnvironmentSpec, request: EnvironmentRequest, *, play: Play) -> 
 def _serve() -> None:
     """Run as the child. Output of the environment goes to standard error."""
     end_with_guard()
-    # Answers go to a copy of descriptor 1, which then becomes standard error: the environment, and
-    # C code below it, may print.
-    with os.fdopen(os.dup(1), "w", encoding="utf8") as output:
-        os.dup2(2, 1)
+    with answering() as output:
         question = json.load(sys.stdin)
         request = EnvironmentRequest(**question["facts"])
         found = _facts(request, question["code"])

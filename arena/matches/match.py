@@ -18,6 +18,7 @@ from arena.envs.base import BatchedEnv, Group, Phase, Turn
 from arena.envs.batched.scoring import sides_beaten
 from arena.envs.phase import players_of_agents, tell_environments
 from arena.errors import EnvironmentFault
+from arena.games.recording import GameRecorder
 from arena.matches.distinct import NO_DECISION, FirstDecisions, GameHashes, combined
 from arena.matches.seated import SeatedPlayers, block_of_envs
 from arena.matches.seating import is_cooperation, seat_teams
@@ -150,6 +151,7 @@ def play_matches(
     progress: Progress | None = None,
     should_stop: Callable[[], bool] = lambda: False,
     radices: Mapping[str, tuple[int, ...] | None] = MappingProxyType({}),
+    recorder: GameRecorder | None = None,
 ) -> tuple[Tally, ...]:
     """Play every block's matches to their ends.
 
@@ -168,6 +170,7 @@ def play_matches(
         should_stop: Called before every step; True stops.
         radices: Place values of choices in an action's index, by population, where first decisions
             are counted (`arena.matches.openings.radices`).
+        recorder: Records games of some environments.
 
     Returns:
         One tally per distinct tuple of entrants.
@@ -188,6 +191,7 @@ def play_matches(
         progress=progress,
         should_stop=should_stop,
         radices=radices,
+        recorder=recorder,
     )
     if is_cooperation(sides):
         return _compare_returns(play, blocks=blocks, block_of_env=block_of_env, seats=seats)
@@ -241,7 +245,7 @@ def _compare_scores(
     )
     phases = [block.phase(seats, range(len(seats))) for block in blocks]
     tell_environments(play.env, phases, block_of_env=block_of_env)
-    play.run(seated, record=book.record)
+    play.run(seated, seats=seats, of=range(len(seats)), record=book.record)
     return book.tallies()
 
 
@@ -306,7 +310,7 @@ def _play_teams(
         )
         phases = [block.phase(seats, own) for block in blocks]
         tell_environments(play.env, phases, block_of_env=block_of_env)
-        play.run(seated, record=log.record)
+        play.run(seated, seats=own_seats, of=own, record=log.record)
         logs.append(log)
     return logs
 
@@ -400,12 +404,15 @@ class _Play:
         progress: Progress | None,
         should_stop: Callable[[], bool],
         radices: Mapping[str, tuple[int, ...] | None],
+        recorder: GameRecorder | None,
     ) -> None:
         self.env = env
         self.seeds = seeds
         self._generator = generator
         self._progress = progress
         self._should_stop = should_stop
+        # One that records nothing costs next to nothing.
+        self._recorder = recorder or GameRecorder({})
         self.num_matches = num_matches
         self.agents = env.agents
         num_envs, device = env.num_envs, generator.device
@@ -417,9 +424,29 @@ class _Play:
             num_envs=num_envs, device=device, first=first if has_index else None
         )
 
-    def run(self, seated: SeatedPlayers[Actor], *, record: Callable[[Turn], None]) -> None:
-        """Play once from the start; ``record`` sees every turn."""
+    def run(
+        self,
+        seated: SeatedPlayers[Actor],
+        *,
+        seats: tuple[Seat, ...],
+        of: Sequence[int],
+        record: Callable[[Turn], None],
+    ) -> None:
+        """Play once from the start; ``record`` sees every turn.
+
+        Args:
+            seated: Players of the seats that take part.
+            seats: These seats.
+            of: Their indices among all.
+            record: Callback with each turn.
+        """
         turn = self.env.reset(self.seeds)
+        self._recorder.begin(
+            turn,
+            seeds=self.seeds,
+            seats=tuple(of),
+            mean=mean_of_agents(seats, agents=self.agents),
+        )
         self.games.forget_all()
         remaining = self.num_matches.clone()
         active = remaining > 0
@@ -431,9 +458,11 @@ class _Play:
             actions = self._actions(turn, seated=seated, active=active)
             # Before the step: which decisions these are is in the turn that asked for them.
             self.games.absorb(turn, actions)
+            self._recorder.absorb(actions)
             turn = self.env.step(actions)
             seated.recurrent_state.reset(turn)
             record(turn)
+            self._recorder.record(turn)
             if self._progress is not None:
                 self._progress.advance()
             # A void episode does not count: another one is played.

@@ -11,6 +11,9 @@ from __future__ import annotations
 import math
 from typing import Protocol
 
+Z95 = 1.959963984540054
+"""Half the width of a 95% interval in standard deviations."""
+
 ROUNDING = 1e-6
 """Tolerance per match of sums of rounded scores."""
 
@@ -62,6 +65,19 @@ def mean_score(won: float, scored: float) -> float | None:
     """
     # Sums of rounded scores can leave the range.
     return min(max(won / scored, 0.0), 1.0) if scored else None
+
+
+def wilson(score: float, matches: float) -> tuple[float, float]:
+    """Return Wilson's 95% interval of a score or a share (1927); draws count as half a win.
+
+    No score in [0, 1] varies more than wins and losses with its mean, so it overstates the width
+    where many matches are drawn.
+    """
+    # (s + z^2 / 2n -+ z sqrt(s (1 - s) / n + z^2 / 4n^2)) / (1 + z^2 / n)
+    square = Z95 * Z95 / matches
+    centre = score + square / 2.0
+    half = Z95 * ((score * (1.0 - score) + square / 4.0) / matches) ** 0.5
+    return max((centre - half) / (1.0 + square), 0.0), min((centre + half) / (1.0 + square), 1.0)
 
 
 def squares(results: Scored) -> float:

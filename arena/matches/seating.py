@@ -10,7 +10,11 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from arena.errors import ConfigError
-from arena.types import Player, Seat, Seating, Tally
+from arena.types import MAX_GAME_BYTES, SHOWN_BYTES, Game, Player, Seat, Seating, Tally
+
+MAX_RETURN = 1e40
+"""Mean return of a match: sums of such returns, and of their squares, are finite."""
+
 
 HOME, AWAY = "home", "away"
 
@@ -268,3 +272,30 @@ def pair_seatings(
     )
     # Only a player against itself is the same in all of them.
     return tuple(seatings) if home != away else tuple(dict.fromkeys(seatings))
+
+
+def problem_of(game: Game, *, seats: Sequence[Seat]) -> str | None:
+    """Say why nobody can have played a game; None if somebody can.
+
+    Args:
+        game: The game.
+        seats: Seats of the environment.
+    """
+    sides = len({seat.side for seat in seats})
+    teams = seat_teams(seats)
+    # In cooperation one team plays alone.
+    allowed = {
+        tuple(place for place, team in enumerate(teams) if sides > 1 or team == one)
+        for one in teams
+    }
+    if game.seats not in allowed:
+        return f"has the seats {game.seats}, where {sorted(allowed)} play"
+    if len(game.points) != (sides if sides > 1 else 0) or len(game.returns) != len(game.seats):
+        return f"has {len(game.points)} points and {len(game.returns)} returns"
+    if len(game.shown) != SHOWN_BYTES * (game.steps + 1) or not game.steps:
+        return f"of {game.steps} steps has {len(game.shown)} bytes of digests"
+    if game.size_bytes > MAX_GAME_BYTES:
+        return f"has {game.size_bytes} bytes, more than {MAX_GAME_BYTES}"
+    if any(abs(one) > MAX_RETURN for one in game.returns):
+        return f"has the returns {game.returns}"
+    return None

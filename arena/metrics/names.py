@@ -103,6 +103,7 @@ TRAINING_METRICS: Mapping[str, str] = {
 
 EVALUATION_METRICS: Mapping[str, str] = {
     "episode/count": "Finished episodes.",
+    "episode/games_left_out": "Games that were too long to be kept.",
     "episode/length_mean": "Calls of `step` in finished episodes.",
     "time/play_s": "Seconds spent playing.",
     "throughput/matches_per_s": "Evaluation matches per second.",

@@ -5,13 +5,19 @@ Tests: `tests/arena/processes/test_questions.py`.
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TextIO
 
 from arena.processes.parent import spawn
+
+NUM_LAST_LINES = 20
+"""Lines of a process's standard error that are shown if it dies."""
 
 
 class Reply(NamedTuple):
@@ -27,6 +33,25 @@ class Reply(NamedTuple):
     output: bytes
     errors: bytes
     exit_code: int | None
+
+    @property
+    def ending(self) -> str:
+        """Exit code or signal, and its last lines. Not of one that took too long."""
+        code = self.exit_code or 0
+        how = f"exit code {code}" if code >= 0 else signal.Signals(-code).name
+        # An environment may print any bytes.
+        lines = self.errors.decode("utf8", errors="replace").strip().splitlines()
+        return f"({how}): " + ("\n".join(lines[-NUM_LAST_LINES:]) or "it said nothing")
+
+
+@contextlib.contextmanager
+def answering() -> Iterator[TextIO]:
+    """Yield this process's standard output; all else that it prints goes to standard error."""
+    # A copy of descriptor 1, which then becomes standard error: code of users, and C code below
+    # it, may print.
+    with os.fdopen(os.dup(1), "w", encoding="utf8") as output:
+        os.dup2(2, 1)
+        yield output
 
 
 def ask(

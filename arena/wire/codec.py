@@ -19,6 +19,7 @@ import msgpack
 
 from arena.decoding import Plain
 from arena.errors import DecodeError, VersionMismatch, WireError
+from arena.types import MAX_GAME_BYTES
 from arena.wire.messages import (
     PROTOCOL_VERSION,
     Acknowledge,
@@ -58,11 +59,11 @@ MAX_CONTAINERS = 60_000
 """Most maps and lists in one frame. A 1 MiB frame of empty lists would take long to decode."""
 
 _PREFIX_BYTES = 64
-# No binary and no extension types: nothing on the wire needs them.
+# No extension types: nothing on the wire needs them.
 _LIMITS: Mapping[str, int] = {
     # msgpack counts bytes, of which a character has up to four in UTF-8.
     "max_str_len": 4 * MAX_CHARACTERS,
-    "max_bin_len": 0,
+    "max_bin_len": MAX_GAME_BYTES,
     "max_array_len": MAX_ITEMS,
     "max_map_len": MAX_ENTRIES,
     "max_ext_len": 0,

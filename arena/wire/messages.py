@@ -19,6 +19,7 @@ from arena.types import (
     CheckpointRef,
     Digest,
     Entrant,
+    Game,
     LearnerId,
     PackageVersion,
     PolicyId,
@@ -102,12 +103,21 @@ class Pairing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluate:
-    """Command: let frozen players play matches to their ends, sampling from the policies."""
+    """Command: let frozen players play matches to their ends, sampling from the policies.
+
+    Attributes:
+        assignment_id: Assignment's id.
+        attempt: Number of times the assignment was given out, from 1.
+        pairings: Seatings and their numbers of matches.
+        seed: Seed of everything random in the assignment.
+        games: Number of games to report, at most `MAX_GAMES`.
+    """
 
     assignment_id: AssignmentId
     attempt: int
     pairings: tuple[Pairing, ...]
     seed: int
+    games: int = later(0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,6 +212,7 @@ class Finished:
         duration_s: Wall time that it took.
         in_flight: Episodes of the trainees that the learner holds to continue.
         dropped: Policies whose episodes in flight are gone, for lack of memory or otherwise.
+        games: Games of an evaluation, as many as it was asked for and fit the bounds.
     """
 
     assignment_id: AssignmentId
@@ -212,6 +223,7 @@ class Finished:
     duration_s: float
     in_flight: tuple[InFlight, ...] = ()
     dropped: tuple[PolicyId, ...] = ()
+    games: tuple[Game, ...] = later(())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,6 +27,7 @@ from arena.decoding import (
 from arena.errors import DecodeError
 from arena.types import (
     MAX_AGENT_STEPS,
+    MAX_GAME_BYTES,
     MAX_GENERATION,
     MAX_UPDATES,
     CheckpointRef,
@@ -148,6 +149,12 @@ def _string(value: Plain) -> Plain:
     return value
 
 
+def _bytes(value: Plain) -> Plain:
+    if type(value) is not bytes or len(value) > MAX_GAME_BYTES:
+        raise DecodeError(f"must be at most {MAX_GAME_BYTES} bytes")
+    return value
+
+
 def _boolean(value: Plain) -> Plain:
     if type(value) is not bool:
         raise DecodeError("must be true or false")
@@ -159,6 +166,7 @@ _SCALARS: Mapping[object, Decode] = {
     float: _number,
     str: _string,
     bool: _boolean,
+    bytes: _bytes,
 }
 
 

@@ -49,6 +49,7 @@ from arena.bots.connect_four import (
 from arena.core import Actor, ActorInput, ActorOutput
 from arena.errors import ArenaError
 from arena.matches.mixture import ActorMixture
+from arena.matches.pair_scores import wilson
 from arena.matches.tournament import Contender
 from arena.types import is_bot
 from experiments.learning.connect_four_search import (
@@ -58,7 +59,6 @@ from experiments.learning.connect_four_search import (
     drawn_columns,
     exact_values,
 )
-from populations.inspection.documents.anchor import wilson
 from tools.evaluate.meeting import resolve_players
 from tools.terminal.progress import play_progress
 

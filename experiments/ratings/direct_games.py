@@ -40,7 +40,7 @@ from populations.league.standings import Standing
 from populations.ratings.bradley_terry import ELO_PER_UNIT, BradleyTerry
 from populations.ratings.model import Z95
 from populations.ratings.results import Rated
-from populations.views.chart_parts import CONFIG, PALETTE
+from populations.views.chart_parts import CONFIG, PALETTE, paint
 
 GAMES = "direct.json"
 NEIGHBOURS = 150.0
@@ -246,7 +246,7 @@ def draw(run: Path, games: dict[str, object], file: Path, *, limit: float) -> No
     x, y = ({"field": key, "type": "quantitative", "title": title} for key, title in titles.items())
     colour = {
         "field": "by",
-        "scale": {"domain": list(by), "range": [PALETTE[1], PALETTE[0]]},
+        "scale": {"domain": list(by), "range": [paint(PALETTE[1]), paint(PALETTE[0])]},
         "legend": {"title": None, "labelLimit": 300},
     }
     ends = [{"direct": 0.0, "told": 0.0}, {"direct": limit, "told": limit}]

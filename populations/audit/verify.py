@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -23,7 +23,8 @@ from arena.checkpoints.files import (
 )
 from arena.checkpoints.manifest import OPTIMIZER
 from arena.errors import CheckpointError, ConfigError
-from arena.types import ghost_id
+from arena.matches.seating import problem_of
+from arena.types import Seat, ghost_id, is_external
 from arena.wire.messages import Train
 from populations.audit.detail_sums import (
     AssignmentSums,
@@ -33,7 +34,7 @@ from populations.audit.detail_sums import (
 )
 from populations.audit.evolution_checks import begins_anew, check_evolution
 from populations.audit.tally_checks import check_tallies
-from populations.config.run_file import RUN_FILE, RunFile, require_recorded
+from populations.config.run_file import RUN_FILE, RunFile, learner_setup, require_recorded
 from populations.errors import StorageError
 from populations.league.merging import merges
 from populations.records.rows import ArchiveRow, CheckpointRow, GhostRow, PolicyRow
@@ -118,6 +119,8 @@ def _verify_once(run_dir: Path) -> Report:
     faults += _check_rows(records)
     faults += _check_checkpoints(run_dir, tables)
     faults += _check_ghosts(run_dir, tables)
+    if run_file is not None:
+        faults += _check_games(tables, learner_setup(run_file, root=run_dir).seats)
     archived = [check_archive(run_dir, row) for row in records.archives if row.file]
     faults += [problem for problem in archived if problem is not None]
     notes = [*_expected(tables), *_unknown_ghosts(run_dir, tables)]
@@ -291,6 +294,21 @@ def _check_ghosts(run_dir: Path, tables: Tables) -> Iterator[str]:
             yield f"{row.player}: its weights are not those of {row.checkpoint}"
         if row.linked and row.is_present:
             yield from _compare(run_dir, row, without=frozenset({OPTIMIZER}))
+
+
+def _check_games(tables: Tables, seats: Sequence[Seat]) -> Iterator[str]:
+    kept = {row.key for row in tables.checkpoints.values() if row.state == "present"}
+    kept |= {row.key for row in tables.ghosts.values() if row.is_present}
+    for row in tables.games.values():
+        named = {len(row.seats), len(row.players), len(row.entrants), len(row.keys)}
+        problem = problem_of(row.recorded, seats=seats)
+        if len(named) > 1:
+            yield f"game {row.game} names {len(row.players)} players for {len(row.seats)} seats"
+        elif problem is not None:
+            yield f"game {row.game} {problem}"
+        for key, player in zip(row.keys, row.players, strict=False):
+            if row.holds and key and key not in kept and not is_external(player):
+                yield f"game {row.game} keeps {key}, which is not there"
 
 
 def _compare(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Annotated
 
 from pydantic import BeforeValidator, field_validator
@@ -80,11 +80,6 @@ class HooksConfig(Model):
         """Return the hooks of each kind that has some."""
         found: Iterator[tuple[str, Hooks]] = ((kind, getattr(self, kind)) for kind in HOOKS)
         return {kind: hooks for kind, hooks in found if hooks}
-
-
-def hook_name(hook: str | Sequence[str]) -> str:
-    """Return a hook's name for people."""
-    return hook if isinstance(hook, str) else " ".join(hook)
 
 
 def without_list(hooks: object) -> object:

@@ -18,6 +18,8 @@ from arena.matches.comparisons import MAX_SEAT_PAIRS, is_by_seats
 from arena.matches.seating import seatings_for, seats_in_turn
 from arena.matches.teammates import Lineup, mixed_seatings
 from arena.types import (
+    MAX_GAMES,
+    MAX_GAMES_BYTES,
     AssignmentId,
     Digest,
     LearnerId,
@@ -51,6 +53,9 @@ MAX_RESULT_BYTES = MAX_FRAME_BYTES // 4 * 3
 TALLY_BYTES, PLAYER_BYTES, PAIR_BYTES = 150, 110, 91
 """Most bytes of a tally, of each player's digest and returns in it, and of each result of two."""
 
+GAME_BYTES, GAME_SEAT_BYTES = 150, 30
+"""Most bytes of a game beside its actions and digests, and of each seat in it."""
+
 INDEX_BYTES = 9
 """Most bytes of a seat: its place in three lists."""
 
@@ -81,6 +86,13 @@ def fitted(message: Train | Evaluate, *, setup: LearnerSetup) -> Train | Evaluat
         message = replace(message, carried=())
     if (size := _result_bytes(message, setup)) > MAX_RESULT_BYTES:
         message = _without_some(message, FILLED * MAX_RESULT_BYTES / size, rng)
+    a_game = GAME_BYTES + GAME_SEAT_BYTES * len(setup.seats)
+    games_bytes = MAX_GAMES_BYTES + MAX_GAMES * a_game
+    if isinstance(message, Evaluate) and (
+        _result_bytes(message, setup) + games_bytes > MAX_RESULT_BYTES
+    ):
+        # Ratings need the tallies, and nobody needs a game.
+        message = replace(message, games=0)
     # Counting is cheap, encoding is not: most assignments never come to it.
     if _num_seats(message) <= SURELY_FITS or body_bytes(message) <= MAX_FRAME_BYTES:
         return message

@@ -34,6 +34,7 @@ from populations.config.sections import (
     PayoffsConfig,
     PopulationConfig,
     RayConfig,
+    ReplaysConfig,
     StopConfig,
 )
 from populations.config.unread_settings import find_unread_settings
@@ -75,6 +76,9 @@ class RunConfig(Model):
 
     evaluation: EvaluationConfig = EvaluationConfig()
     """Matches between frozen players."""
+
+    replays: ReplaysConfig = ReplaysConfig()
+    """Evaluation games that are kept, to be seen again."""
 
     assignment: AssignmentConfig = AssignmentConfig()
     """How much a learner does at a time."""

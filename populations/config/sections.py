@@ -144,7 +144,7 @@ class PopulationConfig(Model):
     """Keys of the section ``pbt`` that are other for this population; null: none."""
 
     schedule: tuple[ScheduleEntry, ...] = ()
-    """Hyperparameters by agent steps, instead of PBT; ``--replay`` makes it. Empty: none."""
+    """Hyperparameters by agent steps, instead of PBT; ``--schedule-of`` makes it. Empty: none."""
 
     @property
     def num_policies(self) -> int:
@@ -232,6 +232,13 @@ class EvaluationConfig(Model):
         if RANDOM_BOT not in named:
             raise ValueError("bot:random must be among them: it is the zero of the rating scale")
         return named
+
+
+class ReplaysConfig(Model):
+    """Evaluation games that are kept, to be seen again."""
+
+    keep: int = Field(200, ge=0, le=10_000)
+    """Most games of a population; 0: none are recorded."""
 
 
 class AssignmentConfig(Model):

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from populations.controller import ghost_thinning, phases, result_merging
 from populations.controller.assignments import learner_lifecycle, results, scheduler
+from populations.controller.evaluation import games
 from populations.controller.evolution import curriculum, exploration, pbt
 from populations.controller.indexes.raised_alerts import Finding
 from populations.controller.monitoring import alerts, champions, curves
@@ -180,5 +181,6 @@ def _take_ratings(state: ControllerState, tx: Transaction, event: RatingsFitted)
         pbt.evolve_waiting(state, tx)
     if state.fitted > covered:
         champions.announce(state, tx)
+        games.hold(state, tx)
     # By the ratings that were put above.
     state.pending_matches.cover(state.fitted, estimate=state.estimate)

@@ -10,7 +10,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from populations.config.hooks import Hook, hook_name
+from populations.config.hooks import Hook
 from populations.records.rows import EventRow, Json
 
 ENDED = frozenset({"run_finished", "run_failed", "run_stopped"})
@@ -39,22 +39,26 @@ class Call:
     Attributes:
         kind: Kind of the hook (``on_ghost``).
         hook: Function or command.
+        place: Its place among the hooks of its kind.
         sequence: Sequence of the event.
         document: The event, as the hook gets it.
     """
 
     kind: str
     hook: Hook
+    place: int
     sequence: int
     document: Mapping[str, Json]
 
     @property
     def name(self) -> str:
-        """Return the call's name among those of its event."""
+        """Return the call's name among those of its event; a command's arguments may be secrets."""
         # Its command is Arena's own, and there is one.
         if self.kind == EXPORT:
             return self.kind
-        return f"{self.kind}: {hook_name(self.hook)}"
+        if isinstance(self.hook, str):
+            return f"{self.kind}: {self.hook}"
+        return f"{self.kind}[{self.place}]: {self.hook[0]}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,8 +165,10 @@ class CallQueue:
             if kinds is not None and event.kind not in kinds:
                 continue
             document = self._document(event, kind)
-            for hook in hooks:
-                yield Call(kind=kind, hook=hook, sequence=event.sequence, document=document)
+            for place, hook in enumerate(hooks):
+                yield Call(
+                    kind=kind, hook=hook, place=place, sequence=event.sequence, document=document
+                )
 
     def _document(self, event: EventRow, kind: str) -> dict[str, Json]:
         # As ``arena league RUN events --json`` has it, and what a hook needs to know beside it.

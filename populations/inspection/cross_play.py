@@ -28,7 +28,7 @@ from arena.types import (
 )
 from populations.league.league import League
 from populations.league.lineage import first_of_line
-from populations.records.rows import Json, TallyRow
+from populations.records.rows import Document, TallyRow
 from populations.records.tables import Tables
 
 
@@ -42,9 +42,7 @@ class _Cell:
     return_sum: float = 0.0
 
 
-def cross_play(
-    tallies: Iterable[TallyRow], *, tables: Tables, league: League
-) -> list[dict[str, Json]]:
+def cross_play(tallies: Iterable[TallyRow], *, tables: Tables, league: League) -> list[Document]:
     """Return the mean score and return of each policy beside each partner.
 
     Matches count since the policy's weights were last replaced. The partner is the policy that made

@@ -12,17 +12,16 @@ from pathlib import Path
 
 from populations.config.run_file import RUN_FILE, RunFile, learner_setup, require_recorded
 from populations.core import SearchSpace
+from populations.inspection.cells import Names
 from populations.inspection.ratings import RATING, CheckpointFit
 from populations.league.league import League
 from populations.league.lineage import History
 from populations.league.removed_rows import KINDS
-from populations.league.standings import Standing, standings
-from populations.records.rows import Json
+from populations.league.standings import Standing, champion, standings
+from populations.records.rows import Document as Document
 from populations.records.tables import Tables
 from populations.storage.database import JOURNAL
 from populations.storage.journal import JournalReader
-
-Document = dict[str, Json]
 
 
 @dataclass(frozen=True)
@@ -75,6 +74,20 @@ class Inspection:
         """Return the standings of all populations, or of one."""
         found = standings(self.tables, self.league)
         return {name: found[name] for name in found if population in (None, name)}
+
+    def names(self) -> Names:
+        """Return the names of the standings' players, by population and entrant."""
+        return {
+            (name, line.weights or line.player): line.player
+            for name, lines in self.standings().items()
+            # Reversed: of a policy and a ghost with its weights the first line gives the name.
+            for line in reversed(lines)
+        }
+
+    def champions(self, population: str | None = None) -> dict[str, Standing]:
+        """Return the champion of each population that has one, as the last fit decided."""
+        found = self.standings(population).items()
+        return {name: best for name, lines in found if (best := champion(lines)) is not None}
 
 
 def folded(tables: Tables, run_file: RunFile, run_dir: Path) -> League:

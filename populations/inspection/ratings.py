@@ -14,10 +14,10 @@ from functools import cached_property
 from arena.types import Entrant, trainee_entrant
 from populations.controller.rating_fit import fit_input, fit_ratings, snapshot
 from populations.league.league import League
-from populations.league.ratings import Ratings, interval_fields
+from populations.league.ratings import Interval, Ratings, interval_fields
 from populations.ratings.model import Z95
 from populations.ratings.results import Rated
-from populations.records.rows import CheckpointRow, EventRow, Json
+from populations.records.rows import Document, EventRow
 from populations.records.tables import Tables
 
 ASSIGNED = ("start_assigned", "train_assigned")
@@ -26,21 +26,6 @@ ASSIGNED = ("start_assigned", "train_assigned")
 
 RATING = ("evaluate", "merged")
 """Kinds of the results of pairs that rate checkpoints."""
-
-
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """Rating with its 95% interval, in Elo.
-
-    Attributes:
-        rating: Rating.
-        low: Lower end of the interval.
-        high: Upper end; infinite where results have none.
-    """
-
-    rating: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True)
@@ -71,14 +56,13 @@ class CheckpointFit:
 
     def intervals(self) -> dict[Rated, Interval]:
         """Return the rating of each entrant; ``bot:random`` is at 0 on each scale."""
-        found: dict[Rated, Interval] = {}
-        for population, row in self.tables.ratings.items():
-            ratings = Ratings(row)
-            for entrant in row.entrants:
-                interval = ratings.interval(entrant)
-                assert interval is not None, "it is in the row"
-                found[population, entrant] = Interval(*interval)
-        return found
+        rated = ((name, Ratings(row)) for name, row in self.tables.ratings.items())
+        return {
+            (population, Entrant(entrant)): interval
+            for population, ratings in rated
+            for entrant in ratings.best_first
+            if (interval := ratings.interval(entrant)) is not None
+        }
 
     @cached_property
     def _ratings(self) -> dict[str, Ratings]:
@@ -94,7 +78,7 @@ class CheckpointFit:
 
 def rating_points(
     tables: Tables, ratings: Mapping[Rated, Interval], *, assigned: Iterable[EventRow]
-) -> dict[str, list[Json]]:
+) -> dict[str, list[Document]]:
     """Return the rated checkpoints of each policy in the order of their training, by population.
 
     Args:
@@ -104,46 +88,41 @@ def rating_points(
     """
     # The last of equal subjects: an assignment that failed is given out again.
     times = {event.subject: event.time for event in assigned}
-    points: dict[str, dict[str, list[tuple[tuple[int, int], Json]]]] = {}
+    lines: dict[str, dict[str, list[Document]]] = {}
     for policy in tables.policies.values():
-        points.setdefault(policy.population, {})[policy.policy] = []
-    for row in tables.checkpoints.values():
-        policy_row = tables.policies[row.policy]
-        interval = ratings.get((policy_row.population, Entrant(row.weights_digest)))
-        if interval is not None:
-            point = _point(tables, row, interval, times=times)
-            order = (row.agent_steps, row.generation)
-            points[policy_row.population][row.policy].append((order, point))
+        lines.setdefault(policy.population, {})[policy.policy] = []
+    for row in sorted(
+        tables.checkpoints.values(), key=lambda one: (one.agent_steps, one.generation)
+    ):
+        population = tables.policies[row.policy].population
+        interval = ratings.get((population, Entrant(row.weights_digest)))
+        if interval is None:
+            continue
+        entrant = trainee_entrant(row.policy, generation=row.generation)
+        generation = tables.generations.get(entrant)
+        lines[population][row.policy].append(
+            {
+                "agent_steps": row.agent_steps,
+                "time": times.get(str(row.assignment_id)),
+                **interval_fields(interval),
+                "generation": row.generation,
+                "cause": None if generation is None else generation.cause,
+            }
+        )
     return {
-        population: [
-            {"player": policy, "points": [point for _, point in sorted(line, key=lambda p: p[0])]}
-            for policy, line in lines.items()
-        ]
-        for population, lines in points.items()
+        population: [{"player": policy, "points": points} for policy, points in own.items()]
+        for population, own in lines.items()
     }
 
 
-def _point(
-    tables: Tables, row: CheckpointRow, interval: Interval, *, times: Mapping[str, str]
-) -> dict[str, Json]:
-    generation = tables.generations.get(trainee_entrant(row.policy, generation=row.generation))
-    return {
-        "agent_steps": row.agent_steps,
-        "time": times.get(str(row.assignment_id)),
-        **interval_fields((interval.rating, interval.low, interval.high)),
-        "generation": row.generation,
-        "cause": None if generation is None else generation.cause,
-    }
-
-
-def champion_spans(events: Iterable[EventRow]) -> list[dict[str, Json]]:
+def champion_spans(events: Iterable[EventRow]) -> list[Document]:
     """Return since when and until when each champion has led its population.
 
     Args:
         events: Events of kind ``champion``, oldest first.
     """
-    spans: list[dict[str, Json]] = []
-    current: dict[str, dict[str, Json]] = {}
+    spans: list[Document] = []
+    current: dict[str, Document] = {}
     for event in events:
         population = str(event.data["population"])
         if population in current:

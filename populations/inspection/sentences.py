@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from populations.inspection.evolution_sentences import EVOLUTION
 from populations.inspection.wording import Data, Name, Wording, changes, listed, said, text
-from populations.records.rows import EventRow, Json
+from populations.records.rows import Document, EventRow, Json
 
 FIXED = ("sequence", "time", "kind", "subject", "sentence")
 """Keys of an event's document that are not its data."""
@@ -211,6 +210,146 @@ STORAGE: Mapping[str, Wording] = {
 }
 """The disk, and repairs of what it lost."""
 
+# An event keeps the numbers that decided. Sentences stand beside ratings of now, on another scale,
+# so each that has a rating says which fit it is of.
+
+_STANDING = (
+    " (rank {rank} of {num_ranked}, {rating:elo} Elo by the fit of then, {num_matches:count} "
+    "evaluation matches)"
+)
+_TESTED = (
+    "; {comparison.rival:player} is ahead by {comparison.difference:number} "
+    "in {comparison.measure} (standard deviation {comparison.deviation:number})"
+)
+_P_VALUE = "; the test's p value is {comparison.p_value:number}"
+_WIN_RATE = "; its predicted win rate is {comparison.win_rate:percent}"
+_COPY = (
+    ", which led by {gap:elo} Elo by the fit of then ({donor_rating:elo} against {rating:elo}, "
+    "standard deviation {gap_deviation:elo}, better with a probability of "
+    "{probability_better:percent})"
+)
+
+EVOLUTION: Mapping[str, Wording] = {
+    "exploited": said(
+        "{subject:player} copied {donor:player}",
+        then=(
+            *(" at {donor_agent_steps:count} agent steps", _COPY),
+            "; ranks {rank} and {donor_rank} of {num_ranked}",
+            *(_P_VALUE, _WIN_RATE, "; the reason: {reason}"),
+            "; hyperparameters: {changes}",
+        ),
+    ),
+    "explored": said(
+        "{subject:player} kept its weights and changed hyperparameters",
+        then=(": {changes}", "; the reason: {reason}", _STANDING, _TESTED, _P_VALUE, _WIN_RATE),
+    ),
+    "kept": said(
+        "{subject:player} stays as it is: {reason}",
+        "{subject:player} stays as it is",
+        then=(_STANDING, _TESTED, _P_VALUE, _WIN_RATE),
+    ),
+    "decision_postponed": said(
+        "A decision about {subject:player} waits: {reason}",
+        "A decision about {subject:player} waits",
+        then=(" (it has {num_matches:count})",),
+    ),
+    "decisions_counted": said("{made:count} decisions before are in the archive"),
+    "exploit_failed": said(
+        "The rule that selects donors failed for {subject:player}", then=(": {reason}",)
+    ),
+    "explore_failed": said(
+        "The rule that changes hyperparameters failed for {subject:player}, so they were perturbed",
+        then=(": {reason}",),
+    ),
+    "exploit_abandoned": said("{subject:player} gave up a copy", then=(": {reason}",)),
+    "immigrated": said(
+        "{subject:player} took weights from outside, {from:player}",
+        then=(
+            ", in the place of a copy of {instead_of:player}",
+            " (probability {immigration_probability:percent})",
+            "; hyperparameters: {changes}",
+        ),
+    ),
+    "replayed": said(
+        "{subject:player} follows its recorded schedule",
+        then=(
+            *(" from {mark:count} agent steps on", " (of {num_entries:count} entries)"),
+            ": {changes}",
+        ),
+    ),
+    "reset": said(
+        "{subject:player} began again from {to:player}",
+        then=(", by the rule {rule}", " (probability {probability:percent})"),
+    ),
+    "rewound": said(
+        "{subject:player} was put back on its ghost {ghost:player}, with a fresh optimizer",
+        "{subject:player} was put back on its checkpoint at {checkpoint_agent_steps:count} agent "
+        "steps",
+        "{subject:player} was put back on one of its checkpoints",
+        then=(
+            " (generation {checkpoint_generation})",
+            ", from {agent_steps:count} agent steps",
+            ", while it was {was}",
+        ),
+    ),
+    "promoted": said("{subject:player} trains on", then=(": {reason}", _STANDING)),
+    "retired": said("{subject:player} was retired", then=(": {reason}", _STANDING)),
+    "quarantined": said("{subject:player} was quarantined", then=(": {reason}",)),
+    "learning_rate_halved": said(
+        "{subject:player} goes on from quarantine with half its learning rate",
+        then=(": {changes}",),
+    ),
+    "ghost_created": said(
+        "{policy:player} left the ghost {subject:player}",
+        "A ghost was left: {subject:player}",
+        then=(" at {agent_steps:count} agent steps", ": {reason}"),
+    ),
+    "ghosts_thinned": said(
+        "{ghosts:size} of {before:count} ghosts of {subject} were removed",
+        "Ghosts of {subject} were removed",
+        then=(" by the rule {rule}", ", to keep {keep:count}"),
+    ),
+    "thinning_failed": said(
+        "The rule of thinning failed for {subject}", then=(": {reason}", "; {instead} chose")
+    ),
+    "results_merged": said(
+        "Results of weights that are gone were added to {into:size} generations of {subject}",
+        "Results of weights that are gone were removed from those of {subject}",
+    ),
+    "checkpoint_rows_removed": said(
+        "Rows of {checkpoints:size} checkpoints that nothing refers to were removed",
+        "Rows of checkpoints were removed",
+    ),
+    "generation_rows_removed": said(
+        "Rows of {generations:size} old generations were removed",
+        "Rows of old generations were removed",
+    ),
+    "pinned": said("{subject:player} is kept for good"),
+    "unpinned": said("{subject:player} is no longer kept for good"),
+    "ratings_fitted": said(
+        "Ratings were fitted to the results until tally {tallies:count}",
+        "Ratings were fitted",
+        then=(": {leaders:text} leads",),
+    ),
+    "champion": said(
+        "{subject:player} is the champion now",
+        then=(
+            " with {rating:elo} Elo [{rating_low:elo}, {rating_high:elo}] by the fit of then",
+            "{open:when} with {rating_low:elo} Elo or more by the fit of then",
+            ", after {previous:player}",
+        ),
+    ),
+    "export_due": said(
+        "{subject:player} has reached a mark of export",
+        then=(" at {agent_steps:count} agent steps", ", to {to}"),
+    ),
+    "alert": said(
+        "Alert {name} about {subject:player}: {what}", "Alert {name}: {what}", "Alert {name}"
+    ),
+    "alert_cleared": said("Alert {name} about {subject:player} is over", "Alert {name} is over"),
+}
+"""Population-based training, ghosts, ratings and alerts."""
+
 SENTENCES: Mapping[str, Wording] = {**RUN, **LEARNERS, **EVOLUTION, **STORAGE}
 """Wordings of all kinds of events."""
 
@@ -233,9 +372,9 @@ def sentence(event: Data, *, name: Name = str) -> str:
     return wording.render({**event, **known}, name=name) or _plain(kind, event)
 
 
-def event_document(row: EventRow) -> dict[str, Json]:
+def event_document(row: EventRow) -> Document:
     """Return an event as plain data: its data beside what every event has, and its sentence."""
-    document: dict[str, Json] = {
+    document: Document = {
         "sequence": row.sequence,
         "time": row.time,
         "kind": row.kind,
@@ -245,19 +384,6 @@ def event_document(row: EventRow) -> dict[str, Json]:
     # Of the row's own kind and subject: data may have such keys, too.
     about = {**document, "kind": row.kind, "subject": row.subject}
     return {**document, "sentence": sentence(about)}
-
-
-def event_of(document: Mapping[str, Json]) -> EventRow:
-    """Return the event of a document of `event_document`, if its data has no key of `FIXED`."""
-    sequence = document["sequence"]
-    assert isinstance(sequence, int), "an event has a number"
-    return EventRow(
-        sequence=sequence,
-        time=str(document["time"]),
-        kind=str(document["kind"]),
-        subject=str(document["subject"]),
-        data={key: value for key, value in document.items() if key not in FIXED},
-    )
 
 
 def _rivals(event: Data, _: Name) -> Json:
@@ -295,12 +421,13 @@ def _leaders(event: Data, name: Name) -> Json:
     ]
 
 
-def _data(event: Data) -> dict[str, Json]:
+def data_of(event: Data) -> Document:
+    """Return the data of an event's document."""
     return {key: value for key, value in event.items() if key not in FIXED}
 
 
 DERIVED: Mapping[str, Callable[[Data, Name], Json]] = {
-    "data": lambda event, _: _data(event),
+    "data": lambda event, _: data_of(event),
     "changes": lambda event, _: changes(event.get("old"), event.get("new")),
     "rivals": _rivals,
     "players": lambda event, _: list(dict.fromkeys(_texts(event.get("pairings")))),
@@ -312,6 +439,6 @@ DERIVED: Mapping[str, Callable[[Data, Name], Json]] = {
 def _plain(kind: str, event: Data) -> str:
     """Return an event's kind, subject and data."""
     about = text(event.get("subject"))
-    values = listed(f"{text(key)} {text(value) or '-'}" for key, value in _data(event).items())
+    values = listed(f"{text(key)} {text(value) or '-'}" for key, value in data_of(event).items())
     head = text(kind.replace("_", " ")) or "event"
     return f"{head}{f' of {about}' if about else ''}{f': {values}' if values else ''}"

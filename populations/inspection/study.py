@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from arena.errors import ConfigError
 from populations.choices import Categories, with_names
 from populations.config.run_config import RunConfig
-from populations.inspection.documents.gains import Gain, checkpoint_fit, gains
+from populations.inspection.documents.gains import Gain, gains
 from populations.inspection.inspection import Inspection
 from populations.pbt.generations import MILLION
 from populations.ratings.model import Z95
@@ -107,7 +107,7 @@ def trials_of(run: Inspection, population: str, *, role: str = MAIN) -> list[Fro
     Unfinished generations are running as long as the run is; those of unknown gain count as pruned.
     """
     policies, generations = run.tables.policies, run.history().generations
-    known = gains(*checkpoint_fit(run), generations)
+    known = gains(*run.rated, generations)
     is_running = run.tables.run.state == "running"
     return [
         _trial(row, known[row.entrant], config=run.run_file.config, is_running=is_running)

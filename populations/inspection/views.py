@@ -8,85 +8,65 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import cast
 
 from arena.errors import ConfigError
 from arena.matches.comparisons import MAX_SEAT_PAIRS, is_by_seats
 from arena.matches.pair_scores import mean_score
 from arena.matches.seating import num_episodes
-from arena.types import Digest, ghost_id, is_trainee, trainee_entrant
+from arena.types import Digest, ghost_id, is_external, is_trainee
 from populations.choices import with_names
-from populations.controller.monitoring.champions import CHAMPION
 from populations.core import SearchSpace
 from populations.inspection.calibration import calibrations
-from populations.inspection.cells import Names, payoff_cells
+from populations.inspection.cells import payoff_cells
 from populations.inspection.checkpoints import pins_of
 from populations.inspection.cross_play import cross_play
 from populations.inspection.documents.anchor import anchor_scores
-from populations.inspection.documents.champions import champion_view, names_of
-from populations.inspection.documents.diff import diff_view
-from populations.inspection.documents.gains import (
-    BEGINNINGS,
-    checkpoint_fit,
-    gains,
-    times_of_generations,
-)
-from populations.inspection.documents.learners import learners_view
-from populations.inspection.documents.lives import why_view
-from populations.inspection.documents.metrics import metrics_view
-from populations.inspection.documents.mixture import mixture_view
-from populations.inspection.documents.openings import openings_view
-from populations.inspection.documents.status import status_view
+from populations.inspection.documents.champions import champion_view as champion_view
+from populations.inspection.documents.champions import champions_of as champions_of
+from populations.inspection.documents.diff import diff_view as diff_view
+from populations.inspection.documents.gains import generations_of, plain_generations
+from populations.inspection.documents.learners import learners_view as learners_view
+from populations.inspection.documents.lives import why_view as why_view
+from populations.inspection.documents.metrics import metrics_view as metrics_view
+from populations.inspection.documents.mixture import mixture_view as mixture_view
+from populations.inspection.documents.status import status_view as status_view
 from populations.inspection.documents.unproven import unproven_champions
 from populations.inspection.exploitability import read_exploitability
-from populations.inspection.inspection import Document, Inspection
-from populations.inspection.ratings import (
-    ASSIGNED,
-    champion_spans,
-    rating_points,
-)
+from populations.inspection.inspection import Document
+from populations.inspection.inspection import Inspection as Inspection
+from populations.inspection.openings import openings_view as openings_view
+from populations.inspection.ratings import ASSIGNED, rating_points
 from populations.inspection.sentences import event_document
-from populations.league.standings import Standing
+from populations.league.standings import RATING, Standing
+from populations.records.games import ending, populations_of
 from populations.records.rows import Json
 
-# Functions that `populations.views.views.VIEWS` names are found here, and what else others take.
-__all__ = [
-    "Inspection",
-    "calibration_view",
-    "champion_view",
-    "champions_of",
-    "checkpoints_view",
-    "cross_play_view",
-    "cyclicity",
-    "diff_view",
-    "events_view",
-    "fits",
-    "hyperparameters_view",
-    "learners_view",
-    "lineage_view",
-    "matches_view",
-    "metrics_view",
-    "mixture_view",
-    "openings_view",
-    "payoff_view",
-    "ratings_view",
-    "standings_view",
-    "status_view",
-    "why_view",
-]
+
+def document(
+    run: Inspection, view: str, population: str | None = None, **options: object
+) -> Document:
+    """Return the document of a view of `populations.views.views.VIEWS`.
+
+    Args:
+        run: Run to read.
+        view: Name of the view.
+        population: Population that it is restricted to. None: all.
+        **options: Options of the view's function.
+    """
+    make = globals()[f"{view.replace('-', '_')}_view"]
+    return {"run": run.tables.run.run, **make(run, population, **options)}
 
 
 def standings_view(run: Inspection, population: str | None) -> Document:
     """Return the standings with ratings and records."""
     measured = read_exploitability(run.run_dir)
     return {
-        "run": run.tables.run.run,
         "populations": {
             name: [_standing_json(line, measured, space=run.space(name)) for line in lines]
             for name, lines in run.standings(population).items()
         },
-        "cyclicity": {**cyclicity(run, population)},
-        "fit": {**fits(run, population)},
+        "cyclicity": cyclicity(run, population),
+        "fit": fits(run, population),
         "anchor": anchor_scores(run, population),
         "unproven": unproven_champions(run, population),
     }
@@ -132,29 +112,24 @@ def payoff_view(run: Inspection, population: str | None, *, by_seats: bool = Fal
             f"{len(seats)} seats it has those of players in all seats together"
         )
     cells = payoff_cells(
-        run.reader.pairs(kind="evaluate"), seats=seats, names=_names(run), by_seats=by_seats
+        run.reader.pairs(kind="evaluate"),
+        seats=seats,
+        names=run.names(),
+        by_seats=by_seats,
     )
-    shown: list[Json] = [cell for cell in cells if population in (None, cell["population"])]
+    shown = [cell for cell in cells if population in (None, cell["population"])]
     merged = sum(
         record.matches
         for (name, entrant), record in run.league.records.items()
         if is_trainee(entrant) and population in (None, name)
     )
-    players: list[Json] = [
-        {
-            "population": name,
-            "player": line.player,
-            "rating": line.rating,
-            "rating_low": line.rating_low,
-            "rating_high": line.rating_high,
-            "open": line.open,
-        }
+    players = [
+        {"population": name, **line.picked("player", *RATING)}
         # Also of other populations: cells name them as opponents.
         for name, lines in run.standings().items()
         for line in lines
     ]
     return {
-        "run": run.tables.run.run,
         "payoff": shown,
         "players": players,
         "merged_matches": merged,
@@ -164,17 +139,12 @@ def payoff_view(run: Inspection, population: str | None, *, by_seats: bool = Fal
 def cross_play_view(run: Inspection, population: str | None) -> Document:
     """Return how each policy does beside each partner, where teammates are mixed."""
     rows = cross_play(run.reader.all_tallies(), tables=run.tables, league=run.league)
-    shown: list[Json] = [row for row in rows if population in (None, row["population"])]
-    return {"run": run.tables.run.run, "cross_play": shown}
-
-
-def _names(run: Inspection) -> Names:
-    return names_of(run.standings())
+    return {"cross_play": [row for row in rows if population in (None, row["population"])]}
 
 
 def calibration_view(run: Inspection, population: str | None) -> Document:
     """Return predicted beside observed scores, the worst pair first."""
-    names = _names(run)
+    names = run.names()
     pairs = calibrations(
         run.reader.pairs(kind="evaluate"), ratings=run.tables.ratings, seats=run.league.seats
     )
@@ -185,7 +155,7 @@ def calibration_view(run: Inspection, population: str | None) -> Document:
     ]
     # Unknown deviations last, with those of 0.
     shown.sort(key=lambda entry: -abs(entry[2].deviations or 0.0))
-    rows: list[Json] = [
+    rows = [
         {
             "population": first[0],
             "player": names.get(first, first[1]),
@@ -199,7 +169,7 @@ def calibration_view(run: Inspection, population: str | None) -> Document:
         for first, second, one in shown
         if one.matches > 0.0
     ]
-    return {"run": run.tables.run.run, "calibration": rows, "fit": {**fits(run, population)}}
+    return {"calibration": rows, "fit": fits(run, population)}
 
 
 def ratings_view(run: Inspection, population: str | None) -> Document:
@@ -207,21 +177,14 @@ def ratings_view(run: Inspection, population: str | None) -> Document:
 
     A point's ``time`` is when the training that made its checkpoint was given out; null: unknown.
     """
-    tables, fit = checkpoint_fit(run)
+    tables, fit = run.rated
     # Later than the rows: the events of all their assignments are among them.
     assigned = run.reader.events(kinds=ASSIGNED)
     points = rating_points(tables, fit.intervals(), assigned=assigned)
     return {
-        "run": tables.run.run,
         "populations": {n: lines for n, lines in points.items() if population in (None, n)},
-        "champions": [*champions_of(run, population)],
+        "champions": champions_of(run, population),
     }
-
-
-def champions_of(run: Inspection, population: str | None) -> list[Document]:
-    """Return since when and until when each champion has led its population, oldest first."""
-    spans = champion_spans(run.reader.events(kinds=(CHAMPION,)))
-    return [span for span in spans if population in (None, span["population"])]
 
 
 def fits(run: Inspection, population: str | None = None) -> dict[str, dict[str, Json]]:
@@ -247,7 +210,7 @@ def lineage_view(run: Inspection, population: str | None) -> Document:
     ratings: dict[str, float | None] = {
         line.player: line.rating for lines in run.standings().values() for line in lines
     }
-    policies: list[Json] = [
+    policies = [
         {
             "policy": row.policy,
             "generation": row.generation,
@@ -261,51 +224,12 @@ def lineage_view(run: Inspection, population: str | None) -> Document:
     ]
     begin = run.reader.events(limit=1)
     return {
-        "run": run.tables.run.run,
         "started": begin[0].time if begin else None,
         "policies": policies,
-        "generations": _gained(run, population),
-        "exploits": _events(run, population, kinds=("exploited",)),
-        "immigrants": _events(run, population, kinds=("immigrated",)),
+        "generations": generations_of(run, population),
+        "exploits": events_view(run, population, kinds=("exploited",))["events"],
+        "immigrants": events_view(run, population, kinds=("immigrated",))["events"],
     }
-
-
-def _gained(run: Inspection, population: str | None) -> list[Json]:
-    """Return generations with their times, and with Elo at their begin and end by one fit."""
-    tables, fit = checkpoint_fit(run)
-    generations = run.history().generations
-    known = gains(tables, fit, generations)
-    times = times_of_generations(run.reader.events(kinds=BEGINNINGS))
-    documents: list[Json] = []
-    for row, document in zip(
-        (row for row in generations.values() if population in (None, row.population)),
-        _generations(run, population),
-        strict=True,
-    ):
-        after = trainee_entrant(row.policy, generation=row.generation + 1)
-        documents.append(
-            {
-                **cast("Document", document),
-                "time_begin": times.get(row.entrant),
-                "time_end": times.get(after),
-                **known[row.entrant].document(),
-            }
-        )
-    return documents
-
-
-def _generations(run: Inspection, population: str | None) -> list[Json]:
-    """Return generations in order of beginning; ``parent`` is the policy and generation of the
-    weights.
-    """
-    return [
-        {
-            **asdict(row),
-            "hyperparameters": with_names(row.hyperparameters, run.space(row.population)),
-        }
-        for row in run.history().generations.values()
-        if population in (None, row.population)
-    ]
 
 
 def hyperparameters_view(run: Inspection, population: str | None) -> Document:
@@ -329,16 +253,15 @@ def hyperparameters_view(run: Inspection, population: str | None) -> Document:
         if population in (None, row.population) and row.factors
     }
     return {
-        "run": run.tables.run.run,
         "policies": now,
         "factors": factors,
         "search_space": {
-            name: cast("Document", {key: dict(entry) for key, entry in run.space(name).items()})
+            name: {key: dict(entry) for key, entry in run.space(name).items()}
             for name in run.run_file.config.populations
             if population in (None, name)
         },
-        "generations": _generations(run, population),
-        "changes": _events(run, population, kinds=kinds),
+        "generations": plain_generations(run, population),
+        "changes": events_view(run, population, kinds=kinds)["events"],
     }
 
 
@@ -346,7 +269,7 @@ def matches_view(run: Inspection, population: str | None) -> Document:
     """Return every committed tally: players, assignment and results."""
     seats = run.league.seats
     seats_of_kind = {"evaluate": seats, "train": run.league.training_seats}
-    rows: list[Json] = [
+    rows = [
         {
             "sequence": row.sequence,
             "assignment": row.assignment_id,
@@ -367,7 +290,7 @@ def matches_view(run: Inspection, population: str | None) -> Document:
         # Every match has all seats, so this keeps all tallies or none.
         if population is None or population in {seat.population for seat in seats}
     ]
-    return {"run": run.tables.run.run, "tallies": rows}
+    return {"tallies": rows}
 
 
 def _name(run: Inspection, entrant: str) -> str:
@@ -381,7 +304,7 @@ def _name(run: Inspection, entrant: str) -> str:
 def checkpoints_view(run: Inspection, population: str | None) -> Document:
     """Return every recorded checkpoint and ghost; ``pins`` says why a kept checkpoint stays."""
     pins = pins_of(run.tables, run.league, section=run.run_file.config.checkpoints)
-    checkpoints: list[Json] = [
+    checkpoints = [
         # The name by which commands take it; none that is not kept.
         {
             "player": ghost_id(row.policy, agent_steps=row.agent_steps)
@@ -394,12 +317,38 @@ def checkpoints_view(run: Inspection, population: str | None) -> Document:
         # A policy's id is its population and number.
         if population in (None, row.policy.split("/")[0])
     ]
-    ghosts: list[Json] = [
+    ghosts = [
         asdict(row)
         for row in run.tables.ghosts.values()
         if population in (None, row.population) and not row.doomed
     ]
-    return {"run": run.tables.run.run, "checkpoints": checkpoints, "ghosts": ghosts}
+    return {"checkpoints": checkpoints, "ghosts": ghosts}
+
+
+def games_view(run: Inspection, population: str | None) -> Document:
+    """Return the evaluation games that are kept, the newest first.
+
+    ``margins`` says how each ended for the players in their order: points of a side less those of
+    the best other one; in cooperation the return.
+    """
+    seats = run.league.seats
+    games: list[Json] = [
+        {
+            "game": row.game,
+            "time": row.time,
+            "seats": [seats[seat].name for seat in row.seats],
+            "players": list(row.players),
+            "weights": [None if is_external(name) else name for name in row.entrants],
+            "points": list(row.points),
+            "returns": list(row.returns),
+            "margins": [ending(row, place, seats=seats).margin for place in range(len(row.seats))],
+            "steps": row.steps,
+            "holds": row.holds,
+        }
+        for row in reversed(run.tables.games.values())
+        if population is None or population in populations_of(row, seats=seats)
+    ]
+    return {"games": games}
 
 
 def events_view(
@@ -412,13 +361,10 @@ def events_view(
         population: Population of the events' subjects. None: all.
         kinds: Kinds of the events. None: all.
     """
-    return {"run": run.tables.run.run, "events": _events(run, population, kinds=kinds)}
-
-
-def _events(run: Inspection, population: str | None, *, kinds: Sequence[str] | None) -> list[Json]:
-    return [
+    events = [
         event_document(row)
         for row in run.reader.events(kinds=kinds)
         # Events without a subject are about the whole run.
         if population is None or row.subject.split("/")[0] in (population, "")
     ]
+    return {"events": events}

@@ -9,6 +9,7 @@ Tests: `tests/populations/league/test_standings.py`.
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,20 @@ from populations.ratings.model import Z95
 from populations.records.rows import RatingsRow
 
 FloatArray = npt.NDArray[np.float64]
+
+
+class Interval(NamedTuple):
+    """Rating, or a difference of two, with its 95% interval, in Elo.
+
+    Attributes:
+        rating: Rating.
+        low: Lower end of the interval.
+        high: Upper end; infinite where results have none.
+    """
+
+    rating: float
+    low: float
+    high: float
 
 
 class Ratings:
@@ -76,11 +91,8 @@ class Ratings:
         own = self.spread[i] - self.centre
         return math.sqrt(float(own @ own))
 
-    def interval(self, entrant: str | None) -> tuple[float, float, float] | None:
-        """Return a rating and the ends of its 95% interval, in Elo; None if unrated.
-
-        The upper end is infinite where the results have none.
-        """
+    def interval(self, entrant: str | None) -> Interval | None:
+        """Return a rating with its 95% interval; None if unrated."""
         i = self.index(entrant)
         if i is None or self.row is None:
             return None
@@ -91,7 +103,8 @@ class Ratings:
         rating = self.row.ratings[i]
         if entrant == self.row.champion:
             rating -= self.row.optimism
-        return rating, rating - half, math.inf if entrant in self._open else rating + half
+        high = math.inf if entrant in self._open else rating + half
+        return Interval(rating, rating - half, high)
 
     def ranks(self, entrant: str | None) -> tuple[int, int] | None:
         """Return the best and worst rank that an entrant may have; None if the fit tells none."""
@@ -129,8 +142,8 @@ class Ratings:
         return mean, math.sqrt(float(gap @ gap))
 
 
-def interval_fields(found: tuple[float, float, float] | None) -> dict[str, float | None]:
-    """Return a rating and the ends of its interval (`Ratings.interval`) as documents have them.
+def interval_fields(found: Interval | None) -> dict[str, float | None]:
+    """Return a rating with its interval as documents have them.
 
     All three None: unrated. ``open``: the interval is open above, as the results have no upper
     bound; only ``rating_high`` is None then.

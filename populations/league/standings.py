@@ -6,7 +6,7 @@ A policy's standing is that of its latest evaluated checkpoint; a ghost's is its
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from arena.types import Digest, Entrant, PlayerId, is_external
 from populations.league.champions import champion_of, holders_of, name_of
@@ -14,6 +14,9 @@ from populations.league.league import League
 from populations.league.ratings import Ratings, interval_fields
 from populations.records.rows import GhostRow, PolicyRow
 from populations.records.tables import Tables
+
+RATING = ("rating", "rating_low", "rating_high", "open")
+"""Keys of a rating with its interval, in documents."""
 
 
 class Standing(NamedTuple):
@@ -61,6 +64,10 @@ class Standing(NamedTuple):
     champion: bool = False
     same_as: PlayerId | None = None
     open: bool = False
+
+    def picked(self, *keys: str) -> dict[str, Any]:
+        """Return some of its values as documents have them."""
+        return {key: getattr(self, key) for key in keys}
 
 
 def standings(tables: Tables, league: League) -> dict[str, list[Standing]]:

@@ -9,12 +9,9 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
+from arena.matches.pair_scores import Z95 as Z95
 from populations.ratings.fitting.components import Components
 from populations.ratings.fitting.posterior import FloatArray
-
-Z95 = 1.959963984540054
-"""Half the width of a 95% interval in standard deviations."""
-
 
 E = TypeVar("E", bound=Hashable)
 

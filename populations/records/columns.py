@@ -21,7 +21,13 @@ from populations.records.plain import decoder, require_finite, to_json
 
 Value = None | int | float | str | bytes
 
-_NATIVE: Mapping[object, str] = {bool: "INTEGER", int: "INTEGER", float: "REAL", str: "TEXT"}
+_NATIVE: Mapping[object, str] = {
+    bool: "INTEGER",
+    int: "INTEGER",
+    float: "REAL",
+    str: "TEXT",
+    bytes: "BLOB",
+}
 # SQLite's INTEGER has 64 bits with the sign.
 _MAX_INTEGER = 2**63 - 1
 
@@ -127,6 +133,8 @@ def _native_column(name: str, kind: type, *, is_optional: bool) -> Column:
             raise ValueError(f"{name} must not be None")
         if kind is str:
             return str(value)
+        if kind is bytes:
+            return bytes(value)
         if kind is float:
             # Plus 0.0: SQLite has no -0.0.
             return require_finite(float(value) + 0.0, name=name)

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from arena.types import (
     AssignmentId,
     CheckpointRef,
     Digest,
     Entrant,
+    Game,
     PlayerId,
     PolicyId,
     Tally,
@@ -28,6 +29,9 @@ from populations.records.aggregates import PairRow, RecordRow
 
 Json = None | bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"]
 """Plain data."""
+
+Document = dict[str, Any]
+"""Plain data of a view, or of one of its rows."""
 
 PolicyState = Literal["active", "quarantined", "retired"]
 RunState = Literal["running", "stopped", "finished", "failed"]
@@ -455,6 +459,55 @@ class EventRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GameRow:
+    """Evaluation game that is kept, to be played again (`arena.types.Game`).
+
+    Attributes:
+        game: Its id: assignment, dot, number in the assignment's report.
+        time: Time of its commit in UTC, ISO 8601, for people.
+        seats: Indices of the seats that took part.
+        players: Player in each of these, by its id of then.
+        entrants: The same players by their weights; those from outside by their ids.
+        keys: Directories of these weights when they played; empty for bots.
+        holds: Whether the game keeps these directories.
+        seed: Seed of an environment of which this is the first episode.
+        steps: Calls of ``step``.
+        points: Points of each side; empty in cooperation.
+        returns: Mean undiscounted return of the agents of each of these seats.
+        actions: Actions of each step, packed.
+        shown: Digests of what each turn showed and paid.
+    """
+
+    game: str
+    time: str
+    seats: tuple[int, ...]
+    players: tuple[PlayerId, ...]
+    entrants: tuple[Entrant, ...]
+    keys: tuple[str, ...]
+    holds: bool = False
+    seed: int
+    steps: int
+    points: tuple[float, ...]
+    returns: tuple[float, ...]
+    actions: bytes
+    shown: bytes
+
+    @property
+    def recorded(self) -> Game:
+        """Return it as it was reported, without its pairing."""
+        return Game(
+            pairing=0,
+            seats=self.seats,
+            seed=self.seed,
+            steps=self.steps,
+            points=self.points,
+            returns=self.returns,
+            actions=self.actions,
+            shown=self.shown,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Deletion:
     """Removal of a row from its table.
 
@@ -462,7 +515,7 @@ class Deletion:
         row: The row as it was last.
     """
 
-    row: CheckpointRow | GhostRow | GenerationRow | RecordRow | PairRow
+    row: CheckpointRow | GhostRow | GenerationRow | RecordRow | PairRow | GameRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -511,6 +564,7 @@ Row = (
     | PairRow
     | RatingsRow
     | EventRow
+    | GameRow
     | Deletion
     | ArchiveRow
 )

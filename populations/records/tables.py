@@ -30,6 +30,7 @@ from populations.records.rows import (
     CheckpointRow,
     Deletion,
     EventRow,
+    GameRow,
     GenerationRow,
     GhostRow,
     PolicyRow,
@@ -57,6 +58,7 @@ class Tables:
         records: Evaluation matches of each entrant, by population and entrant.
         pairs: Results of all pairs of entrants, by kind, entrants and seats.
         ratings: Last fit of each population.
+        games: Games that are kept, by id.
         num_events: Number of events; the last one's sequence.
         num_tallies: Number of tallies; the last one's sequence.
         last_evaluation_sequence: Sequence of the last evaluation tally; 0 without one.
@@ -71,6 +73,7 @@ class Tables:
     records: dict[RecordKey, RecordRow] = field(default_factory=dict)
     pairs: dict[PairKey, PairRow] = field(default_factory=dict)
     ratings: dict[str, RatingsRow]
+    games: dict[str, GameRow] = field(default_factory=dict)
     num_events: int
     num_tallies: int = 0
     last_evaluation_sequence: int = 0
@@ -304,6 +307,7 @@ PAIRS = Table("pairs", PairRow, key=("kind", "first", "second", "first_seat", "s
 RATINGS = Table("ratings", RatingsRow, key="population")
 EVENTS = Table("events", EventRow, key="sequence")
 ARCHIVES = Table("archives", ArchiveRow, key="number", is_later=True)
+GAMES = Table("games", GameRow, key="game", is_later=True)
 
 _BY_TYPE: dict[type, Table[Any]] = {
     table.row_type: table
@@ -320,6 +324,7 @@ _BY_TYPE: dict[type, Table[Any]] = {
         RATINGS,
         EVENTS,
         ARCHIVES,
+        GAMES,
     )
 }
 

@@ -6,7 +6,7 @@ Tests: `tests/populations/controller/simulated.py`, `tests/populations/simulatio
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -17,9 +17,11 @@ from arena.matches.comparisons import comparisons
 from arena.matches.seating import seat_teams
 from arena.matches.teammates import members
 from arena.types import (
+    SHOWN_BYTES,
     CheckpointRef,
     Digest,
     Entrant,
+    Game,
     PairScore,
     Player,
     PlayerId,
@@ -89,8 +91,35 @@ class SimulatedLearner:
             tallies=tuple(tallies),
             metrics={},
             duration_s=matches / self.matches_per_s,
+            games=tuple(self._games(message, tallies)),
         )
         return finished, {}
+
+    def _games(self, message: Evaluate, tallies: Sequence[Tally]) -> Iterator[Game]:
+        """Yield a game of each pairing, as many as are asked for: it ends as most of its matches.
+
+        They have no moves: nobody can play them again.
+        """
+        results = {tally.entrants: tally for tally in tallies}
+        teams = seat_teams(self.setup.seats)
+        is_cooperation = len(self.setup.sides) == 1
+        seats = tuple(place for place, team in enumerate(teams) if team == teams[0])
+        if not is_cooperation:
+            seats = tuple(range(len(teams)))
+        for place, pairing in enumerate(message.pairings[: message.games]):
+            tally = results[tuple(player.entrant for player in pairing.seating.players)]
+            lead = sum(pair.wins - pair.losses for pair in tally.pairs)
+            points = (float(lead > 0), *[float(lead < 0)] * (len(self.setup.sides) - 1))
+            yield Game(
+                pairing=place,
+                seats=seats,
+                seed=message.seed,
+                steps=self.episode_length,
+                points=() if is_cooperation else points,
+                returns=tuple(0.0 for _ in seats),
+                actions=b"",
+                shown=bytes(SHOWN_BYTES * (self.episode_length + 1)),
+            )
 
     def _train(
         self, message: Train, rng: np.random.Generator

@@ -19,6 +19,7 @@ from populations.records.tables import (
     ARCHIVES,
     ASSIGNMENTS,
     CHECKPOINTS,
+    GAMES,
     GENERATIONS,
     GHOSTS,
     PAIRS,
@@ -80,6 +81,7 @@ def load_tables(
         records={row.key: row for row in rows(RECORDS)},
         pairs={row.key: row for row in rows(PAIRS, chosen, pairs or ())},
         ratings={row.population: row for row in rows(RATINGS)},
+        games={row.game: row for row in rows(GAMES)},
         # All details may have left the journal.
         num_events=max(last("events"), archive.events),
         num_tallies=max(last("tallies"), archive.tallies),

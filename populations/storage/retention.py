@@ -3,8 +3,8 @@
 Retained are every policy's current checkpoint (its donor's after an exploit), the donor's that a
 pending decision names, every policy's newest ``keep``, the sources of ghosts that are not linked
 yet, the first checkpoint of every exploiter (it may restart from it), everything that an open
-assignment names, milestones, the checkpoints of standings (the best ones and the champion's), and
-what a user has pinned.
+assignment names, the players of a champion's defeats, milestones, the checkpoints of standings (the
+best ones and the champion's), and what a user has pinned.
 
 Deciding from all rows takes longer with every checkpoint that a run has ever made. This class looks
 only at policies for which something may have become unneeded since the last decision: a checkpoint
@@ -22,6 +22,7 @@ from populations.records.aggregates import RecordRow
 from populations.records.rows import (
     AssignmentRow,
     CheckpointRow,
+    GameRow,
     GhostRow,
     PolicyRow,
 )
@@ -31,7 +32,7 @@ from populations.storage.store import milestones, named_by, newest_last
 Standing = Callable[[PolicyRow], str | None]
 """Function from a policy to the key of the checkpoint that its standing is about."""
 
-RetentionRow = CheckpointRow | PolicyRow | GhostRow | AssignmentRow | RecordRow
+RetentionRow = CheckpointRow | PolicyRow | GhostRow | AssignmentRow | RecordRow | GameRow
 """Rows on which it depends what is needed."""
 
 Holder = tuple[str, str | int]
@@ -91,6 +92,7 @@ class Retention:
             tables.policies.values(),
             tables.ghosts.values(),
             tables.assignments.values(),
+            tables.games.values(),
         )
         for row in chain.from_iterable(rows):
             self.apply(row)
@@ -107,13 +109,15 @@ class Retention:
                 self._hold(("ghost", row.player), tuple(named_by(row)))
             case AssignmentRow():
                 self._hold(("assignment", row.assignment_id), tuple(named_by(row)))
+            case GameRow():
+                self._hold(("game", row.game), tuple(named_by(row)))
             # Standings are found along lineages, so a record may move those of other policies, too.
             case RecordRow():
                 self._evaluated = True
 
-    def release(self, row: GhostRow) -> None:
-        """Take in that a ghost's row was deleted."""
-        self._hold(("ghost", row.player), ())
+    def release(self, row: GhostRow | GameRow) -> None:
+        """Take in that a row was deleted."""
+        self._hold(("ghost", row.player) if isinstance(row, GhostRow) else ("game", row.game), ())
 
     def needs(self, key: str) -> bool:
         """Return whether a row, or a learner's episodes in flight, need a directory."""

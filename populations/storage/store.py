@@ -16,7 +16,7 @@ from arena.types import (
     PlayerId,
 )
 from arena.wire.messages import Evaluate, Train, named_references
-from populations.records.rows import AssignmentRow, CheckpointRow, GhostRow, PolicyRow
+from populations.records.rows import AssignmentRow, CheckpointRow, GameRow, GhostRow, PolicyRow
 from populations.roles import MAIN
 
 logger = logging.getLogger(__name__)
@@ -28,7 +28,7 @@ def newest_last(row: CheckpointRow) -> tuple[int, int, int]:
     return (row.agent_steps, row.learner_updates, row.assignment_id)
 
 
-def named_by(row: PolicyRow | GhostRow | AssignmentRow) -> Iterator[str]:
+def named_by(row: PolicyRow | GhostRow | AssignmentRow | GameRow) -> Iterator[str]:
     """Yield keys that must exist as long as a row is unchanged; other keys may be among them."""
     match row:
         case PolicyRow():
@@ -50,6 +50,9 @@ def named_by(row: PolicyRow | GhostRow | AssignmentRow) -> Iterator[str]:
             if row.status == "queued":
                 # A queued assignment may be given out again, as long as it is open.
                 yield from named_keys(row.message)
+        case GameRow():
+            if row.holds:
+                yield from (key for key in row.keys if key)
 
 
 def named_keys(message: Train | Evaluate) -> Iterator[str]:

@@ -1,38 +1,73 @@
 """Parts of charts: who reads them, axes, colours, labels, layers.
 
-Texts of users and environments are values in rows, never names of fields and never part of an
+A specification names colours by expressions, and its configuration says which ones they are. Texts
+of users and environments are values in rows, never names of fields and never part of an
 expression, so whatever they contain is shown as it is. No specification has an address to load.
 
 Source: Vega-Lite 6 (https://vega.github.io/vega-lite/docs/).
 
-Tests: `tests/populations/views/test_charts.py`.
+Tests: `tests/populations/views/test_charts.py`, `tests/populations/views/test_palette.py`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from populations.league.names import short_name
+from populations.views.parts import Row as Row
+from populations.views.texts import one_line
 
-Line = Mapping[str, Any]
 Rows = list[dict[str, Any]]
 Spec = dict[str, Any]
 
-# Okabe and Ito's, which colour-blind readers can tell apart, without what is too light on white or
-# too dark on black.
-PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D31")
-DARK = ("#0072B2", "#8C6D31")
-"""Colours of it on which white is easier to read than black (contrast of WCAG 2.2)."""
 
-GREY = "#9A9A9A"
-SCORES = ("#b35806", "#f1a340", "#f7f7f7", "#67a9cf", "#08519c")
-"""Colours of scores from 0 to 1, told apart without red and green; even is white."""
+class Colour(NamedTuple):
+    """Colour on white, and on a dark page."""
+
+    light: str
+    dark: str
+
+
+# Hues of Okabe and Ito. The first seven and grey are readable as text (4.5 to 1, WCAG 2.2), and
+# colour-blind readers can tell the seven apart.
+COLOURS = {
+    "blue": Colour("#0072B2", "#56B4E9"),
+    "orange": Colour("#BD4C07", "#E0682A"),
+    "green": Colour("#1D7F5D", "#8FDCC0"),
+    "purple": Colour("#8B3F7E", "#B57AA8"),
+    "ochre": Colour("#6B4A06", "#FAC131"),
+    "violet": Colour("#42208F", "#8577F0"),
+    "brown": Colour("#3C2111", "#BC9E85"),
+    # Less of what blue stands for.
+    "pale": Colour("#4398CF", "#2E7DB8"),
+    "grey": Colour("#6E7781", "#9AA5B1"),
+    "paper": Colour("#FFFFFF", "#12161B"),
+    # Paul Tol's muted colours, for areas.
+    "area1": Colour("#332288", "#6655CC"),
+    "area2": Colour("#88CCEE", "#88CCEE"),
+    "area3": Colour("#44AA99", "#44AA99"),
+    "area4": Colour("#117733", "#1E8A45"),
+    "area5": Colour("#999933", "#999933"),
+    "area6": Colour("#DDCC77", "#DDCC77"),
+    "area7": Colour("#CC6677", "#CC6677"),
+    "area8": Colour("#882255", "#B04070"),
+    "area9": Colour("#AA4499", "#BB5FAC"),
+}
+
+PALETTE = ("blue", "orange", "green", "purple", "ochre", "violet", "brown")
+"""Colours of what has a name, in their order."""
+
+AREAS = tuple(name for name in COLOURS if name.startswith("area"))
+"""Colours of areas, where `PALETTE` has too few."""
 
 NUM_BEST = 5
 """Policies with a colour where there are more than colours."""
+
+SCORES = ("#b35806", "#f1a340", "#f7f7f7", "#67a9cf", "#08519c")
+"""Colours of scores from 0 to 1, told apart without red and green; even is white."""
 
 HEIGHT, PANEL = 250, 130
 """Pixels (1/96 inch) of the height of a chart, and of a panel of many."""
@@ -50,7 +85,8 @@ CONFIG: Spec = {
     # Each mark would have its values as a text beside them; the table has the figures.
     "aria": False,
     "view": {"stroke": None},
-    "range": {"category": list(PALETTE)},
+    # A page with another look has the other members.
+    "params": [{"name": "colours", "value": {name: one.light for name, one in COLOURS.items()}}],
     "axis": {"titleFontWeight": "normal", "labelLimit": 170},
     "legend": {"orient": "bottom", "titleFontWeight": "normal", "symbolStrokeWidth": 0},
     "title": {"anchor": "start", "fontWeight": "normal", "frame": "group"},
@@ -59,36 +95,82 @@ CONFIG: Spec = {
 STEPS: Spec = {"labelExpr": "format(datum.value, '~s')", "tickCount": 5}
 """Axis of agent steps."""
 
+
+def paint(name: str) -> Spec:
+    """Return a colour in a specification."""
+    return {"expr": f"colours.{name}"}
+
+
+def coloured(best_first: Sequence[str]) -> dict[str, str]:
+    """Return the colours of the players that have one, by player."""
+    if len(best_first) <= len(PALETTE):
+        # In order of names, so that a policy keeps its colour.
+        return dict(zip(sorted(best_first), PALETTE, strict=False))
+    return dict(zip(best_first[:NUM_BEST], PALETTE, strict=False))
+
+
 # A stroke through a cell that has no score.
-HATCH: Spec = {"shape": "M-1,1L1,-1", "color": GREY, "size": 60, "strokeWidth": 0.7}
+HATCH: Spec = {"shape": "M-1,1L1,-1", "color": paint("grey"), "size": 60, "strokeWidth": 0.7}
 DOTS: Spec = {"filled": True, "size": 45, "opacity": 1}
 
 TITLES = {"x": "from", "x2": "to", "y": "value", "row": "player", "column": "opponent"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+MAX_NAME = 24
+"""Characters of a label."""
+
+
+@dataclass(frozen=True, slots=True)
 class Reader:
     """Page or file that a chart is for.
 
     Attributes:
-        text: Function that makes a label of any text: of one line, and short.
         populations: Names of the run's populations; a single one is left out of players' names.
         href: Address of a player's page; empty: it has none.
+        versus: Address of the results of two players; empty: there is none.
         width: Pixels of a plot; None: those of the page, which tells more where it is pointed at.
+        colours: Colours of players, the same in all charts; those of others are free.
     """
 
-    text: Callable[[str], str]
     populations: Sequence[str]
     href: Callable[[str], str] = lambda player: ""
+    versus: Callable[[str, str], str] = lambda player, opponent: ""
     width: int | None = None
+    colours: Mapping[str, str] = field(default_factory=dict)
+
+    def text(self, text: str) -> str:
+        """Return any text as a label: of one line, and short."""
+        # Twice: what controls or turns round text is written longer than it was.
+        return one_line(one_line(text[: 4 * MAX_NAME]), max_chars=MAX_NAME)
 
     def player(self, player: str) -> str:
         """Return a player's name as a label."""
         return self.text(short_name(player, populations=self.populations))
 
+    def most(self, page: int, file: int) -> int:
+        """Return the limit that holds for this reader."""
+        return page if self.width is None else file
+
     def link(self, player: str) -> dict[str, str]:
         """Return the part of a row by which it leads to a player's page."""
         return linked(self.href(player))
+
+    def coloured(self, best_first: Sequence[str]) -> dict[str, str]:
+        """Return the colours of the players of a chart that have one, the best player first.
+
+        No two of them have the same; all others are grey.
+        """
+        if not self.colours:
+            return coloured(best_first)
+        free = [name for name in PALETTE if name not in self.colours.values()]
+        strangers = [player for player in best_first if player not in self.colours]
+        known = {**self.colours, **dict(zip(strangers, free, strict=False))}
+        first = {known[one]: one for one in reversed(best_first) if known.get(one) in PALETTE}
+        return {player: colour for colour, player in first.items()}
+
+    def colour(self, name: str) -> str:
+        """Return a colour in an SVG; a page chooses its member."""
+        return f"var(--colour-{name})" if self.width is None else COLOURS[name].light
 
     def sized(self, spec: Spec, height: float, *, width: int | None = None) -> Spec:
         """Return a chart of one view, whole, as wide as asked for."""
@@ -160,7 +242,7 @@ class Axis:
         return encoding
 
 
-def upper_ends(lines: Sequence[Line]) -> list[float | None]:
+def upper_ends(lines: Sequence[Row]) -> list[float | None]:
     """Return the upper end of each interval as it is drawn; None where there is none.
 
     Args:
@@ -195,14 +277,6 @@ def spread(wanted: Sequence[float], *, gap: float) -> list[float]:
         for index, place in enumerate(group):
             places[place] = middle + gap * (index - (len(group) - 1) / 2.0)
     return places
-
-
-def coloured(best_first: Sequence[str]) -> list[str]:
-    """Return the players with a colour of their own, in the order of the colours."""
-    if len(best_first) <= len(PALETTE):
-        # In order of names, so that a policy keeps its colour.
-        return sorted(best_first)
-    return list(best_first[:NUM_BEST])
 
 
 def unique(labels: Sequence[str]) -> list[str]:
@@ -248,7 +322,8 @@ def names(field: str, domain: Sequence[str], title: str | None = None, **axis: o
 
 def look(field: str, domain: Sequence[str], values: Sequence[str], **legend: object) -> Spec:
     """Return the encoding of a name by a colour or shape; without anything about it, no legend."""
-    scale = {"domain": list(domain), "range": list(values)}
+    shown = [paint(value) if value in COLOURS else value for value in values]
+    scale = {"domain": list(domain), "range": shown}
     return {"field": field, "type": "nominal", "scale": scale, "legend": legend or None}
 
 

@@ -5,25 +5,26 @@ Tests: `tests/populations/views/test_charts.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from populations.inspection.openings import interval
+from arena.matches.pair_scores import wilson
 
 from . import chart_parts as parts
 from .chart_parts import (
+    AREAS,
     DOTS,
-    GREY,
     HATCH,
     HEIGHT,
     PALETTE,
     PANEL,
     STEPS,
-    Line,
     Reader,
+    Row,
     Rows,
     Spec,
     layer,
+    paint,
     rounded,
     tip,
 )
@@ -31,16 +32,10 @@ from .chart_parts import (
 Key = tuple[str, str]
 """Population and name of a player; a bot plays in several populations."""
 
-NINE = (
-    *("#332288", "#88CCEE", "#44AA99", "#117733", "#999933"),
-    *("#DDCC77", "#CC6677", "#882255", "#AA4499"),
-)
-"""Paul Tol's muted colours, for areas where `PALETTE` has too few."""
-
 KINDS = {
-    "policy": (PALETTE[0], "circle"),
-    "ghost": ("#7F7F7F", "diamond"),
-    "bot": (PALETTE[1], "square"),
+    "policy": ("blue", "circle"),
+    "ghost": ("grey", "diamond"),
+    "bot": ("orange", "square"),
 }
 """Colour and shape of each kind of player."""
 
@@ -51,7 +46,7 @@ MAX_WIDTH = 0.5
 """Width of a score's 95% interval from which on the score says nothing."""
 
 
-def standings(lines: Sequence[Line], reader: Reader) -> Spec:
+def standings(lines: Sequence[Row], reader: Reader) -> Spec:
     """Return the rated players of a population, the best on top, with 95% intervals.
 
     Args:
@@ -82,7 +77,7 @@ def standings(lines: Sequence[Line], reader: Reader) -> Spec:
 
 
 def differences(
-    rows: Sequence[tuple[str, Sequence[Line]]],
+    rows: Sequence[tuple[str, Sequence[Row]]],
     labels: Sequence[str],
     reader: Reader,
     *,
@@ -106,7 +101,10 @@ def differences(
         if None not in (point["value"], point["low"], point["high"])
     ]
     beside = {"field": "run", "sort": runs}
-    encoding = {"color": parts.look("run", runs, PALETTE[:2], title=None), "yOffset": beside}
+    encoding = {
+        "color": parts.look("run", runs, PALETTE[:2], title=None),
+        "yOffset": beside,
+    }
     told = tip(name="", run="", player="", value=".4~g", low=".4~g", high=".4~g")
     return reader.sized(_intervals(points, own, title, encoding, told), 30 * len(own) + 5)
 
@@ -125,12 +123,10 @@ def _intervals(rows: Rows, labels: Sequence[str], title: str, more: Spec, told: 
 
 
 def payoff(
-    scores: Mapping[tuple[Key, Key], Line],
+    scores: Mapping[tuple[Key, Key], Row],
     rows: Sequence[Key],
     columns: Sequence[Key],
     reader: Reader,
-    *,
-    href: Callable[[str, str], str] = lambda player, opponent: "",
 ) -> Spec:
     """Return a map of scores: a row per player, a column per opponent.
 
@@ -139,7 +135,6 @@ def payoff(
         rows: Players, in the order of rows.
         columns: Opponents.
         reader: Page or file.
-        href: Address of the results of two players; empty: there is none.
     """
     own, others = (
         parts.unique([reader.player(name) for _, name in key]) for key in (rows, columns)
@@ -154,7 +149,7 @@ def payoff(
                 unmet.append(cell)
                 continue
             counts = {key: line[key] for key in ("wins", "draws", "losses") if key in line}
-            address = parts.linked(href(player[1], opponent[1]))
+            address = parts.linked(reader.versus(player[1], opponent[1]))
             cells.append({**cell, "score": rounded(line["score"], 3), **counts, **address})
     size = max(len(own), len(others), 1)
     side = min(26.0, 500 / size)
@@ -172,13 +167,11 @@ def payoff(
         layer(cells, "rect", coloured),
     ]
     if size <= MAX_NUMBERED:
-        # Dark ends of the map take white text.
-        ends = {"test": "abs(datum.score - 0.5) > 0.3", "value": "white"}
+        # Where white text is easier to read than black.
+        ends = {"test": "abs(datum.score - 0.45) > 0.435", "value": "white"}
         text = {"field": "score", "format": ".2f"}
         ink = {"condition": ends, "value": "black"}
         layers.append(layer(cells, "text", {**xy, "text": text, "color": ink}, fontSize=9))
-    layers += _borders(xy["y"], "y", "row", own, rows)
-    layers += _borders(xy["x"], "x", "column", others, columns)
     width = round(side * len(others)) if reader.width else None
     return reader.sized({"layer": layers}, side * len(own), width=width)
 
@@ -190,10 +183,10 @@ def _borders(
     both = zip(labels, keys, keys[1:], strict=False)
     ends: Rows = [{field: label} for label, before, after in both if before[0] != after[0]]
     encoding = {channel: {**axis, "bandPosition": 1}}
-    return [layer(ends, "rule", encoding, color=GREY)] if ends else []
+    return [layer(ends, "rule", encoding, color=paint("grey"))] if ends else []
 
 
-def mixture(members: Sequence[Line], reader: Reader) -> Spec:
+def mixture(members: Sequence[Row], reader: Reader) -> Spec:
     """Return a bar for the probability of each member of a Nash mixture, in their order."""
     labels = parts.unique([reader.player(line["player"]) for line in members])
     rows: Rows = [
@@ -205,7 +198,7 @@ def mixture(members: Sequence[Line], reader: Reader) -> Spec:
     bars = {**xy, "tooltip": tip(name="", value=".4f")}
     texts = {**xy, "text": {"field": "value", "format": ".3f"}}
     layers = [
-        layer(rows, "bar", bars, color=PALETTE[0]),
+        layer(rows, "bar", bars, color=paint(PALETTE[0])),
         layer(rows, "text", texts, align="left", dx=4),
     ]
     return reader.sized({"layer": layers}, 22 * len(rows))
@@ -226,7 +219,7 @@ class Openings:
     last: int
 
     @classmethod
-    def of(cls, rows: Sequence[Line], reader: Reader) -> Openings:
+    def of(cls, rows: Sequence[Row], reader: Reader) -> Openings:
         """Choose the openings of a seat, by the rows of all its windows."""
         totals: dict[int, float] = {}
         labels: dict[int, str] = {}
@@ -236,21 +229,21 @@ class Openings:
                 totals[row["action"]] = totals.get(row["action"], 0.0) + row["share"]
                 labels[row["action"]] = row["label"]
         ranked = sorted(totals, key=lambda action: (-totals[action], action))
-        most = sorted(ranked[: len(NINE)])
+        most = sorted(ranked[: len(AREAS)])
         places: dict[int | None, int] = {action: place for place, action in enumerate(most)}
-        rest: list[int | None] = [*ranked[len(NINE) :]]
+        rest: list[int | None] = [*ranked[len(AREAS) :]]
         rest += [None for row in rows if row["action"] is None]
         texts = [reader.text(labels[action]) for action in most] + ["others"] * bool(rest)
-        colours = (*NINE[: len(most)], GREY)
+        colours = (*AREAS[: len(most)], "grey")
         return cls(
             labels=dict(zip(parts.unique(texts), colours, strict=False)),
             places=places | dict.fromkeys(rest, len(most)),
             last=1 + max(row["agent_steps_to"] for row in rows),
         )
 
-    def cells(self, rows: Sequence[Line]) -> list[tuple[dict[str, object], list[Line]]]:
+    def cells(self, rows: Sequence[Row]) -> list[tuple[dict[str, object], list[Row]]]:
         """Return each opening in each window that has matches, with its rows."""
-        found: dict[tuple[int, int], list[Line]] = {}
+        found: dict[tuple[int, int], list[Row]] = {}
         for row in rows:
             found.setdefault((row["window"], self.places[row["action"]]), []).append(row)
         names = list(self.labels)
@@ -274,7 +267,7 @@ class Openings:
 
 
 def shares(
-    rows: Sequence[Line], openings: Openings, reader: Reader, *, panel: int | None = None
+    rows: Sequence[Row], openings: Openings, reader: Reader, *, panel: int | None = None
 ) -> Spec:
     """Return how often each first decision was played, stacked in windows of agent steps.
 
@@ -300,12 +293,12 @@ def shares(
     encoding = {**openings.window(), "y": y, "y2": {"field": "y2"}, "tooltip": told}
     encoding["fill"] = openings.look(**({} if panel else legend))
     height = 0.8 * PANEL if panel else HEIGHT
-    spec = layer(made, "rect", encoding, stroke="white", strokeWidth=0.2)
+    spec = layer(made, "rect", encoding, stroke=paint("paper"), strokeWidth=0.2)
     return reader.sized(spec, height, width=panel)
 
 
 def scores(
-    rows: Sequence[Line], openings: Openings, reader: Reader, *, panel: int | None = None
+    rows: Sequence[Row], openings: Openings, reader: Reader, *, panel: int | None = None
 ) -> Spec:
     """Return how each first decision scored in windows of agent steps, where that is sure.
 
@@ -344,13 +337,13 @@ def scores(
     return reader.sized({"layer": layers}, height, width=panel)
 
 
-def _score(rows: Sequence[Line]) -> dict[str, float | None]:
+def _score(rows: Sequence[Row]) -> dict[str, float | None]:
     """Return the score of rows together with its 95% interval; empty: it says nothing."""
     count = sum(row["count"] for row in rows)
     if not count or any(row["score"] is None for row in rows):
         return {}
     points = sum(row["score"] * row["count"] for row in rows)
-    low, high = interval(points, count)
+    low, high = wilson(points / count, count)
     if high - low > MAX_WIDTH:
         return {}
     return {"score": rounded(points / count, 4), "low": rounded(low, 3), "high": rounded(high, 3)}

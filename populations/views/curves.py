@@ -6,27 +6,27 @@ Tests: `tests/populations/views/test_charts.py`.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any
+
+from populations.views.texts import moment
 
 from . import chart_parts as parts
 from .chart_parts import (
     COPIES,
     DOTS,
-    GREY,
     HEIGHT,
     LABEL,
-    PALETTE,
     PANEL,
     STEPS,
     Axis,
-    Line,
     Reader,
+    Row,
     Rows,
     Spec,
     layer,
+    paint,
     rounded,
     tip,
 )
@@ -52,7 +52,7 @@ DEFAULT_METRICS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:
-    """Line of a policy, or of anything else with a name.
+    """Row of a policy, or of anything else with a name.
 
     Attributes:
         player: Name of the player, or key.
@@ -67,38 +67,39 @@ class Curve:
     marks: Rows = field(default_factory=list)
 
 
-def thinned(points: Sequence[Line], *, most: int = MAX_POINTS) -> Rows:
+def thinned(points: Sequence[Row], *, most: int = MAX_POINTS) -> Rows:
     """Return about so many points, evenly, the last one among them."""
     step = -(-len(points) // most)
     kept = [dict(point) for point in points[:: max(step, 1)]]
     return kept if not points or kept[-1] == points[-1] else [*kept, dict(points[-1])]
 
 
-def ratings(lines: Sequence[Line], reader: Reader) -> Spec:
+def ratings(lines: Sequence[Row], reader: Reader) -> Spec:
     """Return the ratings of a population over agent steps, with 95% bands, marks and labels.
 
     Args:
         lines: Policies with their points, which all have a rating.
         reader: Page or file.
     """
-    curves = [_rating_curve(line, reader) for line in _best_first(lines)]
+    curves = [_rating_curve(line, reader) for line in best_first(lines)]
     spec = _lines(curves, reader, _rating_axis(curves), height=HEIGHT)
     # All ratings are on a scale with it at 0.
     zero: Spec = {"y": {"datum": 0}}
     text = {**zero, "x": {"value": "width"}, "text": {"field": "name"}}
     right = {"align": "right", "baseline": "bottom", "dx": -3}
     spec["layer"] += [
-        layer([{}], "rule", zero, strokeDash=[4, 3], strokeWidth=0.7, color=GREY),
-        layer([{"name": "bot:random"}], "text", text, color=GREY, **right),
+        layer([{}], "rule", zero, strokeDash=[4, 3], strokeWidth=0.7, color=paint("grey")),
+        layer([{"name": "bot:random"}], "text", text, color=paint("grey"), **right),
     ]
     return reader.sized(spec, HEIGHT)
 
 
-def _best_first(lines: Sequence[Line]) -> list[Line]:
+def best_first(lines: Iterable[Row]) -> list[Row]:
+    """Return policies by the ratings of their last points."""
     return sorted(lines, key=lambda line: -line["points"][-1]["rating"])
 
 
-def _rating_curve(line: Line, reader: Reader) -> Curve:
+def _rating_curve(line: Row, reader: Reader) -> Curve:
     points = thinned(line["points"])
     # The first rated checkpoint of each generation but the first one.
     begun = {point["generation"]: point for point in reversed(line["points"])}
@@ -117,7 +118,7 @@ def _rating_curve(line: Line, reader: Reader) -> Curve:
     )
 
 
-def _point(point: Line) -> dict[str, Any]:
+def _point(point: Row) -> dict[str, Any]:
     return {"x": point["agent_steps"], "y": rounded(point["rating"])}
 
 
@@ -132,7 +133,7 @@ def _rating_axis(curves: Sequence[Curve]) -> Axis:
     return Axis.around("rating (Elo)", (inner, outer))
 
 
-def champions(spans: Sequence[Line], lines: Sequence[Line], reader: Reader) -> Spec | None:
+def champions(spans: Sequence[Row], lines: Sequence[Row], reader: Reader) -> Spec | None:
     """Return a bar for each champion of a population over the time of the run; None: of no time.
 
     Args:
@@ -151,7 +152,7 @@ def champions(spans: Sequence[Line], lines: Sequence[Line], reader: Reader) -> S
     unit, seconds = _unit(end - begin)
     # Of simulated leagues all moments are the same.
     last = max((end - begin) / seconds, 1.0 if begin == end else 0.0)
-    bright = parts.coloured([line["player"] for line in _best_first(lines)])
+    colours = reader.coloured([line["player"] for line in best_first(lines)])
     rows = []
     for span, (since_s, until_s) in zip(spans, bounds, strict=True):
         if since_s is None:
@@ -159,34 +160,31 @@ def champions(spans: Sequence[Line], lines: Sequence[Line], reader: Reader) -> S
         since = (since_s - begin) / seconds
         until = last if until_s is None else (until_s - begin) / seconds
         name, policy = reader.player(span["player"]), span["player"].split("@")[0]
-        colour = PALETTE[bright.index(policy)] if policy in bright else GREY
-        row = {"x": rounded(since, 4), "x2": rounded(until, 4), "name": name, "colour": colour}
+        row = {"x": rounded(since, 4), "x2": rounded(until, 4), "name": name}
+        row["colour"] = colours.get(policy, "grey")
         # A name stands where a narrow page has room for it.
         if (until - since) / last * (reader.width or 300) > 7.0 * len(name):
-            row |= {"middle": rounded((since + until) / 2.0, 4), "dark": colour in parts.DARK}
+            row["middle"] = rounded((since + until) / 2.0, 4)
         rows.append({**row, **reader.link(span["player"])})
     title = f"time ({unit})" if begin < end else "time"
     axis = {"grid": False, "tickCount": 6, "format": ".3~f"}
     x, middle = (parts.quantity(one, title, domain=(0, last), **axis) for one in ("x", "middle"))
     middle_row: Spec = {"y": {"value": STRIP / 2}}
-    fill = {"field": "colour", "type": "nominal", "scale": None}
+    fill = {"value": {"expr": "colours[datum.colour]"}}
     told = tip(name="", x=".3~f", x2=".3~f")
     bars = {**middle_row, "x": x, "x2": {"field": "x2"}, "color": fill, "tooltip": told}
-    ink = {"condition": {"test": "datum.dark", "value": "white"}, "value": "black"}
-    texts = {**middle_row, "x": middle, "color": ink, "text": {"field": "name"}}
+    texts = {**middle_row, "x": middle, "text": {"field": "name"}}
     layers = [
-        layer(rows, "bar", bars, height=STRIP, stroke="white", strokeWidth=0.3),
-        layer([one for one in rows if "middle" in one], "text", texts),
+        layer(rows, "bar", bars, height=STRIP, stroke=paint("paper"), strokeWidth=0.3),
+        layer([one for one in rows if "middle" in one], "text", texts, color=paint("paper")),
     ]
     return reader.sized({"layer": layers}, STRIP)
 
 
 def _seconds(time: str | None) -> float | None:
     """Return a time in seconds; None: there is none, or it is none that a journal writes."""
-    try:
-        return datetime.fromisoformat(time or "").timestamp()
-    except ValueError:
-        return None
+    found = moment(time)
+    return None if found is None else found.timestamp()
 
 
 def _unit(duration_s: float) -> tuple[str, float]:
@@ -197,9 +195,9 @@ def _unit(duration_s: float) -> tuple[str, float]:
     return "seconds", 1.0
 
 
-def metric_points(lines: Sequence[Line], name: str) -> dict[str, list[Line]]:
+def metric_points(lines: Sequence[Row], name: str) -> dict[str, list[Row]]:
     """Return the finite points of a metric with ``x`` and ``y``, by policy, in their order."""
-    found: dict[str, list[Line]] = {}
+    found: dict[str, list[Row]] = {}
     for line in lines:
         value = line.get(name)
         # Neither infinity nor NaN is a number that JSON has.
@@ -211,7 +209,7 @@ def metric_points(lines: Sequence[Line], name: str) -> dict[str, list[Line]]:
 
 def metric(
     name: str,
-    points: Mapping[str, Sequence[Line]],
+    points: Mapping[str, Sequence[Row]],
     reader: Reader,
     *,
     panel: int | None = None,
@@ -237,7 +235,7 @@ def _frame(title: str, panel: int | None) -> tuple[str, int]:
     return ("", PANEL) if panel else (title, HEIGHT)
 
 
-def with_ends(generations: Sequence[Line], steps: Mapping[str, int]) -> list[Line]:
+def with_ends(generations: Sequence[Row], steps: Mapping[str, int]) -> list[Row]:
     """Return generations, those that go on with the agent steps that their policies have."""
     return [
         {**line, "agent_steps_end": max(steps.get(line["policy"], 0), line["agent_steps_begin"])}
@@ -249,7 +247,7 @@ def with_ends(generations: Sequence[Line], steps: Mapping[str, int]) -> list[Lin
 
 def schedule(
     name: str,
-    generations: Sequence[Line],
+    generations: Sequence[Row],
     reader: Reader,
     *,
     best_first: Sequence[str],
@@ -306,7 +304,7 @@ def _axis_of(
     return Axis.around(title, values, scale=scale), list(values)
 
 
-def comparison(points: Sequence[Line], key: str, title: str, reader: Reader, *, panel: int) -> Spec:
+def comparison(points: Sequence[Row], key: str, title: str, reader: Reader, *, panel: int) -> Spec:
     """Return the mean of a figure of several runs over agent steps, with its 95% band.
 
     Args:
@@ -340,12 +338,12 @@ def _lines(
         height: Pixels of the plot.
         is_stepped: Whether a value holds until the next one, and the first line stands out.
     """
-    order = parts.coloured([curve.player for curve in curves])
-    bright = [curve for curve in curves if curve.player in order]
-    others = [curve for curve in curves if curve.player not in order]
-    texts = {curve.player: curve.label for curve in bright}
-    labels = dict(zip(order, parts.unique([texts[player] for player in order]), strict=True))
-    colour = parts.look("name", list(labels.values()), PALETTE[: len(labels)])
+    colours = reader.coloured([curve.player for curve in curves])
+    bright = [curve for curve in curves if curve.player in colours]
+    others = [curve for curve in curves if curve.player not in colours]
+    unique = parts.unique([curve.label for curve in bright])
+    labels = {curve.player: label for curve, label in zip(bright, unique, strict=True)}
+    colour = parts.look("name", unique, [colours[player] for player in labels])
     last = max((row["x"] for curve in curves for row in curve.rows), default=0) or 1
     x = parts.quantity("x", "agent steps", domain=(0, last), **STEPS)
     xy: Spec = {"x": x, "y": axis.encoding()}
@@ -381,7 +379,7 @@ def _lines(
     if others:
         at = {"x": {"value": "width"}, "y": {"value": height + LABEL}, "text": {"field": "name"}}
         note = [{"name": f"{len(others)} others"}]
-        layers.append(layer(note, "text", at, align="left", dx=5, color=GREY))
+        layers.append(layer(note, "text", at, align="left", dx=5, color=paint("grey")))
     # Layers without rows of their own have these.
     return {"data": {"values": rows}, "layer": layers}
 
@@ -401,7 +399,9 @@ def _grey(others: Sequence[Curve], xy: Spec, step: Spec) -> list[Spec]:
         for row in thinned(curve.rows, most=MAX_OTHER_POINTS)
     ]
     encoding = {**xy, "detail": {"field": "line"}, "tooltip": tip(name="")}
-    return [layer(rows, "line", encoding, color=GREY, strokeWidth=0.7, opacity=0.5, **step)]
+    return [
+        layer(rows, "line", encoding, color=paint("grey"), strokeWidth=0.7, opacity=0.5, **step)
+    ]
 
 
 def _category_labels(axis: Axis) -> Spec:

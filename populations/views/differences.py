@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import cast
+from typing import Any
 
 from arena.types import RANDOM_BOT
 from populations.views.parts import (
@@ -46,8 +46,8 @@ def rows_of(document: Document) -> list[Row]:
     """Return a flat row for each number of both runs: section, key, and a value of each."""
     sections = {
         "figures": document["figures"],
-        "versions": _part(document, "versions")["different"],
-        "configuration": _part(document, "configuration")["different"],
+        "versions": document["versions"]["different"],
+        "configuration": document["configuration"]["different"],
         **{
             name: document[name]
             for name in ("evolution", "champions", "standings", "opponents", "alerts")
@@ -56,7 +56,7 @@ def rows_of(document: Document) -> list[Row]:
     return [
         {**dict.fromkeys(("section", "population", "key", *SIDES)), "section": name, **row}
         for name, entries in sections.items()
-        for entry in cast("Sequence[Row]", entries)
+        for entry in entries
         for row in _flat(entry)
     ]
 
@@ -78,18 +78,19 @@ def _flat(entry: Row) -> Iterator[Row]:
 
 def diff(document: Document, room: Room) -> Iterator[Section]:
     """Yield what differs: figures, configuration, PBT, players and alerts of both runs."""
-    runs = cast("Mapping[str, Row]", document["runs"])
+    runs = document["runs"]
     labels = [room.cut(plain(str(runs[side]["label"])), MAX_LABEL) for side in SIDES]
     figures: list[Pair] = [
         (title_of(str(entry["key"])), KINDS.get(str(entry["key"]), "value"), *_values(entry))
-        for entry in cast("Sequence[Row]", document["figures"])
+        for entry in document["figures"]
         if _values(entry) != (None, None)
     ]
     names = {"one": labels[0], "two": labels[1]}
     yield _compared(Line("differences of {one} and {two}", names), labels, figures)
-    for name, kind in (("versions", "value"), ("configuration", "exact")):
-        part = _part(document, name)
-        entries = cast("Sequence[Row]", part["different"])
+    kinds: Mapping[str, Kind] = {"versions": "value", "configuration": "exact"}
+    for name, kind in kinds.items():
+        part = document[name]
+        entries = part["different"]
         yield Section(
             title=Line(
                 f"{name}: {{different}} different, {{equal}} equal",
@@ -97,7 +98,7 @@ def diff(document: Document, room: Room) -> Iterator[Section]:
             ),
             body=Beside(
                 labels,
-                [(str(entry["key"]), cast("Kind", kind), *_values(entry)) for entry in entries],
+                [(str(entry["key"]), kind, *_values(entry)) for entry in entries],
             ),
         )
     for name, own in _by_population(document, "evolution").items():
@@ -117,12 +118,12 @@ def diff(document: Document, room: Room) -> Iterator[Section]:
             {"label": label, "key": entry["key"], "text": entry[side]},
             most_lines=4,
         )
-        for entry in cast("Sequence[Row]", document["alerts"])
+        for entry in document["alerts"]
         for side, label in zip(SIDES, labels, strict=True)
         if entry[side] is not None
     ]
-    notes = [said(note) for note in cast("Sequence[str]", document["notes"])]
-    asked = _part(document, "evaluate")
+    notes = [said(note) for note in document["notes"]]
+    asked = document["evaluate"]
     if asked["command"] is None:
         notes.append(Line("No matches between them: {reason}.", asked))
     else:
@@ -130,11 +131,7 @@ def diff(document: Document, room: Room) -> Iterator[Section]:
     yield Section(below=[*alerts, *notes], command=str(asked["command"] or ""))
 
 
-def _part(document: Document, key: str) -> Row:
-    return cast("Row", document[key])
-
-
-def _values(entry: Row) -> tuple[object, object]:
+def _values(entry: Row) -> tuple[Any, Any]:
     # An empty text says that there is no reason for a state.
     first, second = (None if entry[side] == "" else entry[side] for side in SIDES)
     return first, second
@@ -143,7 +140,7 @@ def _values(entry: Row) -> tuple[object, object]:
 def _by_population(document: Document, *keys: str) -> dict[str, list[Row]]:
     found: dict[str, list[Row]] = {}
     for key in keys:
-        for entry in cast("Sequence[Row]", document[key]):
+        for entry in document[key]:
             found.setdefault(str(entry["population"]), []).append(entry)
     return found
 
@@ -192,20 +189,16 @@ def _beside(entry: Row) -> Row:
     """Return an entry with the values of both runs in one row."""
     return {
         "key": entry["key"],
-        **{
-            f"{side}.{key}": value
-            for side in SIDES
-            for key, value in cast("Row", entry[side] or {}).items()
-        },
+        **{f"{side}.{key}": value for side in SIDES for key, value in (entry[side] or {}).items()},
     }
 
 
 def _hyperparameters(document: Document, labels: Sequence[str]) -> Iterator[Section]:
-    for entry in cast("Sequence[Row]", document["champions"]):
+    for entry in document["champions"]:
         # Numbers of one champion alone are no difference.
         if None in _values(entry):
             continue
-        one, two = (cast("Row", cast("Row", side)["hyperparameters"]) for side in _values(entry))
+        one, two = (side["hyperparameters"] for side in _values(entry))
         pairs: list[Pair] = [
             (key, "value", one.get(key), two.get(key)) for key in dict.fromkeys((*one, *two))
         ]

@@ -13,9 +13,10 @@ from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from typing import Any
 
+from arena.drawings.svg import tag
 from populations.league.names import compact
 
-from .chart_parts import COPIES, GREY, PALETTE, Line, Reader
+from .chart_parts import COPIES, Reader, Row
 from .curves import with_ends
 
 LANE, TOP, BOTTOM = 30, 14, 40
@@ -24,8 +25,10 @@ LANE, TOP, BOTTOM = 30, 14, 40
 LEFT, RIGHT = 62, 44
 """Pixels of names at the left of a page, and of ratings at the right."""
 
-COPY, BEST_COPY = "#CC79A7", "currentColor"
-GAIN, BIG_GAIN, LOSS = "#56B4E9", PALETTE[0], PALETTE[1]
+COPY, GAIN, BIG_GAIN, LOSS, NEITHER = "purple", "pale", "blue", "orange", "grey"
+"""Colours of copies, and of generations by what they gained."""
+
+BEST_COPY = "currentColor"
 MIN_SHARE = 0.05
 """Share of the width from which on a generation has room for the Elo that it gained."""
 
@@ -33,8 +36,8 @@ Place = Callable[[float], str]
 
 
 def family_tree(
-    populations: Sequence[Sequence[Line]],
-    document: Line,
+    populations: Sequence[Sequence[Row]],
+    document: Row,
     reader: Reader,
     *,
     width: int | None = None,
@@ -46,7 +49,7 @@ def family_tree(
 
     Args:
         populations: Policies of each population with ``policy`` and ``rating``, the best first.
-        document: Line of the view `lineage`, each generation with an end or going on.
+        document: Row of the view `lineage`, each generation with an end or going on.
         reader: Page or file.
         width: Pixels between names and ratings; None: all that a page has.
 
@@ -70,20 +73,21 @@ def family_tree(
     names = [reader.player(row["policy"]) for row in rows]
     left = LEFT if width is None else max(LEFT, 7 * max(map(len, names), default=0))
     drawn = [
-        *_axis(place, last, height),
+        *_axis(place, last, height, reader),
         *_copies(document, lanes, [own[0]["policy"] for own in populations if own], place, reader),
         *(part for bar in _bars(bars, lanes, last, place, reader) for part in bar),
         *(part for row in rows for part in _ends(row, lanes[row["policy"]], reader, left, width)),
     ]
     size = 'width="100%"'
     if width is not None:
-        drawn.append(_legend(height))
+        drawn.append(_legend(height, reader))
         height += LANE
         whole = left + width + RIGHT
         size = f'width="{whole}" viewBox="{-left} 0 {whole} {height}"'
+    heads = _head("copy", reader.colour(COPY)) + _head("best", BEST_COPY)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} height="{height}" font-size="12">'
-        f"<defs>{_head('copy', COPY)}{_head('best', BEST_COPY)}</defs>{''.join(drawn)}</svg>"
+        f"<defs>{heads}</defs>{''.join(drawn)}</svg>"
     )
 
 
@@ -98,23 +102,15 @@ def _head(name: str, colour: str) -> str:
     )
 
 
-def _tag(name: str, content: str = "", **attributes: object) -> str:
-    text = "".join(
-        f' {key.rstrip("_").replace("_", "-")}="{escape(str(value))}"'
-        for key, value in attributes.items()
-    )
-    return f"<{name}{text}>{content}</{name}>"
-
-
 def _text(content: str, **attributes: object) -> str:
-    return _tag("text", escape(content), fill="currentColor", **attributes)
+    return tag("text", escape(content), fill="currentColor", **attributes)
 
 
 def _linked(href: str, part: str) -> str:
-    return _tag("a", part, href=href) if href else part
+    return tag("a", part, href=href) if href else part
 
 
-def _axis(place: Place, last: int, height: int) -> list[str]:
+def _axis(place: Place, last: int, height: int, reader: Reader) -> list[str]:
     # The next of 1, 2 and 5 times a power of ten, so that about five fit.
     power = 10.0 ** math.floor(math.log10(last / 5))
     step = power * next(one for one in (1, 2, 5, 10) if one * power >= last / 5)
@@ -124,28 +120,29 @@ def _axis(place: Place, last: int, height: int) -> list[str]:
         ends: dict[str, Any] = {"x1": at, "x2": at, "y1": TOP - 8, "y2": height - BOTTOM + 2}
         anchor = "middle" if tick else "start"
         parts += [
-            _tag("line", **ends, stroke=GREY, stroke_opacity=0.35),
+            tag("line", **ends, stroke=reader.colour(NEITHER), stroke_opacity=0.35),
             _text(compact(round(tick * step)), x=at, y=height - BOTTOM + 16, text_anchor=anchor),
         ]
     return [*parts, _text("agent steps", x=place(last / 2), y=height - 8, text_anchor="middle")]
 
 
-def _legend(y: int) -> str:
+def _legend(y: int, reader: Reader) -> str:
     """Return what colours mean, for a file; a page says it above."""
+    named = ((BIG_GAIN, "gained Elo"), (LOSS, "lost"), (NEITHER, "neither"), (COPY, "copy"))
     entries = (
-        *((BIG_GAIN, "gained Elo"), (LOSS, "lost"), (GREY, "neither"), (COPY, "copy")),
+        *((reader.colour(name), text) for name, text in named),
         (BEST_COPY, "copy that the best policy goes back to"),
     )
     parts, x = [], 0
     for colour, text in entries:
-        parts.append(_tag("rect", x=x, y=y + 4, width=12, height=7, fill=colour))
+        parts.append(tag("rect", x=x, y=y + 4, width=12, height=7, fill=colour))
         parts.append(_text(text, x=x + 17, y=y + 12))
         x += 34 + 6 * len(text)
     return "".join(parts)
 
 
 def _bars(
-    bars: Sequence[Line],
+    bars: Sequence[Row],
     lanes: Mapping[str, int],
     last: int,
     place: Place,
@@ -159,26 +156,24 @@ def _bars(
         y = _y(lanes[line["policy"]])
         gain = line.get("elo_gain")
         share = 0.0 if gain is None else gain / most
-        colour = GREY
+        colour = NEITHER
         if abs(share) >= MIN_SHARE:
             colour = LOSS if share < 0.0 else BIG_GAIN if share > 0.5 else GAIN
-        title = _tag("title", escape(_told(line, reader)))
-        bar = _tag(
+        title = tag("title", escape(_told(line, reader)))
+        bar = tag(
             *("line", title),
             x1=place(begin),
             x2=place(max(end, begin + last / 400)),
             y1=y,
             y2=y,
-            stroke=colour,
+            stroke=reader.colour(colour),
             stroke_width=7,
         )
         own = [_linked(reader.href(line["policy"]), bar)]
         if line["generation"] > 0:
-            mark = COPY if line["cause"] in COPIES else "currentColor"
+            mark = reader.colour(COPY) if line["cause"] in COPIES else "currentColor"
             at = place(begin)
-            own.append(
-                _tag("line", x1=at, x2=at, y1=y - 5, y2=y + 5, stroke=mark, stroke_width=1.5)
-            )
+            own.append(tag("line", x1=at, x2=at, y1=y - 5, y2=y + 5, stroke=mark, stroke_width=1.5))
         room = (end - begin) / last
         if gain is not None and room > MIN_SHARE:
             # A narrow page has no room for it.
@@ -189,7 +184,7 @@ def _bars(
     return parts
 
 
-def _told(line: Line, reader: Reader) -> str:
+def _told(line: Row, reader: Reader) -> str:
     """Return what is told where a generation is pointed at."""
     values = {
         name: f"{value:.4g}" if isinstance(value, float) else str(value)
@@ -207,7 +202,7 @@ def _told(line: Line, reader: Reader) -> str:
 
 
 def _copies(
-    document: Line,
+    document: Row,
     lanes: Mapping[str, int],
     best: Sequence[str],
     place: Place,
@@ -227,13 +222,13 @@ def _copies(
         y1, y2 = _y(lanes[event["donor"]]), _y(lanes[event["subject"]])
         # At the edges of the bars.
         inset = 4 if y2 > y1 else -4
-        arrow = _tag(
-            *("line", _tag("title", escape(title))),
+        arrow = tag(
+            *("line", tag("title", escape(title))),
             x1=place(event["donor_agent_steps"]),
             x2=place(event["agent_steps"]),
             y1=y1 + inset,
             y2=y2 - inset,
-            stroke=BEST_COPY if is_best else COPY,
+            stroke=BEST_COPY if is_best else reader.colour(COPY),
             stroke_width=1.8 if is_best else 1.1,
             marker_end=f"url(#head-{'best' if is_best else 'copy'})",
         )
@@ -241,7 +236,7 @@ def _copies(
     return [arrow for _, arrow in sorted(found, key=lambda one: one[0])]
 
 
-def _line_of(policy: str, generations: Sequence[Line]) -> set[tuple[str, int]]:
+def _line_of(policy: str, generations: Sequence[Row]) -> set[tuple[str, int]]:
     """Return the generations that a policy's weights go back to, by policy and number."""
     rows = {row["entrant"]: row for row in generations}
     own = [row for row in generations if row["policy"] == policy]
@@ -254,7 +249,7 @@ def _line_of(policy: str, generations: Sequence[Line]) -> set[tuple[str, int]]:
     return line
 
 
-def _ends(row: Line, lane: int, reader: Reader, left: int, width: int | None) -> list[str]:
+def _ends(row: Row, lane: int, reader: Reader, left: int, width: int | None) -> list[str]:
     """Return a policy's name before its lane, and its rating behind it."""
     y = _y(lane) + 4
     name = _text(reader.player(row["policy"]), x=-left, y=y)

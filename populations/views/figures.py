@@ -1,162 +1,192 @@
-"""Figures of views for a paper: charts of `charts` below and beside each other, as one picture.
+"""Charts of views, composed once for a page and for a file: sections, each with a chart or a reason
+for which there is none.
 
 Tests: `tests/populations/views/test_charts.py`.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from arena.errors import ConfigError
+from arena.metrics.names import TRAFFIC_METRICS, TRAINING_METRICS
 
 from . import charts, curves
-from .chart_parts import CONFIG, Line, Reader, Spec
+from .chart_parts import Reader
 from .family_tree import family_tree
+from .parts import Column, Line, Row, Section, Table, player
 
-Document = Mapping[str, Any]
-
-Documents = Mapping[str, Document]
+Documents = Mapping[str, Mapping[str, Any]]
 """Documents by the names of their views, all of one moment."""
 
 WIDE, MIDDLE = 540, 220
-"""Pixels of a plot as wide as a page, and of each of two beside each other."""
+"""Pixels of a plot as wide as a file's page, and of each of two beside each other."""
 
-MAX_STANDINGS = 64
-MAX_WITH_GHOSTS = 100
-"""Players up to which a map has ghosts."""
+MAX_WHISKERS, MAX_IN_FILE = 30, 64
+"""Players of a chart of standings on a page, where more are a wall, and in a file."""
+
+MAX_PLAYERS, MAX_WITH_GHOSTS = 32, 100
+"""Players of a map on a page, where smaller cells cannot be hit, and in a file."""
+
+MAX_LINES = 16
+"""Policies of a chart on a page: more cannot be told apart."""
+
+MAX_LANES = 40
+"""Policies of each population in a tree on a page."""
+
+MAX_CHARTS = 24
+"""Charts of one part of a page."""
 
 MAX_ROWS = 4
-"""Rows of openings, which fill a page."""
+"""Rows of openings in a file, which fill a page."""
+
+RUN = "run"
+"""Name in the place of a policy in metrics of the run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """Figure of one view.
+    """Charts of one view.
 
     Attributes:
-        draw: Function that makes a Vega-Lite specification, or an SVG, of documents for a reader.
+        draw: Function that makes sections of documents for a reader.
         documents: Views whose documents it takes, its own first.
+        columns: Charts beside each other in a file.
+        shared: Channel with one legend for all charts of a file.
     """
 
-    draw: Callable[[Documents, Reader], Spec | str]
+    draw: Callable[[Documents, Reader], list[Section]]
     documents: tuple[str, ...]
+    columns: int = 1
+    shared: str = "shape"
 
 
-def populations_of(documents: Documents) -> list[str]:
-    """Return the names of the populations that documents are about."""
-    for document in documents.values():
-        if "populations" in document:
-            return list(document["populations"])
-    rows = [
-        row
-        for document in documents.values()
-        for key in ("openings", "generations")
-        for row in document.get(key, ())
-    ]
-    return list(dict.fromkeys(row["population"] for row in rows))
+def _none(reason: str) -> list[Section]:
+    return [Section(below=[Line(reason)])]
 
 
-def standings(documents: Documents, reader: Reader) -> Spec:
+def standings(documents: Documents, reader: Reader) -> list[Section]:
     """Draw the best players of each population, the best on top."""
     parts = []
-    populations = documents["standings"]["populations"]
-    for name, every in populations.items():
+    most = reader.most(MAX_WHISKERS, MAX_IN_FILE)
+    for name, every in documents["standings"]["populations"].items():
         # A policy and its ghost with the same weights would be one whisker above the other.
         lines = [line for line in every if line["same_as"] is None]
         rated = [line for line in lines if line["rating"] is not None]
-        rated.sort(key=lambda line: -line["rating"])
-        if len(rated) > MAX_STANDINGS:
+        if len(rated) > most:
             # Ghosts give way to policies.
-            rated = [line for line in rated if line["kind"] != "ghost"][:MAX_STANDINGS]
-        notes = [reader.text(name)] if len(populations) > 1 else []
-        if hidden := len(lines) - len(rated):
-            notes.append(f"left out: {hidden} of {len(lines)} players")
-        if rated:
-            parts.append(_titled(charts.standings(rated, reader), ", ".join(notes)))
-    return _below(parts, "no player has a rating", shared=())
+            rated = [line for line in rated if line["kind"] != "ghost"][:most]
+        hidden = Line(f"left out: {len(lines) - len(rated)} of {len(lines)} players")
+        parts.append(
+            Section(
+                title=Line("Standings of {name}", {"name": name}),
+                chart=charts.standings(rated, reader) if rated else None,
+                below=[hidden] if rated and len(rated) < len(lines) else (),
+            )
+        )
+    return parts + _none("no player has a rating")
 
 
-def ratings(documents: Documents, reader: Reader) -> Spec:
+def ratings(documents: Documents, reader: Reader) -> list[Section]:
     """Draw the ratings of each population, and its champions below."""
     document = documents["ratings"]
     parts = []
     for name, every in document["populations"].items():
-        lines = [line for line in every if line["points"]]
+        lines = curves.best_first(line for line in every if line["points"])
+        lines = lines[: reader.most(MAX_LINES, len(lines))]
         if not lines:
             continue
-        title = reader.text(name) if len(document["populations"]) > 1 else ""
-        parts.append(_titled(curves.ratings(lines, reader), title))
+        about = (
+            f"All points are of one fit, with 95% intervals. {len(lines)} of {len(every):,} "
+            "policies, the best now."
+        )
+        title = Line("Ratings of {name} over agent steps", {"name": name})
+        parts.append(Section(title=title, about=about, chart=curves.ratings(lines, reader)))
         spans = [one for one in document["champions"] if one["population"] == name]
         if strip := curves.champions(spans, lines, reader):
-            parts.append(_titled(strip, "champion"))
-    return _below(parts, "no policy has a rating")
+            title = Line("Champions of {name} over time", {"name": name})
+            parts.append(Section(title=title, chart=strip, csv="champions"))
+    return parts or _none("no policy has a rating")
 
 
-def payoff(documents: Documents, reader: Reader) -> Spec:
-    """Draw who scores how much against whom: a row per player, a column per opponent."""
-    cells = [cell for cell in documents["payoff"]["payoff"] if cell["score"] is not None]
-    lines = {
-        (name, line["player"]): line
-        for name, own in documents["standings"]["populations"].items()
-        for line in own
-    }
-    names = list(documents["standings"]["populations"])
-    met = {(cell["population"], cell["player"]) for cell in cells}
-    met |= {(cell["opponent_population"], cell["opponent"]) for cell in cells}
-
-    def order(key: tuple[str, str]) -> tuple[int, bool, float, str]:
-        """Return the place of a player: by population, the best first, unrated ones last."""
-        place = names.index(key[0]) if key[0] in names else len(names)
-        rating = lines[key]["rating"] if key in lines else None
-        return place, rating is None, -(rating or 0.0), key[1]
-
-    ordered = sorted(met, key=order)
-    note = ""
-    if len(ordered) > MAX_WITH_GHOSTS:
-        kept = [key for key in ordered if key not in lines or lines[key]["kind"] != "ghost"]
-        note = f"; {len(ordered) - len(kept)} ghosts are left out"
-        ordered = kept
-    scores = {
+def payoff(documents: Documents, reader: Reader) -> list[Section]:
+    """Draw who scores how much against whom, a map for each pair of populations, the best first."""
+    cells = {
         (
-            (cell["population"], cell["player"]),
-            (cell["opponent_population"], cell["opponent"]),
+            (str(cell["population"]), str(cell["player"])),
+            (str(cell["opponent_population"]), str(cell["opponent"])),
         ): cell
-        for cell in cells
+        for cell in documents["payoff"]["payoff"]
+        # Of a pair of seats each has a cell of its own, which a map has no place for.
+        if "seat" not in cell
     }
-    parts = [_titled(charts.payoff(scores, ordered, ordered, reader), f"stroke: no matches{note}")]
-    return _below(parts if cells else [], "no evaluation matches were played")
+    met = {one for pair in cells for one in pair}
+    most = reader.most(MAX_PLAYERS, MAX_WITH_GHOSTS)
+    players: dict[str, list[charts.Key]] = {}
+    shown = {}
+    for name, lines in documents["standings"]["populations"].items():
+        own = [line for line in lines if (name, str(line["player"])) in met]
+        if len(own) > most and reader.width:
+            own = [line for line in own if line["kind"] != "ghost"]
+        players[name] = [(name, str(line["player"])) for line in own][:most]
+        shown[name] = f"{len(players[name])} of {len(lines):,} players"
+    opposed = {(own[0], their[0]) for own, their in cells}
+    return [
+        Section(
+            title=Line("{one} against {other}", {"one": one, "other": other}),
+            about="Scores of rows against columns (1: always won), best rated first, "
+            f"{shown[one]}. A cell leads to the player's results, worst first.",
+            chart=charts.payoff(cells, rows, columns, reader),
+            below=[Line(f"{shown[one]}; stroke: no matches")] if reader.width else (),
+        )
+        for one, rows in players.items()
+        for other, columns in players.items()
+        if (one, other) in opposed
+    ] or _none("no evaluation matches were played")
 
 
-def hyperparameters(documents: Documents, reader: Reader) -> Spec:
-    """Draw the values that every policy has had; the champion's line stands out."""
+def hyperparameters(documents: Documents, reader: Reader) -> list[Section]:
+    """Draw the values over training of each that differs or may change."""
     document = documents["hyperparameters"]
-    steps = {row["policy"]: row["agent_steps"] for row in documents["lineage"]["policies"]}
-    leaders = {
-        name: one["player"].split("@")[0] for name, one in documents["status"]["champion"].items()
-    }
-    by_population: dict[str, list[Line]] = {}
-    for row in curves.with_ends(document["generations"], steps):
-        by_population.setdefault(row["population"], []).append(row)
-    panels = []
-    for population, rows in by_population.items():
-        space = document["search_space"].get(population, {})
-        policies = sorted({row["policy"] for row in rows})
-        best = sorted(policies, key=lambda policy: (policy != leaders.get(population), policy))
-        for name in changed(rows, space):
-            panel = curves.schedule(
-                *(name, rows, reader),
-                best_first=best,
-                space=space.get(name, {}),
-                panel=MIDDLE,
+    parts = []
+    for name, lines in documents["standings"]["populations"].items():
+        leader = next((one["player"].split("@")[0] for one in lines if one["champion"]), "")
+        policies = {one["player"]: one["agent_steps"] for one in lines if one["kind"] == "policy"}
+        best = sorted(policies, key=lambda policy: policy != leader)
+        best = best[: reader.most(MAX_LINES, len(best))]
+        rows = [
+            row
+            for row in curves.with_ends(document["generations"], policies)
+            if row["population"] == name and row["policy"] in best
+        ]
+        space = document["search_space"].get(name, {})
+        found = changed(rows, space)
+        parts += [
+            Section(
+                title=Line("{name}: {key}", {"name": name, "key": key}),
+                chart=curves.schedule(
+                    key,
+                    rows,
+                    reader,
+                    best_first=best,
+                    space=space.get(key, {}),
+                    panel=_panel(reader),
+                ),
+                csv="generations",
             )
-            title = f"{population}: {name}" if len(by_population) > 1 else name
-            panels.append(_titled(panel, reader.text(title)))
-    return _below(panels, "no hyperparameter differs or may change", yet="", columns=2)
+            for key in found[: reader.most(MAX_CHARTS, len(found))]
+        ]
+    return parts or _none("no hyperparameter differs or may change")
 
 
-def changed(generations: Sequence[Line], space: Mapping[str, object]) -> list[str]:
+def _panel(reader: Reader) -> int | None:
+    """Return the pixels of one of two plots beside each other; None: there is one in a line."""
+    return None if reader.width is None else MIDDLE
+
+
+def changed(generations: Sequence[Row], space: Mapping[str, object]) -> list[str]:
     """Return hyperparameters that population-based training may change, or that differ."""
     found: dict[str, set[object]] = {}
     for row in generations:
@@ -165,81 +195,125 @@ def changed(generations: Sequence[Line], space: Mapping[str, object]) -> list[st
     return [name for name, values in found.items() if name in space or len(values) > 1]
 
 
-def metrics(documents: Documents, reader: Reader) -> Spec:
+METRIC = (
+    player("policy"),
+    Column("points"),
+    Column("last_at", "count", "last at"),
+    Column("latest"),
+    Column("lowest"),
+    Column("highest"),
+)
+
+
+def metrics(documents: Documents, reader: Reader) -> list[Section]:
     """Draw the metrics that the document was asked for, or else those that tell most."""
     lines = documents["metrics"]["metrics"]
-    found = {key for line in lines for key in line}
     # None is asked for: a run has more than a page can show.
     asked = documents["metrics"]["names"] or curves.DEFAULT_METRICS
-    rated = [line for lines in documents["standings"]["populations"].values() for line in lines]
-    rated.sort(key=lambda line: (line["rating"] is None, -(line["rating"] or 0.0)))
-    best_first = [line["player"] for line in rated]
-    panels = []
-    for name in (one for one in asked if one in found):
-        points = curves.metric_points(lines, name)
-        order = [*(one for one in best_first if one in points), *sorted({*points} - {*best_first})]
-        panel = curves.metric(name, {one: points[one] for one in order}, reader, panel=MIDDLE)
-        panels.append(_titled(panel, reader.text(name)))
-    return _below(
-        panels,
+    populations = documents["standings"]["populations"].values()
+    # The run, the best of each population by turns, all others.
+    turns = itertools.chain.from_iterable(
+        itertools.zip_longest(*([one["player"] for one in own] for own in populations))
+    )
+    order = dict.fromkeys([RUN, *turns, *(line["policy"] for line in lines)])
+    parts = []
+    for name in asked[: reader.most(MAX_CHARTS, len(asked))]:
+        found = curves.metric_points(lines, name)
+        points = {policy: found[policy] for policy in order if policy in found}
+        rows = [_extremes(policy, own) for policy, own in points.items()]
+        if rows:
+            parts.append(
+                Section(
+                    title=Line("{name}", {"name": name}),
+                    about={**TRAINING_METRICS, **TRAFFIC_METRICS}.get(name, "").replace("`", ""),
+                    chart=curves.metric(name, points, reader, panel=_panel(reader)),
+                    body=Table(METRIC, rows),
+                )
+            )
+    return parts or _none(
         f"metrics.jsonl has none of {', '.join(asked)}; it is written where metrics.sinks names "
-        "jsonl",
-        yet="",
-        columns=2,
+        "jsonl"
     )
 
 
-def openings(documents: Documents, reader: Reader) -> Spec:
-    """Draw a row of two charts for each seat, of all policies and of the champion's."""
-    groups: dict[tuple[str, str, str | None], list[Line]] = {}
-    for row in documents["openings"]["openings"]:
+def _extremes(policy: str, points: Sequence[Row]) -> Row:
+    values = [point["y"] for point in points]
+    return {
+        "policy": policy,
+        "points": len(points),
+        "last_at": points[-1]["x"],
+        "latest": values[-1],
+        "lowest": min(values),
+        "highest": max(values),
+    }
+
+
+UNCOUNTABLE = (
+    "First decisions of this seat are not counted: they have numbers, or they or the seats are too "
+    "many."
+)
+UNPLAYED = "No evaluation match of weights that are known has told its first decisions yet."
+
+TOLD = (
+    "Now {label} is played most, in {share:percents} of the matches; it leads since "
+    "{since_agent_steps:count} agent steps, and the lead has changed {changes} times in windows of "
+    "{window_agent_steps:count} agent steps"
+)
+
+
+def openings(documents: Documents, reader: Reader) -> list[Section]:
+    """Draw shares and scores of first decisions of each seat: all policies', the champion's."""
+    document = documents["openings"]
+    groups: dict[tuple[str, str, str | None], list[Row]] = {}
+    for row in document["openings"]:
         groups.setdefault((row["population"], row["seat"], row["player"]), []).append(row)
-    # Rows of single policies are the first to be left out; the sort keeps the order of seats.
-    chosen = set(sorted(groups, key=lambda key: key[2] is not None)[:MAX_ROWS])
-    parts: list[Spec] = []
-    for key in groups:
+    # Rows of single policies are the first to be left out.
+    order = sorted(groups, key=lambda key: key[2] is not None)
+    chosen = order[: reader.most(len(order), MAX_ROWS)]
+    parts = []
+    for summary in document["summary"]:
+        key = (summary["population"], summary["seat"], summary["player"])
+        who = "all policies" if key[2] is None else "{player:player}, of the champion"
+        if key not in groups and key[2] is None:
+            note = UNPLAYED if summary["is_counted"] else UNCOUNTABLE
+            parts.append(Section(title=Line(f"{{seat}}, {who}", summary), above=[Line(note)]))
         if key not in chosen:
             continue
         # All rows of a seat have the same openings in the same colours.
         seat = [row for one in groups if one[:2] == key[:2] for row in groups[one]]
         which = charts.Openings.of(seat, reader)
-        name = "all policies" if key[2] is None else reader.player(key[2])
-        left = charts.shares(groups[key], which, reader, panel=MIDDLE)
-        right = charts.scores(groups[key], which, reader, panel=MIDDLE)
-        parts += [_titled(left, f"{reader.text(key[1])}: {name}"), _titled(right, "score")]
-    figure = _below(
-        parts,
-        "no evaluation match has recorded openings, or first decisions are no actions that can be "
-        "counted",
-        yet="",
-        columns=2,
-        shared=("color",),
-    )
-    note = f"stroke: no score, or an interval wider than {charts.MAX_WIDTH:g}; blank: no matches"
-    if hidden := len(groups) - len(chosen):
-        note += f"; left out: {hidden} of {len(groups)} rows"
-    figure["title"] = note
-    return figure
-
-
-def comparison(documents: Documents, reader: Reader) -> Spec:
-    """Draw rating and score of each population over several runs, a panel each."""
-    document = documents["comparison"]
-    titles = {"rating": "rating of the best policy (Elo)", "score": "score against bot:random"}
-    parts = [
-        _titled(
-            curves.comparison(points, key, title, reader, panel=MIDDLE),
-            reader.text(name) if len(document["populations"]) > 1 else "",
+        parts.append(
+            Section(
+                title=Line(f"Shares: {{seat}}, {who}", summary),
+                above=[_told(summary)],
+                chart=charts.shares(groups[key], which, reader, panel=_panel(reader)),
+            )
         )
-        for name, points in document["populations"].items()
-        if points
-        for key, title in titles.items()
-    ]
-    return _below(parts, "a run has no rated policy", columns=2)
+        # A file has the names of colours beside the scores.
+        if reader.width or any(row["score"] is not None for row in groups[key]):
+            parts.append(
+                Section(
+                    title=Line(f"Scores: {{seat}}, {who}", summary),
+                    about="Mean score of the matches that began with it, a draw half; where that "
+                    "is not sure, a stroke.",
+                    chart=charts.scores(groups[key], which, reader, panel=_panel(reader)),
+                )
+            )
+    return parts
 
 
-def lineage(documents: Documents, reader: Reader) -> str:
-    """Draw the family tree of each population."""
+def _told(summary: Row) -> Line:
+    """Return what a seat's windows say."""
+    template = TOLD
+    if summary["mean_change"] is not None:
+        template += "; from one to the next {mean_change:percents} of the mix changes"
+    if summary["period_agent_steps"] is not None:
+        template += "; mixes return after {period_agent_steps:count} agent steps"
+    return Line(f"{template}.", {**summary, "changes": summary["favourites"] - 1})
+
+
+def lineage(documents: Documents, reader: Reader) -> list[Section]:
+    """Draw the family tree: generations, whose weights they began from, and what they gained."""
     document = documents["lineage"]
     rated = sorted(
         document["policies"],
@@ -248,58 +322,31 @@ def lineage(documents: Documents, reader: Reader) -> str:
     populations: dict[str, list[Any]] = {}
     for row in rated:
         populations.setdefault(row["policy"].split("/")[0], []).append(row)
-    return family_tree(list(populations.values()), document, reader, width=WIDE)
+    lanes = [rows[: reader.most(MAX_LANES, len(rows))] for rows in populations.values()]
+    return [
+        Section(
+            title=Line("Lineage over agent steps"),
+            about="A bar is a generation, with the Elo that it gained, by one fit: blue gained, "
+            f"orange lost. An arrow is a copy of weights. {sum(map(len, lanes))} of "
+            f"{len(rated):,} policies.",
+            chart=family_tree(lanes, document, reader, width=reader.width),
+            csv="generations",
+        )
+    ]
 
 
-COMPARISON = Figure(draw=comparison, documents=("comparison",))
-
-FIGURES: dict[str, Figure] = {
-    "standings": Figure(draw=standings, documents=("standings",)),
-    "ratings": Figure(draw=ratings, documents=("ratings",)),
-    "payoff": Figure(draw=payoff, documents=("payoff", "standings")),
-    "lineage": Figure(draw=lineage, documents=("lineage",)),
-    "hyperparameters": Figure(
-        draw=hyperparameters, documents=("hyperparameters", "lineage", "status")
-    ),
-    "metrics": Figure(draw=metrics, documents=("metrics", "standings")),
-    "openings": Figure(draw=openings, documents=("openings",)),
-}
-"""Figures by their views."""
+def comparison(documents: Documents, reader: Reader) -> list[Section]:
+    """Draw rating and score of each population over several runs, a panel each."""
+    titles = {"rating": "rating of the best policy (Elo)", "score": "score against bot:random"}
+    return [
+        Section(
+            title=Line("{name}", {"name": name}),
+            chart=curves.comparison(points, key, title, reader, panel=MIDDLE),
+        )
+        for name, points in documents["comparison"]["populations"].items()
+        if points
+        for key, title in titles.items()
+    ] or _none("a run has no rated policy")
 
 
-def _titled(spec: Spec, title: str) -> Spec:
-    """Return a part of a figure, with its title."""
-    part = {key: value for key, value in spec.items() if key != "config"}
-    return {**part, "title": title} if title else part
-
-
-def _below(
-    parts: Sequence[Spec],
-    reason: str,
-    *,
-    yet: str = " yet",
-    columns: int = 1,
-    shared: Sequence[str] = ("shape",),
-) -> Spec:
-    """Return a figure of parts below each other.
-
-    Args:
-        parts: Charts.
-        reason: Why there are none, if so.
-        yet: Word that promises that there will be some.
-        columns: Charts beside each other.
-        shared: Channels with one legend for all.
-
-    Raises:
-        ConfigError: If there are none.
-    """
-    if not parts:
-        raise ConfigError(f"there is nothing to plot{yet}: {reason}")
-    channels = ("color", "shape", "fill", "x", "y")
-    scale = {one: "shared" if one in shared else "independent" for one in channels}
-    return {
-        "concat": list(parts),
-        "columns": columns,
-        "resolve": {"scale": scale},
-        "config": CONFIG,
-    }
+COMPARISON = Figure(draw=comparison, documents=("comparison",), columns=2)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import cast
+from collections.abc import Iterable, Iterator, Sequence
 
 from arena.types import is_external
 from populations.league.names import short_name
@@ -53,13 +52,13 @@ STANDINGS = (
 
 def standing_rows(document: Document) -> list[Row]:
     """Return the players of all populations."""
-    populations = cast("Mapping[str, list[Row]]", document["populations"])
+    populations = document["populations"]
     return [{"population": name, **line} for name, lines in populations.items() for line in lines]
 
 
 def without_twins(document: Document) -> Document:
     """Return standings in which a policy and its ghost with the same weights are one row."""
-    populations = cast("Mapping[str, Sequence[Row]]", document["populations"])
+    populations = document["populations"]
     shown = {
         name: [line for line in lines if line["same_as"] is None]
         for name, lines in populations.items()
@@ -69,7 +68,7 @@ def without_twins(document: Document) -> Document:
 
 def standings(document: Document, room: Room) -> Iterator[Section]:
     """Yield a table per population: rating with interval and record of each player, best first."""
-    for name, lines in cast("Mapping[str, Sequence[Row]]", document["populations"]).items():
+    for name, lines in document["populations"].items():
         rows = [
             {
                 **line,
@@ -107,14 +106,14 @@ def opponent_rows(document: Document) -> list[Row]:
     """Return what each champion scores against its opponents."""
     return [
         {"population": one["population"], "player": one["player"], **row}
-        for one in cast("list[Row]", document["champions"])
-        for row in cast("list[Row]", one["opponents"])
+        for one in document["champions"]
+        for row in one["opponents"]
     ]
 
 
 def champion(document: Document, room: Room) -> Iterator[Section]:
     """Yield since when each champion leads, by how much, its line of copies, and its results."""
-    champions = cast("Sequence[Row]", document["champions"])
+    champions = document["champions"]
     if not champions:
         none = "no champion yet: there is one after the first fit of evaluation matches"
         yield Section(below=[Line(none)])
@@ -135,7 +134,7 @@ def champion(document: Document, room: Room) -> Iterator[Section]:
                 else ""
             )
             lines.append(Line("next: {next:player}, {lead:elo} Elo behind" + between, one))
-        if line := cast("Sequence[Row]", one.get("line", ())):
+        if line := one.get("line", ()):
             path = [
                 Line(
                     "{policy:player} ({cause} at {begin:count})",
@@ -152,7 +151,7 @@ def champion(document: Document, room: Room) -> Iterator[Section]:
             ),
             below=lines,
         )
-        opponents = cast("Sequence[Row]", one["opponents"])
+        opponents = one["opponents"]
         shown = opponents if room.is_wide else opponents[: room.limit or OPPONENTS]
         hidden = len(opponents) - len(shown)
         more = Line("{hidden} more opponents hidden", {"hidden": hidden}, hint="--wide shows all")
@@ -172,7 +171,7 @@ def told_of(one: Row) -> Iterator[str]:
 
 def rank_of(document: Document) -> dict[Player, int]:
     """Return the places of players by rating, by population and name."""
-    players = cast("Sequence[Row]", document.get("players", ()))
+    players = document.get("players", ())
     return {
         (str(one["population"]), str(one["player"])): place for place, one in enumerate(players)
     }
@@ -184,7 +183,7 @@ def worst_first(rows: Sequence[Row], document: Document) -> list[Row]:
 
     def key(row: Row) -> tuple[int, float]:
         one = str(row["population"]), str(row["player"])
-        score = cast("float | None", row["score"])
+        score = row["score"]
         return ranks.get(one, len(ranks)), 2.0 if score is None else score
 
     return sorted(rows, key=key)
@@ -193,7 +192,7 @@ def worst_first(rows: Sequence[Row], document: Document) -> list[Row]:
 def is_map(document: Document, room: Room) -> bool:
     """Return whether the results are shown as a map: there is room for all policies and bots."""
     # A place per seat would be a map per pair of seats; a limit counts rows of a list.
-    rows = cast("Sequence[Row]", document["payoff"])
+    rows = document["payoff"]
     if room.limit is not None or room.is_wide or any("seat" in row for row in rows):
         return False
     # By the players, of which a limit cuts off none.
@@ -238,7 +237,7 @@ def payoff(document: Document, room: Room) -> Iterator[Section]:
     if is_map(document, room):
         yield _map(document, room)
         return
-    rows = worst_first(cast("Sequence[Row]", document["payoff"]), document)
+    rows = worst_first(document["payoff"], document)
     ratings = _ratings(document)
     shown = [
         {
@@ -257,7 +256,7 @@ def payoff(document: Document, room: Room) -> Iterator[Section]:
 
 
 def _ratings(document: Document) -> dict[Player, object]:
-    players = cast("Sequence[Row]", document.get("players", ()))
+    players = document.get("players", ())
     return {(str(one["population"]), str(one["player"])): one.get("rating") for one in players}
 
 
@@ -269,7 +268,7 @@ def _name(population: object, name: object, room: Room) -> object:
 
 
 def _map(document: Document, room: Room) -> Section:
-    rows = cast("Sequence[Row]", document["payoff"])
+    rows = document["payoff"]
     ranks = rank_of(document)
 
     def rank(one: Player) -> int:
@@ -329,8 +328,8 @@ MIXTURE = (
 
 def mixture(document: Document, room: Room) -> Iterator[Section]:
     """Yield the members of each Nash mixture, and how good it is."""
-    rows = cast("Sequence[Row]", document["mixture"])
-    for name, line in cast("Mapping[str, Row]", document["populations"]).items():
+    rows = document["mixture"]
+    for name, line in document["populations"].items():
         own = [row for row in rows if row["population"] == name]
         about = {**line, "name": name}
         below = [Line("cyclicity of {name}: {cyclicity:share}", about)]
@@ -358,7 +357,7 @@ CROSS_PLAY = (
 
 def cross_play(document: Document, room: Room) -> Iterator[Section]:
     """Yield each policy's results beside each partner."""
-    rows = cast("Sequence[Row]", document["cross_play"])
+    rows = document["cross_play"]
     yield Section(title=Line("cross-play"), body=Table(CROSS_PLAY, rows))
 
 
@@ -375,5 +374,5 @@ CALIBRATION = (
 def calibration(document: Document, room: Room) -> Iterator[Section]:
     """Yield predicted beside observed scores, the worst first."""
     title = Line("calibration: scores beside those that ratings promise, worst first")
-    rows = cast("Sequence[Row]", document["calibration"])
+    rows = document["calibration"]
     yield Section(title=title, body=Table(CALIBRATION, rows))

@@ -6,7 +6,6 @@ A life is what a policy lives between two copies: its generations whose weights 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import cast
 
 from populations.views.parts import Document, Line, Room, Row, Section, Tree
 
@@ -37,12 +36,12 @@ def lives_of(generations: Sequence[Row]) -> tuple[Lives, dict[str, str]]:
 
 def lineage(document: Document, room: Room) -> Iterator[Section]:
     """Yield a tree per population, from the policies that copied nobody."""
-    generations = cast("Sequence[Row]", document["generations"])
-    now = {str(row["policy"]): row for row in cast("Sequence[Row]", document["policies"])}
+    generations = document["generations"]
+    now = {str(row["policy"]): row for row in document["policies"]}
     times = {
         (event["subject"], event.get("generation")): event["time"]
         for key in ("exploits", "immigrants")
-        for event in cast("Sequence[Row]", document.get(key, ()))
+        for event in document.get(key, ())
     }
     for name in dict.fromkeys(str(row["population"]) for row in generations):
         own = [row for row in generations if row["population"] == name]
@@ -90,7 +89,7 @@ def _gained(rows: Sequence[Row]) -> float | None:
     begin = rows[0]["elo_begin"]
     # A generation without a gain has no other weights than those that it began with.
     ends = [row["elo_end"] for row in rows if row["elo_gain"] is not None]
-    return cast("float", ends[-1]) - cast("float", begin) if ends and begin is not None else None
+    return ends[-1] - begin if ends and begin is not None else None
 
 
 def _line(rows: Sequence[Row], now: Mapping[str, Row], *, times: Row) -> Line:

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
-Row = Mapping[str, object]
-Document = Mapping[str, object]
+Row = Mapping[str, Any]
+Document = Mapping[str, Any]
 
 Kind = Literal[
     "value",  # any value, as numbers at the right
     "word",  # any value, as texts at the left
     "mark",  # character behind a name
     "player",  # name of a player or learner
+    "game",  # id of a game that is kept
     "players",  # names, one after the other
     "versus",  # names of those that play against each other
     "elo",  # rating without decimals
@@ -174,6 +175,21 @@ class Tree:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Picture:
+    """Picture of a moment, in the forms that there are.
+
+    Attributes:
+        text: Lines of characters; empty: none.
+        svg: Drawing without styles and scripts; empty: none.
+        png: Pixels as a PNG file, in base64; empty: none.
+    """
+
+    text: str = ""
+    svg: str = ""
+    png: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
     """Part of a view under one title.
 
@@ -184,7 +200,8 @@ class Section:
         below: Lines below the body.
         command: Command of a shell, to copy.
         about: Paragraph about how to read it, where there is room for that.
-        chart: Specification of a chart, where charts can be drawn. None: it has none.
+        chart: Specification of a chart, where charts can be drawn, or a picture. None: neither.
+        csv: Name of its rows as CSV; empty: those of the view.
         is_alert: Whether it asks for attention.
     """
 
@@ -195,6 +212,7 @@ class Section:
     command: str = ""
     about: str = ""
     chart: object = None
+    csv: str = ""
     is_alert: bool = False
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, cast
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from populations.views.notices import alert_lines, anchor_text, unproven_lines
 from populations.views.parts import (
@@ -21,7 +21,7 @@ from populations.views.parts import (
 )
 
 if TYPE_CHECKING:
-    from populations.records.rows import Json
+    pass
 
 COUNTS = (
     *("agent_steps", "matches", "assignments_finished", "checkpoints", "ghosts", "exploits"),
@@ -39,14 +39,14 @@ def title_of(key: str) -> str:
 
 def status_rows(document: Document) -> list[Row]:
     """Return a row for each figure."""
-    lines = alert_lines(cast("Mapping[str, Json]", document))
+    lines = alert_lines(document)
     shown = {**document, "alerts": "  ".join(lines) or None}
     return [{"key": key, "value": value} for key, value in shown.items() if key != "schema"]
 
 
 def status(document: Document, room: Room) -> Iterator[Section]:
     """Yield the state as pairs; alerts first, because they ask for something."""
-    if alerts := alert_lines(cast("Mapping[str, Json]", document)):
+    if alerts := alert_lines(document):
         yield Section(below=[said(text, most_lines=4) for text in alerts], is_alert=True)
     yield Section(body=Pairs([*_figures(document, room)]))
 
@@ -65,7 +65,7 @@ def _figures(document: Document, room: Room) -> Iterator[tuple[str, Line]]:
         elif isinstance(value, Mapping):
             kind = "listed"
         yield title_of(key), Line(f"{{value:{kind}}}", {"value": value})
-    for name, best in cast("Mapping[str, Row]", document.get("champion", {})).items():
+    for name, best in document.get("champion", {}).items():
         between = ", 95% {rating:interval}" if best.get("rating_low") is not None else ""
         # Names of populations only where there are several.
         of = f" of {name}" if len(room.populations) > 1 else ""
@@ -76,7 +76,7 @@ def _figures(document: Document, room: Room) -> Iterator[tuple[str, Line]]:
             yield "", said(line.strip())
     if waiting := document.get("learners_waiting"):
         yield "learners waiting", Line("{n} for a place to run", {"n": waiting})
-    for row in cast("Sequence[Row]", document.get("learners", ())):
+    for row in document.get("learners", ()):
         rest = {key: row[key] for key in row if key != "learner" and row[key] is not None}
         yield f"learner {row.get('learner') or '-'}", Line("{rest:listed}", {"rest": rest})
 
@@ -101,18 +101,16 @@ LEARNERS = (
 
 def learners(document: Document, room: Room) -> Iterator[Section]:
     """Yield a table of learners, and a line for each about its work and its faults."""
-    rows = cast("Sequence[Row]", document["learners"])
+    rows = document["learners"]
     if waiting := document.get("learners_waiting"):
         more = "{n} more wait for a place to run: the cluster has no room for them"
         yield Section(below=[Line(more, {"n": waiting})])
     if not rows:
         yield Section(below=[Line("no learner has joined yet")])
         return
-    has_groups = any(row.get("group") for row in rows)
-    columns = [one for one in LEARNERS if one.key != "group" or has_groups]
     yield Section(
         title=Line("learners, run is {state}", document),
-        body=Table(columns, rows),
+        body=Table(LEARNERS, rows),
         below=[line for row in rows if (line := _work(row))],
     )
 
@@ -131,7 +129,7 @@ def _work(row: Row) -> Line | None:
         parts.append("waits for {waits_for:sentence}")
     if row.get("left") is not None:
         parts.append("went away at {left:time} UTC: {left_reason}")
-    if faults := cast("Sequence[object]", row.get("faults") or ()):
+    if faults := (row.get("faults") or ()):
         parts.append("{num_faults} faults, the last: {last_fault}")
         row = {**row, "num_faults": len(faults), "last_fault": faults[-1]}
     return Line("{learner:player}: " + "; ".join(parts), row) if parts else None

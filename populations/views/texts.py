@@ -1,9 +1,11 @@
-"""Texts of users, files and other processes, made safe to show.
+"""Texts of users, files and other processes, made safe to show, and times that are read from them.
 
 Tests: `tests/tools/terminal/test_text.py`.
 """
 
 from __future__ import annotations
+
+from datetime import UTC, datetime
 
 
 def plain(text: str, *, keep: str = "") -> str:
@@ -27,3 +29,12 @@ def one_line(text: str, *, max_chars: int | None = None) -> str:
     """
     line = plain(" ".join(text.split()))
     return line if max_chars is None or len(line) <= max_chars else f"{line[:max_chars]}..."
+
+
+def moment(time: object) -> datetime | None:
+    """Return the moment of a document's time in UTC; None: there is none."""
+    try:
+        found = datetime.fromisoformat(str(time))
+    except ValueError:
+        return None
+    return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import cast
+from collections.abc import Iterator, Sequence
 
 from populations.views.parts import Column, Document, Line, Room, Row, Section, Table, player
 
@@ -28,37 +27,32 @@ RATINGS = (
 
 def rating_rows(document: Document) -> list[Row]:
     """Return the points of all curves."""
-    populations = cast("Mapping[str, list[Row]]", document["populations"])
+    populations = document["populations"]
     return [
         {"population": name, "player": line["player"], **point}
         for name, lines in populations.items()
         for line in lines
-        for point in points_of(line)
+        for point in line["points"]
     ]
-
-
-def points_of(line: Row) -> Sequence[Row]:
-    """Return the points of a curve."""
-    return cast("Sequence[Row]", line["points"])
 
 
 def ratings(document: Document, room: Room) -> Iterator[Section]:
     """Yield a curve per policy with its best and its last rating, and the champions."""
-    for name, lines in cast("Mapping[str, Sequence[Row]]", document["populations"]).items():
-        points = [point for line in lines for point in points_of(line)]
+    for name, lines in document["populations"].items():
+        points = [point for line in lines for point in line["points"]]
         if not points:
             none = Line("ratings of {name}: none yet; they need evaluation matches", {"name": name})
             yield Section(below=[none])
             continue
-        every = [cast("float", point["rating"]) for point in points]
+        every = [point["rating"] for point in points]
         scale = {
             "name": name,
             "low": min(every),
             "high": max(every),
-            "most": max(cast("int", point["agent_steps"]) for point in points),
+            "most": max(point["agent_steps"] for point in points),
         }
-        rows = [_rating_row(line, scale) for line in lines if points_of(line)]
-        rows.sort(key=lambda row: -cast("float", cast("Row", row["last"])["rating"]))
+        rows = [_rating_row(line, scale) for line in lines if line["points"]]
+        rows.sort(key=lambda row: -row["last"]["rating"])
         yield Section(
             title=Line(
                 "ratings of {name} by one fit: curves from {low:elo} to {high:elo} over "
@@ -68,14 +62,14 @@ def ratings(document: Document, room: Room) -> Iterator[Section]:
             body=Table(RATINGS, rows),
             below=[Line("c: copied another policy   m: hyperparameters changed")],
         )
-    spans = cast("Sequence[Row]", document.get("champions", ()))
+    spans = document.get("champions", ())
     if leaders := [_leader(spans, name) for name in dict.fromkeys(s["population"] for s in spans)]:
         yield Section(below=leaders)
 
 
 def _rating_row(line: Row, scale: Row) -> Row:
-    points = points_of(line)
-    best = max(points, key=lambda point: cast("float", point["rating"]))
+    points = line["points"]
+    best = max(points, key=lambda point: point["rating"])
     causes = {point["generation"]: point["cause"] for point in points}
     return {
         "player": line["player"],
@@ -104,8 +98,8 @@ def _leader(spans: Sequence[Row], population: object) -> Line:
 
 def hyperparameter_rows(document: Document) -> list[Row]:
     """Return a row per policy: its values, and factors of schedules."""
-    policies = cast("Mapping[str, Row]", document["policies"])
-    factors = cast("Mapping[str, Row]", document.get("factors", {}))
+    policies = document["policies"]
+    factors = document.get("factors", {})
     return [
         {
             "policy": name,
@@ -128,7 +122,7 @@ def hyperparameters(document: Document, room: Room) -> Iterator[Section]:
     yield Section(title=Line("hyperparameters now"), body=Table(columns, rows))
     changes = [
         event
-        for event in cast("Sequence[Row]", document.get("changes", ()))
+        for event in document.get("changes", ())
         if event.get("new") is not None and event.get("old") is not None
     ]
     earlier = len(changes) - LAST_CHANGES
@@ -141,7 +135,7 @@ def hyperparameters(document: Document, room: Room) -> Iterator[Section]:
 
 
 def _change(event: Row) -> Line:
-    old, new = cast("Row", event["old"]), cast("Row", event["new"])
+    old, new = event["old"], event["new"]
     differences = [
         Line("{key} {old:parameter} → {new:parameter}", {"key": k, "old": old.get(k), "new": v})
         for k, v in new.items()
@@ -172,7 +166,7 @@ def metric_rows(document: Document) -> list[Row]:
             "metric": name,
             "value": value,
         }
-        for line in cast("list[Row]", document["metrics"])
+        for line in document["metrics"]
         for name, value in line.items()
         if name not in ("policy", "agent_steps")
     ]
@@ -201,5 +195,5 @@ OPENINGS = (
 def openings(document: Document, room: Room) -> Iterator[Section]:
     """Yield the shares and scores of first decisions, the newest window last."""
     title = Line("openings: first decisions over agent steps; no player: all policies")
-    rows = cast("Sequence[Row]", document["openings"])
+    rows = document["openings"]
     yield Section(title=title, body=Table(OPENINGS, rows))

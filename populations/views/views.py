@@ -1,18 +1,20 @@
 """Views of a league, one entry each: their document, their rows, and their sections.
 
-A new view is an entry in `VIEWS`, which names the function that makes its document.
+A new view is an entry in `VIEWS`; the function of its document has its name, in
+`populations.inspection.views`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from operator import itemgetter
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
-from populations.views import league, log, run, training
+from populations.views import figures, league, log, run, training
 from populations.views.differences import diff
 from populations.views.differences import rows_of as diff_rows
+from populations.views.figures import Figure
 from populations.views.lineage import lineage
 from populations.views.parts import Document, Room, Row, Section
 
@@ -20,26 +22,11 @@ Sections = Callable[[Document, Room], Iterator[Section]]
 Order = Callable[[Sequence[Row], Document], list[Row]]
 
 
-def as_stored(rows: Sequence[Row], document: Document) -> list[Row]:
-    """Return rows in the order of the document."""
-    return list(rows)
-
-
-def never(document: Document, room: Room) -> bool:
-    """Return that a document has no form that shows all of it on one screen."""
-    return False
-
-
-def as_it_is(document: Document) -> Document:
-    """Return a document of which screens show everything."""
-    return document
-
-
 class Operand(NamedTuple):
     """Last argument of the command line, about which a view is.
 
     Attributes:
-        option: Option of the document's function that it is.
+        option: Argument of the document's function that it is.
         noun: Word for it.
         example: One as a user writes it.
     """
@@ -54,8 +41,6 @@ class View:
     """Shape of one view.
 
     Attributes:
-        document: Function of `populations.inspection.views` that makes the view's document from an
-            inspection and a population (None: all). By name, for its module takes long to import.
         rows: Function that takes the flat rows out of the view's document.
         sections: Function that yields what people see.
         limits: Key of the document whose entries ``--limit`` counts: a list, or lists or entries by
@@ -67,126 +52,150 @@ class View:
         fits: Function that tells whether a form of the view needs no limit.
         warns: Warnings about ratings below the table.
         operand: Last argument that the view needs. None: it takes none.
+        figure: Its charts. None: it has none.
+        lists: Lists of its document that are drawn, and are not its rows.
+        is_whole: Whether pages have its document of the whole run. That of every tally of a big
+            league would take a gigabyte.
+        is_fitted: Whether it needs a fit of all checkpoints, which takes long.
+        takes: Options of the command line that belong to the view, each with the argument of the
+            document's function that it is; empty: it is none.
     """
 
-    document: str
     rows: Callable[[Document], list[Row]]
     sections: Sections
     limits: str = ""
-    order: Order = as_stored
-    on_screen: Callable[[Document], Document] = as_it_is
+    order: Order = lambda rows, document: list(rows)
+    on_screen: Callable[[Document], Document] = lambda document: document
     keeps_last: bool = False
     lines: int = 1
-    fits: Callable[[Document, Room], bool] = never
+    fits: Callable[[Document, Room], bool] = lambda document, room: False
     warns: bool = False
     operand: Operand | None = None
+    figure: Figure | None = None
+    lists: tuple[str, ...] = ()
+    is_whole: bool = True
+    is_fitted: bool = False
+    takes: Mapping[str, str] = field(default_factory=dict)
 
-
-def _listed(key: str) -> Callable[[Document], list[Row]]:
-    """Return a function that takes a document's list of rows by its key."""
-    return cast("Callable[[Document], list[Row]]", itemgetter(key))
+    def arguments(self, given: Mapping[str, object]) -> dict[str, object]:
+        """Return those that the document's function takes."""
+        own = {*self.takes.values(), *(self.operand or ())[:1]}
+        return {name: value for name, value in given.items() if name in own}
 
 
 VIEWS: dict[str, View] = {
     "standings": View(
-        document="standings_view",
         rows=league.standing_rows,
         sections=league.standings,
         on_screen=league.without_twins,
+        takes={"--exploitability": ""},
         limits="populations",
         warns=True,
+        figure=Figure(draw=figures.standings, documents=("standings",)),
     ),
     "ratings": View(
-        document="ratings_view",
         rows=training.rating_rows,
         sections=training.ratings,
         limits="populations",
+        figure=Figure(draw=figures.ratings, documents=("ratings",)),
+        lists=("champions",),
+        is_fitted=True,
     ),
     "payoff": View(
-        document="payoff_view",
-        rows=_listed("payoff"),
+        rows=itemgetter("payoff"),
         sections=league.payoff,
         limits="payoff",
         order=league.worst_first,
         fits=league.is_map,
+        takes={"--player": "", "--seats": "by_seats"},
+        figure=Figure(draw=figures.payoff, documents=("payoff", "standings")),
     ),
-    "mixture": View(
-        document="mixture_view", rows=_listed("mixture"), sections=league.mixture, limits="mixture"
-    ),
+    "mixture": View(rows=itemgetter("mixture"), sections=league.mixture, limits="mixture"),
     "cross-play": View(
-        document="cross_play_view",
-        rows=_listed("cross_play"),
+        rows=itemgetter("cross_play"),
         sections=league.cross_play,
         limits="cross_play",
     ),
     "calibration": View(
-        document="calibration_view",
-        rows=_listed("calibration"),
+        rows=itemgetter("calibration"),
         sections=league.calibration,
         limits="calibration",
         warns=True,
     ),
-    "lineage": View(document="lineage_view", rows=_listed("policies"), sections=lineage),
+    "lineage": View(
+        rows=itemgetter("policies"),
+        sections=lineage,
+        figure=Figure(draw=figures.lineage, documents=("lineage",)),
+        lists=("generations",),
+        is_fitted=True,
+    ),
     "hyperparameters": View(
-        document="hyperparameters_view",
         rows=training.hyperparameter_rows,
         sections=training.hyperparameters,
+        takes={"--optuna": ""},
         limits="policies",
+        figure=Figure(
+            draw=figures.hyperparameters, documents=("hyperparameters", "standings"), columns=2
+        ),
     ),
     "metrics": View(
-        document="metrics_view",
         rows=training.metric_rows,
         sections=training.metrics,
+        takes={"--metric": "names"},
         limits="metrics",
         keeps_last=True,
+        figure=Figure(draw=figures.metrics, documents=("metrics", "standings"), columns=2),
     ),
     "matches": View(
-        document="matches_view",
-        rows=_listed("tallies"),
+        rows=itemgetter("tallies"),
         sections=log.matches,
         limits="tallies",
         order=log.newest,
+        is_whole=False,
     ),
     "openings": View(
-        document="openings_view",
-        rows=_listed("openings"),
+        rows=itemgetter("openings"),
         sections=training.openings,
         limits="openings",
         keeps_last=True,
+        figure=Figure(draw=figures.openings, documents=("openings",), columns=2, shared="color"),
+    ),
+    "games": View(
+        rows=itemgetter("games"),
+        sections=log.games,
+        takes={"--player": ""},
+        limits="games",
     ),
     "checkpoints": View(
-        document="checkpoints_view",
-        rows=_listed("checkpoints"),
+        rows=itemgetter("checkpoints"),
         sections=log.checkpoints,
         limits="checkpoints",
         order=log.newest_checkpoints,
     ),
     "events": View(
-        document="events_view",
-        rows=_listed("events"),
+        rows=itemgetter("events"),
         sections=log.events,
+        takes={"--kind": "kinds", "--since": "", "--player": ""},
         limits="events",
         keeps_last=True,
         lines=2,
     ),
-    "status": View(document="status_view", rows=run.status_rows, sections=run.status),
-    "learners": View(
-        document="learners_view", rows=_listed("learners"), sections=run.learners, limits="learners"
-    ),
-    "champion": View(document="champion_view", rows=league.opponent_rows, sections=league.champion),
+    "status": View(rows=run.status_rows, sections=run.status),
+    "learners": View(rows=itemgetter("learners"), sections=run.learners, limits="learners"),
+    "champion": View(rows=league.opponent_rows, sections=league.champion, is_fitted=True),
     "why": View(
-        document="why_view",
-        rows=_listed("entries"),
+        rows=itemgetter("entries"),
         sections=log.why,
         limits="entries",
         keeps_last=True,
         lines=2,
         operand=Operand("player", "player", "p003"),
+        is_whole=False,
     ),
     "diff": View(
-        document="diff_view",
         rows=diff_rows,
         sections=diff,
         operand=Operand("other", "second run", "RUN2"),
+        is_whole=False,
     ),
 }

@@ -103,6 +103,18 @@ def test_code_of_a_how_to_page_keeps_its_contract(block: Block, tmp_path: Path) 
     follow("python check.py", tmp_path, timeout_s=280)
 
 
+@pytest.mark.integration
+@pytest.mark.xdist_group("processes")
+def test_the_drawing_of_a_how_to_page_is_what_it_shows(tmp_path: Path) -> None:
+    for file, one in FILES.items():
+        (tmp_path / file).write_text(one.text)
+    (shown,) = [one for one in blocks(DOCS / "how-to" / "drawing.md") if one.language == "console"]
+    (command,) = commands(shown)
+    printed = shown.text.partition("\n")[2]
+    assert follow(command, tmp_path, timeout_s=120).strip() == printed.strip()
+    assert (tmp_path / "nim.svg").read_text().startswith("<svg")
+
+
 def test_checks_of_how_to_pages_are_found() -> None:
     assert len(CHECKS) == 9
 

@@ -14,10 +14,9 @@ from typing import Any
 from arena.wire.messages import Acknowledge
 from populations.config.run_file import RunFile
 from populations.controller.state.commands import Command, KillLearner, SendMessage, StartLearner
-from populations.inspection.documents.status import status_view
 from populations.inspection.inspection import Inspection, folded
 from populations.inspection.sentences import event_document
-from populations.inspection.views import payoff_view, standings_view
+from populations.inspection.views import document
 from populations.records.rows import EventRow, Row
 from populations.storage.journal import JournalReader
 
@@ -59,8 +58,7 @@ def views_of(run_dir: Path, run_file: RunFile, journal: Path) -> Document:
         tables = reader.load(pairs=())
         league = folded(tables, run_file, run_dir)
         run = Inspection(run_dir, run_file, reader, tables, league)
-        views = {"standings": standings_view, "status": status_view, "payoff": payoff_view}
-        return {name: plain(view(run, None)) for name, view in views.items()}
+        return {name: plain(document(run, name)) for name in ("standings", "status", "payoff")}
 
 
 def plain(value: object) -> Any:

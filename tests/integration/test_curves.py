@@ -143,11 +143,11 @@ def test_alerts_of_a_finished_run_are_in_its_status_and_events(run: Path, arena:
     finally:
         inspection.close()
     assert status["state"] == "finished"
-    alerts = {alert["name"]: alert for alert in status["alerts"]}  # type: ignore[index,call-overload,union-attr]
+    alerts = {alert["name"]: alert for alert in status["alerts"]}
     assert set(alerts) == {"reward_constant", "sink_failed"}
     broken = alerts["sink_failed"]
-    assert broken["subject"] == "sinks:Broken"  # type: ignore[index,call-overload]
-    assert "ConnectionError: nobody is there" in broken["what"]  # type: ignore[index,call-overload,operator]
+    assert broken["subject"] == "sinks:Broken"
+    assert "ConnectionError: nobody is there" in broken["what"]
     events = json.loads(arena("league", run, "events", "--json").stdout)["events"]
     raised = [event for event in events if event["kind"] == "alert"]
     assert sorted(event["name"] for event in raised) == ["reward_constant", "sink_failed"]

@@ -127,7 +127,7 @@ def test_a_replay_changes_hyperparameters_at_the_marks_of_the_lineage(
     expected = [entry.agent_steps for entry in schedules[policy]]
     assert len(expected) >= 2
     run = tmp_path / "run"
-    launch(run, "stop.agent_steps_per_policy=8000", "--replay", f"{evolved}:{policy}")
+    launch(run, "stop.agent_steps_per_policy=8000", "--schedule-of", f"{evolved}:{policy}")
     arena("verify", run)
     rows = arena_json("league", run, "lineage")["generations"]
     replayed = arena_json("league", run, "hyperparameters")["changes"]

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
@@ -44,6 +44,9 @@ from populations.records.rows import (
     TallyRow,
 )
 from populations.storage.journal import Journal
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 CODE = Path(__file__).parents[2]
 """Directory of the code that a configuration may name: this repository's."""
@@ -359,3 +362,12 @@ def command(capsys: pytest.CaptureFixture[str]) -> Command:
         return document
 
     return run
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    # Here: the browser's package takes long to import.
+    from tests.tools.web.browsing import launched
+
+    with launched(tmp_path_factory.mktemp("chromium")) as browser:
+        yield browser

@@ -77,7 +77,7 @@ def launch(
         run_dir = default_run_dir("config" if isinstance(config, Mapping) else os.fspath(config))
     options = ["--run-dir", os.fspath(run_dir)]
     options += [] if learners is None else ["--learners", str(learners)]
-    options += [] if replay is None else ["--replay", replay]
+    options += [] if replay is None else ["--schedule-of", replay]
     options += [text for name in _origins(init_from) for text in ("--init-from", name)]
     switches = {
         "resume": resume,

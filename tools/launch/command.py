@@ -60,6 +60,8 @@ def launch(
     replay: Annotated[
         str | None,
         typer.Option(
+            "--schedule-of",
+            "--replay",
             metavar="RUN:POLICY",
             help="Policy whose hyperparameter schedule a single policy follows.",
         ),
@@ -290,7 +292,7 @@ def _resume(
     if has_start:
         raise ConfigError(
             "--resume goes on exactly where the run stood: no --force, --init-from, "
-            "--with-hyperparameters or --replay"
+            "--with-hyperparameters or --schedule-of"
         )
     with held_run(run_dir, accept_loss=accept_loss) as found:
         config = (

@@ -100,17 +100,17 @@ def say_how_it_ended(run_dir: Path, *, holds: str | None) -> dict[str, Json]:
         run_dir: The run's directory; the run is closed.
         holds: The limit for which a finished run was not gone on with.
     """
-    from populations.inspection.views import Inspection, cyclicity, fits, status_view
+    from populations.inspection.views import Inspection, cyclicity, document, fits
     from populations.views.notices import cyclic_warnings, misfit_warnings
 
     with closing(Inspection.open(run_dir)) as inspection:
-        document = status_view(inspection, None)
+        status = document(inspection, "status")
         warnings = [
             *misfit_warnings(fits(inspection), run=run_dir),
             *cyclic_warnings(cyclicity(inspection), run=run_dir),
         ]
         limits = inspection.run_file.config.stop.model_dump(mode="json")
-    lines = last_lines(document, run_dir=run_dir, limits=limits, holds=holds)
+    lines = last_lines(status, run_dir=run_dir, limits=limits, holds=holds)
     for line in (*warnings, *lines):
         tell(line)
-    return document
+    return status

@@ -49,8 +49,8 @@ class Origin:
             )
         if self.replay is not None:
             raise ConfigError(
-                "--with-hyperparameters and --replay exclude each other: a schedule begins with "
-                f"hyperparameters of its own, got --replay {self.replay}"
+                "--with-hyperparameters and --schedule-of exclude each other: a schedule begins "
+                f"with hyperparameters of its own, got --schedule-of {self.replay}"
             )
 
 

@@ -1,4 +1,4 @@
-"""``arena launch --replay``: one policy, trained with the hyperparameters of another one's life.
+"""``arena launch --schedule-of``: one policy, with the hyperparameters of another one's life.
 
 Tests: `tests/integration/test_evolution.py`.
 """
@@ -43,8 +43,10 @@ def replaying(
     # The last colon: a path may have some, a policy's id has none.
     run, _, policy = player.rpartition(":")
     if not _POLICY.fullmatch(policy) or not (Path(run) / "run.yaml").is_file():
-        raise ConfigError(f"--replay must be RUN:POLICY, as in runs/a:player/p003, got {player!r}")
-    said = f"--replay {player}"
+        raise ConfigError(
+            f"--schedule-of must be RUN:POLICY, as in runs/a:player/p003, got {player!r}"
+        )
+    said = f"--schedule-of {player}"
     with closing(Inspection.open(Path(run))) as inspection:
         theirs = inspection.run_file
         recorded = theirs.config.populations.get(policy.split("/")[0])

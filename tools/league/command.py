@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -18,9 +18,10 @@ from populations.views.views import VIEWS
 
 from ..terminal.options import AsJson, Code, OnlyPopulation, RunDirectory, Trust
 from ..terminal.output import print_json, say
-from .documents import full_name, inspected, view_documents
+from .documents import full_name, inspected, opened_views
+from .keys import has_keys
 from .narrowing import checked_kinds, limited, since_time
-from .query import SELECTED, Query
+from .query import Query
 from .tables import Shown, print_view, warning_lines, write_csv
 
 WATCH_S = 2.0
@@ -139,31 +140,34 @@ def league(
             raise ConfigError(f"{name} belongs to --exploitability: no view imports code")
     # An option that would change nothing is refused, not ignored.
     given = {
-        "--seats": (seats, ("payoff",)),
-        "--exploitability": (exploitability, ("standings",)),
-        "--optuna": (optuna is not None, ("hyperparameters",)),
-        "--metric": (bool(metric), ("metrics",)),
-        "--kind": (bool(kind), ("events",)),
-        "--since": (since is not None, ("events",)),
-        "--player": (player is not None, tuple(SELECTED)),
-        "--limit": (limit is not None, tuple(name for name in VIEWS if VIEWS[name].limits)),
+        "--seats": seats,
+        "--exploitability": exploitability,
+        "--optuna": optuna is not None,
+        "--metric": bool(metric),
+        "--kind": bool(kind),
+        "--since": since is not None,
+        "--player": player is not None,
+        "--limit": limit is not None,
     }
-    _check(view, operand, given)
+    _check(view, operand, [name for name, is_given in given.items() if is_given])
     if optuna is not None:
         _write_studies(run, optuna, population, as_json=as_json)
         return
     if plot is not None:
-        _plot(run, view, plot, population, {"names": metric} if metric else {}, as_json=as_json)
+        _plot(run, view, plot, population, names=metric or None, as_json=as_json)
         return
+    needed = VIEWS[view].operand
     query = Query(
         run=run,
         population=population,
-        kinds=checked_kinds(kind or ()),
         player=None if player is None else full_name(run, player, population=population),
         since=None if since is None else since_time(since),
-        operand=operand,
-        metrics=metric or (),
-        by_seats=seats,
+        given={
+            "by_seats": seats,
+            "names": metric or None,
+            "kinds": checked_kinds(kind) if kind else None,
+            **({} if needed is None else {needed.option: operand}),
+        },
         measures=exploitability,
         trust=trust,
     )
@@ -173,7 +177,7 @@ def league(
 
 def _show(query: Query, shown: Shown, *, watch: bool, as_json: bool, as_csv: bool) -> None:
     """Show a view, again and again to who watches."""
-    if watch and not (as_json or as_csv) and _has_keys():
+    if watch and not (as_json or as_csv) and has_keys():
         from .watch import watch_views
 
         watch_views(query, shown)
@@ -190,21 +194,13 @@ def _show(query: Query, shown: Shown, *, watch: bool, as_json: bool, as_csv: boo
         time.sleep(WATCH_S)
 
 
-def _has_keys() -> bool:
-    """Return whether keys can be read here."""
-    from .keys import is_in_background
-
-    # They need a terminal on both sides; a pipe gets one text after the other.
-    return sys.stdin.isatty() and sys.stdout.isatty() and not is_in_background()
-
-
-def _check(view: str, operand: str | None, given: Mapping[str, tuple[bool, Sequence[str]]]) -> None:
+def _check(view: str, operand: str | None, given: Sequence[str]) -> None:
     """Refuse a view that is none, and an option or argument that would change nothing.
 
     Args:
         view: View that was asked for.
         operand: Last argument.
-        given: Whether each option was given, and the views to which it belongs.
+        given: Options that were given.
 
     Raises:
         ConfigError: If there is one, or an argument is missing.
@@ -216,8 +212,13 @@ def _check(view: str, operand: str | None, given: Mapping[str, tuple[bool, Seque
         raise ConfigError(
             f"there is no view {view!r}{nearest(view, VIEWS)}; views are {', '.join(VIEWS)}"
         )
-    for option, (is_given, views) in given.items():
-        if is_given and view not in views:
+    for option in given:
+        views = [
+            name
+            for name, one in VIEWS.items()
+            if (one.limits if option == "--limit" else option in one.takes)
+        ]
+        if view not in views:
             belongs = f"the view {views[0]}" if len(views) == 1 else f"the views {', '.join(views)}"
             raise ConfigError(f"{option} belongs to {belongs}, not to {view}")
     needed = VIEWS[view].operand
@@ -244,8 +245,8 @@ def _plot(
     view: str,
     file: Path,
     population: str | None,
-    options: Mapping[str, object],
     *,
+    names: Sequence[str] | None,
     as_json: bool,
 ) -> None:
     """Draw a view into a file, and say which."""
@@ -253,8 +254,11 @@ def _plot(
 
     # Before the run is read, which may take long.
     figure = find_figure(view, file)
-    documents = view_documents(run, figure.documents, population, **options)
-    write_figure(figure, documents, file)
+    opened = opened_views(
+        run, figure.documents, population, **VIEWS[view].arguments({"names": names})
+    )
+    documents = {name: one.document for name, one in zip(figure.documents, opened, strict=True)}
+    write_figure(figure, documents, file, populations=opened[0].populations)
     if as_json:
         print_json({"run": str(run), "view": view, "file": str(file)})
         return

@@ -5,10 +5,10 @@ Tests: `tests/integration/test_launch.py`, `tests/tools/api/test_runs.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from populations.inspection.views import Inspection
@@ -36,10 +36,27 @@ def inspected(run: Path, population: str | None) -> Iterator[Inspection]:
         yield inspection
 
 
+class Opened(NamedTuple):
+    """Document of a view, and the names that say how players are shown.
+
+    Attributes:
+        document: The document.
+        populations: Names of the run's populations.
+    """
+
+    document: Mapping[str, Any]
+    populations: tuple[str, ...]
+
+
 def view_document(
     run: Path, view: str, population: str | None = None, **options: object
-) -> dict[str, object]:
-    """Return the document of a view of `VIEWS`.
+) -> dict[str, Any]:
+    """Return the document of a view, as `opened_view` does."""
+    return dict(opened_view(run, view, population, **options).document)
+
+
+def opened_view(run: Path, view: str, population: str | None = None, **options: object) -> Opened:
+    """Return the document of a view of `VIEWS` as it is now, and the run's populations.
 
     Args:
         run: Run directory.
@@ -51,66 +68,23 @@ def view_document(
         ConfigError: If there is no run, or it has no such population.
         StorageError: If its journal cannot be read.
     """
-    return view_documents(run, [view], population, **options)[view]
+    return opened_views(run, [view], population, **options)[0]
 
 
-def view_documents(
+def opened_views(
     run: Path, names: Sequence[str], population: str | None = None, /, **options: object
-) -> dict[str, dict[str, object]]:
-    """Return documents of several views at one moment of the run, by view.
-
-    Args:
-        run: Run directory.
-        names: Names of the views.
-        population: Population that they are restricted to. None: all.
-        **options: Options of the first view's function.
-
-    Raises:
-        ConfigError: If there is no run, or it has no such population.
-        StorageError: If its journal cannot be read.
-    """
+) -> list[Opened]:
+    """Return documents of several views at one moment; options are those of the first."""
     from populations.gc_pause import collector_paused
-    from populations.inspection import views
-
-    # Here: ``import arena`` brings this module, and looks at no view.
-    from populations.views.views import VIEWS
+    from populations.inspection.views import document
 
     # Opened anew each time, because an inspection is one moment of the run.
     with collector_paused(), inspected(run, population) as inspection:
-        return {
-            name: dict(
-                getattr(views, VIEWS[name].document)(
-                    inspection, population, **(options if name == names[0] else {})
-                )
-            )
-            for name in names
-        }
-
-
-class Opened(NamedTuple):
-    """Document of a view, and the names that say how players are shown.
-
-    Attributes:
-        document: The document.
-        populations: Names of the run's populations.
-    """
-
-    document: dict[str, object]
-    populations: tuple[str, ...]
-
-
-def opened_view(run: Path, view: str, population: str | None = None, **options: object) -> Opened:
-    """Return a view's document as `view_document` does, and the run's populations.
-
-    Raises:
-        ConfigError: If there is no run, or it has no such population.
-        StorageError: If its journal cannot be read.
-    """
-    from populations.config.run_file import RUN_FILE, RunFile
-
-    document = view_document(run, view, population, **options)
-    # It never changes while a run goes on.
-    return Opened(document, tuple(RunFile.load(run / RUN_FILE).config.populations))
+        populations = tuple(inspection.run_file.config.populations)
+        return [
+            Opened(document(inspection, name, population, **given), populations)
+            for name, given in zip(names, (options, *({} for _ in names)), strict=False)
+        ]
 
 
 def full_name(run: Path, player: str, *, population: str | None) -> str:

@@ -53,6 +53,11 @@ class Keys:
         return "" if pressed.startswith(b"\x1b") else chr(pressed[-1])
 
 
+def has_keys() -> bool:
+    """Return whether keys can be read here: a pipe gets one text after the other."""
+    return sys.stdin.isatty() and sys.stdout.isatty() and not is_in_background()
+
+
 def is_in_background() -> bool:
     """Return whether the command is a background job of the shell on its terminal.
 

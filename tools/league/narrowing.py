@@ -13,12 +13,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import cast
 
 from populations.views.parts import Document, Row
+from populations.views.texts import moment
 from populations.views.views import View
-
-from ..show.values import moment
 
 QUIET = ("start_assigned", "train_assigned", "evaluation_assigned", "ratings_fitted")
 """Kinds of events that people see only on request: most of all, and no decision about a policy."""
@@ -100,29 +98,27 @@ def _texts(values: Iterable[object]) -> Iterable[str]:
 
 
 def select_rows(
-    document: Document,
-    key: str,
-    *,
-    kinds: Sequence[str] = (),
-    player: str | None = None,
-    since: datetime | None = None,
-) -> Document:
-    """Return a document with those rows of a list that were asked for."""
-    rows = cast("Sequence[Row]", document[key])
-    if kinds:
-        rows = [row for row in rows if row["kind"] in kinds]
-    if player is not None:
-        rows = [row for row in rows if concerns(row, player)]
-    if since is not None:
-        rows = [row for row in rows if (found := moment(row["time"])) and found >= since]
-    return {**document, key: rows}
+    rows: Iterable[Row], *, player: str | None = None, since: datetime | None = None
+) -> list[Row]:
+    """Return those rows that name a player, since a time."""
+    return [
+        row
+        for row in rows
+        if (player is None or concerns(row, player))
+        and (since is None or ((found := moment(row["time"])) and found >= since))
+    ]
+
+
+def is_quiet(event: Row) -> bool:
+    """Return whether people see an event only on request."""
+    return event["kind"] in QUIET
 
 
 def without_quiet(document: Document) -> Narrowed:
     """Return a document of events without those that people see only on request."""
-    rows = cast("Sequence[Row]", document["events"])
-    quiet = Counter(str(row["kind"]) for row in rows if row["kind"] in QUIET)
-    loud = [row for row in rows if row["kind"] not in QUIET]
+    rows = document["events"]
+    quiet = Counter(str(row["kind"]) for row in rows if is_quiet(row))
+    loud = [row for row in rows if not is_quiet(row)]
     return Narrowed(document={**document, "events": loud}, quiet=quiet)
 
 
@@ -139,9 +135,7 @@ def limited(document: Document, view: View, limit: int | None) -> Narrowed:
         kept = dict(list(entries.items())[:limit])
         hidden = len(entries) - len(kept)
         return Narrowed(document={**document, view.limits: kept}, hidden=hidden)
-    lists = cast(
-        "Mapping[str, Sequence[Row]]", entries if isinstance(entries, Mapping) else {"": entries}
-    )
+    lists = entries if isinstance(entries, Mapping) else {"": entries}
     hidden, shown = 0, {}
     for name, rows in lists.items():
         ordered = view.order(rows, document)

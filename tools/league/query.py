@@ -5,20 +5,15 @@ Tests: `tests/tools/league/test_command.py`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import cast
 
-from populations.views.parts import Row
 from populations.views.views import VIEWS
 
 from .documents import Opened, inspected, opened_view
 from .narrowing import select_rows
-
-SELECTED = {"events": "events", "payoff": "payoff"}
-"""Lists from which rows are chosen, by view."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,24 +23,18 @@ class Query:
     Attributes:
         run: Run directory.
         population: Single population. None: all.
-        kinds: Kinds of events. Empty: all.
         player: Policy that rows must name. None: any.
         since: Time of the first event. None: the run's first.
-        operand: Player of the view why, or second run of the view diff.
-        metrics: Metrics that are asked for. Empty: all.
-        by_seats: Whether each pair of seats has a result by itself.
+        given: Arguments of the views' functions: each view takes its own.
         measures: Whether exploitability is measured first.
         trust: Whether code that run.yaml names may be imported for that, wherever it is from.
     """
 
     run: Path
     population: str | None = None
-    kinds: Sequence[str] = ()
     player: str | None = None
     since: datetime | None = None
-    operand: str | None = None
-    metrics: Sequence[str] = ()
-    by_seats: bool = False
+    given: Mapping[str, object] = field(default_factory=dict)
     measures: bool = False
     trust: bool = False
 
@@ -59,32 +48,17 @@ class Query:
         if self.measures and view == "standings":
             # In each round: players appear while the run goes on, and only new ones are measured.
             self._measure()
-        opened = opened_view(self.run, view, self.population, **self._options(view))
-        if view not in SELECTED:
-            return opened
+        opened = opened_view(self.run, view, self.population, **VIEWS[view].arguments(self.given))
+        document = opened.document
         if view == "payoff":
             # As the player: the same results stand there from the other side, too.
-            cells = cast("Sequence[Row]", opened.document["payoff"])
+            cells = document["payoff"]
             chosen = [row for row in cells if self.player in (None, row["player"])]
-            return opened._replace(document={**opened.document, "payoff": chosen})
-        document = select_rows(
-            opened.document,
-            SELECTED[view],
-            kinds=self.kinds,
-            player=self.player,
-            since=self.since,
-        )
-        return opened._replace(document=dict(document))
-
-    def _options(self, view: str) -> dict[str, object]:
-        options: dict[str, object] = {}
-        if self.by_seats and view == "payoff":
-            options["by_seats"] = True
-        if self.metrics and view == "metrics":
-            options["names"] = self.metrics
-        if (needed := VIEWS[view].operand) is not None and self.operand is not None:
-            options[needed.option] = self.operand
-        return options
+            return opened._replace(document={**document, "payoff": chosen})
+        if view in ("events", "games"):
+            chosen = select_rows(document[view], player=self.player, since=self.since)
+            return opened._replace(document={**document, view: chosen})
+        return opened
 
     def _measure(self) -> None:
         """Measure how exploitable the players are, once each; the run's directory keeps it."""

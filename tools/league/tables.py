@@ -9,9 +9,9 @@ import csv
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO, cast
+from typing import TYPE_CHECKING, TextIO
 
 from populations.views.parts import Document, Room, Row
 from populations.views.texts import plain
@@ -73,17 +73,18 @@ def fit_screen(screen: Screen, *, is_wide: bool) -> None:
         screen.width = PIPE_WIDTH
 
 
+def room_of(screen: Screen, *, populations: tuple[str, ...]) -> Room:
+    """Return the room that a screen has."""
+    return Room(width=screen.width, populations=populations, is_ascii=screen.options.ascii_only)
+
+
 def rendered(shown: Shown, opened: Opened, screen: Screen) -> Iterator[RenderableType]:
     """Yield what people see of a view, and a last line about what they do not."""
     from rich.text import Text
 
     view, document = shown.view, opened.document
-    available = Room(
-        width=screen.width,
-        is_wide=shown.is_wide,
-        populations=opened.populations,
-        is_ascii=screen.options.ascii_only,
-        limit=shown.limit,
+    available = replace(
+        room_of(screen, populations=opened.populations), is_wide=shown.is_wide, limit=shown.limit
     )
     narrowed = Narrowed(document=view.on_screen(document))
     if shown.name == "events" and not shown.all_kinds:
@@ -114,9 +115,9 @@ def _limit(shown: Shown, document: Document, screen: Screen, available: Room) ->
     entries = document[shown.view.limits]
     # Tables beside each other share a screen; a list is one.
     is_grouped = isinstance(entries, Mapping) and all(
-        isinstance(rows, list) for rows in cast("Mapping[str, object]", entries).values()
+        isinstance(rows, list) for rows in entries.values()
     )
-    num_tables = max(len(cast("Mapping[str, object]", entries)), 1) if is_grouped else 1
+    num_tables = max(len(entries), 1) if is_grouped else 1
     return max(room(shown, screen) // num_tables, LEAST_ROWS)
 
 
@@ -151,10 +152,10 @@ def warning_lines(run: Path, view: str, document: Document) -> list[str]:
     if not VIEWS[view].warns:
         return []
     # The view calibration has a fit, but neither cyclicity nor champions.
-    cyclicity = cast("dict[str, float | None]", document.get("cyclicity", {}))
-    fits = cast("dict[str, dict[str, float]]", document["fit"])
-    unproven = cast("dict[str, object]", document.get("unproven", {}))
-    anchors = cast("dict[str, object]", document.get("anchor", {}))
+    cyclicity = document.get("cyclicity", {})
+    fits = document["fit"]
+    unproven = document.get("unproven", {})
+    anchors = document.get("anchor", {})
     return [
         *anchor_lines(anchors),
         *misfit_warnings(fits, run=run),

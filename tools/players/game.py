@@ -205,7 +205,7 @@ class Game:
 
         # One seed each, so that chance makes them diverge.
         with closing(self.make_env(NUM_SEEDS)) as env:
-            return has_chance(env, actions=self._actions())
+            return has_chance(env, actions=self.action_layouts())
 
     def play(
         self,
@@ -241,7 +241,8 @@ class Game:
             progress=progress,
         )
 
-    def _actions(self) -> dict[str, ActionLayout]:
+    def action_layouts(self) -> dict[str, ActionLayout]:
+        """Return the layout of the actions of each population."""
         from arena.envs.random_play import action_layouts
 
         continuous = self.environment.continuous_actions
@@ -288,5 +289,5 @@ class Game:
                 actions=actions,
                 launch_directory=where,
             )
-            for name, actions in self._actions().items()
+            for name, actions in self.action_layouts().items()
         }

@@ -11,13 +11,21 @@ from __future__ import annotations
 import importlib
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from arena.errors import ConfigError
-from populations.views.figures import FIGURES, WIDE, Documents, Figure, populations_of
+from populations.views.chart_parts import CONFIG, Reader, Spec
+from populations.views.figures import WIDE, Documents, Figure
+from populations.views.parts import Room, Section
+from populations.views.texts import one_line
+from populations.views.views import VIEWS
 
-from .labels import reader
+from .values import line_text
+
+MAX_TITLE = 60
+"""Characters of the title of a chart."""
 
 SUFFIXES = (".png", ".svg", ".pdf")
 VEGA_LITE = "6.4"
@@ -51,13 +59,15 @@ def find_figure(view: str, file: Path) -> Figure:
         ConfigError: If the view has none, the file's suffix says no kind of file, or vl-convert is
             not installed.
     """
-    if view not in FIGURES:
+    figure = VIEWS[view].figure
+    if figure is None:
+        plotted = ", ".join(name for name, one in VIEWS.items() if one.figure)
         raise ConfigError(
-            f"the view {view} has no plot: --plot draws one of {', '.join(FIGURES)}, which show "
+            f"the view {view} has no plot: --plot draws one of {plotted}, which show "
             "numbers over time or between players"
         )
     check_plot_file(file)
-    return FIGURES[view]
+    return figure
 
 
 def check_plot_file(file: Path) -> None:
@@ -77,18 +87,52 @@ def check_plot_file(file: Path) -> None:
         raise ConfigError("--plot needs vl-convert: pip install vl-convert-python") from error
 
 
-def write_figure(figure: Figure, documents: Documents, file: Path) -> None:
+def write_figure(
+    figure: Figure, documents: Documents, file: Path, *, populations: Sequence[str] = ()
+) -> None:
     """Draw a figure into a file, which is replaced at once if it exists.
 
     Args:
         figure: Figure to draw.
         documents: Documents that it takes.
         file: File whose suffix is one of `SUFFIXES`.
+        populations: Names of the run's populations.
 
     Raises:
         ConfigError: If there is nothing to draw yet, or the file cannot be written.
     """
-    write_chart(figure.draw(documents, reader(populations_of(documents), width=WIDE)), file)
+    sections = figure.draw(documents, Reader(populations, width=WIDE))
+    write_chart(composed(figure, sections, tuple(populations)), file)
+
+
+def composed(
+    figure: Figure, sections: Sequence[Section], populations: tuple[str, ...]
+) -> dict[str, Any] | str:
+    """Return one picture of the charts of sections, below and beside each other.
+
+    Raises:
+        ConfigError: If there are none.
+    """
+    room = Room(width=WIDE, populations=populations)
+    drawn = [one for one in sections if one.chart is not None]
+    if not drawn:
+        reasons = [line_text(line, room) for one in sections for line in (*one.above, *one.below)]
+        raise ConfigError(f"there is nothing to plot yet: {'; '.join(dict.fromkeys(reasons))}")
+    if isinstance(drawn[0].chart, str):
+        return drawn[0].chart
+    parts = []
+    for one in drawn:
+        lines = [line_text(line, room) for line in (one.title, *one.below) if line is not None]
+        chart = {key: value for key, value in cast("Spec", one.chart).items() if key != "config"}
+        parts.append({**chart, "title": [one_line(line, max_chars=MAX_TITLE) for line in lines]})
+    channels = ("color", "shape", "fill", "x", "y")
+    scale = {one: "shared" if one == figure.shared else "independent" for one in channels}
+    return {
+        "concat": parts,
+        "columns": figure.columns,
+        "resolve": {"scale": scale},
+        "config": CONFIG,
+    }
 
 
 def write_chart(chart: dict[str, Any] | str, file: Path) -> None:

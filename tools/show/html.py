@@ -21,16 +21,17 @@ from populations.views.parts import (
     Kind,
     Line,
     Pairs,
+    Picture,
     Room,
     Row,
     Section,
     Table,
     Tree,
 )
-from populations.views.texts import plain
+from populations.views.texts import moment, plain
 
 from .text import side_texts
-from .values import LEFT, fields_of, line_text, moment, text, value_of
+from .values import LEFT, fields_of, line_text, text, value_of
 
 logger = logging.getLogger(__name__)
 # A reader asks every few seconds.
@@ -50,6 +51,9 @@ MAX_ROWS = 200
 
 LONG = 40
 """Characters from which on a cell's text is folded."""
+
+GAME = "game-"
+"""First part of the name of a game's page: its id follows, without dots."""
 
 POLICY = re.compile(r"[a-z][a-z0-9_]{0,31}/p[0-9]{3,}")
 
@@ -109,6 +113,7 @@ class Block:
         below: Lines after its body.
         command: Command to copy.
         chart: Chart, whose table is folded below it. None: it has none.
+        picture: Picture, beside which its table stands. None: it has none.
         total: Rows that there are.
         csv: Address of all of them; empty: none.
         previous: Address of the rows before these; empty: none.
@@ -126,6 +131,7 @@ class Block:
     below: Sequence[Cells] = ()
     command: str = ""
     chart: object = None
+    picture: Picture | None = None
     total: int = 0
     csv: str = ""
     previous: str = ""
@@ -163,11 +169,21 @@ class Links:
         asked = f"?{urlencode(query)}" if query and not self.is_static else ""
         return f"{self.base}{name}.html{asked}" + (f"#{anchor}" if anchor else "")
 
+    def game(self, game: str) -> str:
+        """Return the address of a game's page; empty in an export, which has none."""
+        return "" if self.is_static else self.page(game_page(game))
+
     def player(self, player: str) -> str:
         """Return the address of a player's page; empty if it has none."""
-        # player/p001#3: the policy and its generation.
-        name = self.names.get(player.partition("#")[0], "")
+        # player/p001#3: the policy and its generation; weights without a page have their policy's.
+        policy = re.split("[#@]", player)[0]
+        name = self.names.get(player) or self.names.get(policy, "")
         return self.page(name) if name else ""
+
+
+def game_page(game: str) -> str:
+    """Return the name of a game's page."""
+    return f"{GAME}{game.replace('.', '-')}"
 
 
 def page_name(player: str, weights: str | None) -> str:
@@ -224,18 +240,21 @@ class Hypertext:
 
     def _block(self, section: Section, csv: str) -> Block:
         title = section.title
+        csv = section.csv or csv
         block = Block(
             heading=self._heading(title) if title is not None else "",
             about=section.about,
             above=[self.line(line) for line in section.above],
             below=[self.line(line) for line in section.below],
             command=short(section.command, MAX_TEXT),
-            chart=section.chart,
+            chart=None if isinstance(section.chart, Picture) else section.chart,
+            picture=section.chart if isinstance(section.chart, Picture) else None,
+            csv=f"{self.links.base}{csv}.csv" if csv else "",
             is_alert=section.is_alert,
         )
         match section.body:
             case Table():
-                return self._with_table(block, section.body, csv)
+                return self._with_table(block, section.body)
             case Pairs(rows):
                 made = [BlockRow([[Cell(short(name))], self.line(line)]) for name, line in rows]
                 return replace(block, rows=made, total=len(made))
@@ -251,7 +270,7 @@ class Hypertext:
         # A name stays as it is.
         return written if title.template[:1] == "{" else written[:1].upper() + written[1:]
 
-    def _with_table(self, block: Block, table: Table, csv: str) -> Block:
+    def _with_table(self, block: Block, table: Table) -> Block:
         columns = [
             one
             for one in table.columns
@@ -276,7 +295,6 @@ class Hypertext:
                 for row in shown
             ],
             total=total,
-            csv=f"{self.links.base}{csv}.csv" if csv else "",
             previous=self._numbered(self.number - 1) if self.number > 1 else "",
             following=self._numbered(self.number + 1) if start + MAX_ROWS < total else "",
         )
@@ -333,6 +351,8 @@ class Hypertext:
         written = short(text(value, kind, self.room), MAX_TEXT)
         if kind == "player" and value is not None:
             return [Cell(written, href=links.player(str(value)), title=short(value))]
+        if kind == "game":
+            return [Cell(written, href=links.game(str(value)))]
         if kind == "time":
             return [self._time(value)]
         number = float(value) if isinstance(value, int | float) else None
@@ -357,12 +377,19 @@ def guarded(heading: str, make: Callable[[], Iterable[Block]]) -> list[Block]:
         return [failed(heading, error)]
 
 
+def in_words(error: Exception) -> tuple[str, Exception | None]:
+    """Return an error in words, with its kind where those are not meant for readers; and the error
+    if its traceback is needed: of one that Arena raises by itself it is not.
+    """
+    if isinstance(error, ArenaError):
+        return str(error), None
+    return f"{type(error).__name__}: {error}", error
+
+
 def failed(heading: str, error: Exception) -> Block:
     """Return a block in the place of a part that cannot be shown."""
-    is_ours = isinstance(error, ArenaError)
-    said = str(error) if is_ours else f"{type(error).__name__}: {error}"
-    # Of an error that Arena raises by itself nobody needs the traceback.
-    logger.warning("%s cannot be shown: %s", heading, said, exc_info=None if is_ours else error)
+    said, cause = in_words(error)
+    logger.warning("%s cannot be shown: %s", heading, said, exc_info=cause)
     # Readers may be elsewhere.
     why = short(without_directories(said))
     return Block(heading=heading, about=f"This part cannot be shown: {why}", is_alert=True)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
-from populations.views.parts import Beside, Column, Pairs, Room, Section, Table, Tree
+from populations.views.parts import Beside, Column, Pairs, Picture, Room, Section, Table, Tree
 from populations.views.texts import plain
 
 from ..terminal.output import console
@@ -55,6 +55,9 @@ def drawn(sections: Iterable[Section], room: Room) -> Iterator[RenderableType]:
         if section.title is not None:
             yield Text(line_text(section.title, room), style="bold")
         yield from (Text(line_text(line, room)) for line in section.above)
+        if isinstance(section.chart, Picture):
+            # A picture that is folded is none.
+            yield Text(section.chart.text, no_wrap=True, overflow="ellipsis")
         match section.body:
             case Table():
                 yield from _table(section.body, room)

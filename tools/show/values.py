@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from string import Formatter
 from typing import cast
 
@@ -16,7 +15,7 @@ from populations.league.names import short_name, short_names
 from populations.views.log import has_kinds
 from populations.views.parts import MAX_CELL, Column, Kind, Line, Room, Row
 from populations.views.run import title_of
-from populations.views.texts import plain
+from populations.views.texts import moment, plain
 
 from ..terminal.quantities import count, duration
 
@@ -74,15 +73,6 @@ def text_of(value: object) -> str:
         return ", ".join(text_of(one) for one in value)
     # Names may come from another machine: no control characters.
     return plain(str(value))
-
-
-def moment(time: object) -> datetime | None:
-    """Return the moment of a document's time in UTC; None: there is none."""
-    try:
-        found = datetime.fromisoformat(str(time))
-    except ValueError:
-        return None
-    return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
 
 
 def _clock(time: object, room: Room) -> str:
@@ -191,6 +181,7 @@ WRITTEN: Mapping[Kind, Callable[[object, Room], str]] = {
     "word": lambda value, room: text_of(value),
     "mark": lambda value, room: text_of(value or ""),
     "player": name,
+    "game": lambda value, room: text_of(value),
     "players": _names,
     "versus": lambda value, room: _names(value, room, between=" v "),
     "elo": _formatted("{:z.0f}"),
@@ -221,7 +212,10 @@ WRITTEN: Mapping[Kind, Callable[[object, Room], str]] = {
 """Text of a value of each kind that there is."""
 
 LEFT: frozenset[Kind] = frozenset(
-    {"word", "mark", "player", "players", "versus", "digest", "sentence", "event", "curve"}
+    {
+        *("word", "mark", "player", "game", "players", "versus", "digest", "exact", "sentence"),
+        *("event", "curve"),
+    }
 )
 """Kinds that begin at the left, as texts do."""
 

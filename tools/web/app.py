@@ -16,7 +16,6 @@ from starlette.routing import Route
 from arena.errors import ArenaError
 from arena.files import without_directories
 from populations.views.texts import one_line
-from populations.views.views import VIEWS
 
 from ..terminal.output import document_text
 from .exposition import OPENMETRICS, TEXT, exposition
@@ -111,13 +110,10 @@ class Answers:
         return self._sent(request, key, tag, lambda: self._site.page(run.slug, address))
 
     def csv(self, request: Request) -> Response:
-        """Send all rows of a view."""
+        """Send all rows of a view, or of a list that is drawn."""
         run, name = self._run(request), request.path_params["name"]
-        view = None if run is None else run.view_of(name)
-        # Cards are no rows.
-        if run is None or view not in VIEWS:
-            return _missing()
-        return _data(csv_text(view, run.documents([name])[name]), "text/csv")
+        text = None if run is None else csv_text(run, name)
+        return _missing() if text is None else _data(text, "text/csv")
 
     def json(self, request: Request) -> Response:
         """Send a view's document, as `arena league RUN VIEW --json` prints it, or a player's."""

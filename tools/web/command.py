@@ -55,6 +55,7 @@ def web(
 
     _require_packages()
     from .maker import WAIT_S, Makers
+    from .pages.pages import PAGES
     from .runs import named_runs
 
     if token is not None and not (token.isascii() and token.isprintable() and len(token) >= 8):
@@ -66,6 +67,9 @@ def web(
     if export is None:
         with Makers() as makers:
             named = named_runs(runs, make=makers.make, wait_s=WAIT_S)
+            for run in named.values():
+                # While the server begins: its first page is asked for soon.
+                run.begin(PAGES["index"].views if len(named) == 1 else ["status"])
             _serve(
                 named, host=host, port=port, token=token, root_path=root_path, opens=open_browser
             )

@@ -11,10 +11,13 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from populations.views.views import VIEWS
+
 from .pages.asked import names_of
 from .pages.pages import PAGES
+from .pages.player import VIEWS_OF_PLAYER
 from .render import static_files
-from .runs import PartFailed, Run, csv_text
+from .runs import LISTS, PartFailed, Run, csv_text
 from .site import Address, Site
 
 MAX_GHOST_PAGES = 500
@@ -23,11 +26,17 @@ MAX_GHOST_PAGES = 500
 MAX_PARTS = 200
 """Parts of one long table."""
 
+
 TABLES = (
-    *("standings", "payoff", "mixture", "ratings", "lineage", "hyperparameters", "checkpoints"),
-    *("metrics", "openings", "learners", "events"),
+    *dict.fromkeys(
+        view
+        for views in (*(page.views for page in PAGES.values()), VIEWS_OF_PLAYER)
+        for view in views
+        if view in VIEWS
+    ),
+    *LISTS,
 )
-"""Views that are written as CSV."""
+"""Rows that are written as CSV: all that pages need."""
 
 
 def write_export(runs: Mapping[str, Run], target: Path) -> int:
@@ -71,11 +80,10 @@ def files_of(site: Site) -> Iterator[tuple[str, bytes]]:
 def _pages(site: Site, run: Run) -> Iterator[tuple[str, str]]:
     for name in PAGES:
         yield from _parts(site, run, Address(name=name))
-    for view in TABLES:
-        yield from _csv(run, view, view)
     for name in run.diffs:
         yield from _parts(site, run, Address(name=name))
-        yield from _csv(run, name, "diff")
+    for name in (*TABLES, *run.diffs):
+        yield from _csv(run, name)
     try:
         names = site.linked(names_of(run.documents(["standings"])["standings"]))
     except PartFailed:
@@ -85,10 +93,12 @@ def _pages(site: Site, run: Run) -> Iterator[tuple[str, str]]:
         yield from _parts(site, run, Address(name=name))
 
 
-def _csv(run: Run, name: str, view: str) -> Iterator[tuple[str, str]]:
-    """Yield the rows of a view, if there are any: of one that failed the page says so."""
+def _csv(run: Run, name: str) -> Iterator[tuple[str, str]]:
+    """Yield rows, if there are any: of a view that failed the page says so."""
     with suppress(PartFailed):
-        yield f"{name}.csv", csv_text(view, run.documents([name])[name])
+        text = csv_text(run, name)
+        assert text is not None, f"{name} has rows"
+        yield f"{name}.csv", text
 
 
 def _parts(site: Site, run: Run, address: Address) -> Iterator[tuple[str, str]]:

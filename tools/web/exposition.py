@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal, NamedTuple, cast
+from typing import Literal, NamedTuple
 
 from arena.errors import ArenaError
 from populations.views.league import standing_rows
@@ -104,14 +104,14 @@ def _samples(status: Document, standings: Document) -> Iterator[Sample]:
     for state in STATES:
         yield STATE, {"state": state}, float(status["state"] == state)
     for key, family in (("learners", LEARNERS), ("alerts", ALERTS), ("quarantined", QUARANTINED)):
-        yield family, {}, float(len(cast("list[object]", status[key])))
-    for population, line in cast("Mapping[str, Row]", status["champion"]).items():
-        yield CHAMPION, {"population": population}, float(cast("float", line["rating"]))
+        yield family, {}, float(len(status[key]))
+    for population, line in status["champion"].items():
+        yield CHAMPION, {"population": population}, float(line["rating"])
     for line in standing_rows(standings):
         # Ghosts do not change, and there may be thousands.
         if line["kind"] == "policy" and line["rating"] is not None:
             yield from _ratings(line)
-    for population, share in cast("Mapping[str, float | None]", standings["cyclicity"]).items():
+    for population, share in standings["cyclicity"].items():
         if share is not None:
             yield CYCLICITY, {"population": population}, share
 
@@ -123,7 +123,7 @@ def _ratings(line: Row) -> Iterator[Sample]:
         # An interval that is open above ends at +Inf.
         value = math.inf if key == "rating_high" and line.get("open") else line[key]
         if value is not None:
-            yield family, labels, float(cast("float", value))
+            yield family, labels, float(value)
 
 
 def _labels(labels: Mapping[str, str]) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Self
 
-from .making import FITTED, LENGTH_BYTES, Made
+from .making import FITTED, GAME, LENGTH_BYTES, Made, own_variables
 
 MODULE = f"{__package__}.making"
 
@@ -61,16 +61,13 @@ class Maker:
 
     def _started(self) -> subprocess.Popen[bytes]:
         if self._process is None:
-            # -P and the path: it imports what this process would, and nothing from elsewhere.
-            path = os.pathsep.join(one or str(Path.cwd()) for one in sys.path)
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", MODULE],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 # Ctrl-C in a terminal reaches the server alone, which ends this process.
                 start_new_session=True,
-                # The other cores are the run's.
-                env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": path},
+                env=os.environ | own_variables(),
             )
         process = self._process
         # After the start: either `close` has seen the process, or its flag is seen here.
@@ -116,13 +113,15 @@ class Maker:
 
 
 class Makers:
-    """Two processes: what takes long keeps nobody waiting for the rest."""
+    """Three processes: what takes long keeps nobody waiting for the rest."""
 
     def __init__(self) -> None:
-        self._long, self._short = Maker(), Maker()
+        self._long, self._short, self._games = Maker(), Maker(), Maker()
 
     def make(self, run: Path, views: Sequence[str]) -> Made:
         """Return documents of a run's views at one moment; see `Maker.make`."""
+        if views[0].partition(" ")[0] == GAME:
+            return self._games.make(run, views)
         return (self._long if tuple(views) == FITTED else self._short).make(run, views)
 
     def __enter__(self) -> Self:
@@ -131,3 +130,4 @@ class Makers:
     def __exit__(self, *exception: object) -> None:
         self._long.close()
         self._short.close()
+        self._games.close()

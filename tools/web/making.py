@@ -24,6 +24,9 @@ from typing import TYPE_CHECKING
 
 from arena.errors import ArenaError
 from arena.processes.paced_log import OneASecond
+from populations.views.views import VIEWS
+
+from ..show.html import in_words
 
 if TYPE_CHECKING:
     from populations.inspection.views import Inspection
@@ -37,11 +40,17 @@ LENGTH_BYTES = 8
 FAILED = "failed"
 """Only key of the document of a view that could not be made: why."""
 
-CARDS = "cards"
-"""Document of the cards of all players."""
+CARDS, CONFIGURATION = "cards", "configuration"
+"""Documents that only pages show: of the cards of all players, and of what the run is made of."""
 
-FITTED = ("champion", "lineage", "ratings")
-"""Views that are made at once: they share a fit of all checkpoints, which takes long."""
+GAME = "game"
+"""Document of a game that was kept, told step by step."""
+
+GAME_S = 120.0
+"""Time limit of the process that plays a game again."""
+
+FITTED = tuple(sorted(name for name, view in VIEWS.items() if view.is_fitted))
+"""Views that are made at once, as they share a fit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +67,14 @@ class Made:
 
 
 def make_documents(run: Path, views: Sequence[str]) -> Made:
-    """Return documents of a run's views, and its ``cards``, at one moment, in this process.
+    """Return documents of a run, at one moment, in this process.
 
     Where a view fails, its document says so, and the others stand.
 
     Args:
         run: Run directory.
-        views: Views, each with its operand after a blank where it takes one, as on the command
-            line: ``diff RUN2``.
+        views: Views, `CARDS`, `CONFIGURATION` and `GAME`, each with its operand after a blank where
+            it takes one, as on the command line: ``diff RUN2``; of a game its id: ``game 1.0``.
 
     Raises:
         ConfigError: If there is no run.
@@ -85,40 +94,58 @@ def make_documents(run: Path, views: Sequence[str]) -> Made:
 
 
 def _document(inspection: Inspection, view: str) -> Mapping[str, object]:
-    """Return the document of a view, ``cards``, or ``diff RUN2``."""
-    from populations.inspection import views
-    from populations.views.views import VIEWS
+    """Return the document of a view, or one that only pages show."""
+    from populations.inspection.views import document
 
     from .cards import cards_document
+    from .pages.configuration import configuration_document
 
     name, _, operand = view.partition(" ")
     try:
-        # No view: only pages show them.
         if name == CARDS:
             return cards_document(inspection)
+        if name == CONFIGURATION:
+            return configuration_document(inspection)
+        if name == GAME:
+            return game_document(inspection.run_dir, operand)
         needed = VIEWS[name].operand
-        options = {} if needed is None else {needed.option: operand}
-        made: Mapping[str, object] = getattr(views, VIEWS[name].document)(
-            inspection, None, **options
-        )
-        return dict(made)
+        return document(inspection, name, **({needed.option: operand} if needed else {}))
     # The boundary of a part: whatever is wrong with its rows or files is its own.
     except Exception as error:
-        said = in_words(error)
+        said, cause = in_words(error)
         logger.warning(
-            "%s of %s cannot be shown: %s", view, inspection.run_dir, said, exc_info=unknown(error)
+            "%s of %s cannot be shown: %s", view, inspection.run_dir, said, exc_info=cause
         )
         return {FAILED: said}
 
 
-def in_words(error: Exception) -> str:
-    """Return an error in words, with its kind where those are not meant for readers."""
-    return str(error) if isinstance(error, ArenaError) else f"{type(error).__name__}: {error}"
+def game_document(run: Path, game: str) -> Mapping[str, object]:
+    """Return a game as ``arena replay --json`` tells it, by a process of its own: it runs the
+    environment, which may be anybody's code.
+
+    Raises:
+        ArenaError: If it cannot be told, or takes too long.
+    """
+    from arena.processes.questions import ask
+
+    module = f"{__package__.rpartition('.')[0]}.main"
+    command = [sys.executable, "-P", "-m", module, "replay", str(run), "--id", game, "--json"]
+    reply = ask(command, b"", timeout_s=GAME_S, variables=own_variables())
+    if reply.exit_code is None:
+        raise ArenaError(f"game {game} took more than {GAME_S:g} s to be told, and was given up")
+    if reply.exit_code:
+        lines = reply.errors.decode("utf8", errors="replace").strip().splitlines()
+        raise ArenaError(lines[-1].removeprefix("arena: ") if lines else reply.ending)
+    document: Mapping[str, object] = json.loads(reply.output)
+    return document
 
 
-def unknown(error: Exception) -> Exception | None:
-    """Return an error whose traceback is needed: none that Arena raises by itself."""
-    return None if isinstance(error, ArenaError) else error
+def own_variables() -> dict[str, str]:
+    """Return the environment variables of a process that makes documents, beside this one's."""
+    # With -P it imports what this process would, and nothing from elsewhere.
+    path = os.pathsep.join(one or str(Path.cwd()) for one in sys.path)
+    # The other cores are the run's.
+    return {"OMP_NUM_THREADS": "1", "PYTHONPATH": path}
 
 
 def main() -> None:

@@ -5,6 +5,7 @@ Tests: `tests/tools/web/test_pages.py`.
 
 from __future__ import annotations
 
+import base64
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,11 +14,13 @@ from pathlib import Path
 
 import jinja2
 
+from populations.views.chart_parts import COLOURS
+
 from ..show.html import Block
 from .pages.log import Filter
 
 HERE = Path(__file__).parent
-SCRIPTS = ("vega.min.js", "charts.js", "page.js")
+SCRIPTS = ("vega.min.js", "charts.js", "page.js", "replay.js")
 
 # Neither inline code nor eval: a label that escaped the escaping could do nothing.
 CONFINED = (
@@ -88,7 +91,17 @@ def templates() -> jinja2.Environment:
 @cache
 def static_files() -> dict[str, bytes]:
     """Return the files that pages need, by name: the only files that a server sends."""
-    return {path.name: path.read_bytes() for path in sorted((HERE / "static").iterdir())}
+    files = {path.name: path.read_bytes() for path in sorted((HERE / "static").iterdir())}
+    return {**files, "page.css": _colours().encode() + files["page.css"]}
+
+
+def _colours() -> str:
+    """Return the palette as variables, in which a look has its members."""
+    light, dark = (
+        "".join(f" --colour-{name}: {getattr(one, look)};" for name, one in COLOURS.items())
+        for look in ("light", "dark")
+    )
+    return f":root {{{light} }}\n@media (prefers-color-scheme: dark) {{ :root {{{dark} }} }}\n"
 
 
 @cache
@@ -98,6 +111,30 @@ def static_version() -> str:
     for name, content in static_files().items():
         digest.update(name.encode() + content)
     return digest.hexdigest()[:12]
+
+
+def render_alone(content: Content) -> str:
+    """Return a page in one file, with what it needs of styles and scripts in it."""
+    files = static_files()
+    style, script = (files[name].decode() for name in ("page.css", "replay.js"))
+    hashes = [
+        base64.b64encode(hashlib.sha256(part.encode()).digest()).decode()
+        for part in (style, script)
+    ]
+    return (
+        templates()
+        .get_template("page.html")
+        .render(
+            content=content,
+            frame=Frame(root="", page="", navigation={}, is_static=True),
+            scripts=(),
+            version="",
+            inline={"style": style, "script": script},
+            # These very texts and no others, whatever a name may bring with it.
+            policy="default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; "
+            f"style-src 'sha256-{hashes[0]}'; script-src 'sha256-{hashes[1]}'",
+        )
+    )
 
 
 def render(content: Content, frame: Frame) -> str:
@@ -112,6 +149,7 @@ def render(content: Content, frame: Frame) -> str:
             frame=frame,
             scripts=SCRIPTS,
             version=version,
+            inline=None,
             policy=CONFINED if frame.is_static else "",
         )
     )

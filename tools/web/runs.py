@@ -22,27 +22,86 @@ from pathlib import Path
 from threading import Lock, Thread
 
 from arena.errors import ArenaError
+from populations.views.parts import Document
 from populations.views.views import VIEWS
 
 from ..league.tables import write_csv
 from ..players.resolve import CHAMPION
-from .making import CARDS, FAILED, FITTED, Made, make_documents
+from ..show.html import GAME
+from .making import CARDS, CONFIGURATION, FAILED, FITTED, Made, make_documents
 from .pace import Pace
-from .unpacked import UNPACKED
 
-Document = Mapping[str, object]
+NAMES = tuple(name for name, view in VIEWS.items() if view.is_whole)
+"""Views with a document of the whole run."""
 
-NAMES = tuple(name for name in VIEWS if name not in ("why", "matches", "diff"))
-"""Views with a document of the whole run. Every tally of a big league would take a gigabyte."""
-
-DOCUMENTS = (*NAMES, CARDS)
+DOCUMENTS = (*NAMES, CARDS, CONFIGURATION)
 """Documents of a run: those of views, and what only pages show."""
+
+LISTS = {name: view for view, shape in VIEWS.items() for name in shape.lists}
+"""Views of the lists that have a CSV of their own, by list."""
 
 DIFF = "diff-with-"
 """First part of the name of a document of differences: the other run's name follows."""
 
+GAME_PAGE = re.compile(rf"{GAME}(\d{{1,18}})-(\d)")
+"""Name of a page, and of a document, of a game."""
+
+MAX_GAMES = 32
+"""Documents of games that are kept."""
+
 FILES = ("journal.db", "journal.db-wal", "status.json", "run.yaml", CHAMPION)
 MAX_SLUG = 40
+
+PATIENCE = 4.0
+"""Times as long as for others readers wait for documents that were never made: of a small league
+they are there then."""
+
+MAX_BYTES = 64_000_000
+"""Size of the packed forms of all documents that are kept as objects."""
+
+
+@dataclass(slots=True)
+class Unpacked:
+    """Documents that were used last, by their serials; any thread may ask.
+
+    Attributes:
+        max_bytes: Size of their packed forms. One document is kept however large it is.
+    """
+
+    max_bytes: int = MAX_BYTES
+    _found: dict[int, tuple[Document, int]] = field(default_factory=dict)
+    _lock: Lock = field(default_factory=Lock)
+
+    def document(self, serial: int, packed: bytes) -> Document:
+        """Return the document of a packed form; equal serials mean equal documents."""
+        import msgpack
+
+        # One thread at a time: several would hold the same large document several times.
+        with self._lock:
+            document, size = self._found.pop(serial, (None, len(packed)))
+            if document is None:
+                # Room first: the new one beside the old ones would be the peak.
+                self._make_room(size)
+                document = msgpack.unpackb(packed)
+            self._found[serial] = (document, size)
+            return document
+
+    def forget(self, serial: int) -> None:
+        """Drop a document that a newer one has replaced."""
+        with self._lock:
+            self._found.pop(serial, None)
+
+    def _make_room(self, size: int) -> None:
+        total = size + sum(one for _, one in self._found.values())
+        # In the order of their last use.
+        for serial in tuple(self._found):
+            if total <= self.max_bytes:
+                return
+            total -= self._found.pop(serial)[1]
+
+
+UNPACKED = Unpacked()
+"""Documents of all runs of this process."""
 
 SERIALS = itertools.count(1)
 
@@ -130,7 +189,21 @@ class Run:
         """Return the view that a document is of; None: there is no such document."""
         if name in DOCUMENTS:
             return name
+        if GAME_PAGE.fullmatch(name):
+            return "game"
         return "diff" if name in self.diffs else None
+
+    def begin(self, names: Sequence[str]) -> None:
+        """Have documents made that somebody will ask for."""
+        group = _at_once(names)
+        self._begun(group, self._version_of(group))
+
+    def _asked(self, name: str) -> str:
+        """Return a document's view with its operand, as its maker takes it."""
+        if name in self.diffs:
+            return f"diff {self.diffs[name].path.resolve()}"
+        game = GAME_PAGE.fullmatch(name)
+        return name if game is None else f"game {game[1]}.{game[2]}"
 
     def documents(self, names: Sequence[str]) -> Documents:
         """Return documents of views, at most as old as its pace allows.
@@ -204,7 +277,10 @@ class Run:
         with self._lock:
             making = self._making.get(group)
             if making is None and self._is_stale(group, version):
-                until_s = None if self.wait_s is None else time.monotonic() + self.wait_s
+                wait_s = self.wait_s
+                if wait_s is not None:
+                    wait_s *= 1.0 if group in self._kept else PATIENCE
+                until_s = None if wait_s is None else time.monotonic() + wait_s
                 making = self._making[group] = _Making(until_s)
                 Thread(target=self._make, args=(group, version, making), daemon=True).start()
             return making
@@ -217,8 +293,7 @@ class Run:
         return is_due and kept.version != version
 
     def _make(self, group: tuple[str, ...], version: Version, making: _Making) -> None:
-        diffs = self.diffs
-        asked = {f"diff {diffs[n].path.resolve()}" if n in diffs else n: n for n in group}
+        asked = {self._asked(name): name for name in group}
         try:
             made = self.make(self.path, tuple(asked))
         except BaseException as error:
@@ -233,10 +308,16 @@ class Run:
         }
         with self._lock:
             del self._making[group]
+            kept = [one for one in self._kept if GAME_PAGE.fullmatch(one[0])]
+            for forgotten in kept[:-MAX_GAMES]:
+                del self._kept[forgotten]
         making.done.set_result(None)
 
     def _version_of(self, names: Sequence[str]) -> Version:
         """Return the version of the runs that documents are about."""
+        if all(map(GAME_PAGE.fullmatch, names)):
+            # A game that is over does not change.
+            return ()
         diffs = self.diffs
         return (*self._version(), *(diffs[name]._version() for name in names if name in diffs))
 
@@ -293,8 +374,14 @@ def named_runs(
     return runs
 
 
-def csv_text(view: str, document: Document) -> str:
-    """Return a view's rows as CSV."""
+def csv_text(run: Run, name: str) -> str | None:
+    """Return rows as CSV: a view's, or of a list of `LISTS`; None: there are none of this name."""
+    of = LISTS.get(name, name)
+    view = run.view_of(of)
+    # What only pages show has no rows.
+    if view not in VIEWS:
+        return None
+    document = run.documents([of])[of]
     file = io.StringIO()
-    write_csv(VIEWS[view].rows(document), file)
+    write_csv(document[name] if name in LISTS else VIEWS[view].rows(document), file)
     return file.getvalue()

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any
 
 from arena.errors import ArenaError
+from populations.views.log import game
 from populations.views.parts import SIDES, Column, Document, Line, Row, Section, Table
 
 from ..show.html import Block, Cell, Hypertext, Links, failed, guarded, page_name, short, slug
-from .pages.asked import Asked, names_of
+from .pages.asked import Asked, colours_of, names_of
 from .pages.league import OTHERS
-from .pages.log import differences, event_filters
+from .pages.log import FIELDS, differences, event_filters, game_filters
 from .pages.pages import PAGES
 from .pages.player import VIEWS_OF_PLAYER, find_player, player_document, player_page
 from .pages.training import parts_of_metrics
@@ -73,7 +74,7 @@ class Site:
 
     def views(self, run: Run, name: str) -> tuple[str, ...]:
         """Return the documents that a page needs, beside the frame's ``status``."""
-        if name in run.diffs:
+        if run.view_of(name) in ("diff", "game"):
             return (name,)
         page = PAGES.get(name)
         return page.views if page else VIEWS_OF_PLAYER
@@ -118,8 +119,7 @@ class Site:
             # One run that cannot be read leaves the others.
             state = UNMADE if isinstance(error, NotYet) else "cannot be read"
             return {"run": run.name, "state": state}
-        champions = cast("Mapping[str, Row]", status["champion"]).values()
-        best = next(iter(champions), {})
+        best: Row = next(iter(status["champion"].values()), {})
         figures = {key: status[key] for key in ("state", "agent_steps", "matches")}
         return {
             "run": run.name,
@@ -178,6 +178,9 @@ class Site:
                 parts={name: href for href, name in others.items()} if len(others) > 1 else {},
                 part=other.slug,
             )
+        if run.view_of(address.name) == "game":
+            # Of their own moment: a game does not change, and the standings do.
+            told, documents = documents, run.documents(["standings"])
         try:
             standings = documents["standings"]
         except ArenaError as error:
@@ -188,9 +191,14 @@ class Site:
             standings = {"populations": {}}
         names = names_of(standings)
         links = replace(medium.links, names=self.linked(names))
-        populations = tuple(cast("Mapping[str, object]", standings["populations"]))
+        populations = tuple(standings["populations"])
         medium = replace(medium, links=links, populations=populations)
-        asked = Asked(documents=documents, medium=medium, others=others)
+        asked = Asked(
+            documents=documents, medium=medium, others=others, colours=colours_of(standings)
+        )
+        if run.view_of(address.name) == "game":
+            blocks = guarded("Game", lambda: medium.blocks(game(told[address.name])))
+            return Content(title="Game", blocks=blocks)
         page = PAGES.get(address.name)
         if page is not None:
             blocks = guarded(page.title, lambda: page.make(asked))
@@ -206,8 +214,9 @@ class Site:
     def _divided(self, asked: Asked) -> dict[str, Any]:
         """Return the parts of a page that is divided by a subject, and the fields of its form."""
         links, name = asked.medium.links, asked.medium.page
-        if name == "events":
-            return {"filters": event_filters(asked), "query": asked.medium.query}
+        if name in FIELDS:
+            filters = event_filters(asked) if name == "events" else game_filters()
+            return {"filters": filters, "query": asked.medium.query}
         if name == "metrics" and (parts := parts_of_metrics(asked)):
             return {
                 "parts": {one: links.page(name, number=number) for one, number in parts.items()},
@@ -225,7 +234,7 @@ class Site:
             base: Way from the page to the run's folder.
         """
         page = PAGES.get(name)
-        note = "The ratings of a big league take a minute. The page comes by itself."
+        note = "A league of thousands of players takes a minute. The page comes by itself."
         content = Content(
             title=short(name) if page is None else page.title,
             blocks=[Block(heading=UNMADE, about=note)],
@@ -246,7 +255,8 @@ class Site:
             )
         state = "" if status is None else str(status["state"])
         poll_s = POLL_S if state == "running" else IDLE_POLL_S
-        if self.is_static or state in ("finished", "failed"):
+        # A game that is over does not change either.
+        if self.is_static or state in ("finished", "failed") or run.view_of(name) == "game":
             poll_s = 0.0
         return Frame(
             root=root,
@@ -277,9 +287,9 @@ class Site:
 def _policies(differences: Document, side: str) -> dict[str, str]:
     """Return the names of the pages of one run's policies; those of ghosts are not known here."""
     entries = [
-        cast("Row", entry[side])
+        entry[side]
         for key in ("champions", "standings")
-        for entry in cast("Sequence[Row]", differences[key])
+        for entry in differences[key]
         if entry[side] is not None
     ]
     players = [str(entry["player"]) for entry in entries]

@@ -202,6 +202,10 @@ class CardGame:
         self._point = torch.zeros_like(self._point)
         self._first_row = same.int().argmax(dim=1) * self._num_points
 
+    def dealt(self) -> torch.Tensor:
+        """Return the cards of each game, hidden ones too. int64 [B, c]."""
+        return self._deals[self._first_row // self._num_points]
+
     def reset(self, games: torch.Tensor, *, key: torch.Tensor) -> None:
         """Deal in some games."""
         chance = first_uniforms(key, num_draws=len(self._num_outcomes))

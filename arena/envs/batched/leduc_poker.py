@@ -10,18 +10,13 @@ Tests: `tests/arena/envs/batched/test_card_games.py`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 
 import torch
 
 from arena.envs.batched.cards import Bets, CardGame, CardTables, unroll
 from arena.envs.batched.game import refuse_kwargs
-
-FOLD, CALL, RAISE = 0, 1, 2
-ANTE = 1
-RAISE_BY = (2, 4)
-"""Size of a raise by round."""
+from arena.envs.batched.leduc_betting import CALL, FOLD, RAISE, betting_of
 
 MAX_RAISES = 2
 """Most raises in a round."""
@@ -34,50 +29,6 @@ PUBLIC = 2
 """Position of the public card in a deal."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Betting:
-    """State of the betting.
-
-    Attributes:
-        rounds: Actions of each round so far.
-        paid: Amount paid by each agent.
-        agent: Agent on turn; at the end, the agent that would be.
-        folded: Agent that gave up.
-    """
-
-    rounds: tuple[Bets, ...]
-    paid: tuple[int, int]
-    agent: int
-    folded: int | None
-
-    @property
-    def over(self) -> bool:
-        return self.folded is not None or len(self.rounds) > len(RAISE_BY)
-
-
-@cache
-def _read(bets: Bets) -> _Betting:
-    """Follow a line of betting."""
-    rounds: list[Bets] = [()]
-    paid = [ANTE, ANTE]
-    agent = 0
-    for action in bets:
-        if action == FOLD:
-            return _Betting(
-                rounds=tuple(rounds), paid=(paid[0], paid[1]), agent=agent, folded=agent
-            )
-        number = len(rounds) - 1
-        # A call matches the larger payment, a raise adds to it.
-        paid[agent] = max(paid) + (RAISE_BY[number] if action == RAISE else 0)
-        rounds[-1] = (*rounds[-1], action)
-        agent = 1 - agent
-        # A call ends a round unless it opens it.
-        if action == CALL and len(rounds[-1]) > 1:
-            rounds.append(())
-            agent = 0
-    return _Betting(rounds=tuple(rounds), paid=(paid[0], paid[1]), agent=agent, folded=None)
-
-
 class LeducRules:
     """`CardRules` of Leduc poker."""
 
@@ -88,7 +39,7 @@ class LeducRules:
 
     def legal_actions(self, bets: Bets) -> Sequence[int]:
         """Return the legal actions: fold under pressure, call always, raise twice in a round."""
-        betting = _read(bets)
+        betting = betting_of(bets)
         if betting.over:
             return ()
         pressed = betting.paid[betting.agent] < max(betting.paid)
@@ -97,11 +48,11 @@ class LeducRules:
 
     def agent_on_turn(self, bets: Bets) -> int:
         """Return the agent on turn: they alternate, and agent 0 begins each round."""
-        return _read(bets).agent
+        return betting_of(bets).agent
 
     def payoff(self, bets: Bets, *, cards: Sequence[int]) -> float:
         """Return the winnings: the winner gets the loser's payments; equal hands get nothing."""
-        betting = _read(bets)
+        betting = betting_of(bets)
         if betting.folded is not None:
             # The pot beyond the winner's own payments is the loser's.
             return betting.paid[1] if betting.folded == 1 else -betting.paid[0]
@@ -113,7 +64,7 @@ class LeducRules:
         """Return the features: the agent (2), its card (6), the public one (6), the bets (2 by 4 by
         2).
         """
-        betting = _read(bets)
+        betting = betting_of(bets)
         seen = [betting.agent, 2 + cards[betting.agent]]
         if len(betting.rounds) > 1:
             seen.append(2 + self.num_cards + cards[PUBLIC])

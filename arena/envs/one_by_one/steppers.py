@@ -136,8 +136,9 @@ def make_one_by_one(
     )
     keeps_infos = needs_infos(environment.outcome)
     phases = Phases(request.num_envs)
+    make_stepper: Callable[[EpisodeRow], Stepper]
     if is_openspiel(spec.id):
-        make_stepper = _openspiel_stepper(spec, populations=request.populations)
+        make_stepper = openspiel_stepper(spec, populations=request.populations)
     else:
         make_stepper = _pettingzoo_stepper(request, states=rows.states, phases=phases)
 
@@ -156,9 +157,14 @@ def make_one_by_one(
     )
 
 
-def _openspiel_stepper(
+def openspiel_stepper(
     spec: EnvironmentSpec, *, populations: Mapping[str, tuple[str, ...]]
-) -> Callable[[EpisodeRow], Stepper]:
+) -> Callable[[EpisodeRow], OpenSpielStepper]:
+    """Return the factory of a row's stepper.
+
+    Raises:
+        ConfigError: If the game cannot be made or differs from the spec.
+    """
     # The digest covers form, agents and spaces at once; versions may differ.
     if openspiel_facts(spec.id, kwargs=spec.kwargs).digest != spec.digest:
         raise ConfigError(f"environment.id {spec.id} is not what it was when it was inspected")
@@ -184,7 +190,7 @@ def _pettingzoo_stepper(
     spec, possible_agents = request.spec, request.environment.possible_agents
     # One agent without a mask suffices for an illegal move that the game must judge.
     has_masks = all(agent.mask is not None for agent in spec.agent_specs.values())
-    stepper = _stepper(spec, populations=request.populations)
+    stepper = stepper_of(spec, populations=request.populations)
 
     def make(row: EpisodeRow) -> Stepper:
         env = make_environment(
@@ -194,7 +200,7 @@ def _pettingzoo_stepper(
         whole = env
         # The first environment stands for all: they come from the same factory and kwargs.
         if row.b == 0:
-            _check_spec(env, spec=spec, possible_agents=possible_agents)
+            check_spec(env, spec=spec, possible_agents=possible_agents)
         if row.components is None:
             env = strip_checking_wrappers(env, has_masks=has_masks)
         else:
@@ -227,7 +233,7 @@ def _reporting(
     return Cycle(reporting, state=state) if is_cycle else reporting
 
 
-def _stepper(
+def stepper_of(
     spec: EnvironmentSpec, *, populations: Mapping[str, tuple[str, ...]]
 ) -> Callable[[Any, EpisodeRow], Stepper]:
     """Return the factory of a stepper from an environment and its row."""
@@ -243,12 +249,17 @@ def _stepper(
     return lambda env, row: AecStepper(env, row=row, population_of=in_turn)
 
 
-def _check_spec(
+def check_spec(
     env: Any,  # noqa: ANN401
     *,
     spec: EnvironmentSpec,
     possible_agents: Sequence[str] | None,
 ) -> None:
+    """Refuse an environment that differs from its spec.
+
+    Raises:
+        ConfigError: If its agents or spaces are others.
+    """
     agents = agents_of(env, environment_id=spec.id, declared=possible_agents)
     if possible_agents is not None:
         # An environment that creates agents as it goes knows their spaces only in an episode.

@@ -36,6 +36,9 @@ class OpenSpielStepper:
         game: Game from `arena.envs.openspiel.game.load_game`.
         row: Row of the batch.
         actions_of: Population's name, slot in it and number of slots, by agent.
+
+    Attributes:
+        state: A ``pyspiel.State``; None before the first episode.
     """
 
     def __init__(
@@ -50,7 +53,7 @@ class OpenSpielStepper:
         self._agents = game.agents
         self._max_length: int = game.game.max_game_length()
         self._actions_of = tuple(actions_of[agent] for agent in self._agents)
-        self._state: Any = None
+        self.state: Any = None
         self._deciding: list[int] = []
         self._seed = 0
         self._num_draws = 0
@@ -77,10 +80,10 @@ class OpenSpielStepper:
         # Rewards of chance are paid with the first decision: this call's rewards may still be those
         # of the last episode.
         self._returns = [0.0] * len(self._agents)
-        self._state = self._game.game.new_initial_state()
+        self.state = self._game.game.new_initial_state()
         self._row.begin()
         self._go_on()
-        if self._state.is_terminal():
+        if self.state.is_terminal():
             raise EnvironmentFault("after reset a player must be on turn, the game is over")
         self._ask()
 
@@ -98,13 +101,13 @@ class OpenSpielStepper:
             population, slot, num_slots = self._actions_of[player]
             # [B * S]: row b, then the slot
             chosen[player] = actions[population][b * num_slots + slot]
-        self._game.apply(self._state, chosen)
+        self._game.apply(self.state, chosen)
         # Decisions only: with chance counted, a card game would be cut off.
         self._length += 1
         self._go_on()
         # After chance, which may pay as well.
         self._credit()
-        is_over = self._state.is_terminal()
+        is_over = self.state.is_terminal()
         # Some games outlast their declared length (backgammon may): they are truncated.
         if not is_over and self._length < self._max_length:
             self._ask()
@@ -119,39 +122,39 @@ class OpenSpielStepper:
 
     def close(self) -> None:
         """Drop the game's state."""
-        self._state = None
+        self.state = None
 
     def _credit(self) -> None:
         """Pay the increase of the returns."""
         # r = G_after - G_before. OpenSpiel's own rewards are undefined at chance nodes: 2048
         # repeats a reward there.
-        before, self._returns = self._returns, self._state.returns()
+        before, self._returns = self._returns, self.state.returns()
         received = (after - first for first, after in zip(before, self._returns, strict=True))
         self._row.credit(dict(zip(self._agents, received, strict=True)))
 
     def _go_on(self) -> None:
         """Let chance act until a decision is pending or the game is over."""
-        while not self._state.is_terminal():
-            if self._state.is_chance_node():
+        while not self.state.is_terminal():
+            if self.state.is_chance_node():
                 uniform = chance.uniform(self._seed, draw=self._num_draws)
                 self._num_draws += 1
-                outcomes = self._state.chance_outcomes()
-                self._state.apply_action(chance_outcome(outcomes, uniform=uniform))
+                outcomes = self.state.chance_outcomes()
+                self.state.apply_action(chance_outcome(outcomes, uniform=uniform))
                 continue
-            self._deciding = self._game.deciding(self._state)
+            self._deciding = self._game.deciding(self.state)
             if self._deciding:
                 return
             # A simultaneous node at which no player has a choice
-            self._game.apply(self._state, {})
+            self._game.apply(self.state, {})
 
     def _ask(self) -> None:
         for player in self._deciding:
             self._row.ask(self._agents[player], self._observation(player), None)
 
     def _observation(self, player: int) -> dict[str, npt.NDArray[Any]]:
-        legal = self._state.legal_actions_mask(player)
+        legal = self.state.legal_actions_mask(player)
         return {
-            "observation": self._game.see(self._state, player),
+            "observation": self._game.see(self.state, player),
             "action_mask": np.array(legal, dtype=np.int8),
         }
 

@@ -6,17 +6,19 @@ Tests: `tests/arena/learners/work/test_worker.py`.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 from arena.config import LearnerSetup
 from arena.envs.random_play import action_layouts
+from arena.games.recording import GameRecorder, recorded_environments
 from arena.learners.work.equipment import Equipment
 from arena.learners.work.faults import AssignmentFault
 from arena.matches import openings
 from arena.matches.match import Block, Share, Stopped, play_matches, share_envs
-from arena.matches.seating import num_episodes
+from arena.matches.seating import is_cooperation, num_episodes
 from arena.matches.seeds import environment_seeds, seed_everything
 from arena.matches.tally import merge_tallies
-from arena.types import Seat, Seating, Tally
+from arena.types import MAX_GAMES_BYTES, Game, Seat, Seating, Tally
 from arena.wire.messages import Evaluate, Finished
 
 
@@ -36,12 +38,18 @@ def evaluate(message: Evaluate, equipment: Equipment) -> Finished:
     num_matches = [pairing.num_matches for pairing in message.pairings]
     radices = _radices(setup)
     tallies: list[Tally] = []
+    games: list[Game] = []
+    num_left_out = 0
     # More pairings than environments are played in waves.
     for wave, shares in enumerate(share_envs(num_matches, num_envs=env.num_envs)):
         blocks = [
             _block(message.pairings[share.pairing].seating, share=share, equipment=equipment)
             for share in shares
         ]
+        sizes = [(share.pairing, share.num_envs) for share in shares]
+        # In cooperation each environment has a game of both teams.
+        most = (message.games - len(games)) // (2 if is_cooperation(setup.sides) else 1)
+        recorder = GameRecorder(recorded_environments(sizes, most=most))
         try:
             tallies += play_matches(
                 env,
@@ -54,9 +62,14 @@ def evaluate(message: Evaluate, equipment: Equipment) -> Finished:
                 progress=equipment.progress,
                 should_stop=equipment.should_stop,
                 radices=radices,
+                recorder=recorder,
             )
         except Stopped as stopped:
             raise AssignmentFault("stopped", str(stopped)) from stopped
+        games += recorder.games
+        num_left_out += recorder.num_left_out
+    kept = _bounded(games)
+    num_left_out += len(games) - len(kept)
     # Pairings of equal seatings may be in several waves, but the wire wants one tally of each.
     merged = openings.bounded(merge_tallies(tallies))
     duration_s = time.perf_counter() - started
@@ -65,9 +78,24 @@ def evaluate(message: Evaluate, equipment: Equipment) -> Finished:
         attempt=message.attempt,
         checkpoints=(),
         tallies=merged,
-        metrics=_metrics(merged, seats=setup.seats, duration_s=duration_s),
+        metrics={
+            **_metrics(merged, seats=setup.seats, duration_s=duration_s),
+            **({"episode/games_left_out": float(num_left_out)} if num_left_out else {}),
+        },
         duration_s=duration_s,
+        games=kept,
     )
+
+
+def _bounded(games: Sequence[Game]) -> tuple[Game, ...]:
+    """Return the games without those that are too large together."""
+    kept: list[Game] = []
+    left = MAX_GAMES_BYTES
+    for game in games:
+        if game.size_bytes <= left:
+            kept.append(game)
+            left -= game.size_bytes
+    return tuple(kept)
 
 
 def _radices(setup: LearnerSetup) -> dict[str, tuple[int, ...] | None]:

@@ -27,6 +27,7 @@ MAY_CHANGE = (
     "populations.*.hyperparameters",
     "ghosts",
     "checkpoints",
+    "replays",
     "matchmaking",
 )
 """Keys, with all below them, that a resumed run may have otherwise; * is a population's name."""

@@ -17,7 +17,7 @@ from populations.controller.assignments.validation import (
     published_by,
     trained_steps,
 )
-from populations.controller.evaluation import share
+from populations.controller.evaluation import games, share
 from populations.controller.evaluation.pairings import validated_generation_of
 from populations.controller.evolution import halving, pbt, quarantine
 from populations.controller.evolution.snapshots import mark_export, snapshot
@@ -135,6 +135,7 @@ def _commit(
     elif isinstance(row.message, Evaluate):
         learner = state.learners[event.learner]
         share.record(state, learner, matches=matches, duration_s=finished.duration_s)
+        games.take(state, tx, row, finished.games)
         _validate(state, tx, row.message)
         _learn_lengths(state, tx, finished.tallies)
         # Seconds of an epoch that only evaluates are not taken from the finals of a later one.

@@ -17,6 +17,7 @@ from populations.controller.assignments.learner_faults import is_left_to_others,
 from populations.controller.assignments.next_team import next_team
 from populations.controller.evaluation import share
 from populations.controller.evaluation.finals import more_pairings
+from populations.controller.evaluation.games import num_to_report
 from populations.controller.evaluation.pairings import draw_pairings, is_worth_it
 from populations.controller.evaluation.prices import is_left_to_cheaper
 from populations.controller.opponents.learning_rivals import team_seatings
@@ -340,5 +341,6 @@ def _evaluate(
         attempt=0,
         pairings=pairings,
         seed=assignment_seed(state, assignment_id),
+        games=num_to_report(state),
     )
     return _new_row(state, tx, message)

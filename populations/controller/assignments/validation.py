@@ -17,9 +17,10 @@ from arena.config import LearnerSetup
 from arena.matches.comparisons import Comparison, comparisons
 from arena.matches.openings import openings_problem
 from arena.matches.pair_scores import adds_up
-from arena.matches.seating import num_episodes
+from arena.matches.seating import MAX_RETURN, num_episodes, problem_of
 from arena.rollout.calls import rollout_calls
 from arena.types import (
+    MAX_GAMES_BYTES,
     Entrant,
     Player,
     PolicyId,
@@ -44,9 +45,6 @@ MAX_MATCHES_PER_DECISION = 1000
 
 MAX_UPDATES = 2**40
 """Optimizer steps in an assignment."""
-
-MAX_RETURN = 1e40
-"""Mean return of a match: sums of such returns, and of their squares, are finite."""
 
 MAX_ROLLOUT_LENGTH = 65536
 """Longest ``rollout_length``, for algorithms that may have one of their own."""
@@ -112,6 +110,7 @@ def _problems(asked: Asked, finished: Finished, manifests: Mapping[str, Manifest
     yield from _problems_of_tallies(asked, finished)
     yield from _problems_of_figures(asked, finished)
     yield from _problems_of_episodes_in_flight(asked, finished)
+    yield from _problems_of_games(asked, finished)
 
 
 def _problems_of_checkpoints(
@@ -227,6 +226,21 @@ def _problems_of_episodes_in_flight(asked: Asked, finished: Finished) -> Iterato
     number = sum(held.num_envs for held in finished.in_flight)
     if number > asked.setup.num_envs:
         yield f"{number} episodes are in flight in {asked.setup.num_envs} environments"
+
+
+def _problems_of_games(asked: Asked, finished: Finished) -> Iterator[str]:
+    message = asked.message
+    most = message.games if isinstance(message, Evaluate) else 0
+    if len(finished.games) > most:
+        yield f"it has {len(finished.games)} games, and was asked for {most} at most"
+    size = sum(game.size_bytes for game in finished.games)
+    if size > MAX_GAMES_BYTES:
+        yield f"its games have {size} bytes, more than {MAX_GAMES_BYTES}"
+    for game in finished.games:
+        if not isinstance(message, Evaluate) or game.pairing >= len(message.pairings):
+            yield f"a game is of pairing {game.pairing}, which was not asked for"
+        elif (problem := problem_of(game, seats=asked.setup.seats)) is not None:
+            yield f"a game {problem}"
 
 
 def published_by(message: Train | Evaluate, finished: Finished) -> list[tuple[Trainee, Published]]:

@@ -19,6 +19,7 @@ from arena.resolve import NO_CODE
 from arena.types import PolicyId, WeightsRef
 from populations.choices import with_names
 from populations.config.resume.differences import Change
+from populations.config.resume.secrets import without_secrets
 from populations.config.run_config import RunConfig
 from populations.config.run_file import (
     RUN_FILE,
@@ -367,7 +368,8 @@ class OpenRun:
         digest = prepare(self.run_dir, self.run_file)
         tx = self.state.begin(Now(monotonic_s=0.0, utc=utc))
         for change in changes:
-            tx.add_event("configuration_changed", "", **{change.key: [change.before, change.after]})
+            both = [without_secrets(one, change.key) for one in (change.before, change.after)]
+            tx.add_event("configuration_changed", "", **{change.key: both})
         for name, population in self.run_file.config.populations.items():
             start, prefix = population.start_values, f"populations.{name}.hyperparameters."
             # A hyperparameter's own name may have dots, and so has a part of its schedule.

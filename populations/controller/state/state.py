@@ -253,6 +253,8 @@ class ControllerState:
                 self.strengths.apply(row, teams=self.teams)
                 self.retention.apply(row)
                 self.curves.apply(row)
+            case rows.GameRow():
+                self.retention.apply(row)
             case rows.GenerationRow():
                 self.generation_history.apply(row, self.tables)
                 self.curves.apply(row)
@@ -268,8 +270,8 @@ class ControllerState:
                 self.goals.add_tally(row, self.league.checkpoints)
             case rows.EventRow():
                 self.pbt_decisions.apply(row)
-            case rows.Deletion(row=rows.GhostRow() as ghost):
-                self.retention.release(ghost)
+            case rows.Deletion(row=(rows.GhostRow() | rows.GameRow()) as gone):
+                self.retention.release(gone)
             case rows.Deletion(row=rows.CheckpointRow() as checkpoint):
                 self.league.remove_checkpoint(checkpoint)
                 self.pending_matches.forget_lines()

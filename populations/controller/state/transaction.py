@@ -14,6 +14,7 @@ from populations.records.rows import (
     CheckpointRow,
     Deletion,
     EventRow,
+    GameRow,
     GenerationRow,
     GhostRow,
     Json,
@@ -60,6 +61,7 @@ class Transaction:
         | RecordRow
         | PairRow
         | RatingsRow
+        | GameRow
         | RunRow,
     ) -> None:
         """Add or replace a row."""
@@ -83,9 +85,13 @@ class Transaction:
                 self.tables.pairs[row.key] = row
             case RatingsRow():
                 self.tables.ratings[row.population] = row
+            case GameRow():
+                self.tables.games[row.game] = row
         self._append(row)
 
-    def delete(self, row: CheckpointRow | GhostRow | GenerationRow | RecordRow | PairRow) -> None:
+    def delete(
+        self, row: CheckpointRow | GhostRow | GenerationRow | RecordRow | PairRow | GameRow
+    ) -> None:
         """Remove a row from its table."""
         match row:
             case CheckpointRow():
@@ -98,6 +104,8 @@ class Transaction:
                 del self.tables.records[row.key]
             case PairRow():
                 del self.tables.pairs[row.key]
+            case GameRow():
+                del self.tables.games[row.game]
         self._append(Deletion(row=row))
 
     def put_assignment(self, row: AssignmentRow) -> None:

@@ -8,22 +8,16 @@ Tests: `tests/populations/inspection/test_anchor.py`.
 
 from __future__ import annotations
 
-from typing import cast
-
+from arena.matches.pair_scores import wilson
 from arena.types import RANDOM_BOT
 from populations.inspection.cells import payoff_cells
 from populations.inspection.inspection import Document, Inspection
-from populations.league.standings import Standing, champion
-from populations.ratings.model import Z95
+from populations.league.standings import Standing
 
 
 def anchor_scores(run: Inspection, population: str | None = None) -> Document:
     """Return `anchor_score` of each population's champion."""
-    return {
-        name: anchor_score(run, name, best)
-        for name, lines in run.standings(population).items()
-        if (best := champion(lines)) is not None
-    }
+    return {n: anchor_score(run, n, best) for n, best in run.champions(population).items()}
 
 
 def anchor_score(run: Inspection, population: str, player: Standing) -> Document | None:
@@ -43,7 +37,7 @@ def anchor_score(run: Inspection, population: str, player: Standing) -> Document
     )
     # Of several other populations each may have met it.
     own = [
-        (cast("float", cell["score"]), cast("int", cell["matches"]))
+        (cell["score"], cell["matches"])
         for cell in cells
         if (cell["population"], cell["player"]) == (population, player.player) and cell["matches"]
     ]
@@ -59,15 +53,3 @@ def anchor_score(run: Inspection, population: str, player: Standing) -> Document
         "score_low": low,
         "score_high": high,
     }
-
-
-def wilson(score: float, matches: int) -> tuple[float, float]:
-    """Return Wilson's 95% interval of a score (1927); draws count as half a win.
-
-    It overstates the width where many matches are drawn.
-    """
-    # (s + z^2 / 2n -+ z sqrt(s (1 - s) / n + z^2 / 4n^2)) / (1 + z^2 / n)
-    square = Z95 * Z95 / matches
-    centre = score + square / 2.0
-    half = Z95 * ((score * (1.0 - score) + square / 4.0) / matches) ** 0.5
-    return max((centre - half) / (1.0 + square), 0.0), min((centre + half) / (1.0 + square), 1.0)

@@ -6,18 +6,17 @@ Tests: `tests/populations/inspection/test_champions.py`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import cast
 
+from arena.matches.pair_scores import wilson
 from arena.types import Digest, Entrant, trainee_entrant
 from populations.controller.monitoring.champions import CHAMPION
-from populations.inspection.cells import Names, payoff_cells
-from populations.inspection.documents.anchor import anchor_score, wilson
-from populations.inspection.documents.gains import checkpoint_fit
+from populations.inspection.cells import payoff_cells
+from populations.inspection.documents.anchor import anchor_score
 from populations.inspection.documents.unproven import unproven
 from populations.inspection.inspection import Document, Inspection
 from populations.inspection.ratings import CheckpointFit, champion_spans
 from populations.league.lineage import lineage
-from populations.league.standings import Standing, champion
+from populations.league.standings import RATING, Standing
 from populations.records.rows import Json
 
 
@@ -30,55 +29,41 @@ def champion_view(run: Inspection, population: str | None) -> Document:
     untrained (`populations.inspection.documents.unproven`). ``line`` is the training behind its
     weights, oldest first.
     """
-    _, fit = checkpoint_fit(run)
-    found = run.standings(population)
-    names = names_of(run.standings())
-    spans = champion_spans(run.reader.events(kinds=(CHAMPION,)))
+    _, fit = run.rated
+    found = run.standings()
+    names = run.names()
+    spans = champions_of(run, population)
     cells = payoff_cells(run.reader.pairs(kind="evaluate"), seats=run.league.seats, names=names)
-    champions: list[Json] = []
-    for name, lines in found.items():
-        best = champion(lines)
-        if best is not None:
-            history: list[Json] = [span for span in spans if span["population"] == name]
-            own = names[name, best.weights or best.player]
-            champions.append(
-                {
-                    **_described(name, best, history),
-                    **lead(name, best, lines, fit),
-                    "anchor": anchor_score(run, name, best),
-                    "unproven": unproven(run, name, best),
-                    "history": history,
-                    "opponents": opponents(cells, population=name, player=own),
-                    "line": _line(run, best),
-                }
-            )
-    return {"run": run.tables.run.run, "champions": champions}
+    champions = []
+    for name, best in run.champions(population).items():
+        history = [span for span in spans if span["population"] == name]
+        own = names[name, best.weights or best.player]
+        champions.append(
+            {
+                **_described(name, best, history),
+                **lead(name, best, found[name], fit),
+                "anchor": anchor_score(run, name, best),
+                "unproven": unproven(run, name, best),
+                "history": history,
+                "opponents": opponents(cells, population=name, player=own),
+                "line": _line(run, best),
+            }
+        )
+    return {"champions": champions}
 
 
-def names_of(found: Mapping[str, list[Standing]]) -> Names:
-    """Return the names of the standings' players, by population and entrant."""
-    return {
-        (name, line.weights or line.player): line.player
-        for name, lines in found.items()
-        # Reversed: of a policy and a ghost with its weights the first line gives the name.
-        for line in reversed(lines)
-    }
+def champions_of(run: Inspection, population: str | None) -> list[Document]:
+    """Return since when and until when each champion has led its population, oldest first."""
+    spans = champion_spans(run.reader.events(kinds=(CHAMPION,)))
+    return [span for span in spans if population in (None, span["population"])]
 
 
-def _described(population: str, best: Standing, history: list[Json]) -> Document:
-    last = cast("Mapping[str, Json]", history[-1]) if history else {}
+def _described(population: str, best: Standing, history: list[Document]) -> Document:
+    last = history[-1] if history else {}
     return {
         "population": population,
-        "player": best.player,
-        "generation": best.generation,
-        "agent_steps": best.agent_steps,
-        "evaluated_agent_steps": best.evaluated_agent_steps,
-        "checkpoint": best.checkpoint,
-        "weights": best.weights,
-        "rating": best.rating,
-        "rating_low": best.rating_low,
-        "rating_high": best.rating_high,
-        "open": best.open,
+        **best.picked("player", "generation", "agent_steps", "evaluated_agent_steps"),
+        **best.picked("checkpoint", "weights", *RATING),
         # Null where the journal has not recorded yet that it leads.
         "since": last.get("since") if last.get("player") == best.player else None,
         "changes": max(len(history) - 1, 0),
@@ -112,7 +97,9 @@ def lead(
     }
 
 
-def opponents(cells: Iterable[Mapping[str, Json]], *, population: str, player: str) -> list[Json]:
+def opponents(
+    cells: Iterable[Mapping[str, Json]], *, population: str, player: str
+) -> list[Document]:
     """Return a player's results by opponent, the worst score first."""
     rows: list[tuple[float, int, Document]] = []
     for cell in cells:
@@ -131,7 +118,7 @@ def opponents(cells: Iterable[Mapping[str, Json]], *, population: str, player: s
     return [row for _, _, row in sorted(rows, key=lambda one: one[:2])]
 
 
-def _line(run: Inspection, best: Standing) -> list[Json]:
+def _line(run: Inspection, best: Standing) -> list[Document]:
     """Return the generations behind a champion's weights, the copies it came through included."""
     origin = run.league.checkpoints.get(Digest(best.weights or ""))
     generations = run.history().generations

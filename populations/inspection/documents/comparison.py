@@ -8,15 +8,12 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from typing import cast
 
 from arena.errors import ConfigError
 from arena.matches.pair_scores import num_scored, points
 from arena.types import RANDOM_BOT, Digest, Entrant
-from populations.inspection.documents.gains import checkpoint_fit
 from populations.inspection.inspection import Document, Inspection
 from populations.inspection.ratings import rating_points
-from populations.league.standings import champion
 from populations.records.rows import Json
 
 NUM_POINTS = 20
@@ -80,15 +77,14 @@ def _require_comparable(runs: Sequence[Inspection]) -> None:
 
 
 def _described(run: Inspection, names: Sequence[str]) -> Document:
-    found = run.standings()
-    best = {name: champion(found[name]) for name in names}
+    best = run.champions()
     return {
         "run": run.tables.run.run,
         "run_dir": str(run.run_dir),
         "name": run.run_file.name,
         "seed": run.run_file.config.seed,
         "agent_steps": run.tables.run.agent_steps,
-        "champions": {name: None if line is None else line.player for name, line in best.items()},
+        "champions": {name: best[name].player if name in best else None for name in names},
     }
 
 
@@ -115,15 +111,9 @@ def _curve(runs: Sequence[Inspection], population: str) -> Iterator[Json]:
 
 def _ratings(run: Inspection, population: str) -> list[list[tuple[int, float]]]:
     """Return the rated checkpoints of each policy: agent steps and rating, in order."""
-    tables, fit = checkpoint_fit(run)
+    tables, fit = run.rated
     lines = rating_points(tables, fit.intervals(), assigned=()).get(population, [])
-    return [
-        [
-            (cast("int", point["agent_steps"]), cast("float", point["rating"]))
-            for point in cast("list[Document]", cast("Document", line)["points"])
-        ]
-        for line in lines
-    ]
+    return [[(point["agent_steps"], point["rating"]) for point in line["points"]] for line in lines]
 
 
 def _best_at(lines: Sequence[Sequence[tuple[int, float]]], ends: Sequence[int]) -> Values:

@@ -8,12 +8,11 @@ from __future__ import annotations
 import os
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import cast
 
 from arena.config import LearnerSetup
 from arena.environment_spec import EnvironmentSpec
@@ -22,20 +21,20 @@ from arena.errors import ConfigError
 from arena.types import RANDOM_BOT
 from populations.choices import with_names
 from populations.config.resume.differences import Change, compare
+from populations.config.resume.secrets import without_secrets
 from populations.config.run_file import learner_setup
 from populations.inspection.cells import payoff_cells
-from populations.inspection.documents.champions import names_of, opponents
+from populations.inspection.documents.champions import opponents
 from populations.inspection.documents.status import status_view
 from populations.inspection.inspection import Document, Inspection
-from populations.league.standings import Standing, champion
+from populations.league.standings import RATING, Standing
 from populations.records.rows import Json
 
 COUNTED = ("exploited", "explored", "immigrated", "kept", "reset", "quarantined")
 """Kinds of events about policies that are counted."""
 
 _COUNTS = ("state", "reason", "elapsed_s", "agent_steps", "matches", "assignments_finished")
-_RATING = ("rating", "rating_low", "rating_high", "open")
-_PLAYER = ("player", *_RATING, "agent_steps", "generation", "matches")
+_PLAYER = ("player", *RATING, "agent_steps", "generation", "matches")
 _RESULT = ("matches", "score", "score_low", "score_high", "mean_return")
 
 
@@ -69,7 +68,6 @@ def _document(one: _Side, two: _Side) -> Document:
     configurations = [side.run.run_file.config.model_dump(mode="json") for side in (one, two)]
     met = _common_opponents(one, two)
     return {
-        "run": one.run.tables.run.run,
         "runs": {
             side: {"run": it.run.tables.run.run, "run_dir": str(it.run.run_dir), "label": label}
             for side, it, label in zip(("first", "second"), (one, two), labels, strict=True)
@@ -109,17 +107,14 @@ class _Side:
     @classmethod
     def of(cls, run: Inspection, population: str | None) -> _Side:
         """Read a run; the side needs its reader no more."""
-        found, names = run.standings(population), names_of(run.standings())
+        found, names = run.standings(population), run.names()
         cells = payoff_cells(run.reader.pairs(kind="evaluate"), seats=run.league.seats, names=names)
-        champions = {
-            name: best for name, lines in found.items() if (best := champion(lines)) is not None
-        }
+        champions = run.champions(population)
         results = {
             (name, str(row["opponent_population"]), str(row["opponent"])): row
             for name, best in champions.items()
-            for row in cast(
-                "list[Document]",
-                opponents(cells, population=name, player=names[name, best.weights or best.player]),
+            for row in opponents(
+                cells, population=name, player=names[name, best.weights or best.player]
             )
         }
         events: dict[str, Counter[str]] = {name: Counter() for name in found}
@@ -140,7 +135,7 @@ class _Side:
     def figures(self) -> Document:
         """Return what the run is, and how much it has done."""
         row, file = self.run.tables.run, self.run.run_file
-        evaluation = cast("Mapping[str, Json]", self.status["evaluation"])
+        evaluation = self.status["evaluation"]
         return {
             "name": file.name,
             "environment": file.spec.id,
@@ -171,7 +166,7 @@ class _Side:
         """Return the champion of a population, with its hyperparameters."""
         best, space = self.champions[population], self.run.space(population)
         return {
-            **_picked(best._asdict(), _PLAYER),
+            **best.picked(*_PLAYER),
             "hyperparameters": with_names(best.hyperparameters, space),
         }
 
@@ -179,7 +174,7 @@ class _Side:
         """Return the policies by population and place, the best first."""
         return {
             name: {
-                str(place): _picked(line._asdict(), _PLAYER)
+                str(place): line.picked(*_PLAYER)
                 for place, line in enumerate(
                     (line for line in lines if line.kind == "policy"), start=1
                 )
@@ -229,8 +224,12 @@ def _different(first: Json, second: Json) -> Document:
     """
     compared = list(compare(first, second))
     found = {one.key: one for one in compared if one.before != one.after}
-    different: list[Json] = [
-        {"key": one.key, "first": one.before, "second": one.after}
+    different: list[Document] = [
+        {
+            "key": one.key,
+            "first": without_secrets(one.before, one.key),
+            "second": without_secrets(one.after, one.key),
+        }
         for one in found.values()
         if not _follows(one, found)
     ]
@@ -245,7 +244,9 @@ def _follows(one: Change, found: Mapping[str, Change]) -> bool:
     return found.get(rest[1]) == replace(one, key=rest[1])
 
 
-def _entries(first: Mapping[str, Json], second: Mapping[str, Json], **labels: str) -> list[Json]:
+def _entries(
+    first: Mapping[str, Json], second: Mapping[str, Json], **labels: str
+) -> list[Document]:
     return [
         {**labels, "key": key, "first": first.get(key), "second": second.get(key)}
         for key in dict.fromkeys((*first, *second))
@@ -254,7 +255,7 @@ def _entries(first: Mapping[str, Json], second: Mapping[str, Json], **labels: st
 
 def _by_population(
     first: Mapping[str, Mapping[str, Json]], second: Mapping[str, Mapping[str, Json]]
-) -> list[Json]:
+) -> list[Document]:
     return [
         entry
         for name in dict.fromkeys((*first, *second))
@@ -262,15 +263,11 @@ def _by_population(
     ]
 
 
-def _picked(document: Mapping[str, Json], keys: Iterable[str]) -> Document:
-    return {key: document[key] for key in keys}
-
-
 def _ratio(count: float, seconds: float) -> float | None:
     return count / seconds if seconds > 0.0 else None
 
 
-def _common_opponents(one: _Side, two: _Side) -> list[Json]:
+def _common_opponents(one: _Side, two: _Side) -> list[Document]:
     """Return the bots of both runs that a champion has met, with the results of both champions.
 
     ``rating`` is that of the bot on the run's own scale.
@@ -282,7 +279,7 @@ def _common_opponents(one: _Side, two: _Side) -> list[Json]:
             "key": bot,
             **{
                 name: {
-                    **_picked(side.bots[of, bot]._asdict(), _RATING),
+                    **side.bots[of, bot].picked(*RATING),
                     **side.result(population, of, bot),
                 }
                 for name, side in (("first", one), ("second", two))
@@ -293,11 +290,11 @@ def _common_opponents(one: _Side, two: _Side) -> list[Json]:
     ]
 
 
-def _alerts(one: _Side, two: _Side) -> list[Json]:
+def _alerts(one: _Side, two: _Side) -> list[Document]:
     texts: list[dict[tuple[str, str], Json]] = [
         {
             (str(alert["subject"]), str(alert["name"])): alert["what"]
-            for alert in cast("list[Document]", side.status["alerts"])
+            for alert in side.status["alerts"]
         }
         for side in (one, two)
     ]
@@ -314,7 +311,7 @@ def _plays_the_same(one: _Side, two: _Side) -> bool:
     return first == second
 
 
-def _notes(one: _Side, two: _Side, met: list[Json]) -> list[Json]:
+def _notes(one: _Side, two: _Side, met: list[Document]) -> list[str]:
     """Return what must be known to read the numbers, a sentence each."""
     if not _plays_the_same(one, two):
         first, second = (side.run.run_file.spec.id for side in (one, two))
@@ -327,7 +324,7 @@ def _notes(one: _Side, two: _Side, met: list[Json]) -> list[Json]:
             f"The runs play different environments, {which}: ratings and scores of one say nothing "
             "about the other."
         ]
-    bots = dict.fromkeys(str(cast("Document", entry)["key"]) for entry in met)
+    bots = dict.fromkeys(str(entry["key"]) for entry in met)
     bots.pop(RANDOM_BOT, None)
     others = f" and through bots that both have met ({', '.join(bots)})" if bots else ""
     return [

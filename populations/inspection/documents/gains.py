@@ -10,13 +10,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
-from arena.types import Entrant, PolicyId, trainee_entrant
+from arena.types import Entrant, trainee_entrant
+from populations.choices import with_names
 from populations.inspection.inspection import Document, Inspection
-from populations.inspection.ratings import CheckpointFit, Interval
+from populations.inspection.ratings import CheckpointFit
+from populations.league.ratings import Interval
 from populations.ratings.results import Rated
-from populations.records.rows import EventRow, GenerationRow, Json
+from populations.records.rows import GenerationRow, Json
 from populations.records.tables import Tables
 
 BEGINNINGS = (
@@ -25,8 +27,11 @@ BEGINNINGS = (
 )
 """Kinds of the events that begin a generation; their subjects are policies."""
 
-STEPS = "elo_gain_agent_steps"
-"""Key of the agent steps that a gain is over."""
+FIGURES = (
+    *("elo_begin", "elo_begin_low", "elo_begin_high", "elo_end", "elo_end_low", "elo_end_high"),
+    *("elo_gain", "elo_gain_low", "elo_gain_high", "elo_gain_agent_steps"),
+)
+"""Keys of a generation's gain in documents."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,39 +54,10 @@ class Gain:
 
     def document(self) -> Document:
         """Return the figures as plain data."""
-        figures = {"elo_begin": self.begin, "elo_end": self.end, "elo_gain": self.gain}
-        found: Document = {
-            key: value
-            for name, one in figures.items()
-            for key, value in zip(
-                (name, f"{name}_low", f"{name}_high"),
-                (None, None, None) if one is None else (one.rating, one.low, one.high),
-                strict=True,
-            )
-        }
-        return {**found, STEPS: self.agent_steps}
-
-    @classmethod
-    def from_document(cls, document: Mapping[str, Json]) -> Gain:
-        """Return the gain whose figures a document has, among others."""
-        begin, end, gain = (
-            _interval(document, name) for name in ("elo_begin", "elo_end", "elo_gain")
-        )
-        return cls(begin=begin, end=end, gain=gain, agent_steps=_int(document[STEPS]))
-
-
-def _interval(document: Mapping[str, Json], name: str) -> Interval | None:
-    found = [document[key] for key in (name, f"{name}_low", f"{name}_high")]
-    ends = [float(value) for value in found if isinstance(value, int | float)]
-    return Interval(*ends) if len(ends) == len(found) else None
-
-
-def checkpoint_fit(run: Inspection) -> tuple[Tables, CheckpointFit]:
-    """Rate all checkpoints of a run by one fit; with the rows that it was made from.
-
-    The rows are of one moment, which may be later than the inspection's.
-    """
-    return run.rated
+        unknown = (None, None, None)
+        intervals = (self.begin or unknown, self.end or unknown, self.gain or unknown)
+        values = (*(end for one in intervals for end in one), self.agent_steps)
+        return dict(zip(FIGURES, values, strict=True))
 
 
 def gains(
@@ -153,28 +129,54 @@ def _longer(steps: int | None, *, since: int, until: int | None) -> int | None:
     return None if steps is None or until is None else steps + until - since
 
 
-def times_of_generations(events: Iterable[EventRow]) -> dict[Entrant, str]:
-    """Return when each generation began.
+def begun(events: Iterable[Mapping[str, Json]]) -> Iterator[tuple[Mapping[str, Json], int]]:
+    """Yield the events that begin generations, each with the generation's number.
 
     Args:
-        events: Events of the kinds `BEGINNINGS`, oldest first.
+        events: Events, oldest first.
     """
-    return {entrant: event.time for event, entrant in begun(events)}
-
-
-def begun(events: Iterable[EventRow]) -> Iterator[tuple[EventRow, Entrant]]:
-    """Yield the events that begin generations, each with the generation."""
-    current: dict[str, int] = {}
+    current: dict[Json, int] = {}
     for event in events:
-        if event.kind not in BEGINNINGS:
+        kind, subject, number = event["kind"], event["subject"], event.get("generation")
+        if kind not in BEGINNINGS:
             continue
-        number = _int(event.data.get("generation"))
-        if number is None:
+        if not isinstance(number, int) or isinstance(number, bool):
             # The first one, or that after a quarantine: their events do not say it.
-            number = 0 if event.kind == "policy_created" else current.get(event.subject, 0) + 1
-        current[event.subject] = number
-        yield event, trainee_entrant(PolicyId(event.subject), generation=number)
+            number = 0 if kind == "policy_created" else current.get(subject, 0) + 1
+        current[subject] = number
+        yield event, number
 
 
-def _int(value: Json) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+def plain_generations(run: Inspection, population: str | None) -> list[Document]:
+    """Return generations in order of beginning; ``parent`` is the policy and generation of the
+    weights.
+    """
+    return [
+        {
+            **asdict(row),
+            "hyperparameters": with_names(row.hyperparameters, run.space(row.population)),
+        }
+        for row in run.history().generations.values()
+        if population in (None, row.population)
+    ]
+
+
+def generations_of(run: Inspection, population: str | None = None) -> list[Document]:
+    """Return generations with their times, and with Elo at their begin and end by one fit."""
+    known = gains(*run.rated, run.history().generations)
+    events = run.reader.events(kinds=BEGINNINGS)
+    told = ({**row.data, "kind": row.kind, "subject": row.subject} for row in events)
+    begins = zip(begun(told), events, strict=True)
+    times = {(row.subject, number): row.time for (_, number), row in begins}
+    found = []
+    for line in plain_generations(run, population):
+        policy, number = str(line["policy"]), line["generation"]
+        found.append(
+            {
+                **line,
+                "time_begin": times.get((policy, number)),
+                "time_end": times.get((policy, number + 1)),
+                **known[line["entrant"]].document(),
+            }
+        )
+    return found

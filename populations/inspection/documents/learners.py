@@ -67,7 +67,6 @@ def learners_view(run: Inspection, population: str | None) -> Document:
         until=last[0].time if last else "",
     )
     return {
-        "run": run.tables.run.run,
         "state": status["state"],
         "phase": status["phase"],
         "agent_steps_per_s": status["agent_steps_per_s"],
@@ -82,7 +81,7 @@ def learners(
     *,
     status: Mapping[str, Json],
     until: str,
-) -> list[Json]:
+) -> list[Document]:
     """Return the documents of learners.
 
     Args:
@@ -111,7 +110,7 @@ def learners(
     }
     groups: dict[Json, int] = {}
     in_slot: dict[Json, int] = {}
-    documents: list[Json] = []
+    documents: list[Document] = []
     for name, one in known.items():
         slot = live[name].get("slot") if name in live else one.slot
         documents.append(

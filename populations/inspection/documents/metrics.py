@@ -8,13 +8,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import cast
 
 from arena.files import json_object, read_lines
 from arena.metrics.jsonl import SEAL, files_of, is_sealed
 from arena.metrics.sink import METRICS_FILE
 from populations.inspection.inspection import Document, Inspection
-from populations.records.rows import Json
 
 KEYS = ("policy", "agent_steps")
 """Keys of a line that are no metrics."""
@@ -35,7 +33,7 @@ def metrics_view(
         population: Population of the policies; the run as a whole is left out. None: all.
         names: Metrics that are asked for; lines without any of them are left out. None: all.
     """
-    lines: list[Json] = []
+    lines: list[Document] = []
     num_bad = 0
     for line in _read_lines(run.run_dir / METRICS_FILE):
         if line is None:
@@ -48,14 +46,13 @@ def metrics_view(
         if len(line) > len(KEYS):
             lines.append(line)
     return {
-        "run": run.tables.run.run,
         "names": None if names is None else list(names),
         "metrics": lines,
         **({LEFT_OUT: num_bad} if num_bad else {}),
     }
 
 
-def _read_lines(path: Path) -> Iterator[dict[str, Json] | None]:
+def _read_lines(path: Path) -> Iterator[Document | None]:
     """Yield the lines of a file and of those that were set aside before it; None: a damaged one."""
     for part in files_of(path):
         try:
@@ -71,7 +68,7 @@ def _read_lines(path: Path) -> Iterator[dict[str, Json] | None]:
             yield None
 
 
-def _line_of(text: bytes) -> dict[str, Json] | None:
+def _line_of(text: bytes) -> Document | None:
     if not is_sealed(text):
         return None
     try:
@@ -83,7 +80,7 @@ def _line_of(text: bytes) -> dict[str, Json] | None:
     numbers = (value for key, value in line.items() if key not in KEYS)
     is_whole = isinstance(line.get("policy"), str) and type(steps) is int and steps >= 0
     is_sinks = is_whole and all(map(_is_metric, numbers))
-    return cast("dict[str, Json]", line) if is_sinks else None
+    return line if is_sinks else None
 
 
 def _is_metric(value: object) -> bool:

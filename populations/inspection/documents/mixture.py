@@ -10,8 +10,7 @@ from collections.abc import Callable
 from arena.errors import ConfigError
 from populations.inspection.inspection import Document, Inspection
 from populations.league.mixture import Mixture, nash_mixtures
-from populations.league.standings import Standing
-from populations.records.rows import Json
+from populations.league.standings import RATING, Standing
 
 
 def mixture_view(run: Inspection, population: str | None) -> Document:
@@ -31,11 +30,10 @@ def mixture_view(run: Inspection, population: str | None) -> Document:
         for name in dict.fromkeys(seat.population for seat in run.league.seats)
         if population in (None, name)
     ]
-    members: list[Json] = [
+    members: list[Document] = [
         line for name in shown if name in found for line in _members(found[name])
     ]
     return {
-        "run": run.tables.run.run,
         "populations": {name: _summary(run, name, found.get(name)) for name in shown},
         "mixture": members,
         "reason": reason,
@@ -80,19 +78,13 @@ def _summary(run: Inspection, population: str, mixture: Mixture | None) -> Docum
     }
 
 
-def _members(mixture: Mixture) -> list[Json]:
+def _members(mixture: Mixture) -> list[Document]:
     return [
         {
             "population": mixture.population,
-            "player": member.standing.player,
-            "kind": member.standing.kind,
+            **member.standing.picked("player", "kind"),
             "probability": member.probability,
-            "rating": member.standing.rating,
-            "rating_low": member.standing.rating_low,
-            "rating_high": member.standing.rating_high,
-            "open": member.standing.open,
-            "agent_steps": member.standing.agent_steps,
-            "weights": member.standing.weights,
+            **member.standing.picked(*RATING, "agent_steps", "weights"),
         }
         for member in mixture.members
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import cast
+from typing import Any
 
 from arena.checkpoints.shapes import num_parameters
 from populations.controller.indexes.pbt_decisions import RECALLED, PbtDecisions
@@ -12,7 +12,7 @@ from populations.controller.server.live_status import STORAGE, paused_alert
 from populations.inspection.documents.anchor import anchor_score
 from populations.inspection.documents.unproven import unproven
 from populations.inspection.inspection import Document, Inspection
-from populations.league.standings import champion
+from populations.league.standings import RATING
 from populations.records.rows import Json
 from populations.storage.lock import lock_holder
 from populations.storage.status import read_status
@@ -28,23 +28,7 @@ def status_view(run: Inspection, population: str | None) -> Document:
         state = "crashed"
     # A dead controller's last figures would pass for live ones.
     live = (read_status(run.run_dir) or {}) if state == "running" else {}
-    champions: Document = {}
-    for name, lines in run.standings(population).items():
-        # As the last fit decided.
-        best = champion(lines)
-        if best is not None:
-            champions[name] = {
-                "player": best.player,
-                "checkpoint": best.checkpoint,
-                "rating": best.rating,
-                "rating_low": best.rating_low,
-                "rating_high": best.rating_high,
-                "open": best.open,
-                "anchor": anchor_score(run, name, best),
-                "unproven": unproven(run, name, best),
-            }
     return {
-        "run": row.run,
         "state": state,
         "reason": row.reason,
         "pid": holder,
@@ -68,7 +52,14 @@ def status_view(run: Inspection, population: str | None) -> Document:
         "agent_steps_per_s": live.get("agent_steps_per_s"),
         "learners": live.get("learners", []),
         "learners_waiting": live.get("learners_waiting"),
-        "champion": champions,
+        "champion": {
+            name: {
+                **best.picked("player", "checkpoint", *RATING),
+                "anchor": anchor_score(run, name, best),
+                "unproven": unproven(run, name, best),
+            }
+            for name, best in run.champions(population).items()
+        },
     }
 
 
@@ -106,11 +97,11 @@ def _pbt(run: Inspection) -> Document:
     return decisions.document(run.tables, pbt=settings)
 
 
-def _alerts(run: Inspection, live: Mapping[str, Json], *, is_running: bool) -> list[Json]:
+def _alerts(run: Inspection, live: Mapping[str, Json], *, is_running: bool) -> list[Any]:
     """Return the alerts: by the live figures, else by the events."""
-    if alerts := live.get("alerts"):
-        return list(cast("list[Json]", alerts))
-    alerts = resumed(run.reader.recalled_events(kinds=[RAISED, CLEARED])).documents()
+    if isinstance(told := live.get("alerts"), list) and told:
+        return told
+    alerts: list[Any] = resumed(run.reader.recalled_events(kinds=[RAISED, CLEARED])).documents()
     # A full disk may have refused the live figures, too, so its alert is derived from events. The
     # last one of these decides: after the others it has recovered.
     kinds = [STORAGE, "storage_recovered", "paused", "continued", "controller_started"]

@@ -14,11 +14,9 @@ from statistics import NormalDist
 from typing import NamedTuple
 
 from arena.types import RANDOM_BOT, Digest, Entrant, PlayerId, ghost_id
-from populations.inspection.documents.gains import checkpoint_fit
 from populations.inspection.inspection import Document, Inspection
-from populations.inspection.ratings import Interval
-from populations.league.ratings import Ratings
-from populations.league.standings import Standing, champion
+from populations.league.ratings import Interval, Ratings
+from populations.league.standings import Standing
 from populations.ratings.model import Z95
 
 EQUAL = 1e-9
@@ -34,13 +32,11 @@ class _Lead(NamedTuple):
 
 def unproven_champions(run: Inspection, population: str | None = None) -> Document:
     """Return what `unproven` says of each population's champion, where it says something."""
-    found: Document = {}
-    for name, lines in run.standings(population).items():
-        best = champion(lines)
-        said = None if best is None else unproven(run, name, best)
-        if said is not None:
-            found[name] = said
-    return found
+    return {
+        name: said
+        for name, best in run.champions(population).items()
+        if (said := unproven(run, name, best)) is not None
+    }
 
 
 def unproven(run: Inspection, population: str, best: Standing) -> Document | None:
@@ -89,7 +85,7 @@ def _lead(run: Inspection, population: str, best: Standing) -> _Lead | None:
         return found
     # A journal has no spread of the last fit, so it overstates the error of a difference: what is
     # clear by it is clear, and only what is not is worth a fit of its own.
-    _, fit = checkpoint_fit(run)
+    _, fit = run.rated
 
     def by_one_fit(other: Digest) -> Interval | None:
         gap = fit.difference((population, Entrant(weights)), (population, Entrant(other)))

@@ -4,7 +4,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arena.envs.chance import episode_seed, episode_seeds, uniform, uniforms
+from arena.envs.chance import episode_seed, episode_seeds, seed_of_episode, uniform, uniforms
 
 SEEDS = st.integers(0, 2**63 - 1)
 
@@ -18,6 +18,13 @@ def test_the_hash_is_splitmix64() -> None:
 def test_tensors_and_integers_give_the_same_episode_seeds(seeds: list[int], episode: int) -> None:
     many = episode_seeds(torch.tensor(seeds), episodes=torch.full((len(seeds),), episode))
     assert many.tolist() == [episode_seed(seed, episode=episode) for seed in seeds]
+
+
+@given(seed=SEEDS, episode=st.integers(0, 2**40))
+def test_an_episode_is_the_first_one_of_another_seed(seed: int, episode: int) -> None:
+    found = seed_of_episode(seed, episode=episode)
+    assert 0 <= found < 2**63
+    assert episode_seed(found, episode=0) == episode_seed(seed, episode=episode)
 
 
 @given(keys=st.lists(SEEDS, min_size=1, max_size=20), draw=st.integers(0, 10_000))

@@ -22,10 +22,10 @@ MAIN = importlib.import_module("populations.commands.main")
 
 VIEWS = (
     *("standings", "ratings", "payoff", "mixture", "cross-play", "calibration", "lineage"),
-    *("hyperparameters", "metrics", "matches", "openings", "checkpoints", "events", "status"),
-    *("learners", "champion"),
+    *("hyperparameters", "metrics", "matches", "openings", "games", "checkpoints", "events"),
+    *("status", "learners", "champion"),
 )
-LOGS = ("metrics", "matches", "openings", "checkpoints", "events")
+LOGS = ("metrics", "matches", "openings", "games", "checkpoints", "events")
 """Views that only grow: seen at the end."""
 
 QUICK = ("standings", "payoff", "events", "status")

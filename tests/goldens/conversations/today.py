@@ -26,6 +26,7 @@ from arena.types import (
     CheckpointRef,
     Digest,
     Entrant,
+    Game,
     LearnerId,
     PairScore,
     Player,
@@ -129,6 +130,8 @@ def plain(value: Any) -> Any:
             return [plain(player) for player in players]
         case CheckpointRef(digest=digest) | WeightsRef(digest=digest):
             return digest[:SHORT]
+        case bytes():
+            return value.hex()
         case str():
             return value[:SHORT] if _DIGEST.fullmatch(value) else value
         case Mapping():
@@ -144,6 +147,12 @@ def plain(value: Any) -> Any:
         if own != default:
             found[field.name] = plain(own)
     return found
+
+
+def _game(about: Document) -> Game:
+    listed = ("seats", "points", "returns")
+    packed = {name: bytes.fromhex(about[name]) for name in ("actions", "shown")}
+    return Game(**{**about, **{name: tuple(about[name]) for name in listed}, **packed})
 
 
 class Words:
@@ -209,6 +218,7 @@ class Words:
                 for one in about.get("in_flight", ())
             ),
             dropped=tuple(about.get("dropped", ())),
+            games=tuple(map(_game, about.get("games", ()))),
         )
 
     def _publish(self, given: Train | Evaluate, about: Document, *, utc: str) -> Published:

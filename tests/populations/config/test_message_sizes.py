@@ -130,7 +130,7 @@ def test_an_evaluation_asks_for_no_more_than_its_result_can_say() -> None:
     ]
     pairing = Pairing(seating=Seating(players=tuple(players)), num_matches=8)
     evaluation = Evaluate(
-        assignment_id=AssignmentId(1), attempt=0, pairings=(pairing,) * 20, seed=7
+        assignment_id=AssignmentId(1), attempt=0, pairings=(pairing,) * 20, seed=7, games=8
     )
     one = tally_bytes(players, setup.seats)
     # 60 * 59 / 2 results of two players
@@ -138,6 +138,11 @@ def test_an_evaluation_asks_for_no_more_than_its_result_can_say() -> None:
     kept = fitted(evaluation, setup=setup)
     assert isinstance(kept, Evaluate)
     assert 1 <= len(kept.pairings) <= MAX_RESULT_BYTES // one
+    # Games would not fit beside these tallies; beside one of them they do.
+    assert kept.games == 0
+    alone = fitted(replace(evaluation, pairings=(pairing,)), setup=setup)
+    assert isinstance(alone, Evaluate)
+    assert alone.games == 8
 
 
 def seating(index: int, *, seats: int = 8) -> Seating:

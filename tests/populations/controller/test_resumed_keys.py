@@ -300,6 +300,15 @@ def exports(before: World, after: World) -> None:
     assert events(after, "export_due")
 
 
+@effect("replays.keep=0")
+def keeps_games(before: World, after: World) -> None:
+    num_before = len(after.state.tables.games)
+    for world in (before, after):
+        go_on(world, steps=12)
+    assert len(before.state.tables.games) > num_before
+    assert len(after.state.tables.games) == num_before
+
+
 @effect(
     "checkpoints.keep_exports=1",
     *(*ENDLESS, "checkpoints.keep=1", "checkpoints.export_every_agent_steps=1"),

@@ -87,9 +87,9 @@ def test_beyond_the_limit_the_oldest_calls_are_dropped_and_counted_but_the_end_i
     calls = made(queue)
     assert calls == [
         (1, "on_end: m:end"),
-        (6, "on_event: two x"),
+        (6, "on_event[1]: two"),
         (7, "on_event: m:one"),
-        (7, "on_event: two x"),
+        (7, "on_event[1]: two"),
     ]
     assert queue.place == Place(after=7, dropped=11)
 

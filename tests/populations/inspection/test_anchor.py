@@ -7,8 +7,9 @@ from typing import Any, cast
 
 import pytest
 
+from arena.matches.pair_scores import wilson
 from arena.types import RANDOM_BOT, Entrant
-from populations.inspection.documents.anchor import anchor_score, anchor_scores, wilson
+from populations.inspection.documents.anchor import anchor_score, anchor_scores
 from populations.inspection.views import champion_view, standings_view, status_view
 from populations.league.standings import champion
 from populations.records.rows import TallyRow

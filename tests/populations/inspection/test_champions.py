@@ -5,9 +5,9 @@ from typing import Any, cast
 
 import pytest
 
-from populations.inspection.documents.anchor import wilson
+from arena.matches.pair_scores import wilson
 from populations.inspection.documents.champions import lead, opponents
-from populations.inspection.ratings import Interval
+from populations.league.ratings import Interval
 
 
 def test_wilson_has_the_published_interval() -> None:

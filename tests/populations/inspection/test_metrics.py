@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import os
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -18,8 +17,7 @@ from populations.inspection.inspection import Inspection
 
 def inspected(run_dir: Path) -> Inspection:
     fields = {field.name: None for field in dataclasses.fields(Inspection)}
-    tables = SimpleNamespace(run=SimpleNamespace(run="x"))
-    return Inspection(**cast("Any", {**fields, "run_dir": run_dir, "tables": tables}))
+    return Inspection(**cast("Any", {**fields, "run_dir": run_dir}))
 
 
 @pytest.fixture
@@ -42,7 +40,6 @@ def test_lines_of_all_files_come_in_order_without_a_torn_one(run: Inspection) ->
         "metrics.jsonl",
     ]
     assert metrics_view(run, None) == {
-        "run": "x",
         "names": None,
         "metrics": [
             {
@@ -68,7 +65,6 @@ def test_a_line_with_another_digit_is_left_out_and_counted(run: Inspection) -> N
 
 def test_names_and_a_population_restrict_lines(run: Inspection) -> None:
     assert metrics_view(run, "player", names=["policy/entropy", "none/such"]) == {
-        "run": "x",
         "names": ["policy/entropy", "none/such"],
         "metrics": [{"policy": "player/p000", "agent_steps": 100, "policy/entropy": 1.5}],
     }

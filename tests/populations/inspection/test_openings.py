@@ -81,9 +81,9 @@ def document(rows: list[TallyRow]) -> dict[str, Any]:
         tables=SimpleNamespace(run=SimpleNamespace(run="r"), ratings={}),
         league=cast(League, SimpleNamespace(seats=SEATS, checkpoints=origins)),
         run_file=SimpleNamespace(spec=SimpleNamespace(agent_specs={"a": SPEC, "b": SPEC})),
-        standings=lambda population: {"player": []},
+        champions=lambda population: {},
     )
-    return cast(dict[str, Any], openings_view(cast(Inspection, run), None))
+    return openings_view(cast(Inspection, run), None)
 
 
 def test_a_planted_cycle_is_shown_with_its_period() -> None:

@@ -19,7 +19,7 @@ from optuna.trial import TrialState
 from arena.errors import ConfigError
 from populations.config.run_file import RUN_FILE, new_run_file
 from populations.inspection.study import study_name, trials_of, write_studies
-from populations.inspection.views import Inspection, hyperparameters_view, lineage_view
+from populations.inspection.views import Inspection, lineage_view
 from populations.storage.database import JOURNAL
 from populations.storage.journal import Journal
 from tests.populations.controller.simulated import DUEL, duel_spec, make_world
@@ -184,21 +184,6 @@ def test_each_role_has_a_study_of_its_own(inspection: Inspection, tmp_path: Path
     }
     of_exploiter = trials_of(with_roles, "player", role="main_exploiter")
     assert {trial.user_attrs["policy"] for trial in of_exploiter} == {exploiter}
-
-
-def test_the_views_show_generations_with_their_parents(inspection: Inspection) -> None:
-    for view in (lineage_view, hyperparameters_view):
-        generations = view(inspection, None)["generations"]
-        assert isinstance(generations, list)
-        assert len(generations) == len(inspection.tables.generations)
-        parents = {
-            (entry["policy"], str(entry["parent"]).split("#")[0])
-            for entry in generations
-            if isinstance(entry, dict) and entry["cause"] == "exploit"
-        }
-        assert parents
-        assert all(policy != parent for policy, parent in parents)
-        assert view(inspection, "nobody")["generations"] == []
 
 
 @pytest.mark.slow

@@ -32,6 +32,7 @@ from populations.records.rows import (
     CheckpointRow,
     Deletion,
     EventRow,
+    GameRow,
     GenerationRow,
     GhostRow,
     PolicyRow,
@@ -177,6 +178,16 @@ ROWS: st.SearchStrategy[Row] = st.one_of(
         open=several(NAMES),
     ),
     build(EventRow, sequence=KEYS, data=st.dictionaries(NAMES, JSON, max_size=3)),
+    build(
+        GameRow,
+        game=NAMES,
+        seats=several(KEYS),
+        players=several(NAMES),
+        entrants=several(NAMES),
+        keys=several(NAMES),
+        points=several(FLOATS),
+        returns=several(FLOATS),
+    ),
 )
 
 
@@ -206,6 +217,8 @@ class Model:
                 return row.player
             case GenerationRow():
                 return row.entrant
+            case GameRow():
+                return row.game
             case AssignmentRow():
                 return row.assignment_id
             case RecordRow() | PairRow():

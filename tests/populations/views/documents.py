@@ -59,20 +59,23 @@ def standing(player: str, kind: str, rating: float | None, **more: Any) -> dict[
         "rating_low": None if rating is None else rating - 30.0,
         "rating_high": None if rating is None else rating + 40.0,
         "same_as": None,
+        "champion": False,
+        "agent_steps": 0,
         **more,
     }
 
 
 def standings(*extra: dict[str, Any]) -> dict[str, Any]:
     lines = [
-        standing("player/p000", "policy", 100.0),
-        standing("player/p001", "policy", 300.0),
+        standing("player/p000", "policy", 100.0, agent_steps=4000),
+        standing("player/p001", "policy", 300.0, agent_steps=3500, champion=True),
         standing("player/p001@000000001000", "ghost", 200.0),
-        standing("player/p002", "policy", None),
+        standing("player/p002", "policy", None, agent_steps=3000),
         # One distinct game: no interval.
         standing("bot:random", "bot", 0.0, rating_low=None, rating_high=None),
         *extra,
     ]
+    lines.sort(key=lambda line: (line["rating"] is None, -(line["rating"] or 0.0)))
     return {"run": "x", "populations": {"player": lines}}
 
 
@@ -171,10 +174,6 @@ def hyperparameters() -> dict[str, Any]:
     return {"run": "x", "generations": GENERATIONS, "search_space": {"player": space}}
 
 
-def status() -> dict[str, Any]:
-    return {"run": "x", "champion": {"player": {"player": "player/p001@000000003000"}}}
-
-
 def metrics(names: list[str] | None = None) -> dict[str, Any]:
     lines = [
         {"policy": "player/p000", "agent_steps": 1000, "policy/entropy": 1.5, "loss/value": 0.5},
@@ -214,7 +213,24 @@ def openings(*extra: dict[str, Any]) -> dict[str, Any]:
         opening(2, 2, 10, 10, player="player/p001"),
         *extra,
     ]
-    return {"run": "x", "summary": [], "openings": rows}
+    return openings_of(rows)
+
+
+def openings_of(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """The document of rows: a summary of each seat and player is beside them."""
+    keys = ("population", "seat", "player")
+    seats = dict.fromkeys(tuple(row[key] for key in keys) for row in rows)
+    summary = [
+        {
+            **dict(zip(keys, seat, strict=True)),
+            "is_counted": True,
+            "favourites": 1,
+            "mean_change": None,
+            "period_agent_steps": None,
+        }
+        for seat in seats
+    ]
+    return {"run": "x", "summary": summary, "openings": rows}
 
 
 def everything() -> dict[str, dict[str, Any]]:
@@ -224,7 +240,6 @@ def everything() -> dict[str, dict[str, Any]]:
         "payoff": payoff(cell(HOSTILE, "player/p000", 0.5)),
         "lineage": lineage(),
         "hyperparameters": hyperparameters(),
-        "status": status(),
         "metrics": metrics(),
         "openings": openings(opening(0, 1, 9, 9, seat=HOSTILE, label=HOSTILE, score=None)),
     }

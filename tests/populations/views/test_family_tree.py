@@ -5,13 +5,13 @@ from __future__ import annotations
 import xml.etree.ElementTree as ElementTree
 from typing import Any
 
-from populations.views.family_tree import BIG_GAIN, LANE, LOSS, TOP, family_tree
-from populations.views.figures import FIGURES
+from populations.views.chart_parts import COLOURS, Reader
+from populations.views.family_tree import BIG_GAIN, LANE, LOSS, NEITHER, TOP, family_tree
+from populations.views.figures import lineage
 from tests.populations.views import documents
-from tools.show.labels import reader
 
 SVG = "{http://www.w3.org/2000/svg}"
-FILE = reader(["player"], width=400)
+FILE = Reader(["player"], width=400)
 POLICIES = sorted(documents.lineage()["policies"], key=lambda row: -row["rating"])
 
 
@@ -34,8 +34,8 @@ def middle(lane: int) -> int:
 
 
 def test_lanes_are_by_rating_with_their_names_before_them() -> None:
-    svg = FIGURES["lineage"].draw({"lineage": documents.lineage()}, FILE)
-    assert isinstance(svg, str)
+    (section,) = lineage({"lineage": documents.lineage()}, FILE)
+    svg = str(section.chart)
     texts = [
         (one.get("y"), one.text) for one in parsed(svg).iter(f"{SVG}text") if one.get("x") == "-62"
     ]
@@ -56,8 +56,8 @@ def test_a_bar_is_a_generation_from_its_first_step_to_its_last() -> None:
     assert (second["x1"], second["x2"]) == ("200.0", "400.0")
     (lost, unknown) = lines_of(root, "p001 generation")
     # 50 Elo gained are the most, 20 lost; of the others nothing is known.
-    assert (first["stroke"], lost["stroke"]) == (BIG_GAIN, LOSS)
-    assert unknown["stroke"] not in (BIG_GAIN, LOSS)
+    strokes = [COLOURS[name].light for name in (BIG_GAIN, LOSS, NEITHER)]
+    assert [one["stroke"] for one in (first, lost, unknown)] == strokes
     assert {"+50", "-20"} <= {one.text for one in root.iter(f"{SVG}text")}
 
 
@@ -74,7 +74,7 @@ def test_arrows_lead_from_donors_and_those_of_the_best_are_thick_and_on_top() ->
 
 
 def test_a_page_gives_shares_of_its_width_and_links() -> None:
-    page = reader(["player"], lambda player: f"{player.replace('/', '-')}.html")
+    page = Reader(["player"], lambda player: f"{player.replace('/', '-')}.html")
     root = parsed(family_tree([POLICIES], documents.lineage(), page))
     (first, _) = lines_of(root, "p000 generation")
     assert (root.get("width"), root.get("viewBox")) == ("100%", None)
@@ -93,9 +93,8 @@ def test_all_of_64_lanes_have_names() -> None:
     rows: Any = [
         {"policy": f"player/p{index:03}", "agent_steps": 100, "rating": None} for index in range(64)
     ]
-    lineage = {"policies": rows, "generations": [], "exploits": []}
-    svg = FIGURES["lineage"].draw({"lineage": lineage}, FILE)
-    assert isinstance(svg, str)
+    document = {"policies": rows, "generations": [], "exploits": []}
+    svg = str(lineage({"lineage": document}, FILE)[0].chart)
     texts = [one.text for one in parsed(svg).iter(f"{SVG}text")]
     assert {f"p{index:03}" for index in range(64)} <= set(texts)
 

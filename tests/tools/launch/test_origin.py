@@ -54,7 +54,7 @@ def test_players_that_are_for_the_same_or_for_no_population_are_refused(
     [
         ({"with_hyperparameters": True}, "--with-hyperparameters needs --init-from"),
         ({"with_hyperparameters": True, "init_from": ("a",), "replay": "b:player/p000"},
-         "exclude each other: .* got --replay b:player/p000"),
+         "exclude each other: .* got --schedule-of b:player/p000"),
     ],
 )  # fmt: skip
 def test_hyperparameters_without_a_player_or_beside_a_schedule_are_refused(

@@ -424,6 +424,23 @@ def openings() -> dict[str, Any]:
     return {"run": "r", "summary": [], "openings": [row, {**row, **alone, "label": "action 3"}]}
 
 
+def games() -> dict[str, Any]:
+    """Return a game of players with hostile names, of which one has no weights any more."""
+    row = {
+        "game": "418.127",
+        "time": "2026-11-28T01:23:14+00:00",
+        "seats": ["player_0", "player_1"],
+        "players": [HOSTILE, "player/p001@000002100000"],
+        "weights": [None, "0" * 64],
+        "points": [1.0, 0.0],
+        "returns": [1.0, -1.0],
+        "margins": [1.0, -1.0],
+        "steps": 12_345,
+        "holds": False,
+    }
+    return {"run": "r", "games": [row]}
+
+
 def diff() -> dict[str, Any]:
     """Return two runs that differ in long keys and values, of which only one has two policies."""
 
@@ -550,6 +567,7 @@ DOCUMENTS: dict[str, dict[str, Any]] = {
     "champion": champion(),
     "why": why(),
     "openings": openings(),
+    "games": games(),
     "diff": diff(),
     "mixture": mixture(),
 }

@@ -19,7 +19,10 @@ from tools.league.command import league
         ({"view": "standing"}, "there is no view 'standing'; did you mean 'standings'?"),
         ({"view": "payoff", "kind": ["kept"]}, "--kind belongs to the view events, not to payoff"),
         ({"view": "status", "limit": 3}, "--limit belongs to the views standings, .*not to status"),
-        ({"view": "lineage", "player": "p000"}, "--player belongs to the views events, payoff"),
+        (
+            {"view": "lineage", "player": "p000"},
+            "--player belongs to the views payoff, games, events",
+        ),
         ({"view": "payoff", "since": "10m"}, "--since belongs to the view events"),
         ({"view": "events", "since": "soon"}, "--since takes a time"),
         ({"view": "events", "kind": ["keptt"]}, "no kind of event 'keptt'; nearest: kept"),
@@ -105,17 +108,6 @@ def test_standings_mark_the_champion(board_run: Path, capsys: pytest.CaptureFixt
         ["p000", "*"],
         ["*", "champion"],
     ]
-
-
-def test_json_of_a_payoff_says_how_its_players_are_rated(
-    board_run: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    league(board_run, as_json=True)
-    lines = json.loads(capsys.readouterr().out)["populations"]["player"]
-    league(board_run, "payoff", as_json=True)
-    players = json.loads(capsys.readouterr().out)["players"]
-    assert [one["player"] for one in players] == [line["player"] for line in lines]
-    assert [one["rating"] for one in players] == [line["rating"] for line in lines]
 
 
 def test_two_runs_are_compared_on_a_screen_in_json_and_in_csv(

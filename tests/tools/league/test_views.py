@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from populations.inspection import views
 from populations.views.views import VIEWS
-from tests.tools.league.documents import DOCUMENTS, UNPROVEN
-from tools.league.tables import _csv_cell, warning_lines
+from tools.league.tables import _csv_cell
 
 
 def test_each_document_has_a_view() -> None:
     documents = {name for name in vars(views) if name.endswith("_view")}
-    assert documents == {view.document for view in VIEWS.values()}
+    assert documents == {f"{name.replace('-', '_')}_view" for name in VIEWS}
 
 
 def test_rows_of_standings_name_their_population() -> None:
@@ -77,27 +74,8 @@ def test_rows_of_a_diff_are_one_for_each_number_of_both_runs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("view", "key"),
-    [("payoff", "payoff"), ("lineage", "policies"), ("matches", "tallies"), ("events", "events")],
-)
-def test_other_rows_are_a_list_of_the_document(view: str, key: str) -> None:
-    assert VIEWS[view].rows({key: [{"a": 1}]}) == [{"a": 1}]
-
-
-@pytest.mark.parametrize(
     ("cell", "written"),
     [("=1+1", "'=1+1"), ("a", "a"), (-1.0, -1.0), ("a\x1b[31m", "a\\x1b[31m"), ("a\nb", "a\nb")],
 )
 def test_no_cell_is_a_formula(cell: object, written: object) -> None:
     assert _csv_cell(cell) == written
-
-
-def test_standings_warn_of_champions_that_are_no_better_than_untrained() -> None:
-    document = {**DOCUMENTS["standings"], "unproven": {"player": UNPROVEN}}
-    assert warning_lines(Path("runs/a"), "standings", document) == [
-        "nobody is surely better than untrained: player/p000 has 0 agent steps; the most likely "
-        "reasons:",
-        "  too little training so far,",
-        "  or rewards that cannot be learned from",
-    ]
-    assert warning_lines(Path("runs/a"), "standings", {**document, "unproven": {}}) == []

@@ -55,12 +55,12 @@ job.wait()
 class Terminal:
     """A process on a terminal of 80 by 40 characters."""
 
-    def __init__(self, run: Path, view: str = "standings") -> None:
+    def __init__(self, run: Path, view: str = "standings", *, code: str = CODE) -> None:
         self._ours, self.theirs = pty.openpty()
         termios.tcsetwinsize(self.theirs, (40, 80))
         self.before = termios.tcgetattr(self.theirs)
         self.process = subprocess.Popen(
-            [sys.executable, "-c", CODE, str(run), view],
+            [sys.executable, "-c", code, str(run), view],
             stdin=self.theirs,
             stdout=self.theirs,
             stderr=self.theirs,

@@ -19,8 +19,16 @@ from tests.tools.web.conftest import TOKEN
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page, Request
 
-CHROMIUM = shutil.which("chromium")
-needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on PATH")
+INSTALL = "apt-get install chromium"
+"""Command that installs it on Debian."""
+
+
+def chromium() -> str:
+    """Return the browser's path; a test fails where there is none."""
+    found = shutil.which("chromium")
+    if found is None:
+        pytest.fail(f"there is no chromium on PATH, which tests of the page need: {INSTALL}")
+    return found
 
 
 @contextmanager
@@ -31,7 +39,7 @@ def launched(directory: Path) -> Iterator[Browser]:
     environment = {**os.environ, "XDG_RUNTIME_DIR": str(directory)}
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
-            executable_path=CHROMIUM,
+            executable_path=chromium(),
             args=["--no-sandbox"],
             env=cast("dict[str, str | float | bool]", environment),
         )

@@ -36,7 +36,7 @@ from tools.web.security import Access
 from tools.web.site import Site
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    pass
 
 TOKEN = "a-token-of-tests"
 ACCESS = Access(token=TOKEN, cookie="arena_8517", hosts=frozenset({"127.0.0.1"}))
@@ -201,15 +201,6 @@ def standing(player: str, rating: float | None) -> dict[str, Any]:
         "same_as": None,
         "champion": False,
     }
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    # Here: the browser's package takes long to import.
-    from tests.tools.web.browsing import launched
-
-    with launched(tmp_path_factory.mktemp("chromium")) as browser:
-        yield browser
 
 
 @pytest.fixture(scope="session")

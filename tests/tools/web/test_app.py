@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import time
 from collections.abc import Sequence
@@ -11,7 +10,6 @@ from threading import Event
 
 from populations.storage.journal import Journal
 from tests.tools.web.conftest import Client
-from tools.league.documents import view_document
 from tools.web.making import Made, make_documents
 from tools.web.pages.pages import PAGES
 from tools.web.runs import named_runs
@@ -59,39 +57,11 @@ def test_scripts_are_kept_for_ever_by_their_version(client: Client) -> None:
     assert other == "private, no-cache"
 
 
-def test_json_is_the_document_of_the_view(client: Client, board_run: Path) -> None:
-    found = json.loads(client.get("/board/standings.json").text)
-    assert found == {"schema": 1, **view_document(board_run, "standings")}
-
-
 def test_csv_has_every_row(client: Client) -> None:
     lines = client.get("/board/standings.csv").text.splitlines()
     assert lines[0].startswith("population,player,kind")
     # Three policies, two ghosts and the bot.
     assert len(lines) == 1 + 6
-
-
-def test_standings_mark_the_champion_and_show_a_policy_and_its_twin_as_one(client: Client) -> None:
-    for page in ("standings", "index"):
-        _, text = client.get(f"/board/{page}.html").text.split('id="standings-of-player"')
-        rows = re.findall(r"<tr.*?</tr>", text.split("</section>")[0], re.DOTALL)
-        links = [re.findall(r"<td.*?>(p00\d[^<]*)<", row)[:1] for row in rows]
-        # p001 has the weights of its ghost.
-        found = [name for names in links for name in names]
-        assert found[-4:] == ["p000", "p000@60k", "p001", "p002"]
-        marked = [row for row in rows if re.search(r"<td><bdi>\*</bdi></td>", row)]
-        assert len(marked) == 1
-        assert ">p000<" in marked[0]
-
-
-def test_standings_show_the_ranks_that_players_may_have(client: Client) -> None:
-    text = client.get("/board/standings.html").text
-    rows = [re.findall(r"<t[dh][^>]*>(.*?)</t[dh]>", row, re.S) for row in text.split("<tr")[1:]]
-    cells = [[re.sub(r"<[^>]*>", "", cell).strip() for cell in row] for row in rows]
-    place = next(row for row in cells if "rating" in row).index("ranks")
-    found = [row[place] for row in cells if len(row) > place and "ranks" not in row]
-    # Nothing is known of the last one, and the bot is the last for certain.
-    assert found == ["1..2", "2..3", "3..4", "4", "-"]
 
 
 def test_a_ghosts_page_has_the_digest_of_its_weights(client: Client, board_run: Path) -> None:

@@ -6,6 +6,7 @@ import functools
 import http.server
 import re
 import threading
+import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -14,13 +15,13 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
-from tests.tools.web.browsing import mistakes_of, needs_browser, served
+from tests.tools.web.browsing import mistakes_of, served
 from tests.tools.web.conftest import HOSTILE, hostile_run
 from tools.web.export import write_export
 from tools.web.pages.pages import PAGES
 from tools.web.runs import named_runs
 
-pytestmark = [pytest.mark.slow, pytest.mark.integration, needs_browser]
+pytestmark = [pytest.mark.slow, pytest.mark.integration]
 NAMES = [*PAGES, "player-p000"]
 LOOKS: list[Any] = [(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")]
 
@@ -161,3 +162,91 @@ def test_charts_follow_the_look_and_the_width(
     for element in page.locator(".chart").all():
         expect(element.locator("svg")).to_have_count(1)
     context.close()
+
+
+def saved(page: Page, name: str, to: Path) -> bytes:
+    """Press the button below a chart with the keyboard; return the picture that comes."""
+    button = page.get_by_role("button", name=f"SVG of {name}", exact=True)
+    button.focus()
+    with page.expect_download() as download:
+        page.keyboard.press("Enter")
+    assert re.fullmatch("[a-z0-9-]+[.]svg", download.value.suggested_filename)
+    download.value.save_as(to)
+    return to.read_bytes()
+
+
+PICTURES = {
+    "ratings": "Ratings of player over agent steps",
+    "payoff": "player against player",
+    "lineage": "Lineage over agent steps",
+}
+
+
+@pytest.mark.parametrize("is_static", [False, True], ids=["server", "file"])
+def test_a_chart_is_saved_as_a_picture_that_needs_no_page(
+    browser: Browser, board_run: Path, tmp_path: Path, is_static: bool
+) -> None:
+    with served(board_run) as first:
+        folder = first.partition("/?")[0] + "/board"
+        if is_static:
+            write_export(named_runs([board_run]), tmp_path)
+            first, folder = ((tmp_path / one).as_uri() for one in ("index.html", "board"))
+        for scheme, back in (("light", "#ffffff"), ("dark", "#12161b")):
+            context = browser.new_context(color_scheme=scheme)  # type: ignore[arg-type]
+            page = context.new_page()
+            wrong = mistakes_of(page, urlsplit(first).netloc)
+            page.goto(first)
+            for name, heading in PICTURES.items():
+                page.goto(f"{folder}/{name}.html")
+                page.locator("#being-computed").wait_for(state="detached")
+                page.locator(".chart svg").first.wait_for()
+                picture = saved(page, heading, tmp_path / f"{name}.svg")
+                root = ElementTree.fromstring(picture)
+                texts = {text for one in root.iter() for text in one.itertext()}
+                assert "p000" in texts, name
+                assert root[0].get("fill", "").lower() == back
+                # Neither a link, nor a colour of the page.
+                assert not re.search(rb'href="[^#]|var[(]|url[(][^#]|style="', picture), name
+                for file in root, root[1]:
+                    assert float(file.get("width", "")) > 300
+            assert not wrong
+            context.close()
+
+
+def test_text_of_charts_is_readable_in_both_looks(
+    browser: Browser, board_run: Path, tmp_path: Path
+) -> None:
+    write_export(named_runs([board_run]), tmp_path)
+    for scheme in ("light", "dark"):
+        context = browser.new_context(color_scheme=scheme)
+        page = context.new_page()
+        for name in ("ratings", "lineage", "payoff", "mixture"):
+            page.goto((tmp_path / "board" / f"{name}.html").as_uri())
+            page.locator(".chart svg").first.wait_for()
+            texts = page.evaluate(CONTRASTS)
+            assert len(texts) > 5
+            # WCAG 2.2 at level AA.
+            assert [one for one in texts if one[1] < 4.5] == [], (name, scheme)
+        context.close()
+
+
+CONTRASTS = """() => {
+    const shade = (text) => {
+        const parts = text.match(/[0-9.]+/g).slice(0, 3).map((one) => one / 255);
+        const [r, g, b] = parts.map((p) => p <= 0.04045 ? p / 12.92 : ((p + 0.055) / 1.055) ** 2.4);
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+    };
+    const holds = (box, x, y) => box.left <= x && x <= box.right && box.top <= y && y <= box.bottom;
+    const bars = Array.from(document.querySelectorAll(".mark-rect.role-mark path"));
+    const page = getComputedStyle(document.body).backgroundColor;
+    return Array.from(document.querySelectorAll(".chart svg text"), (text) => {
+        const box = text.getBoundingClientRect();
+        const x = (box.left + box.right) / 2, y = (box.top + box.bottom) / 2;
+        const bar = bars.find((one) => holds(one.getBoundingClientRect(), x, y));
+        const ground = shade(bar ? getComputedStyle(bar).fill : page);
+        const ink = shade(getComputedStyle(text).fill);
+        const [low, high] = [ink, ground].sort((one, other) => one - other);
+        return [text.textContent, (high + 0.05) / (low + 0.05)];
+    });
+}"""
+"""Texts of a page's charts, each with the contrast to what it stands on."""

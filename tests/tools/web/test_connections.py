@@ -6,7 +6,7 @@ import http.client
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import pytest
@@ -14,7 +14,7 @@ import uvicorn
 
 from tests.strangers import HALF_REQUEST
 from tests.support import wait_until
-from tools.web.connections import Room
+from tools.web.connections import MAX_HEADER_BYTES, Room
 
 TIMEOUT_S = 30.0
 LONG_S = 1000.0
@@ -43,6 +43,7 @@ class Served:
         config = uvicorn.Config(
             hello,
             http=protocol,
+            h11_max_incomplete_event_size=MAX_HEADER_BYTES,
             log_level="critical",
             lifespan="off",
             timeout_graceful_shutdown=1,
@@ -164,6 +165,25 @@ def test_nobody_waits_for_ever(words: bytes, strangers: ExitStack) -> None:
             connection.settimeout(TIMEOUT_S)
             if not connection.recv(4096):
                 break
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        b"\x16\x03\x01 no HTTP\r\n\r\n",
+        b"GET / HTTP/1.1\r\nhost: x\r\nx: " + b"x" * (MAX_HEADER_BYTES + 1),
+        b"GET / HTTP/1.1\r\nhost: x\r\ncontent-length: -1\r\n\r\n",
+    ],
+    ids=["no HTTP", "long headers", "negative length"],
+)
+def test_what_is_no_request_is_refused_and_closed(words: bytes, strangers: ExitStack) -> None:
+    with Served(Room(wait_s=LONG_S)) as server:
+        connection = strangers.enter_context(server.come(words))
+        assert connection.recv(4096).startswith(b"HTTP/1.1 400 ")
+        with suppress(ConnectionResetError):
+            while connection.recv(4096):
+                pass
+        assert server.answer() == b"hello"
 
 
 def test_a_room_is_a_part_of_the_descriptors() -> None:

@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from experiments.faults.killing import KilledRun, killed_run
 from tests.tools.league.test_watch import LEAVE, TIMEOUT_S, Terminal
-from tests.tools.web.browsing import mistakes_of, needs_browser, served
+from tests.tools.web.browsing import mistakes_of, served
 
 pytestmark = [pytest.mark.slow, pytest.mark.integration, pytest.mark.timeout(600)]
 
@@ -71,7 +71,6 @@ def await_more(page: Page, steps: int) -> int:
     return agent_steps(page)
 
 
-@needs_browser
 def test_a_page_follows_a_run_through_sigkill_and_resume(browser: Browser, run: KilledRun) -> None:
     with served(run.run) as first:
         page = browser.new_page()

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.tools.web.conftest import Client, asked_for, hostile_run, said, text_of, words
-from tools.web.pages.training import openings
+from tools.web.pages.pages import view_page
 
 SEAT = {"population": "player", "seat": "player_0", "player": None}
 
@@ -47,7 +47,7 @@ SUMMARY = {
 
 def blocks_of(rows: list[dict[str, Any]], *summaries: dict[str, Any]) -> Any:
     document = {"summary": list(summaries), "openings": rows}
-    return list(openings(asked_for("openings", openings=document)))
+    return list(view_page(asked_for("openings", openings=document)))
 
 
 def test_shares_and_scores_stand_over_the_table_of_all_rows() -> None:
@@ -69,18 +69,6 @@ def test_shares_and_scores_stand_over_the_table_of_all_rows() -> None:
 def test_mixes_that_return_are_told() -> None:
     (shares, *_) = blocks_of([row(0, 1, 100)], {**SUMMARY, "period_agent_steps": 1_500})
     assert said(shares.above)[0].endswith("mixes return after 1,500 agent steps.")
-
-
-def test_the_champions_rows_stand_for_themselves() -> None:
-    own = {"player": "player/p001"}
-    rows = [row(0, 1, 100), row(0, 2, 30, **own)]
-    headings = [one.heading for one in blocks_of(rows, SUMMARY, {**SUMMARY, **own})]
-    assert headings[:4] == [
-        "Shares: player_0, all policies",
-        "Scores: player_0, all policies",
-        "Shares: player_0, p001, of the champion",
-        "Scores: player_0, p001, of the champion",
-    ]
 
 
 def test_games_without_a_score_have_shares_alone() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
+import shutil
 from datetime import datetime
 from html.parser import HTMLParser
 from pathlib import Path
@@ -13,13 +14,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from populations.views.figures import MAX_LINES, MAX_PLAYERS
 from populations.views.parts import Column, Line
-from tests.tools.league.documents import DOCUMENTS
 from tests.tools.web.conftest import HOSTILE, Client, asked_for, hostile_run, said, standing, words
 from tools.show.html import short
-from tools.web.pages.league import MAX_LINES, MAX_PLAYERS, overview, payoff
-from tools.web.pages.pages import PAGES
-from tools.web.pages.training import hyperparameters
+from tools.web.pages.league import overview, payoff
+from tools.web.pages.pages import PAGES, view_page
 
 MAX_BYTES = 300_000
 """Bytes of a page of a few players, whatever their names are."""
@@ -81,25 +81,6 @@ def test_a_hostile_text_stays_text(board_run: Path, tmp_path: Path, text: str) -
     }
 
 
-def test_who_is_no_better_than_untrained_is_no_champion_without_a_note() -> None:
-    document = DOCUMENTS["champion"]
-    told = [
-        "nobody is surely better than untrained: player/p000 has 0 agent steps; the most likely "
-        "reasons:",
-        "  too little training so far,",
-        "  or rewards that cannot be learned from",
-    ]
-
-    def lines(champions: list[Any]) -> list[str]:
-        asked = asked_for("index", status={}, champion={"champions": champions})
-        sections = asked.sections("champion")
-        return said([line for block in asked.medium.blocks(sections) for line in block.below])
-
-    assert [line for line in lines(document["champions"]) if line in told] == told
-    better = [{**one, "unproven": None} for one in document["champions"]]
-    assert not set(told) & set(lines(better))
-
-
 def test_schedules_are_those_of_the_best_rated() -> None:
     values = {f"player/p{n:03d}": {"gamma": 0.9 + n / 1000} for n in range(MAX_LINES + 1)}
     generations = [
@@ -111,7 +92,7 @@ def test_schedules_are_those_of_the_best_rated() -> None:
     document = {"policies": values, "generations": generations, "search_space": {}}
     standings = {"populations": {"player": lines}}
     asked = asked_for("hyperparameters", standings=standings, hyperparameters=document)
-    _, schedule = hyperparameters(asked)
+    schedule, _ = view_page(asked)
     spec: Any = schedule.chart
     # Those with a label at their end; the others are grey.
     drawn = {
@@ -124,7 +105,7 @@ def test_schedules_are_those_of_the_best_rated() -> None:
 def test_the_advice_of_a_long_alert_is_not_cut_off() -> None:
     what = "few matches, " * 30
     alert = {"name": "pbt_undecided", "what": what, "advice": "Raise a key."}
-    (block, *_) = overview(asked_for("index", status={"alerts": [alert]}))
+    (_, block, *_) = overview(asked_for("index", status={"alerts": [alert]}))
     assert (block.heading, block.is_alert) == ("Alerts", True)
     assert said(block.below)[0].endswith("Raise a key.")
 
@@ -160,3 +141,31 @@ def test_results_of_a_big_league_are_those_of_the_best() -> None:
     assert listed.total == MAX_PLAYERS * (MAX_PLAYERS - 1)
     last = f"p{MAX_PLAYERS + 7:03d}"
     assert last not in {row[0] for row in words(listed)}
+
+
+def colours_on(page: str) -> dict[str, str]:
+    """Return the colours of the lines of a page's charts, by their names."""
+    found: dict[str, str] = {}
+    for text in re.findall(r'<script type="application/json">(.*?)</script>', page, re.DOTALL):
+        for layer in json.loads(text).get("layer", []):
+            if layer["mark"]["type"] == "line" and "scale" in layer["encoding"].get("color", {}):
+                scale = layer["encoding"]["color"]["scale"]
+                for name, colour in zip(scale["domain"], scale["range"], strict=True):
+                    assert found.setdefault(name, colour["expr"]) == colour["expr"], name
+    return found
+
+
+def test_a_policy_has_one_colour_on_all_pages(board_run: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(board_run, run)
+    # Of one policy alone, and of the run.
+    lines = [{"policy": one, "agent_steps": 1, "loss/value": 1.0} for one in ("run", "player/p001")]
+    (run / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    client = Client([run])
+    shown = [
+        colours_on(client.get(f"/run/{name}.html").text) for name in ("index", "ratings", "metrics")
+    ]
+    rated = {"p000": "colours.blue", "p001": "colours.orange"}
+    assert shown[:2] == [rated, rated]
+    # Green is p002's, which has no rating.
+    assert shown[2] == {"p001": "colours.orange", "run": "colours.purple"}

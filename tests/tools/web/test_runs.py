@@ -3,6 +3,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +18,7 @@ from populations.records.rows import EventRow
 from populations.storage.journal import Journal
 from tools.web.making import FITTED, Made
 from tools.web.pace import LEAST_S, Pace
-from tools.web.runs import NotYet, Run, named_runs
-from tools.web.unpacked import Unpacked
+from tools.web.runs import NotYet, Run, Unpacked, named_runs
 
 
 @dataclass
@@ -43,7 +43,7 @@ def test_a_document_is_made_again_when_the_run_has_changed(board_run: Path, tmp_
     with Journal.open(path / "journal.db") as journal:
         journal.commit([event])
     assert run.etag(["events"]) != first
-    assert [line["sequence"] for line in run.documents(["events"])["events"]["events"]] == [1]  # type: ignore[attr-defined]
+    assert [line["sequence"] for line in run.documents(["events"])["events"]["events"]] == [1]
 
 
 def test_readers_of_a_busy_run_share_a_document(board_run: Path, tmp_path: Path) -> None:
@@ -105,6 +105,19 @@ def test_a_reader_does_not_wait_for_a_long_fit(board_run: Path) -> None:
         "lineage": {"view": "lineage", "made": 1},
     }
     assert make.asked == [FITTED]
+
+
+def test_what_will_be_asked_for_is_begun_and_first_readers_wait_longer(board_run: Path) -> None:
+    make, clock = Blocked(), Clock()
+    run = Run(board_run, "run", pace=Pace(clock), make=make, wait_s=100.0)
+    began_s = time.monotonic()
+    run.begin(["events"])
+    (making,) = run._making.values()
+    assert making.until_s is not None
+    assert 0.0 <= making.until_s - began_s - 400.0 < 50.0
+    make.free.set()
+    assert run.documents(["events"])["events"]["made"] == 1
+    assert make.asked == [("events",)]
 
 
 def test_documents_of_a_page_are_of_one_moment(board_run: Path, tmp_path: Path) -> None:

@@ -5,17 +5,17 @@ Tests: `tests/tools/web/test_pages.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import cast
+from itertools import chain
 
-from populations.views.chart_parts import Reader
+from populations.views.chart_parts import PALETTE, Reader, coloured
 from populations.views.parts import Document, Row, Section
 from populations.views.views import VIEWS
 
 from ...league.narrowing import limited
-from ...show.html import Block, Hypertext, guarded, page_name
-from ...show.labels import reader
+from ...show.html import Block, Hypertext, guarded, page_name, slug
+from ...show.values import name as name_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,36 +26,43 @@ class Asked:
         documents: Documents of the views that it needs, by view.
         medium: Medium with the page's address, its part and its filters.
         others: Names of other runs, by the addresses of the differences to them.
+        colours: Colours of policies, the same on all pages.
     """
 
     documents: Mapping[str, Document]
     medium: Hypertext
     others: Mapping[str, str] = field(default_factory=dict)
+    colours: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def reader(self) -> Reader:
         """Reader of charts."""
-        return reader(self.medium.populations, self.medium.links.player)
+        links = self.medium.links
+        return Reader(self.medium.populations, links.player, self._versus, colours=self.colours)
+
+    def _versus(self, player: str, opponent: str) -> str:
+        """Return the address of a result on the page of a player."""
+        page = self.medium.links.player(player)
+        return f"{page}#{slug(f'vs {name_of(opponent, self.medium.room)}')}" if page else ""
+
+    def charts(self, view: str, **documents: Document) -> list[Section]:
+        """Return the sections with charts of a view; documents take the places of the run's own."""
+        figure = VIEWS[view].figure
+        assert figure is not None, f"{view} has charts"
+        own = {name: self.documents[name] for name in figure.documents if name not in documents}
+        sections = figure.draw({**own, **documents}, self.reader)
+        # One without a title says why there are none, which the table says, too.
+        return [one for one in sections if one.title is not None]
 
     def rows(self, view: str, key: str) -> list[Row]:
         """Return a list of rows of a view's document."""
-        return cast("list[Row]", self.documents[view][key])
+        found: list[Row] = self.documents[view][key]
+        return found
 
     def populations(self, view: str = "standings") -> dict[str, list[Row]]:
         """Return rows of a view's document by population."""
-        return cast("dict[str, list[Row]]", self.documents[view]["populations"])
-
-    def standings(self) -> dict[str, list[Row]]:
-        """Return the standings, a policy and its ghost with the same weights as one."""
-        return {
-            name: [line for line in lines if line["same_as"] is None]
-            for name, lines in self.populations().items()
-        }
-
-    def best(self, population: str) -> list[str]:
-        """Return the policies of a population, best rated first."""
-        lines = self.populations().get(population, [])
-        return [str(line["player"]) for line in lines if line["kind"] == "policy"]
+        found: dict[str, list[Row]] = self.documents[view]["populations"]
+        return found
 
     def sections(self, view: str, document: Document | None = None) -> list[Section]:
         """Return the sections of a view, of all of its rows.
@@ -83,11 +90,22 @@ class Asked:
         return guarded(heading, lambda: self.medium.blocks(make(), csv=csv))
 
 
+def colours_of(standings: Document) -> dict[str, str]:
+    """Return the colour of each policy: of a few all have one, else the best of each population."""
+    best = [
+        [str(line["player"]) for line in lines if line["kind"] == "policy"]
+        for lines in standings["populations"].values()
+    ]
+    every = [*chain(*best)]
+    groups = [every] if len(every) <= len(PALETTE) else best
+    return {**dict.fromkeys(every, "grey"), **dict(chain(*(coloured(o).items() for o in groups)))}
+
+
 def names_of(standings: Document) -> dict[str, str]:
     """Return the names of the pages of all players that have one, by player."""
-    populations = cast("Mapping[str, Sequence[Row]]", standings["populations"])
+    populations = standings["populations"]
     found = {
-        str(line["player"]): page_name(str(line["player"]), cast("str | None", line["weights"]))
+        str(line["player"]): page_name(str(line["player"]), line["weights"])
         for lines in populations.values()
         for line in lines
         if line["kind"] != "bot"

@@ -5,27 +5,16 @@ Tests: `tests/tools/web/test_pages.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
-from typing import Any, cast
 
-from populations.views import charts, curves
-from populations.views.curves import ratings as rating_curves
+from populations.views import charts
+from populations.views.figures import MAX_PLAYERS, MAX_WHISKERS
 from populations.views.parts import Column, Line, Row, Section, Table, player
 
-from ...show.html import Block, BlockRow, Cell, short, slug
-from ...show.values import name as name_of
+from ...show.html import Block, BlockRow, Cell, guarded, short
 from .asked import Asked
-
-MAX_WHISKERS = 30
-"""Players of the chart of standings: more are a wall."""
-
-MAX_PLAYERS = 32
-"""Players of one map: more cells are too small to hit, and too many for a page."""
-
-MAX_LINES = 16
-"""Policies of one chart: more cannot be told apart."""
+from .configuration import made_of
 
 MAX_CHAMPIONS = 100
 OTHERS = "Other runs"
@@ -38,14 +27,15 @@ RANKS = (
 
 
 def overview(asked: Asked) -> Iterator[Block]:
-    """Yield the champions, how they came to be, the best players, the state and the learners."""
+    """Yield what is played, champions, their ratings, the best players, state and learners."""
+    yield from guarded("Configuration", lambda: made_of(asked))
     state, *alerts = reversed(asked.sections("status"))
     yield from asked.part("Alerts", lambda: [replace(o, title=Line("Alerts")) for o in alerts])
     # Its results are on the champion's own page.
     yield from asked.part(
         "Champion", lambda: [one for one in asked.sections("champion") if one.body is None]
     )
-    yield from asked.part("Ratings", lambda: _curves(asked))
+    yield from asked.part("Ratings", lambda: asked.charts("ratings"), csv="ratings")
     for block in asked.part("Standings", lambda: asked.sections("standings")):
         # The others are on a page of their own.
         following = asked.medium.links.page("standings")
@@ -65,26 +55,23 @@ def standings(asked: Asked) -> Iterator[Block]:
     """Yield all players of each population with their records."""
 
     def make() -> Iterator[Section]:
-        cyclicity = cast("Row", asked.documents["standings"]["cyclicity"])
-        tables = asked.sections("standings")
-        for (name, lines), section in zip(asked.standings().items(), tables, strict=True):
+        cyclicity = asked.documents["standings"]["cyclicity"]
+        both = zip(asked.charts("standings"), asked.sections("standings"), strict=True)
+        for name, (drawn, section) in zip(asked.populations(), both, strict=True):
             share = cyclicity.get(name)
             cyclic = (
                 f" Cyclicity {share:.2f}: that share of the results no rating can express."
                 if isinstance(share, float)
                 else ""
             )
-            spec = charts.standings(lines[:MAX_WHISKERS], asked.reader)
-            yield replace(section, about=RANKS + cyclic, chart=spec)
+            yield replace(section, about=RANKS + cyclic, chart=drawn.chart)
 
     yield from asked.part("Standings", make, csv="standings")
 
 
-def rated(asked: Asked) -> Iterator[Block]:
-    """Yield ratings of policies over their training, of one fit, and the champions."""
-    yield from asked.part("Ratings", lambda: _curves(asked), csv="ratings")
-    yield from asked.part("Ratings", lambda: asked.sections("ratings"), csv="ratings")
-    champions = asked.rows("ratings", "champions")[::-1][:MAX_CHAMPIONS]
+def champions(asked: Asked) -> Iterator[Block]:
+    """Yield all that have led their population."""
+    found = asked.rows("ratings", "champions")[::-1][:MAX_CHAMPIONS]
     columns = (
         Column("population", "word"),
         player("player", "champion"),
@@ -92,30 +79,8 @@ def rated(asked: Asked) -> Iterator[Block]:
         Column("until", "time", "until (UTC)"),
     )
     title = Line("Champions, the newest first")
-    yield from asked.part(
-        "Champions", lambda: [Section(title=title, body=Table(columns, champions))]
-    )
-
-
-def _curves(asked: Asked) -> Iterator[Section]:
-    """Yield the curves of the best policies of each population, and the strip of champions."""
-    for name, lines in asked.populations("ratings").items():
-        points = {str(line["player"]): line for line in lines if line["points"]}
-        best = [points[one] for one in asked.best(name) if one in points][:MAX_LINES]
-        if not best:
-            continue
-        about = (
-            f"All points are of one fit, with 95% intervals. {len(best)} of {len(lines):,} "
-            "policies, the best now."
-        )
-        yield Section(
-            title=Line("Ratings of {name} over agent steps", {"name": name}),
-            about=about,
-            chart=rating_curves(best, asked.reader),
-        )
-        own = [one for one in asked.rows("ratings", "champions") if one["population"] == name]
-        if strip := curves.champions(own, best, asked.reader):
-            yield Section(title=Line("Champions of {name} over time", {"name": name}), chart=strip)
+    made = Section(title=title, body=Table(columns, found), csv="champions")
+    yield from asked.part("Champions", lambda: [made])
 
 
 RESULT = (
@@ -143,7 +108,7 @@ def results(rows: list[Row]) -> Table:
 
 def payoff(asked: Asked) -> Iterator[Block]:
     """Yield a map for each pair of populations, in the order of the standings, and its results."""
-    yield from asked.part("Results", lambda: _maps(asked), csv="payoff")
+    yield from asked.part("Results", lambda: asked.charts("payoff"), csv="payoff")
     yield from asked.part("Results", lambda: _best_results(asked), csv="payoff")
 
 
@@ -163,51 +128,13 @@ def _best_results(asked: Asked) -> list[Section]:
     return asked.sections("payoff", {**document, "payoff": cells})
 
 
-def _maps(asked: Asked) -> Iterator[Section]:
-    cells = {
-        (
-            (str(cell["population"]), str(cell["player"])),
-            (str(cell["opponent_population"]), str(cell["opponent"])),
-        ): cell
-        for cell in asked.rows("payoff", "payoff")
-        # Of a pair of seats each has a cell of its own, which a map has no place for.
-        if "seat" not in cell
-    }
-    met = {own for own, _ in cells}
-    players = {
-        name: [key for line in lines if (key := (name, str(line["player"]))) in met][:MAX_PLAYERS]
-        for name, lines in asked.populations().items()
-    }
-    opposed = {(own[0], their[0]) for own, their in cells}
-    for population, rows in players.items():
-        for other, columns in players.items():
-            if (population, other) not in opposed:
-                continue
-            shown = f"{len(rows)} of {len(asked.populations()[population]):,} players"
-            yield Section(
-                title=Line("{one} against {other}", {"one": population, "other": other}),
-                about="Scores of rows against columns (1: always won), best rated first, "
-                f"{shown}. A cell leads to the player's results, worst first.",
-                # Where it stands as a line of text.
-                chart=charts.payoff(
-                    cells, rows, columns, asked.reader, href=partial(_address, asked)
-                ),
-            )
-
-
-def _address(asked: Asked, own: str, opponent: str) -> str:
-    """Return the address of a result on the page of a player."""
-    page = asked.medium.links.player(own)
-    return f"{page}#{slug(f'vs {name_of(opponent, asked.medium.room)}')}" if page else ""
-
-
 def mixture(asked: Asked) -> Iterator[Block]:
     """Yield the members of each mixture with their probabilities."""
 
     def make() -> Iterator[Section]:
         document = asked.documents["mixture"]
         members = asked.rows("mixture", "mixture")
-        for name, line in cast("Mapping[str, Any]", document["populations"]).items():
+        for name, line in document["populations"].items():
             own = [one for one in members if one["population"] == name]
             if own:
                 yield Section(

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from populations.views import charts
 from populations.views.chart_parts import upper_ends
 from populations.views.log import EVENTS
-from populations.views.parts import SIDES, Line, Row, Section, Table, player
+from populations.views.parts import SIDES, Document, Line, Row, Section, Table, player
+from populations.views.texts import moment
 
-from ...league.narrowing import QUIET, concerns
+from ...league.narrowing import is_quiet, select_rows
 from ...show.html import Block, short
 from .asked import Asked
 
@@ -30,6 +31,16 @@ class Filter(NamedTuple):
     choices: Sequence[str] = ()
 
 
+FILTERS = ("kind", "player", "since", "event")
+"""Names of the fields that choose events."""
+
+PLAYERS = ("player", "opponent")
+"""Names of the fields that choose games."""
+
+FIELDS: Mapping[str, tuple[str, ...]] = {"events": FILTERS, "games": PLAYERS}
+"""Names of the fields that choose rows, by page."""
+
+
 def event_filters(asked: Asked) -> list[Filter]:
     """Return the fields that choose events."""
     kinds = sorted({str(line["kind"]) for line in asked.rows("events", "events")})
@@ -38,6 +49,25 @@ def event_filters(asked: Asked) -> list[Filter]:
         Filter("player", "Player"),
         Filter("since", "Since (UTC, 2026-01-31T12:00)"),
     ]
+
+
+def game_filters() -> list[Filter]:
+    """Return the fields that choose games."""
+    return [Filter(name, name.capitalize()) for name in PLAYERS]
+
+
+def games(asked: Asked) -> Iterator[Block]:
+    """Yield the games that are kept, of players that the filters name."""
+    every = asked.rows("games", "games")
+    chosen = every
+    for name in filter(None, (asked.medium.query.get(key, "") for key in PLAYERS)):
+        chosen = select_rows(chosen, player=name)
+
+    def make() -> Iterator[Section]:
+        for section in asked.sections("games", {"games": chosen}):
+            yield replace(section, about=f"{len(chosen):,} of {len(every):,}, the newest first.")
+
+    yield from asked.part("Games", make, csv="games")
 
 
 def event_table(rows: Sequence[Row]) -> Table:
@@ -49,14 +79,13 @@ def event_table(rows: Sequence[Row]) -> Table:
 def events(asked: Asked) -> Iterator[Block]:
     """Yield the events that the filters leave, the newest first."""
     every = asked.rows("events", "events")
-    kind, name, since, event = (
-        asked.medium.query.get(key, "") for key in ("kind", "player", "since", "event")
+    kind, name, since, event = (asked.medium.query.get(key, "") for key in FILTERS)
+    loud = (row for row in every[::-1] if (row["kind"] == kind if kind else not is_quiet(row)))
+    chosen = (
+        [row for row in every if str(row["sequence"]) == event]
+        if event
+        else select_rows(loud, player=name or None, since=moment(since))
     )
-    chosen = [
-        row
-        for row in reversed(every)
-        if (str(row["sequence"]) == event if event else _is_chosen(row, kind, name, since))
-    ]
     hidden = "" if kind else " Assignments and fits are shown when their kind is chosen."
     section = Section(
         title=Line("Events, the newest first"),
@@ -66,19 +95,13 @@ def events(asked: Asked) -> Iterator[Block]:
     yield from asked.part("Events", lambda: [section], csv="events")
 
 
-def _is_chosen(row: Row, kind: str, name: str, since: str) -> bool:
-    if row["kind"] != kind if kind else row["kind"] in QUIET:
-        return False
-    return (not name or concerns(row, name)) and (not since or str(row["time"]) >= since)
-
-
 def learners(asked: Asked) -> Iterator[Block]:
     """Yield all learners that have taken part, what they do, and their faults."""
     yield from asked.part("Learners", lambda: asked.sections("learners"), csv="learners")
     faults = [
         Line("{learner:player}: {fault}", {**row, "fault": fault})
         for row in asked.rows("learners", "learners")
-        for fault in cast("Sequence[object]", row["faults"])
+        for fault in row["faults"]
     ]
     if faults:
         yield from asked.part("Faults", lambda: [Section(title=Line("Faults"), below=faults)])
@@ -97,9 +120,9 @@ def differences(asked: Asked) -> Iterator[Block]:
         yield replace(block, csv=f"{asked.medium.links.base}{name}.csv")
 
 
-def _charts(asked: Asked, document: Mapping[str, object]) -> Iterator[Section]:
+def _charts(asked: Asked, document: Document) -> Iterator[Section]:
     """Yield ratings of the best policies, and scores against bots, of both runs."""
-    runs = cast("Mapping[str, Row]", document["runs"])
+    runs = document["runs"]
     labels = [short(runs[side]["label"], 20) for side in SIDES]
     wanted = (
         ("standings", "rating", "Ratings of the best policies of {name} in both runs"),
@@ -107,7 +130,7 @@ def _charts(asked: Asked, document: Mapping[str, object]) -> Iterator[Section]:
     )
     titles = {"rating": "rating (Elo), 95% interval", "score": "score, 95% interval"}
     for view, key, heading in wanted:
-        entries = cast("Sequence[Row]", document[view])
+        entries = document[view]
         for population in dict.fromkeys(str(entry["population"]) for entry in entries):
             own = [one for one in entries if one["population"] == population][:MAX_WHISKERS]
             rows: list[tuple[str, Sequence[Any]]] = [
@@ -120,9 +143,8 @@ def _charts(asked: Asked, document: Mapping[str, object]) -> Iterator[Section]:
             )
 
 
-def _point(asked: Asked, one: object, key: str) -> Row:
+def _point(asked: Asked, line: Row | None, key: str) -> Row:
     """Return a value of a run with its interval as a chart has it."""
-    line = cast("Row | None", one)
     if line is None:
         return {"player": "", "value": None, "low": None, "high": None}
     high = upper_ends([line])[0] if key == "rating" else line[f"{key}_high"]

@@ -5,11 +5,14 @@ Tests: `tests/tools/web/test_pages.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
+from populations.views.views import VIEWS
+
 from ...show.html import Block
-from . import league, log, training
+from . import configuration, league, log, training
 from .asked import Asked
 
 
@@ -30,30 +33,46 @@ class Page:
     filters: tuple[str, ...] = ()
 
 
+def view_page(asked: Asked) -> Iterator[Block]:
+    """Yield the charts of the view that a page is named after, and its sections."""
+    name = asked.medium.page
+    # Long tables go on in other parts.
+    if VIEWS[name].figure and asked.medium.number == 1:
+        yield from asked.part(name.capitalize(), lambda: asked.charts(name), csv=name)
+    yield from asked.part(name.capitalize(), lambda: asked.sections(name), csv=name)
+
+
+MAKES: Mapping[str, Callable[[Asked], Iterator[Block]]] = {
+    "standings": league.standings,
+    "payoff": league.payoff,
+    "mixture": league.mixture,
+    "ratings": lambda asked: itertools.chain(view_page(asked), league.champions(asked)),
+    "lineage": view_page,
+    "hyperparameters": view_page,
+    "metrics": training.metrics,
+    "openings": view_page,
+    "games": log.games,
+    "learners": log.learners,
+    "events": log.events,
+    "configuration": configuration.configuration,
+}
+"""Functions that make pages, by the document that each is about, in the order of the navigation."""
+
 PAGES: dict[str, Page] = {
     "index": Page(
         title="Overview",
-        views=("status", "standings", "champion", "ratings", "learners"),
+        views=("configuration", "status", "standings", "champion", "ratings", "learners"),
         make=league.overview,
     ),
-    "standings": Page(title="Standings", views=("standings",), make=league.standings),
-    "payoff": Page(title="Payoff", views=("payoff", "standings"), make=league.payoff),
-    "mixture": Page(title="Mixture", views=("mixture", "standings"), make=league.mixture),
-    "ratings": Page(title="Ratings", views=("ratings", "standings"), make=league.rated),
-    "lineage": Page(title="Lineage", views=("lineage", "standings"), make=training.lineage),
-    "hyperparameters": Page(
-        title="Hyperparameters",
-        views=("hyperparameters", "standings"),
-        make=training.hyperparameters,
-    ),
-    "metrics": Page(title="Metrics", views=("metrics", "standings"), make=training.metrics),
-    "openings": Page(title="Openings", views=("openings", "standings"), make=training.openings),
-    "learners": Page(title="Learners", views=("learners", "standings"), make=log.learners),
-    "events": Page(
-        title="Events",
-        views=("events", "standings"),
-        make=log.events,
-        filters=("kind", "player", "since", "event"),
-    ),
+    **{
+        name: Page(
+            title=name.capitalize(),
+            # Names of players lead to their pages.
+            views=tuple(dict.fromkeys((name, "standings"))),
+            make=make,
+            filters=log.FIELDS.get(name, ()),
+        )
+        for name, make in MAKES.items()
+    },
 }
 """Pages by their names in addresses, in the order of the navigation."""

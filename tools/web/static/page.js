@@ -115,6 +115,7 @@
     // Fields that a reader fills in stay as they are.
     const form = main.querySelector("form");
     main.replaceChildren(...fresh.getElementById("main").childNodes);
+    document.dispatchEvent(new Event("content"));
     if (form && main.querySelector("form")) {
       main.querySelector("form").replaceWith(form);
     }

@@ -30,6 +30,7 @@ from populations.records.rows import (
     AssignmentRow,
     CheckpointRow,
     Deletion,
+    GameRow,
     GenerationRow,
     GhostRow,
     PolicyRow,
@@ -67,6 +68,8 @@ def fold(rows: list[Row]) -> Tables:
                 tables.ghosts[row.player] = row
             case GenerationRow():
                 tables.generations[row.entrant] = row
+            case GameRow():
+                tables.games[row.game] = row
             case RatingsRow():
                 tables.ratings[row.population] = row
             case AssignmentRow() if row.status == "queued":
@@ -87,6 +90,8 @@ def fold(rows: list[Row]) -> Tables:
                 del tables.ghosts[ghost.player]
             case Deletion(row=GenerationRow() as generation):
                 del tables.generations[generation.entrant]
+            case Deletion(row=GameRow() as game):
+                del tables.games[game.game]
             case Deletion(row=RecordRow() as record):
                 del tables.records[record.key]
             case Deletion(row=PairRow() as pair):

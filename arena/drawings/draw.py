@@ -1,0 +1,150 @@
+"""Pictures of a game, drawn by a child that plays it again: no code of a user's runs here.
+
+The child (``python -m arena.drawings.draw``) reads a `Game` as JSON on standard input and writes a
+line of JSON for each moment, so that what was drawn before it broke or was late is kept. This
+module imports nothing heavy.
+
+Tests: `tests/arena/drawings/test_draw.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from pydantic import TypeAdapter, ValidationError
+
+from arena.drawings.find import find_drawing
+from arena.drawings.picture import NUM_COLUMNS, Game, Moment, Picture
+from arena.drawings.svg import check_svg, printable
+from arena.errors import ArenaError, EnvironmentFault
+from arena.processes.child import end_with_guard
+from arena.processes.questions import answering, ask
+from arena.users_code import users_code
+
+MAX_BYTES, MAX_LINES = 64 << 20, 200
+"""Most bytes of all pictures of a game, and most lines of a picture's text."""
+
+NO_WINDOWS = {"SDL_VIDEODRIVER": "dummy", "SDL_AUDIODRIVER": "dummy", "DISPLAY": ""}
+"""Environment variables of a process whose environments open no window and make no sound."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawn:
+    """Pictures of a game.
+
+    Attributes:
+        pictures: The start, and a picture after each step; fewer if there is a problem.
+        returns: Sum of each agent's rewards until the last picture.
+        problem: Reason for which pictures are missing, for people. Empty: none is.
+    """
+
+    pictures: tuple[Picture, ...] = ()
+    returns: Mapping[str, float] = field(default_factory=dict)
+    problem: str = ""
+
+
+_GAME, _LINE = TypeAdapter(Game), TypeAdapter(Drawn)
+
+
+def draw_game(game: Game, *, timeout_s: float = 60.0) -> Drawn:
+    """Play a game again, and draw it, in a process of its own.
+
+    Args:
+        game: Game to draw.
+        timeout_s: Time limit; a process that is late is killed.
+
+    Raises:
+        OSError: If the process cannot be started.
+    """
+    command = [sys.executable, "-P", "-m", "arena.drawings.draw"]
+    reply = ask(command, _GAME.dump_json(game), timeout_s=timeout_s, variables=NO_WINDOWS)
+    pictures: list[Picture] = []
+    drawn, problem = Drawn(), ""
+    for line in reply.output.splitlines():
+        try:
+            drawn = _LINE.validate_json(line)
+            pictures += map(_checked, drawn.pictures)
+        # A torn line: the process has ended while it wrote.
+        except ValidationError:
+            break
+        except ValueError as error:
+            problem = str(error)
+            break
+        problem = drawn.problem
+    number = len(game.turns) + 1
+    if len(pictures) < number and not problem:
+        is_late = reply.exit_code is None
+        problem = (
+            f"it took over {timeout_s:g} s" if is_late else f"its process ended {reply.ending}"
+        )
+    if problem:
+        problem = f"{game.spec.id}: {len(pictures)} of {number} pictures could be drawn: {problem}"
+    return Drawn(pictures=tuple(pictures), returns=drawn.returns, problem=problem)
+
+
+def pictures_of(game: Game) -> Iterator[tuple[Moment, Picture]]:
+    """Play a game again in this process, and yield each moment with its picture.
+
+    Raises:
+        ArenaError: If it cannot be played again or drawn.
+    """
+    # PettingZoo stays out of the parent.
+    from arena.drawings.render import render, render_mode_of
+    from arena.drawings.replay import replay
+
+    own = {"reference": game.drawing, "launch_directory": game.launch_directory}
+    draw = find_drawing(game.spec.id, **own) or render
+    what = game.drawing or ("render" if draw is render else "its drawing")
+    moments = replay(game, render_mode=render_mode_of(game) if draw is render else None)
+    while True:
+        # Not around the yield: whoever looks no further closes this generator.
+        with users_code("playing it again", raises=EnvironmentFault):
+            moment = next(moments, None)
+        if moment is None:
+            return
+        with users_code(what, raises=EnvironmentFault):
+            picture = draw(moment)
+        if not isinstance(picture, Picture):
+            raise EnvironmentFault(f"{what} must return a Picture, got {type(picture).__name__}")
+        yield moment, picture
+
+
+def _checked(picture: Picture) -> Picture:
+    """Return a picture with nothing in it that a terminal or a page would carry out.
+
+    Raises:
+        ValueError: If its SVG may do more than show.
+    """
+    if picture.svg:
+        check_svg(picture.svg)
+    lines = picture.text.splitlines()[:MAX_LINES]
+    return replace(picture, text="\n".join(printable(line, width=NUM_COLUMNS) for line in lines))
+
+
+def _serve() -> None:
+    """Run as the child. Output of the environment goes to standard error."""
+    end_with_guard()
+    with answering() as output:
+        returns: Mapping[str, float] = {}
+        num_bytes = 0
+        try:
+            for moment, picture in pictures_of(_GAME.validate_json(sys.stdin.read())):
+                returns = moment.returns
+                line = _LINE.dump_json(Drawn(pictures=(picture,), returns=returns)).decode()
+                num_bytes += len(line)
+                if num_bytes > MAX_BYTES:
+                    raise EnvironmentFault(f"all together may have {MAX_BYTES >> 20} MB")
+                print(line, file=output, flush=True)
+        except ArenaError as error:
+            last = _LINE.dump_json(Drawn(returns=returns, problem=str(error)))
+            print(last.decode(), file=output, flush=True)
+    # An environment may leave threads behind that would keep the interpreter from ending.
+    sys.stderr.flush()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    _serve()

@@ -1,0 +1,34 @@
+"""Rock, paper, scissors and its larger variants: the last rounds, and how many each has won."""
+
+from __future__ import annotations
+
+from arena.drawings.cards import Card, draw_hands
+from arena.drawings.picture import Moment, Picture
+
+NAMES = {"R": "rock", "P": "paper", "S": "scissors", "K": "spock", "L": "lizard"}
+LETTERS = [*NAMES, *map(str, range(5, 100))]
+NUM_SHOWN = 12
+
+
+def draw(moment: Moment) -> Picture:
+    """Draw the choices of both agents; the one that won a round stands out."""
+    rounds = [tuple(turn[agent] for agent in moment.agents) for turn in moment.turns]
+    winners = [_winner(*choices) for choices in rounds]
+    shown = list(zip(rounds, winners, strict=True))[-NUM_SHOWN:]
+    hands = [
+        (
+            f"{agent}: won {winners.count(at)}",
+            [Card(LETTERS[choices[at]], marked=winner == at) for choices, winner in shown],
+        )
+        for at, agent in enumerate(moment.agents)
+    ]
+    seen = [letter for letter in NAMES if any(LETTERS.index(letter) in one for one in rounds)]
+    meaning = ", ".join(f"{letter} {NAMES[letter]}" for letter in seen)
+    last = " against ".join(LETTERS[choice] for choices in rounds[-1:] for choice in choices)
+    return draw_hands(moment.caption(last), hands, facts=[meaning])
+
+
+def _winner(first: int, second: int) -> int:
+    """Return the agent that won a round; -1: nobody."""
+    # Of two different choices the higher one wins if their sum is odd.
+    return -1 if first == second else int((first > second) == ((first + second) % 2 == 0))

@@ -1,0 +1,74 @@
+"""Pictures by PettingZoo's own ``render``. Runs in the child of `arena.drawings.draw`.
+
+Tests: `tests/arena/drawings/test_draw.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+
+import numpy as np
+
+from arena.drawings.picture import Game, Moment, Picture
+from arena.envs.batched.find import find_game
+from arena.envs.registry import make_environment
+from arena.errors import ConfigError, EnvironmentFault
+
+MODES = ("rgb_array", "ansi")
+"""Values of ``render_mode`` that give a picture, the best first."""
+
+MAX_PIXELS = 1 << 22
+ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
+"""Colours and the like of a terminal."""
+
+
+def render_mode_of(game: Game) -> str:
+    """Return the ``render_mode`` with which an environment draws itself.
+
+    Raises:
+        ConfigError: If it has none that gives a picture.
+    """
+    spec, place = game.spec, game.launch_directory
+    modes: list[str] = []
+    if find_game(spec.id, launch_directory=place) is None:
+        env = make_environment(spec.id, kwargs=spec.kwargs, api=spec.api, launch_directory=place)
+        modes = list(getattr(env, "metadata", {}).get("render_modes", ()))
+        # What it raises now is no reason not to draw it.
+        with contextlib.suppress(Exception):
+            env.close()
+    for mode in MODES:
+        if mode in modes:
+            return mode
+    raise ConfigError(
+        f"its metadata must have one of the render modes {' and '.join(MODES)}, got {modes}; or a "
+        "function of yours draws it (docs/how-to/drawing.md)"
+    )
+
+
+def render(moment: Moment) -> Picture:
+    """Return what an environment renders.
+
+    Raises:
+        EnvironmentFault: If that is neither text nor pixels.
+    """
+    shown = moment.env.render()
+    if isinstance(shown, str):
+        return Picture(text=ESCAPES.sub("", shown))
+    frame = np.asarray(shown)
+    shape = "x".join(map(str, frame.shape))
+    if frame.dtype != np.uint8 or frame.ndim != 3 or frame.shape[2] != 3 or not frame.size:
+        raise EnvironmentFault(
+            "render must return text, or pixels as uint8 of height x width x 3, got "
+            f"{type(shown).__name__} {frame.dtype} {shape}"
+        )
+    if frame.size > 3 * MAX_PIXELS:
+        raise EnvironmentFault(f"render must return at most {MAX_PIXELS:,} pixels, got {shape}")
+    # Of its requirements only PettingZoo's games need it.
+    import pygame
+
+    file = io.BytesIO()
+    # pygame's first axis is the horizontal one.
+    pygame.image.save(pygame.surfarray.make_surface(frame.swapaxes(0, 1)), file, "frame.png")
+    return Picture(png=file.getvalue())

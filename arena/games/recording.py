@@ -1,0 +1,223 @@
+"""Games of an evaluation as they can be played again: a seed, the actions, and what was shown.
+
+Of a few environments the first game is recorded; which ones is settled before it begins, so what
+is recorded does not depend on how games go. Nothing but rows of these environments is read.
+
+Shapes: B environments, R recorded ones.
+
+Tests: `tests/arena/games/test_recording.py`.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+
+import torch
+
+from arena.envs.base import Turn
+from arena.envs.chance import seed_of_episode
+from arena.types import MAX_GAME_BYTES, SHOWN_BYTES, Game
+
+MOST_OF_A_PAIRING = 2
+"""Games of one pairing: of equal seatings more would tell little more."""
+
+
+def shown(turn: Turn, environments: torch.Tensor) -> list[bytes]:
+    """Return digests of what a turn shows and pays.
+
+    Where an episode is over, the turn shows the beginning of another one, which is left out.
+
+    Args:
+        turn: Turn of B environments.
+        environments: Indices of environments. int64 [R].
+
+    Returns:
+        `SHOWN_BYTES` for each of them.
+    """
+    goes_on = ~turn.episode_over[environments]
+    # A score is not a number until the end; which one of those it is, is nobody's business.
+    paid = [turn.reward, turn.terminated, turn.truncated, turn.score.nan_to_num()]
+    columns = [column[environments] for column in paid]
+    for group in turn.groups.values():
+        index = group.agent_index[environments].masked_fill(~goes_on[:, None], -1)
+        # Undefined where nobody decides, so it must not count.
+        nobody = (index < 0)[:, :, None]
+        columns += [index, group.observation[environments].masked_fill(nobody, 0)]
+        if group.action_mask is not None:
+            columns.append(group.action_mask[environments].masked_fill(nobody, False))
+    arrays = [column.cpu().contiguous().numpy() for column in columns]
+    rows = (b"".join(array[row].tobytes() for array in arrays) for row in range(len(environments)))
+    return [blake2b(row, digest_size=SHOWN_BYTES).digest() for row in rows]
+
+
+@dataclass(slots=True)
+class _Open:
+    """Game that goes on."""
+
+    returns: torch.Tensor
+    steps: int = 0
+    actions: list[bytes] = field(default_factory=list)
+    shown: list[bytes] = field(default_factory=list)
+    size: int = 0
+    packer: zlib._Compress = field(default_factory=zlib.compressobj)
+
+    def add_actions(self, data: bytes) -> None:
+        """Pack the actions of a step: of a long game they are never held as they are."""
+        self._keep(self.packer.compress(data))
+
+    def packed(self) -> bytes:
+        """Return the actions of all steps."""
+        self._keep(self.packer.flush())
+        return b"".join(self.actions)
+
+    def _keep(self, data: bytes) -> None:
+        if data:
+            self.actions.append(data)
+            self.size += len(data)
+
+    @property
+    def is_too_large(self) -> bool:
+        """Return whether it is larger than a game that is kept may be."""
+        return self.size + SHOWN_BYTES * len(self.shown) > MAX_GAME_BYTES
+
+
+class GameRecorder:
+    """Records the first game of some environments. Owned by the loop that steps them.
+
+    Attributes:
+        games: Games so far.
+        num_left_out: Games that were too long.
+
+    Args:
+        pairing_of: Pairing that each recorded environment plays.
+    """
+
+    def __init__(self, pairing_of: Mapping[int, int]) -> None:
+        self.games: list[Game] = []
+        self.num_left_out = 0
+        self._pairing_of = pairing_of
+        self._open: dict[int, _Open] = {}
+        self._ended: set[tuple[int, tuple[int, ...]]] = set()
+        self._rows = torch.zeros(0, dtype=torch.int64)
+        self._seeds: Sequence[int] = ()
+        self._seats: tuple[int, ...] = ()
+        self._mean = torch.zeros(0, 0)
+
+    def begin(
+        self, turn: Turn, *, seeds: Sequence[int], seats: tuple[int, ...], mean: torch.Tensor
+    ) -> None:
+        """Begin the games of a play that was reset just now.
+
+        Args:
+            turn: First turn.
+            seeds: Seeds of the environments. Length B.
+            seats: Indices of the seats that take part.
+            mean: Matrix from returns of agents to mean returns of these seats. float64 [A, Q].
+        """
+        num_agents = turn.reward.shape[1]
+        self._open = {
+            environment: _Open(torch.zeros(num_agents, dtype=torch.float64))
+            for environment in self._pairing_of
+            # What is played again after a void episode has a game already, if that was not it.
+            if (environment, seats) not in self._ended
+        }
+        self._seeds, self._seats, self._mean = seeds, seats, mean
+        self._narrow(turn.reward.device)
+        self._look(turn)
+
+    def absorb(self, actions: Mapping[str, torch.Tensor]) -> None:
+        """Add the actions of a step. int64 [B, S] or float32 [B, S, K], by population."""
+        if not self._open:
+            return
+        # The order of populations is that of the environment's turns.
+        chosen = [rows[self._rows].cpu().contiguous().numpy() for rows in actions.values()]
+        for place, game in enumerate(self._open.values()):
+            game.add_actions(b"".join(rows[place].tobytes() for rows in chosen))
+
+    def record(self, turn: Turn) -> None:
+        """Take in what a step brought."""
+        if not self._open:
+            return
+        self._look(turn)
+        rewards = turn.reward[self._rows].cpu()
+        over = turn.episode_over[self._rows].tolist()
+        ended = []
+        for place, (environment, game) in enumerate(self._open.items()):
+            game.steps += 1
+            game.returns += rewards[place]
+            if over[place]:
+                self._end(turn, environment, game)
+            elif game.is_too_large:
+                self.num_left_out += 1
+            else:
+                continue
+            ended.append(environment)
+        if ended:
+            for environment in ended:
+                del self._open[environment]
+            self._narrow(turn.reward.device)
+
+    def _narrow(self, device: torch.device) -> None:
+        self._rows = torch.tensor(list(self._open), dtype=torch.int64, device=device)
+
+    def _look(self, turn: Turn) -> None:
+        if self._open:
+            for game, digest in zip(self._open.values(), shown(turn, self._rows), strict=True):
+                game.shown.append(digest)
+
+    def _end(self, turn: Turn, environment: int, game: _Open) -> None:
+        if turn.void is not None and bool(turn.void[environment]):
+            return
+        self._ended.add((environment, self._seats))
+        actions = game.packed()
+        if game.is_too_large:
+            self.num_left_out += 1
+            return
+        episode = 0 if turn.episode is None else int(turn.episode[environment])
+        score = turn.score[environment].tolist()
+        self.games.append(
+            Game(
+                pairing=self._pairing_of[environment],
+                seats=self._seats,
+                seed=seed_of_episode(self._seeds[environment], episode=episode),
+                steps=game.steps,
+                points=tuple(score) if len(score) > 1 else (),
+                returns=tuple((game.returns @ self._mean).tolist()),
+                actions=actions,
+                shown=b"".join(game.shown),
+            )
+        )
+
+
+def recorded_environments(shares: Sequence[tuple[int, int]], *, most: int) -> dict[int, int]:
+    """Choose the environments whose first game is recorded, as many pairings as there can be.
+
+    Args:
+        shares: Pairing of each block of environments and their number, in order of environments.
+        most: Most environments.
+
+    Returns:
+        Pairing of each of them, by environment.
+    """
+    chosen: dict[int, int] = {}
+    for number in range(MOST_OF_A_PAIRING):
+        for environment, pairing in _nth_of_each(shares, number):
+            if len(chosen) < most:
+                chosen[environment] = pairing
+    return chosen
+
+
+def _nth_of_each(shares: Sequence[tuple[int, int]], number: int) -> Iterator[tuple[int, int]]:
+    """Yield the n-th environment of each pairing that has so many, with the pairing."""
+    seen: dict[int, int] = {}
+    start = 0
+    for pairing, num_envs in shares:
+        for environment in range(start, start + num_envs):
+            place = seen.get(pairing, 0)
+            seen[pairing] = place + 1
+            if place == number:
+                yield environment, pairing
+        start += num_envs

@@ -1,0 +1,111 @@
+"""A recorded game, played again in a batch of one environment and checked step by step.
+
+Tests: `tests/arena/games/test_recording.py`.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import torch
+
+from arena.envs.base import BatchedEnv, Phase, Told, Turn
+from arena.errors import ArenaError
+from arena.games.recording import shown
+from arena.types import SHOWN_BYTES, Game
+
+
+class GameParted(ArenaError):
+    """The environment does not show what it showed in the game."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """State of a game before its next step, or after its last one.
+
+    Attributes:
+        step: Calls of ``step`` so far.
+        turn: Turn of the environment, B = 1.
+        actions: Actions that were chosen at it, by population; None at the end.
+    """
+
+    step: int
+    turn: Turn
+    actions: Mapping[str, torch.Tensor] | None
+
+
+def replay(env: BatchedEnv, game: Game, *, phase: Phase | None = None) -> Iterator[Moment]:
+    """Play a recorded game again.
+
+    A turn is valid until the next one is asked for.
+
+    Args:
+        env: One environment, as matches of the run are played in.
+        game: The game.
+        phase: Phase that the environment is told before, if it wants to know.
+
+    Yields:
+        Each moment, after its digest was found to be that of the game.
+
+    Raises:
+        GameParted: If the environment shows or pays something else than in the game, does not take
+            an action of it, or ends elsewhere.
+        EnvironmentFault: If the environment breaks its contract.
+    """
+    if phase is not None and isinstance(env, Told):
+        env.tell([phase])
+    here = torch.zeros(1, dtype=torch.int64)
+    turn = env.reset([game.seed])
+    actions = _Actions(game, turn)
+    for step in range(game.steps + 1):
+        digest = game.shown[SHOWN_BYTES * step : SHOWN_BYTES * (step + 1)]
+        if shown(turn, here.to(turn.reward.device)) != [digest]:
+            raise GameParted(
+                f"at step {step} of {game.steps} it shows or pays something else than in the game"
+            )
+        if step == game.steps:
+            break
+        chosen = actions.next()
+        yield Moment(step=step, turn=turn, actions=chosen)
+        try:
+            turn = env.step(chosen)
+        except ValueError as error:
+            raise GameParted(f"at step {step} of {game.steps} it refuses: {error}") from error
+    if not bool(turn.episode_over[0]):
+        raise GameParted(f"after step {game.steps} it goes on, where the game was over")
+    yield Moment(step=game.steps, turn=turn, actions=None)
+
+
+class _Actions:
+    """Actions of a game, step by step."""
+
+    def __init__(self, game: Game, turn: Turn) -> None:
+        self._blank = {name: group.new_actions() for name, group in turn.groups.items()}
+        self._sizes = [math.prod(one.shape) * one.element_size() for one in self._blank.values()]
+        self._step_bytes = sum(self._sizes)
+        unpacker = zlib.decompressobj()
+        wanted = game.steps * self._step_bytes
+        try:
+            # Bounded: what is packed may unpack to much more than it should be.
+            self._data = unpacker.decompress(game.actions, max(wanted, 1))
+        except zlib.error as error:
+            raise GameParted(f"its actions cannot be read: {error}") from error
+        if len(self._data) != wanted or unpacker.unconsumed_tail:
+            raise GameParted(
+                f"its actions are {len(self._data)} bytes, and {game.steps} steps of this "
+                f"environment have {wanted}"
+            )
+        self._at = 0
+
+    def next(self) -> dict[str, torch.Tensor]:
+        """Return the actions of the next step, B = 1."""
+        actions = {}
+        for (name, blank), size in zip(self._blank.items(), self._sizes, strict=True):
+            data = bytearray(self._data[self._at : self._at + size])
+            rows = torch.frombuffer(data, dtype=blank.dtype) if size else blank.flatten()
+            actions[name] = rows.reshape(blank.shape).to(blank.device)
+            self._at += size
+        return actions

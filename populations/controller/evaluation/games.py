@@ -1,0 +1,95 @@
+"""Games of evaluations that are kept, at most so many of a population.
+
+Tests: `tests/populations/controller/evaluation/test_games.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from arena.types import MAX_GAMES, Game, is_external
+from arena.wire.messages import Evaluate
+from populations.controller.state.state import ControllerState
+from populations.controller.state.transaction import Transaction
+from populations.records.games import MAX_HELD, defeats, kept_games, played_as, populations_of
+from populations.records.rows import AssignmentRow, GameRow
+
+SLACK = 16
+"""Of a full table one in so many games goes at once, so that it is looked through seldom."""
+
+
+def num_to_report(state: ControllerState) -> int:
+    """Return the number of games that an evaluation is asked for."""
+    return min(MAX_GAMES, state.config.replays.keep)
+
+
+def take(
+    state: ControllerState, tx: Transaction, row: AssignmentRow, games: Sequence[Game]
+) -> None:
+    """Keep the games of an evaluation; where there are too many, let some go."""
+    message, keep = row.message, state.config.replays.keep
+    # A resume may have said meanwhile that none are kept.
+    if not games or not keep or not isinstance(message, Evaluate):
+        return
+    for number, game in enumerate(games):
+        players = [message.pairings[game.pairing].seating.players[seat] for seat in game.seats]
+        tx.put(
+            GameRow(
+                game=f"{row.assignment_id}.{number}",
+                time=tx.now.utc,
+                seats=game.seats,
+                players=tuple(played_as(one, state.league.checkpoints) for one in players),
+                entrants=tuple(one.entrant for one in players),
+                keys=tuple("" if one.weights is None else one.weights.key for one in players),
+                seed=game.seed,
+                steps=game.steps,
+                points=game.points,
+                returns=game.returns,
+                actions=game.actions,
+                shown=game.shown,
+            )
+        )
+    if len(state.tables.games) > keep * len(state.setup.populations):
+        _thin(state, tx, keep=keep - keep // SLACK)
+    hold(state, tx)
+
+
+def _thin(state: ControllerState, tx: Transaction, *, keep: int) -> None:
+    games, seats = list(state.tables.games.values()), state.setup.seats
+    stay: set[str] = set()
+    for population in state.setup.populations:
+        own = [game for game in games if population in populations_of(game, seats=seats)]
+        rated = state.tables.ratings.get(population)
+        champion = None if rated is None else rated.champion
+        stay |= kept_games(own, keep=keep, champion=champion, seats=seats)
+    for game in games:
+        if game.game not in stay:
+            tx.delete(game)
+
+
+def hold(state: ControllerState, tx: Transaction) -> None:
+    """Let the newest defeats of each champion keep the weights of their players, no others."""
+    games = state.tables.games
+    held: set[str] = set()
+    for rated in state.tables.ratings.values():
+        if rated.champion is not None:
+            lost = defeats(games.values(), rated.champion, seats=state.setup.seats)
+            # Weights that are gone already cannot be kept.
+            kept = [game.game for game in lost if game.holds or _is_there(state, game)]
+            held.update(kept[-MAX_HELD:])
+    for game in list(games.values()):
+        if game.holds != (game.game in held):
+            tx.put(replace(game, holds=not game.holds))
+
+
+def _is_there(state: ControllerState, game: GameRow) -> bool:
+    """Return whether the weights of all players of a game are there."""
+    tables = state.tables
+    for player, key in zip(game.players, game.keys, strict=True):
+        ghost, checkpoint = tables.ghosts.get(player), tables.checkpoints.get(key)
+        is_ghost = ghost is not None and ghost.key == key and ghost.is_present
+        is_checkpoint = checkpoint is not None and checkpoint.state == "present"
+        if not (is_ghost or is_checkpoint or is_external(player)):
+            return False
+    return True

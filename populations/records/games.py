@@ -1,0 +1,152 @@
+"""Games that are kept: how they ended, which are the worst of a player, and which of many stay.
+
+Tests: `tests/populations/records/test_games.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from arena.types import Digest, Entrant, Player, PlayerId, Seat, is_external
+from populations.records.rows import CheckpointRow, GameRow
+
+MAX_HELD = 20
+"""Newest defeats of a population's champion whose players' weights are kept."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """How a game ended for one of its seats.
+
+    Attributes:
+        margin: Points of its side less those of the best other side; in cooperation its return.
+            Above 0 is a victory, below a defeat, where sides play each other.
+        return_: Mean return of its agents.
+        steps: Calls of ``step``.
+    """
+
+    margin: float
+    return_: float
+    steps: int
+
+    @property
+    def worst_first(self) -> tuple[float, float, int]:
+        """Return its sort key among games of one player: the quickest of equal defeats is worst."""
+        return (self.margin, self.return_, self.steps if self.margin < 0 else -self.steps)
+
+
+def ending(game: GameRow, seat: int, *, seats: Sequence[Seat]) -> Ending:
+    """Return how a game ended for the place of a seat in it (an index of ``game.seats``)."""
+    mine = game.returns[seat]
+    if not game.points:
+        return Ending(margin=mine, return_=mine, steps=game.steps)
+    sides = list(dict.fromkeys(one.side for one in seats))
+    own = sides.index(seats[game.seats[seat]].side)
+    rest = max(points for side, points in enumerate(game.points) if side != own)
+    return Ending(margin=game.points[own] - rest, return_=mine, steps=game.steps)
+
+
+def line_of(player: PlayerId) -> str:
+    """Return the policy of a player of the run, whichever weights play; a player from outside."""
+    return player if is_external(player) else player.partition("@")[0]
+
+
+def played_as(player: Player, made: Mapping[Digest, CheckpointRow]) -> PlayerId:
+    """Return a player's id with the agent steps of its weights, as a ghost has one.
+
+    Args:
+        player: Player as it was asked to play.
+        made: Origin of weights, by digest.
+    """
+    origin = None if player.weights is None else made.get(player.weights.digest)
+    if origin is None or "@" in player.player or is_external(player.player):
+        return player.player
+    return PlayerId(f"{player.player}@{origin.agent_steps:012d}")
+
+
+def worst_games(
+    games: Iterable[GameRow], players: Iterable[str], *, seats: Sequence[Seat]
+) -> list[GameRow]:
+    """Return the games in which a player sits, the worst for it first, of equal ones the newest.
+
+    Args:
+        games: Games in order of commit.
+        players: Ids, entrants or policies that name the player.
+        seats: Seats of the environment.
+    """
+    names = set(players)
+    found = []
+    for game in games:
+        mine = places(game, names)
+        if mine:
+            worst = min(ending(game, place, seats=seats).worst_first for place in mine)
+            found.append((worst, game))
+    # A stable sort of the newest first.
+    return [game for _, game in sorted(reversed(found), key=lambda one: one[0])]
+
+
+def places(game: GameRow, names: set[str]) -> list[int]:
+    """Return the places in a game at which a player sits that has one of some names."""
+    return [
+        place
+        for place, (player, entrant) in enumerate(zip(game.players, game.entrants, strict=True))
+        if not names.isdisjoint((player, entrant, line_of(player)))
+    ]
+
+
+def defeats(games: Iterable[GameRow], entrant: Entrant, *, seats: Sequence[Seat]) -> list[GameRow]:
+    """Return the games that weights lost against another side, in their order."""
+    return [
+        game
+        for game in games
+        if game.points
+        and any(
+            name == entrant and ending(game, place, seats=seats).margin < 0
+            for place, name in enumerate(game.entrants)
+        )
+    ]
+
+
+def kept_games(
+    games: Sequence[GameRow],
+    *,
+    keep: int,
+    champion: Entrant | None,
+    seats: Sequence[Seat],
+) -> set[str]:
+    """Choose the games of a population that stay when there are too many.
+
+    First the champion's defeats, then the newest game of each pair, then its longest and its
+    closest, then all others; of equal claims the newer ones.
+
+    Args:
+        games: Games of the population, in order of commit.
+        keep: Most games.
+        champion: Weights of its champion; None: there is none yet.
+        seats: Seats of the environment.
+
+    Returns:
+        Ids of the games that stay.
+    """
+    claims: dict[str, int] = dict.fromkeys((game.game for game in games), 0)
+    pairs: dict[tuple[str, ...], list[GameRow]] = {}
+    for game in games:
+        pairs.setdefault(tuple(sorted(map(line_of, game.players))), []).append(game)
+    for played in pairs.values():
+        # Of equals the newest: max takes the first one.
+        newest_first = played[::-1]
+        longest = max(newest_first, key=lambda one: one.steps)
+        closest = min(newest_first, key=lambda one: abs(ending(one, 0, seats=seats).margin))
+        claims[longest.game] = claims[closest.game] = 1
+        claims[newest_first[0].game] = 2
+    if champion is not None:
+        claims.update(dict.fromkeys((one.game for one in defeats(games, champion, seats=seats)), 3))
+    age = {game.game: place for place, game in enumerate(games)}
+    ranked = sorted(claims, key=lambda one: (claims[one], age[one]), reverse=True)
+    return set(ranked[:keep])
+
+
+def populations_of(game: GameRow, *, seats: Sequence[Seat]) -> set[str]:
+    """Return the populations that took part in a game."""
+    return {seats[seat].population for seat in game.seats}

@@ -1,0 +1,78 @@
+"""Games on the page: a list with filters, and a game that another process tells."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from populations.inspection.views import Inspection
+from populations.storage.journal import Journal
+from tests.tools.web.conftest import Client
+
+if TYPE_CHECKING:
+    pass
+
+
+def test_games_are_listed_and_chosen_by_players(kept_run: Path) -> None:
+    client = Client([kept_run])
+
+    def listed(query: str = "") -> list[str]:
+        answer = client.get(f"/kept/games.html{query}")
+        assert answer.status_code == 200
+        return re.findall(r'href="game-(\d+-\d+)\.html"', answer.text)
+
+    every = [f"{pairing}-{number}" for pairing in (4, 3, 2, 1) for number in (2, 1, 0)]
+    assert listed() == every
+    assert listed("?player=bot:random") == every[:6]
+    assert listed("?player=player/p000") == every[3:]
+    assert listed("?player=player/p000&opponent=player/p001") == every[6:]
+    assert len(client.get("/kept/games.json").json()["games"]) == 12
+    assert client.get("/kept/games.csv").text.count("\n") == 13
+
+
+def test_a_player_has_its_worst_games(kept_run: Path) -> None:
+    page = Client([kept_run]).get("/kept/player-p000.html").text
+    section = page.partition('id="games-that-are-kept-its-worst-first"')[2].partition("</section>")
+    games = re.findall(r'href="game-(\d+)-(\d+)\.html"', section[0])
+    with closing(Inspection.open(kept_run)) as inspection:
+        rows = inspection.tables.games
+    points = [
+        row.points[place]
+        for row in (rows[".".join(game)] for game in games)
+        for place, player in enumerate(row.players)
+        if player.startswith("player/p000")
+    ]
+    assert len(points) == 9
+    assert points == sorted(points)
+
+
+@pytest.mark.slow
+def test_a_game_is_told_by_another_process(kept_run: Path) -> None:
+    client = Client([kept_run])
+    page = client.get("/kept/game-1-0.html")
+    assert page.status_code == 200
+    told = client.get("/kept/game-1-0.json").json()
+    assert page.text.count('<section id="step-') == len(told["steps"])
+    assert page.text.count('<figure class="picture"><svg') == len(told["steps"])
+    # It is over: nobody asks for it again.
+    assert 'data-poll-s="0.0"' in page.text
+
+
+@pytest.mark.slow
+def test_a_game_that_cannot_be_shown_says_why(kept_run: Path, tmp_path: Path) -> None:
+    run = tmp_path / "parted"
+    shutil.copytree(kept_run, run)
+    with closing(Journal.open(run / "journal.db")) as journal:
+        row = journal.load().games["1.0"]
+        journal.commit([replace(row, shown=row.shown[:-1] + bytes([row.shown[-1] ^ 1]))])
+    client = Client([run])
+    assert "does not follow its seed" in client.get("/parted/game-1-0.html").text
+    assert "has kept no game" in client.get("/parted/game-7-0.html").text
+    for name in ("game-1.0", "game-x-1", "game-1-0-0", "game-1-22", "game-../x-1"):
+        assert client.get(f"/parted/{name}.html").status_code == 404

@@ -1,0 +1,139 @@
+"""`arena replay`: a game of a run, step by step.
+
+Tests: `tests/tools/replay/test_command.py`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from populations.views.parts import Document
+
+from ..league.tables import fit_screen, room_of
+from ..show.text import drawn
+from ..terminal.options import AsJson, Code, RunDirectory, Trust
+from ..terminal.output import console, print_json, say
+
+KEY_WAIT_S = 1.0
+BACK, ENDING = ("b", "B", "\x7f", "left", "up"), ("q", "Q", "\x04", "escape")
+
+
+def replay(
+    run: RunDirectory,
+    player: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PLAYER",
+            help="Player of the game (p003, p003@4.628M, bot:random). Default: the champion.",
+            show_default=False,
+        ),
+    ] = None,
+    opponent: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PLAYER", help="Another player of the game. Default: any.", show_default=False
+        ),
+    ] = None,
+    worst: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="Number of the player's game, its worst being 1. Default: its newest game.",
+            show_default=False,
+        ),
+    ] = None,
+    game: Annotated[
+        str | None,
+        typer.Option(
+            "--id",
+            metavar="ID",
+            help="Game, as arena league RUN games names it.",
+            show_default=False,
+        ),
+    ] = None,
+    beside: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PLAYER",
+            help="Player of whom is shown what it would have done. Default: the champion.",
+            show_default=False,
+        ),
+    ] = None,
+    to: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="File for the game, by its ending a page (.html), a film (.gif, .mp4), text "
+            "(.txt), or an episode of Kaggle's (.json). Default: the terminal.",
+            show_default=False,
+        ),
+    ] = None,
+    trust: Trust = False,
+    code: Code = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show a game of a run that evaluation has played, step by step.
+
+    It is played again from its seed and its actions, and each step is checked against what it
+    showed then. In a terminal Enter goes on, b goes back, q ends.
+    """
+    from arena.errors import ConfigError
+
+    from .files import check_ending, write_file
+    from .retelling import retold
+
+    if game is not None:
+        others = {"--player": player, "--opponent": opponent, "--worst": worst}
+        for name in (name for name, given in others.items() if given is not None):
+            raise ConfigError(f"--id and {name} exclude each other")
+    if to is not None:
+        check_ending(to)
+    told = retold(
+        run,
+        player=player,
+        opponent=opponent,
+        worst=worst,
+        game=game,
+        beside=beside,
+        trust=trust,
+    )
+    if to is not None:
+        write_file(told, to)
+    if as_json:
+        print_json({"run": str(run), **told.document})
+    elif to is not None:
+        say(f"wrote {to}")
+    else:
+        _show(told.document, told.populations)
+
+
+def _show(document: Document, populations: tuple[str, ...]) -> None:
+    """Show a game: all of it, or step by step to who can press keys."""
+    from populations.views.log import game
+
+    from ..league.keys import has_keys, read_keys
+
+    screen = console()
+    fit_screen(screen, is_wide=False)
+    room = room_of(screen, populations=populations)
+    if not has_keys():
+        for part in drawn(game(document), room):
+            screen.print(part)
+        return
+    at, last = 0, len(document["steps"]) - 1
+    with read_keys() as keys:
+        while True:
+            screen.clear()
+            for part in drawn(game(document, at=at), room):
+                screen.print(part)
+            screen.print(f"step {at} of {last}: Enter goes on, b goes back, q ends")
+            key = ""
+            while not key:
+                key = keys.wait(KEY_WAIT_S)
+            if key in ENDING:
+                return
+            at = min(max(at + (-1 if key in BACK else 1), 0), last)
