@@ -40,6 +40,8 @@ _STOPPED = (0, 130, 143)
 _SWITCHES = frozenset({"resume", "force", "with_hyperparameters", "accept_loss"})
 # Not in commands, which are typed as they are, and not where the argument is named already.
 _OPTION = re.compile(r"`[^`]*`|--([a-z]+(?:-[a-z]+)*)(?![-a-z]| \(from Python)")
+_RENAMED = {"schedule-of": "replay"}
+"""Arguments whose options have another name."""
 
 
 class LaunchedRun(Run):
@@ -198,7 +200,7 @@ def with_arguments(text: str) -> str:
 def _as_argument(option: re.Match[str]) -> str:
     if option[1] is None:
         return option[0]
-    name = option[1].replace("-", "_")
+    name = _RENAMED.get(option[1], option[1].replace("-", "_"))
     return f"{name}=True" if name in _SWITCHES else name
 
 

@@ -191,6 +191,7 @@ _BY_TYPE: dict[object, st.SearchStrategy[Any]] = {
     float: _NUMBERS,
     str: _TEXT,
     bool: st.booleans(),
+    bytes: st.binary(max_size=64),
 }
 _BY_NAME: dict[str, st.SearchStrategy[Any]] = {
     "generation": st.integers(0, MAX_GENERATION),
