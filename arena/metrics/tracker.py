@@ -117,6 +117,6 @@ def require_installed(name: str) -> None:
     spec = importlib.util.find_spec(name)
     # Without an origin it is a mere folder of that name, as trackers leave them.
     if spec is None or spec.origin is None:
-        raise ConfigError(
-            f"metrics.sinks: {name} is not installed: pip install 'arena-league[{name}]'"
-        )
+        # All of MLflow would bring a server.
+        package = {"mlflow": "mlflow-skinny"}.get(name, name)
+        raise ConfigError(f"metrics.sinks: {name} is not installed: pip install {package}")

@@ -105,7 +105,7 @@ def _film(suffix: str) -> Callable[[Retold], bytes]:
             import imageio.v3 as iio
         except ImportError as error:
             raise ConfigError(
-                f"{suffix} needs imageio: pip install 'arena-league[video]'"
+                f"{suffix} needs imageio: pip install 'imageio[ffmpeg]' pillow vl-convert-python"
             ) from error
         frames = list(_frames(told))
         if not frames:

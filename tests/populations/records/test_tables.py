@@ -187,6 +187,8 @@ ROWS: st.SearchStrategy[Row] = st.one_of(
         keys=several(NAMES),
         points=several(FLOATS),
         returns=several(FLOATS),
+        actions=st.binary(max_size=8),
+        shown=st.binary(max_size=8),
     ),
 )
 
@@ -249,6 +251,7 @@ class Model:
             records=self.of(RecordRow),
             pairs=self.of(PairRow),
             ratings=self.of(RatingsRow),
+            games=self.of(GameRow),
             num_events=max(self.of(EventRow), default=0),
             num_tallies=max(tallies, default=0),
             last_evaluation_sequence=max(

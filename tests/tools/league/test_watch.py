@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import select
 import signal
 import subprocess
@@ -69,16 +70,22 @@ class Terminal:
         )
         self.text = ""
 
-    def wait_for(self, text: str) -> None:
-        """Read until a text appears after all that was waited for before."""
+    def wait_for(self, text: str, *, then: str = "") -> None:
+        """Read until a text appears after all that was waited for before.
+
+        Args:
+            text: The text.
+            then: Text behind it and any number of blanks.
+        """
+        wanted = re.compile(re.escape(text) + (f" +{re.escape(then)}" if then else ""))
         deadline_s = time.monotonic() + TIMEOUT_S
-        while text not in self.text:
+        while (found := wanted.search(self.text)) is None:
             assert time.monotonic() < deadline_s, self.text
             ready, _, _ = select.select([self._ours], [], [], 0.1)
             if ready:
                 self.text += os.read(self._ours, 65536).decode()
             assert ready or self.process.poll() is None, self.text
-        self.text = self.text.partition(text)[2]
+        self.text = self.text[found.end() :]
 
     def press(self, keys: bytes) -> None:
         """Press keys."""

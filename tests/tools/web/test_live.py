@@ -105,7 +105,7 @@ def test_watch_follows_a_run_through_sigkill_and_resume(run: KilledRun) -> None:
         run.resume()
         # Of the controller that resumed.
         terminal.wait_for("running")
-        terminal.wait_for("epoch                 2")
+        terminal.wait_for("epoch", then="2")
         # Other views, too.
         terminal.press(b"1")
         terminal.wait_for("standings of player")
