@@ -8,6 +8,7 @@ Tests: `tests/tools/replay/test_retelling.py`.
 from __future__ import annotations
 
 import base64
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -187,7 +188,7 @@ class Retelling:
 
         environment = self._game.environment
         turns = [
-            {decision["agent"]: decision["action"] for decision in step["decisions"]}
+            {one["agent"]: _draw_of(one["action"]) for one in step["decisions"]}
             for step in document["steps"]
         ]
         drawn = draw_game(
@@ -203,6 +204,19 @@ class Retelling:
         )
         if drawn.problem:
             document["notes"].append(drawn.problem)
+        paid = {
+            agent: sum(step["rewards"].get(agent, 0.0) for step in document["steps"])
+            for agent in drawn.returns
+        }
+        # The process that draws plays it by steppers of its own, without digests.
+        if not drawn.problem and not all(
+            math.isclose(drawn.returns[agent], paid[agent], rel_tol=1e-5, abs_tol=1e-5)
+            for agent in paid
+        ):
+            document["notes"].append(
+                f"pictures are left out: as it was drawn it paid {dict(drawn.returns)}, not {paid}"
+            )
+            return
         for step, picture in zip(document["steps"], drawn.pictures, strict=False):
             step["picture"] = {
                 "text": picture.text,
@@ -310,6 +324,11 @@ class Retelling:
                 yield decision
 
 
+def _draw_of(action: int | list[float]) -> int | tuple[float, ...]:
+    """Return an action of the document as a drawing takes it."""
+    return tuple(action) if isinstance(action, list) else action
+
+
 @contextmanager
 def _named(row: GameRow, environment: str) -> Iterator[None]:
     """Say of which game it is that another one comes out."""
@@ -364,9 +383,9 @@ def _thoughts(
     return told
 
 
-def told_action(action: torch.Tensor, layout: ActionLayout) -> int | list[float]:
+def told_action(action: torch.Tensor, layout: ActionLayout) -> Any:  # noqa: ANN401
     """Return an action as JSON has it: an integer from 0, or its choices and numbers."""
-    return int(action) if layout.is_discrete else [round(one, 6) for one in action.tolist()]
+    return int(action) if layout.is_discrete else action.tolist()
 
 
 def turned_at(steps: list[Document]) -> int | None:

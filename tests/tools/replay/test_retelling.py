@@ -14,6 +14,8 @@ import pytest
 import torch
 
 from arena.core import ActorInput
+from arena.drawings.draw import Drawn
+from arena.drawings.picture import Picture
 from arena.errors import ConfigError
 from arena.games.replay import GameParted
 from arena.networks.distributions import Categorical
@@ -205,3 +207,15 @@ def test_verify_finds_a_game_that_cannot_be(
         journal.commit([replace(kept(run)["1.1"], **fields)])
     (fault,) = set(verify_run(run).faults) - set(before)
     assert says in fault
+
+
+def test_pictures_of_another_game_are_left_out(
+    kept_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    returns = {"player_0": 9.0, "player_1": -9.0}
+    drawn = Drawn(pictures=(Picture(text="board"),), returns=returns)
+    monkeypatch.setattr("arena.drawings.draw.draw_game", lambda game: drawn)
+    told = retelling.retold(kept_run, game="1.0").document
+    assert not any("picture" in step for step in told["steps"])
+    (note,) = (note for note in told["notes"] if "pictures" in note)
+    assert note.startswith(f"pictures are left out: as it was drawn it paid {returns}")
