@@ -21,10 +21,11 @@ from arena.checkpoints.files import (
     resolve_key,
     verify_directory,
 )
-from arena.checkpoints.manifest import OPTIMIZER
+from arena.checkpoints.manifest import OPTIMIZER, check_manifest
+from arena.config import LearnerSetup
 from arena.errors import CheckpointError, ConfigError
 from arena.matches.seating import problem_of
-from arena.types import Seat, ghost_id, is_external
+from arena.types import Seat, ghost_id, is_external, population_of
 from arena.wire.messages import Train
 from populations.audit.detail_sums import (
     AssignmentSums,
@@ -117,10 +118,11 @@ def _verify_once(run_dir: Path) -> Report:
     if loss is not None:
         faults.append(str(loss))
     faults += _check_rows(records)
-    faults += _check_checkpoints(run_dir, tables)
-    faults += _check_ghosts(run_dir, tables)
-    if run_file is not None:
-        faults += _check_games(tables, learner_setup(run_file, root=run_dir).seats)
+    setup = None if run_file is None else learner_setup(run_file, root=run_dir)
+    faults += _check_checkpoints(run_dir, tables, setup)
+    faults += _check_ghosts(run_dir, tables, setup)
+    if setup is not None:
+        faults += _check_games(tables, setup.seats)
     archived = [check_archive(run_dir, row) for row in records.archives if row.file]
     faults += [problem for problem in archived if problem is not None]
     notes = [*_expected(tables), *_unknown_ghosts(run_dir, tables)]
@@ -272,14 +274,14 @@ def _check_ratings(tables: Tables) -> Iterator[str]:
             yield f"ratings of {row.population}: cover {row.num_tallies} tallies that are not there"
 
 
-def _check_checkpoints(run_dir: Path, tables: Tables) -> Iterator[str]:
+def _check_checkpoints(run_dir: Path, tables: Tables, setup: LearnerSetup | None) -> Iterator[str]:
     for row in tables.checkpoints.values():
         # The others may be gone: retention or a repair has taken them.
         if row.state == "present":
-            yield from _compare(run_dir, row, without=frozenset())
+            yield from _compare(run_dir, row, setup, without=frozenset())
 
 
-def _check_ghosts(run_dir: Path, tables: Tables) -> Iterator[str]:
+def _check_ghosts(run_dir: Path, tables: Tables, setup: LearnerSetup | None) -> Iterator[str]:
     counts = Counter((row.policy, row.agent_steps) for row in tables.ghosts.values())
     for (policy, agent_steps), count in counts.items():
         if count > 1:
@@ -293,7 +295,7 @@ def _check_ghosts(run_dir: Path, tables: Tables) -> Iterator[str]:
         elif source.weights_digest != row.weights_digest:
             yield f"{row.player}: its weights are not those of {row.checkpoint}"
         if row.linked and row.is_present:
-            yield from _compare(run_dir, row, without=frozenset({OPTIMIZER}))
+            yield from _compare(run_dir, row, setup, without=frozenset({OPTIMIZER}))
 
 
 def _check_games(tables: Tables, seats: Sequence[Seat]) -> Iterator[str]:
@@ -312,11 +314,22 @@ def _check_games(tables: Tables, seats: Sequence[Seat]) -> Iterator[str]:
 
 
 def _compare(
-    run_dir: Path, row: CheckpointRow | GhostRow, *, without: frozenset[str]
+    run_dir: Path,
+    row: CheckpointRow | GhostRow,
+    setup: LearnerSetup | None,
+    *,
+    without: frozenset[str],
 ) -> Iterator[str]:
-    """Compare every byte of a directory with its row."""
+    """Compare every byte of a directory with its row, and its manifest with the run."""
     try:
         manifest = verify_directory(resolve_key(run_dir, row.key), without=without)
+        population = population_of(row.policy)
+        if setup is not None and population in setup.populations:
+            check_manifest(
+                manifest,
+                environment_digest=setup.spec.digest,
+                setup=setup.populations[population],
+            )
     except CheckpointError as error:
         yield str(error)
         return

@@ -12,8 +12,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from arena.checkpoints.manifest import Manifest, checkpoint_key
+from arena.checkpoints.manifest import Manifest, check_manifest, checkpoint_key
 from arena.config import LearnerSetup
+from arena.errors import CheckpointCorrupt
 from arena.matches.comparisons import Comparison, comparisons
 from arena.matches.openings import openings_problem
 from arena.matches.pair_scores import adds_up
@@ -124,7 +125,9 @@ def _problems_of_checkpoints(
         yield f"it has checkpoints of {named}, not of {expected}"
         return
     for trainee, published in published_by(message, finished):
-        fault = _checkpoint_problem(trainee, published, manifests[published.checkpoint.key])
+        fault = _checkpoint_problem(
+            trainee, published, manifests[published.checkpoint.key], setup=asked.setup
+        )
         if fault is not None:
             yield fault
     steps = trained_steps(message, finished, manifests)
@@ -251,12 +254,25 @@ def published_by(message: Train | Evaluate, finished: Finished) -> list[tuple[Tr
     return [(trainee, by_policy[trainee.policy]) for trainee in message.trainees]
 
 
-def _checkpoint_problem(trainee: Trainee, published: Published, manifest: Manifest) -> str | None:
+def _checkpoint_problem(
+    trainee: Trainee, published: Published, manifest: Manifest, *, setup: LearnerSetup
+) -> str | None:
     key = published.checkpoint.key
     # The manifest was read from disk and verified; the learner's words alone would not do.
     facts = (manifest.policy, manifest.generation)
     if facts != (trainee.policy, trainee.generation):
         return f"the checkpoint {key} says it is {facts}"
+    source = None if trainee.checkpoint is None else trainee.checkpoint.digest
+    if (manifest.parent, manifest.donor) != (source, trainee.donor):
+        return f"the checkpoint {key} says it was trained from other weights than {source}"
+    try:
+        check_manifest(
+            manifest,
+            environment_digest=setup.spec.digest,
+            setup=setup.populations[population_of(trainee.policy)],
+        )
+    except CheckpointCorrupt as error:
+        return str(error)
     steps, updates = manifest.agent_steps, manifest.learner_updates
     if steps < trainee.agent_steps or updates < trainee.learner_updates:
         return f"the counters of {key} fell"

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from arena.checkpoints.manifest import OPTIMIZER, WEIGHTS
+from arena.checkpoints.files import encode_manifest, read_manifest
+from arena.checkpoints.manifest import MANIFEST, OPTIMIZER, WEIGHTS
 from arena.types import AssignmentId, Entrant, PairScore, PlayerId, PolicyId
 from populations.audit.verify import verify_run
 from populations.records.rows import RatingsRow
@@ -123,11 +124,18 @@ def change_checkpoint(**changes: object) -> Callable[[SmallRun], None]:
     )
 
 
+def of_another_environment(run: SmallRun) -> None:
+    """Seal a manifest of another environment."""
+    manifest = read_manifest(newest(run)).model_copy(update={"environment_digest": "0" * 64})
+    (newest(run) / MANIFEST).write_bytes(encode_manifest(manifest))
+
+
 BREAKS: dict[str, tuple[Callable[[SmallRun], object], str]] = {
     "flipped bit": (lambda run: flip(newest(run) / WEIGHTS), "sha256"),
     "lost optimizer": (lambda run: (newest(run) / OPTIMIZER).unlink(), "missing"),
     "lost checkpoint": (lambda run: shutil.rmtree(newest(run)), "no checkpoint"),
     "other digest": (change_checkpoint(digest="0" * 64), "digest is"),
+    "other environment": (of_another_environment, "its environment_digest is 0"),
     "other generation": (change_checkpoint(generation=5), "generation is"),
     "checkpoint from the future": (change_checkpoint(agent_steps=10**6), "above"),
     "doomed in use": (change_checkpoint(state="doomed"), "is doomed"),

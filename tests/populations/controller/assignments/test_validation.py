@@ -107,6 +107,10 @@ def for_another_policy(event: AssignmentFinished) -> AssignmentFinished:
 FAULTS: dict[str, Callable[[AssignmentFinished], AssignmentFinished]] = {
     "checkpoints of": for_another_policy,
     "says it is": lambda event: with_manifest(event, generation=7),
+    "other weights than": lambda event: with_manifest(event, parent="a" * 64),
+    "from other weights": lambda event: with_manifest(event, donor="player/p001"),
+    "its environment_digest is": lambda event: with_manifest(event, environment_digest="a" * 64),
+    "its population_agents is": lambda event: with_manifest(event, population_agents=("a",)),
     "fell": lambda event: with_manifest(event, agent_steps=0, learner_updates=0),
     "not where it belongs": lambda event: with_key(event, "imports/player"),
     "did not play": lambda event: with_tally(event, entrants=(Entrant("a" * 64),) * 2),
