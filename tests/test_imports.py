@@ -191,7 +191,7 @@ def rated_fields(path: Path) -> list[str]:
     [
         path
         for path in SOURCES
-        if str(path).startswith(("populations/inspection/", "populations/hooks/", "tools/"))
+        if str(path).startswith(("populations/views/", "populations/hooks/", "tools/"))
         and not str(path).startswith(OF_THEIR_OWN)
     ],
     ids=str,

@@ -1,7 +1,7 @@
 """Views of a league, one entry each: their document, their rows, and their sections.
 
 A new view is an entry in `VIEWS`; the function of its document has its name, in
-`populations.inspection.views`.
+`populations.views.documents`.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import NamedTuple
 
-from populations.views import figures, league, log, run, training
+from populations.views import league, log, run, training
+from populations.views.charts import figures
+from populations.views.charts.figures import Figure
 from populations.views.differences import diff
 from populations.views.differences import rows_of as diff_rows
-from populations.views.figures import Figure
 from populations.views.lineage import lineage
 from populations.views.parts import Document, Room, Row, Section
 

@@ -22,10 +22,10 @@ from populations.controller.server.server import Server
 from populations.controller.state.commands import Command, LinkGhosts
 from populations.controller.state.events import AssignmentFailed, GhostsLinked, Ticked
 from populations.errors import StorageError, StorageUnavailable
-from populations.inspection.views import Inspection, status_view
 from populations.records.rows import EventRow, Row
 from populations.storage.lock import RunLock
 from populations.storage.status import read_status, write_status
+from populations.views.documents import Inspection, status_view
 from tests.arena.checkpoints.conftest import MakePublishable
 from tests.arena.checkpoints.conftest import make_publishable as make_publishable
 from tests.populations.controller.server.test_server import (

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from populations.inspection.views import Inspection, status_view
+from populations.views.documents import Inspection, status_view
 from tests.faults.runs import (
     ASSETS,
     check_left,

@@ -10,7 +10,7 @@ import pytest
 
 from arena.wire.address import default_endpoint, remove_socket
 from populations.config.run_file import RUN_FILE, RunFile
-from populations.inspection.views import Inspection, status_view
+from populations.views.documents import Inspection, status_view
 from tests.faults.runs import check_left, document, launch
 
 pytestmark = [pytest.mark.xdist_group("stops"), pytest.mark.timeout(400)]

@@ -19,9 +19,9 @@ from populations.config.run_config import validate_config
 from populations.config.run_file import new_run_file
 from populations.controller.server.run_directory import OpenRun, create_run
 from populations.controller.server.server import Server, utc_now
-from populations.inspection.views import Inspection, status_view
 from populations.launchers.make import make_launcher
 from populations.storage.lock import RunLock
+from populations.views.documents import Inspection, status_view
 from tests.integration.conftest import Command
 
 pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("processes")]

@@ -11,12 +11,12 @@ import pytest
 
 from arena.types import PolicyId
 from populations.audit.verify import verify_run
-from populations.inspection.views import Inspection, checkpoints_view
 from populations.records.rows import CheckpointRow, EventRow, GhostRow
 from populations.records.tables import Tables
 from populations.storage.journal import JournalReader
 from populations.storage.lock import RunLock
 from populations.storage.retention import Retention
+from populations.views.documents import Inspection, checkpoints_view
 from tests.populations.small_run import SmallRun
 from tools.main import main
 

@@ -14,11 +14,11 @@ from arena.checkpoints.manifest import WEIGHTS
 from arena.types import AssignmentId, Entrant, PolicyId
 from populations.audit.verify import verify_run
 from populations.controller.evolution.generations import first_generations
-from populations.inspection.views import Inspection, hyperparameters_view
 from populations.records.rows import RatingsRow
 from populations.records.tables import Tables
 from populations.storage.journal import Journal, JournalReader
 from populations.storage.lock import RunLock
+from populations.views.documents import Inspection, hyperparameters_view
 from tests.populations.small_run import HYPERPARAMETERS, SmallRun
 from tools.main import main
 

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
     from arena.export.card import Card, CardMember, MixtureCard
     from arena.export.write import WrittenMixture
-    from populations.inspection.views import Inspection
     from populations.league.mixture import Mixture
     from populations.league.standings import Standing
+    from populations.views.documents import Inspection
 
     from ..terminal.progress import PlayProgress
 
@@ -28,7 +28,7 @@ def find_mixtures(inspection: Inspection) -> dict[str, Mixture]:
     Raises:
         ConfigError: As `populations.league.mixture.nash_mixtures`.
     """
-    from populations.inspection.documents.mixture import mixtures_of
+    from populations.views.questions.mixture import mixtures_of
 
     # Ghosts stay, but retention removes checkpoints of policies.
     return mixtures_of(inspection, is_present=_is_present)
@@ -36,7 +36,7 @@ def find_mixtures(inspection: Inspection) -> dict[str, Mixture]:
 
 def _is_present(inspection: Inspection, line: Standing) -> bool:
     from arena.checkpoints.manifest import MANIFEST
-    from populations.inspection.documents.mixture import is_kept
+    from populations.views.questions.mixture import is_kept
 
     # The row first: a doomed directory may still be there, and be removed meanwhile.
     if line.key is None or not is_kept(inspection, line):

@@ -267,7 +267,7 @@ def explain(row: EventRow, *, name: Callable[[str], str] = str) -> str:
         row: Event.
         name: Function that shortens players' names.
     """
-    from populations.inspection.sentences import sentence
+    from populations.views.sentences import sentence
 
     if row.kind in ("alert", "alert_cleared"):
         return alert_event(row)

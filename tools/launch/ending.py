@@ -100,7 +100,7 @@ def say_how_it_ended(run_dir: Path, *, holds: str | None) -> dict[str, Json]:
         run_dir: The run's directory; the run is closed.
         holds: The limit for which a finished run was not gone on with.
     """
-    from populations.inspection.views import Inspection, cyclicity, document, fits
+    from populations.views.documents import Inspection, cyclicity, document, fits
     from populations.views.notices import cyclic_warnings, misfit_warnings
 
     with closing(Inspection.open(run_dir)) as inspection:

@@ -36,9 +36,9 @@ def replaying(
     """
     from arena.errors import ConfigError
     from populations.config.resolve import resolve_config
-    from populations.inspection.views import Inspection
     from populations.league.lineage import schedule_of
     from populations.pbt.settings import PbtConfig
+    from populations.views.documents import Inspection
 
     # The last colon: a path may have some, a policy's id has none.
     run, _, policy = player.rpartition(":")

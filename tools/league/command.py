@@ -269,7 +269,7 @@ def _write_studies(run: Path, file: Path, population: str | None, *, as_json: bo
     """Write Optuna studies, and say which."""
     import optuna
 
-    from populations.inspection.study import UNIT, write_studies
+    from populations.views.questions.study import UNIT, write_studies
 
     # Optuna would print a line per study on standard error.
     optuna.logging.set_verbosity(optuna.logging.WARNING)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from populations.inspection.views import Inspection
+    from populations.views.documents import Inspection
 
 
 @contextmanager
@@ -22,7 +22,7 @@ def inspected(run: Path, population: str | None) -> Iterator[Inspection]:
         ConfigError: If there is no run, or it has no such population.
     """
     from arena.errors import ConfigError
-    from populations.inspection.views import Inspection
+    from populations.views.documents import Inspection
 
     # A mistake in the path is no damage: exit 2, not 5.
     if not (run / "run.yaml").is_file():
@@ -62,7 +62,7 @@ def opened_view(run: Path, view: str, population: str | None = None, **options: 
         run: Run directory.
         view: Name of the view.
         population: Population that it is restricted to. None: all.
-        **options: Options of the view's function in `populations.inspection.views`.
+        **options: Options of the view's function in `populations.views.documents`.
 
     Raises:
         ConfigError: If there is no run, or it has no such population.
@@ -76,7 +76,7 @@ def opened_views(
 ) -> list[Opened]:
     """Return documents of several views at one moment; options are those of the first."""
     from populations.gc_pause import collector_paused
-    from populations.inspection.views import document
+    from populations.views.documents import document
 
     # Opened anew each time, because an inspection is one moment of the run.
     with collector_paused(), inspected(run, population) as inspection:

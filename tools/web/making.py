@@ -29,7 +29,7 @@ from populations.views.views import VIEWS
 from ..show.html import in_words
 
 if TYPE_CHECKING:
-    from populations.inspection.views import Inspection
+    from populations.views.documents import Inspection
 
 logger = logging.getLogger(__name__)
 # A reader asks every few seconds.
@@ -83,7 +83,7 @@ def make_documents(run: Path, views: Sequence[str]) -> Made:
     import msgpack
 
     from populations.gc_pause import collector_paused
-    from populations.inspection import views as _  # noqa: F401 - imports are no part of the time
+    from populations.views import documents as _  # noqa: F401 - imports are no part of the time
 
     from ..league.documents import inspected
 
@@ -95,7 +95,7 @@ def make_documents(run: Path, views: Sequence[str]) -> Made:
 
 def _document(inspection: Inspection, view: str) -> Mapping[str, object]:
     """Return the document of a view, or one that only pages show."""
-    from populations.inspection.views import document
+    from populations.views.documents import document
 
     from .cards import cards_document
     from .pages.configuration import configuration_document

@@ -6,8 +6,8 @@ from experiments.load.big_journal import Size, write_run
 from experiments.load.scale import controller
 from populations.audit.tally_checks import differences, refold
 from populations.config.run_file import RunFile, learner_setup
-from populations.inspection.views import Inspection, payoff_view, standings_view
 from populations.storage.journal import JournalReader
+from populations.views.documents import Inspection, payoff_view, standings_view
 
 SIZE = Size(policies=3, assignments=12, ghosts=4, opponents=3, evaluations=9, pairings=6, matches=8)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from populations.inspection import views
+from populations.views import documents as views
 from populations.views.views import VIEWS
 from tools.league.tables import _csv_cell
 

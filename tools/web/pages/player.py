@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 from arena.errors import ArenaError
-from populations.inspection.documents.lives import life_of
 from populations.views.league import RECORD
 from populations.views.log import CHECKPOINTS, GAMES, WHY
 from populations.views.parts import (
@@ -23,6 +22,7 @@ from populations.views.parts import (
     Table,
     player,
 )
+from populations.views.questions.lives import life_of
 
 from ...league.narrowing import concerns
 from ...show.html import Block, Cell, failed
