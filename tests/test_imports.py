@@ -181,8 +181,8 @@ def rated_fields(path: Path) -> list[str]:
         for node in ast.walk(tree(path))
         if isinstance(node, ast.Attribute)
         and node.attr in RATED
-        # `_state.ratings(...)` is the controller's own reader.
-        and not ast.unparse(node.value).endswith(("tables", "_state"))
+        # `_state.ratings(...)` is the controller's own reader, `figures.ratings` draws.
+        and not ast.unparse(node.value).endswith(("tables", "_state", "figures", "curves"))
     ]
 
 

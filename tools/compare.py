@@ -60,8 +60,8 @@ def compare(
     scale, with bot:random at 0; the tournament, in which bot:random takes part, has one scale.
     """
     from arena.types import RANDOM_BOT
-    from populations.views.documents import Inspection
     from populations.views.questions.comparison import comparison
+    from populations.views.questions.inspection import Inspection
 
     from .show.chart_files import check_plot_file, write_figure
 

@@ -307,7 +307,11 @@ def preload() -> None:
     # The commands' options are read from the functions' annotations each time.
     typer.main.get_command = cache(typer.main.get_command)
     for name in (
-        *("populations.audit.repair", "populations.views.documents", "populations.audit.verify"),
+        *(
+            "populations.audit.repair",
+            "populations.views.questions.inspection",
+            "populations.audit.verify",
+        ),
         *("tools.league.tables", "tools.league.documents", "tools.league.query", "tools.verify"),
         *("populations.controller.rating_fit", "populations.ratings.bootstrap", "scipy.optimize"),
     ):

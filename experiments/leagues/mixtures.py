@@ -43,7 +43,7 @@ from populations.config.run_config import RunConfig, validate_config
 from populations.config.run_file import RunFile
 from populations.controller.server.run_directory import create_run
 from populations.ratings.nash import max_entropy_nash
-from populations.views.documents import Inspection
+from populations.views.questions.inspection import Inspection
 
 CPU = torch.device("cpu")
 ROCK = 0

@@ -36,7 +36,7 @@ from populations.ratings.model import Result
 from populations.records.rows import PolicyRow
 from populations.storage.database import JOURNAL
 from populations.storage.journal import Journal
-from populations.views.documents import Inspection
+from populations.views.questions.inspection import Inspection
 
 NUM_RESAMPLES = 200
 WIDE: dict[str, dict[str, object]] = {

@@ -28,7 +28,7 @@ from experiments.leagues.scores import meet
 from experiments.learning.presets import TACTICAL
 from populations.storage.database import JOURNAL
 from populations.storage.journal import JournalReader
-from populations.views.documents import Inspection
+from populations.views.questions.inspection import Inspection
 
 ARMS = {"thinned": "64", "whole": "null"}
 """Value of ``ghosts.keep`` of each arm."""

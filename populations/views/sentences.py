@@ -360,7 +360,7 @@ def sentence(event: Data, *, name: Name = str) -> str:
     An event of an unknown kind (of another release) is told by its kind and data.
 
     Args:
-        event: Document of the event, as `populations.views.documents.events_view` has it.
+        event: Document of the event, as the view ``events`` has it.
         name: Function that shortens players' names.
     """
     kind = str(event.get("kind"))

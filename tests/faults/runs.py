@@ -25,7 +25,8 @@ from populations.launchers.make import make_launcher
 from populations.records.rows import EventRow, Row
 from populations.storage.journal import JournalReader
 from populations.storage.lock import RunLock
-from populations.views.documents import Inspection, status_view
+from populations.views.questions.inspection import Inspection
+from populations.views.run import status_document
 from tests.faults.workers import ASSETS as ASSETS
 from tests.integration.conftest import ARENA
 from tests.support import wait_until
@@ -122,7 +123,7 @@ def finished(run: Path) -> int:
         return 0
     inspection = Inspection.open(run)
     try:
-        return int(str(status_view(inspection, None)["assignments_finished"]))
+        return int(str(status_document(inspection, None)["assignments_finished"]))
     finally:
         inspection.close()
 

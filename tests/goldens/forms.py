@@ -16,9 +16,9 @@ from populations.config.run_file import RunFile
 from populations.controller.state.commands import Command, KillLearner, SendMessage, StartLearner
 from populations.records.rows import EventRow, Row
 from populations.storage.journal import JournalReader
-from populations.views.documents import document
 from populations.views.questions.inspection import Inspection, folded
 from populations.views.sentences import event_document
+from populations.views.views import document
 
 Document = dict[str, Any]
 

@@ -118,7 +118,7 @@ class Run:
             Records with ``population``, ``player``, ``since`` and ``until`` (UTC; None: it leads
                 now).
         """
-        from populations.views.documents import champions_of
+        from populations.views.questions.champions import champions_of
 
         with inspected(self.run_dir, population) as inspection:
             return records_of(champions_of(inspection, population))

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from populations.league.league import League
     from populations.league.standings import Standing
     from populations.ratings.results import Rated
-    from populations.views.documents import Inspection
     from populations.views.questions.calibration import Calibration
+    from populations.views.questions.inspection import Inspection
 
     from ..players.game import Game
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from arena.matches.tournament import Contender
     from arena.types import Tally
     from populations.league.standings import Standing
-    from populations.views.documents import Inspection
+    from populations.views.questions.inspection import Inspection
 
     from ..players.exploitability import Exploitability
     from ..players.game import Game

@@ -100,14 +100,15 @@ def say_how_it_ended(run_dir: Path, *, holds: str | None) -> dict[str, Json]:
         run_dir: The run's directory; the run is closed.
         holds: The limit for which a finished run was not gone on with.
     """
-    from populations.views.documents import Inspection, cyclicity, document, fits
     from populations.views.notices import cyclic_warnings, misfit_warnings
+    from populations.views.questions.inspection import Inspection
+    from populations.views.views import document
 
     with closing(Inspection.open(run_dir)) as inspection:
         status = document(inspection, "status")
         warnings = [
-            *misfit_warnings(fits(inspection), run=run_dir),
-            *cyclic_warnings(cyclicity(inspection), run=run_dir),
+            *misfit_warnings(inspection.fits(), run=run_dir),
+            *cyclic_warnings(inspection.cyclicity(), run=run_dir),
         ]
         limits = inspection.run_file.config.stop.model_dump(mode="json")
     lines = last_lines(status, run_dir=run_dir, limits=limits, holds=holds)

@@ -38,7 +38,7 @@ def replaying(
     from populations.config.resolve import resolve_config
     from populations.league.lineage import schedule_of
     from populations.pbt.settings import PbtConfig
-    from populations.views.documents import Inspection
+    from populations.views.questions.inspection import Inspection
 
     # The last colon: a path may have some, a policy's id has none.
     run, _, policy = player.rpartition(":")

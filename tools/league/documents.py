@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from populations.views.documents import Inspection
+    from populations.views.questions.inspection import Inspection
 
 
 @contextmanager
@@ -22,13 +22,13 @@ def inspected(run: Path, population: str | None) -> Iterator[Inspection]:
         ConfigError: If there is no run, or it has no such population.
     """
     from arena.errors import ConfigError
-    from populations.views.documents import Inspection
+    from populations.views.questions.inspection import Inspection
 
     # A mistake in the path is no damage: exit 2, not 5.
     if not (run / "run.yaml").is_file():
         raise ConfigError(f"{run} is no run directory: it has no run.yaml")
     with closing(Inspection.open(run)) as inspection:
-        known = dict.fromkeys(seat.population for seat in inspection.league.seats)
+        known = inspection.populations()
         if population is not None and population not in known:
             raise ConfigError(
                 f"there is no population {population}: the run has {', '.join(known)}"
@@ -62,7 +62,7 @@ def opened_view(run: Path, view: str, population: str | None = None, **options: 
         run: Run directory.
         view: Name of the view.
         population: Population that it is restricted to. None: all.
-        **options: Options of the view's function in `populations.views.documents`.
+        **options: Options of the view's document.
 
     Raises:
         ConfigError: If there is no run, or it has no such population.
@@ -76,7 +76,7 @@ def opened_views(
 ) -> list[Opened]:
     """Return documents of several views at one moment; options are those of the first."""
     from populations.gc_pause import collector_paused
-    from populations.views.documents import document
+    from populations.views.views import document
 
     # Opened anew each time, because an inspection is one moment of the run.
     with collector_paused(), inspected(run, population) as inspection:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from populations.league.names import Subject
     from populations.records.rows import CheckpointRow, GhostRow
     from populations.records.tables import Tables
-    from populations.views.documents import Inspection
+    from populations.views.questions.inspection import Inspection
 
 
 def champions(inspection: Inspection) -> dict[str, tuple[str, WeightsRef]]:

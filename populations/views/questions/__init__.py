@@ -1,1 +1,1 @@
-"""What views ask a run directory: the league at one moment, and what follows from its rows."""
+"""Questions of views to a run directory: the league at one moment, and what follows from it."""

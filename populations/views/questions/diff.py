@@ -5,30 +5,25 @@ Tests: `tests/populations/views/test_diff.py`.
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections import Counter
 from collections.abc import Mapping
-from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from arena.config import LearnerSetup
 from arena.environment_spec import EnvironmentSpec
 from arena.envs.spaces.leaves import leaf_spaces
-from arena.errors import ConfigError
 from arena.types import RANDOM_BOT
-from populations.choices import with_names
 from populations.config.resume.differences import Change, compare
 from populations.config.resume.secrets import without_secrets
 from populations.config.run_file import learner_setup
 from populations.league.standings import RATING, Standing
 from populations.records.rows import Json
-from populations.views.questions.cells import payoff_cells
 from populations.views.questions.champions import opponents
 from populations.views.questions.inspection import Document, Inspection
-from populations.views.questions.status import status_view
 
 COUNTED = ("exploited", "explored", "immigrated", "kept", "reset", "quarantined")
 """Kinds of events about policies that are counted."""
@@ -38,32 +33,8 @@ _PLAYER = ("player", *RATING, "agent_steps", "generation", "matches")
 _RESULT = ("matches", "score", "score_low", "score_high", "mean_return")
 
 
-def diff_view(
-    run: Inspection, population: str | None, *, other: str | os.PathLike[str] | None = None
-) -> Document:
-    """Return the differences of a run and another one.
-
-    An entry has ``key``, ``first`` and ``second``: a value or an object of each run, null where a
-    run has none. Ratings are on each run's own scale, and nothing here compares players by them:
-    ``evaluate`` has the command whose matches would.
-
-    Args:
-        run: First run.
-        population: Population of policies, players and their events. None: all.
-        other: Directory of the second run.
-
-    Raises:
-        ConfigError: If no other run is named, or there is none.
-        StorageError: If the other run's journal cannot be read.
-    """
-    if other is None:
-        raise ConfigError("the view diff needs the directory of a second run")
-    with closing(Inspection.open(Path(other))) as second:
-        sides = _Side.of(run, population), _Side.of(second, population)
-    return _document(*sides)
-
-
-def _document(one: _Side, two: _Side) -> Document:
+def differences(one: Side, two: Side) -> Document:
+    """Return the differences of two runs."""
     labels = labels_of(one.run.run_dir, two.run.run_dir)
     configurations = [side.run.run_file.config.model_dump(mode="json") for side in (one, two)]
     met = _common_opponents(one, two)
@@ -90,12 +61,12 @@ def _document(one: _Side, two: _Side) -> Document:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Side:
+class Side:
     """One of the two runs."""
 
     run: Inspection
     setup: LearnerSetup
-    status: Document
+    status: Mapping[str, Any]
     standings: Mapping[str, list[Standing]]
     champions: Mapping[str, Standing]
     results: Mapping[tuple[str, str, str], Document]
@@ -105,16 +76,15 @@ class _Side:
     generations: Counter[str]
 
     @classmethod
-    def of(cls, run: Inspection, population: str | None) -> _Side:
-        """Read a run; the side needs its reader no more."""
+    def of(cls, run: Inspection, population: str | None, *, status: Mapping[str, Any]) -> Side:
+        """Read a run, with its document of the view status; the side needs its reader no more."""
         found, names = run.standings(population), run.names()
-        cells = payoff_cells(run.reader.pairs(kind="evaluate"), seats=run.league.seats, names=names)
         champions = run.champions(population)
         results = {
             (name, str(row["opponent_population"]), str(row["opponent"])): row
             for name, best in champions.items()
             for row in opponents(
-                cells, population=name, player=names[name, best.weights or best.player]
+                run.cells(), population=name, player=names[name, best.weights or best.player]
             )
         }
         events: dict[str, Counter[str]] = {name: Counter() for name in found}
@@ -124,7 +94,7 @@ class _Side:
         return cls(
             run=run,
             setup=learner_setup(run.run_file, root=run.run_dir),
-            status=status_view(run, population),
+            status=status,
             standings=found,
             champions=champions,
             results=results,
@@ -164,10 +134,10 @@ class _Side:
 
     def champion(self, population: str) -> Document:
         """Return the champion of a population, with its hyperparameters."""
-        best, space = self.champions[population], self.run.space(population)
+        best = self.champions[population]
         return {
             **best.picked(*_PLAYER),
-            "hyperparameters": with_names(best.hyperparameters, space),
+            "hyperparameters": self.run.named(best.hyperparameters, population),
         }
 
     def places(self) -> dict[str, Document]:
@@ -267,7 +237,7 @@ def _ratio(count: float, seconds: float) -> float | None:
     return count / seconds if seconds > 0.0 else None
 
 
-def _common_opponents(one: _Side, two: _Side) -> list[Document]:
+def _common_opponents(one: Side, two: Side) -> list[Document]:
     """Return the bots of both runs that a champion has met, with the results of both champions.
 
     ``rating`` is that of the bot on the run's own scale.
@@ -290,7 +260,7 @@ def _common_opponents(one: _Side, two: _Side) -> list[Document]:
     ]
 
 
-def _alerts(one: _Side, two: _Side) -> list[Document]:
+def _alerts(one: Side, two: Side) -> list[Document]:
     texts: list[dict[tuple[str, str], Json]] = [
         {
             (str(alert["subject"]), str(alert["name"])): alert["what"]
@@ -305,13 +275,13 @@ def _alerts(one: _Side, two: _Side) -> list[Document]:
     ]
 
 
-def _plays_the_same(one: _Side, two: _Side) -> bool:
+def _plays_the_same(one: Side, two: Side) -> bool:
     # Lessons are of training: matches are about the same game with or without them.
     first, second = (side.run.run_file.spec.of_matches.digest for side in (one, two))
     return first == second
 
 
-def _notes(one: _Side, two: _Side, met: list[Document]) -> list[str]:
+def _notes(one: Side, two: Side, met: list[Document]) -> list[str]:
     """Return what must be known to read the numbers, a sentence each."""
     if not _plays_the_same(one, two):
         first, second = (side.run.run_file.spec.id for side in (one, two))
@@ -334,7 +304,7 @@ def _notes(one: _Side, two: _Side, met: list[Document]) -> list[str]:
     ]
 
 
-def _evaluate(one: _Side, two: _Side, labels: tuple[str, str]) -> Document:
+def _evaluate(one: Side, two: Side, labels: tuple[str, str]) -> Document:
     """Return the command that lets the champions meet, or the reason for which they cannot."""
     reason = _obstacle(one, two, labels)
     runs = [str(side.run.run_dir) for side in (one, two)]
@@ -342,7 +312,7 @@ def _evaluate(one: _Side, two: _Side, labels: tuple[str, str]) -> Document:
     return {"command": command, "reason": reason}
 
 
-def _obstacle(one: _Side, two: _Side, labels: tuple[str, str]) -> str | None:
+def _obstacle(one: Side, two: Side, labels: tuple[str, str]) -> str | None:
     """Return why champions of two runs cannot meet; None: they can."""
     if one.run.run_dir.resolve() == two.run.run_dir.resolve():
         return "both are the same run"

@@ -6,22 +6,28 @@ Inspection never talks to the controller: it reads the journal through a read-on
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 
+from arena.errors import ConfigError
+from arena.matches.comparisons import MAX_SEAT_PAIRS, is_by_seats
+from populations.choices import with_names
 from populations.config.run_file import RUN_FILE, RunFile, learner_setup, require_recorded
 from populations.core import SearchSpace
 from populations.league.league import League
 from populations.league.lineage import History
+from populations.league.mixture import Mixture, nash_mixtures
 from populations.league.removed_rows import KINDS
 from populations.league.standings import Standing, champion, standings
 from populations.records.rows import Document as Document
 from populations.records.tables import Tables
 from populations.storage.database import JOURNAL
 from populations.storage.journal import JournalReader
-from populations.views.questions.cells import Names
+from populations.views.questions.cells import Names, payoff_cells
 from populations.views.questions.ratings import RATING, CheckpointFit
+from populations.views.sentences import event_document
 
 
 @dataclass(frozen=True)
@@ -69,6 +75,99 @@ class Inspection:
     def space(self, population: str) -> SearchSpace:
         """Return what may be explored in a population."""
         return self.run_file.config.populations[population].search_space
+
+    def named(self, hyperparameters: Mapping[str, float], population: str) -> Document:
+        """Return hyperparameters with the names of choices in the places of their numbers."""
+        return dict(with_names(hyperparameters, self.space(population)))
+
+    def populations(self, population: str | None = None) -> list[str]:
+        """Return the populations that play, or one of them."""
+        names = dict.fromkeys(seat.population for seat in self.league.seats)
+        return [name for name in names if population in (None, name)]
+
+    def generations(self, population: str | None = None) -> list[Document]:
+        """Return generations in order of beginning; ``parent`` is the policy and generation of the
+        weights.
+        """
+        return [
+            {**asdict(row), "hyperparameters": self.named(row.hyperparameters, row.population)}
+            for row in self.history().generations.values()
+            if population in (None, row.population)
+        ]
+
+    def events(
+        self, population: str | None = None, *, kinds: Sequence[str] | None = None
+    ) -> list[Document]:
+        """Return events as documents, oldest first; those about the whole run are of each
+        population.
+        """
+        return [
+            event_document(row)
+            for row in self.reader.events(kinds=kinds)
+            if population is None or row.subject.split("/")[0] in (population, "")
+        ]
+
+    def cyclicity(self, population: str | None = None) -> dict[str, float | None]:
+        """Return the share of results that no rating can express; None before a fit."""
+        fits = self.tables.ratings
+        return {
+            name: fits[name].cyclicity if name in fits else None
+            for name in self.populations(population)
+        }
+
+    def fits(self, population: str | None = None) -> dict[str, Document]:
+        """Return the misfit of each rated population: Elo per pair and against ``bot:random``, and
+        its significance.
+        """
+        return {
+            name: {
+                "pair_deviation": row.pair_deviation,
+                "anchor_deviation": row.anchor_deviation,
+                "misfit": row.misfit,
+            }
+            for name, row in self.tables.ratings.items()
+            if population in (None, name)
+        }
+
+    def cells(self, *, by_seats: bool = False) -> list[Document]:
+        """Return the results of the players against each other, from evaluation matches.
+
+        Args:
+            by_seats: Whether each pair of seats has a cell, instead of one over all seats.
+
+        Raises:
+            ConfigError: If the seats are too many for that.
+        """
+        seats = self.league.seats
+        if by_seats and not is_by_seats(seats):
+            raise ConfigError(
+                f"a run has results of each pair of seats if there are {MAX_SEAT_PAIRS} at most; "
+                f"with {len(seats)} seats it has those of players in all seats together"
+            )
+        pairs = self.reader.pairs(kind="evaluate")
+        return payoff_cells(pairs, seats=seats, names=self.names(), by_seats=by_seats)
+
+    def is_kept(self, line: Standing) -> bool:
+        """Return whether a player's weights are there, as far as the journal knows."""
+        if line.key is None:
+            return False
+        # Ghosts have no such row: they stay.
+        checkpoint = self.tables.checkpoints.get(line.key)
+        return checkpoint is None or checkpoint.state == "present"
+
+    def mixtures(self, is_present: Callable[[Standing], bool] | None = None) -> dict[str, Mixture]:
+        """Find the Nash mixture of each population, of players whose weights are there.
+
+        Args:
+            is_present: Whether a player's weights are there. None: by `is_kept`.
+
+        Raises:
+            ConfigError: As `populations.league.mixture.nash_mixtures`.
+        """
+        keeps = is_present or self.is_kept
+        present = {name: [*filter(keeps, lines)] for name, lines in self.standings().items()}
+        pairs = self.reader.pairs(kind="evaluate")
+        return nash_mixtures(present, pairs, seats=self.league.seats)
 
     def standings(self, population: str | None = None) -> dict[str, list[Standing]]:
         """Return the standings of all populations, or of one."""

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from populations.records.rows import AssignmentRow, EventRow, Json
-from populations.views.questions.inspection import Document, Inspection
-from populations.views.questions.status import status_view
+from populations.views.questions.inspection import Document
 from populations.views.sentences import sentence
 
 ASSIGNED = ("start_assigned", "train_assigned", "evaluation_assigned")
@@ -45,37 +44,7 @@ class _Learner:
     evaluation_s: float = 0.0
 
 
-def learners_view(run: Inspection, population: str | None) -> Document:
-    """Return each learner that has joined, oldest first.
-
-    Shares are of the time from joining to leaving (or to the run's last event); ``share_waiting``
-    is what no committed assignment took. ``speeds`` are agent steps per second by population, and
-    ``match_s`` seconds of an evaluation match, as measured lately: budgets and the choice of who
-    evaluates follow them. ``restarts`` counts learners before it in its slot.
-    Learners of one ``group`` have proved equal results; groups are numbered from 1 in the order of
-    their first learners.
-    ``learners_waiting`` counts those that are not among them yet, as the cluster has no room.
-    """
-    del population  # A learner works for all of them.
-    events = run.reader.events(kinds=KINDS)
-    last = run.reader.events(limit=1, newest=True)
-    status = status_view(run, None)
-    rows = learners(
-        events,
-        run.reader.all_assignments(),
-        status=status,
-        until=last[0].time if last else "",
-    )
-    return {
-        "state": status["state"],
-        "phase": status["phase"],
-        "agent_steps_per_s": status["agent_steps_per_s"],
-        "learners_waiting": status["learners_waiting"],
-        "learners": rows,
-    }
-
-
-def learners(
+def accounts(
     events: Iterable[EventRow],
     assignments: Iterable[AssignmentRow],
     *,

@@ -6,13 +6,13 @@ Tests: `tests/populations/views/test_metrics.py`.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from arena.files import json_object, read_lines
 from arena.metrics.jsonl import SEAL, files_of, is_sealed
 from arena.metrics.sink import METRICS_FILE
-from populations.views.questions.inspection import Document, Inspection
+from populations.views.questions.inspection import Document
 
 KEYS = ("policy", "agent_steps")
 """Keys of a line that are no metrics."""
@@ -21,40 +21,9 @@ LEFT_OUT = "left_out"
 """Key of the number of lines that cannot be read; absent where there are none."""
 
 
-def metrics_view(
-    run: Inspection, population: str | None, *, names: Sequence[str] | None = None
-) -> Document:
-    """Return the lines of `metrics.jsonl`, oldest first; none where no sink ``jsonl`` was named.
-
-    Lines that are none of the sink's are left out and counted.
-
-    Args:
-        run: Run to read.
-        population: Population of the policies; the run as a whole is left out. None: all.
-        names: Metrics that are asked for; lines without any of them are left out. None: all.
-    """
-    lines: list[Document] = []
-    num_bad = 0
-    for line in _read_lines(run.run_dir / METRICS_FILE):
-        if line is None:
-            num_bad += 1
-            continue
-        if population not in (None, str(line["policy"]).split("/")[0]):
-            continue
-        if names is not None:
-            line = {key: line[key] for key in (*KEYS, *names) if key in line}
-        if len(line) > len(KEYS):
-            lines.append(line)
-    return {
-        "names": None if names is None else list(names),
-        "metrics": lines,
-        **({LEFT_OUT: num_bad} if num_bad else {}),
-    }
-
-
-def _read_lines(path: Path) -> Iterator[Document | None]:
-    """Yield the lines of a file and of those that were set aside before it; None: a damaged one."""
-    for part in files_of(path):
+def metric_lines(run_dir: Path) -> Iterator[Document | None]:
+    """Yield the lines of a run, oldest first; None: a damaged one."""
+    for part in files_of(run_dir / METRICS_FILE):
         try:
             for text in read_lines(part):
                 # The last line of a run that goes on, or was killed, may be torn.

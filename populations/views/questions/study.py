@@ -19,8 +19,8 @@ from populations.ratings.model import Z95
 from populations.records.rows import GenerationRow
 from populations.roles import MAIN
 from populations.search_space import Choices, Range, parse_search_space
-from populations.views.questions.gains import Gain, gains
 from populations.views.questions.inspection import Inspection
+from populations.views.questions.lives import Gain, gains
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution

@@ -11,8 +11,10 @@ from arena.matches.pair_scores import wilson
 from arena.types import RANDOM_BOT, Entrant
 from populations.league.standings import champion
 from populations.records.rows import TallyRow
-from populations.views.documents import champion_view, standings_view, status_view
-from populations.views.questions.anchor import anchor_score, anchor_scores
+from populations.views.league import standings_document
+from populations.views.players import champion_document
+from populations.views.questions.champions import anchor_score, anchor_scores
+from populations.views.run import status_document
 from tests.populations.controller.simulated import World
 from tests.populations.views.test_unproven import inspected, league
 
@@ -44,9 +46,9 @@ def test_it_is_what_the_tallies_say_and_the_same_in_every_view(
         assert (found["score_low"], found["score_high"]) == wilson(won / matches, int(matches))
         assert found["player"] == best.player
         assert anchor_scores(run) == {"player": found}
-        assert cast(Any, standings_view(run, None))["anchor"]["player"] == found
-        assert cast(Any, status_view(run, None))["champion"]["player"]["anchor"] == found
-        (one,) = cast(Any, champion_view(run, None))["champions"]
+        assert cast(Any, standings_document(run, None))["anchor"]["player"] == found
+        assert cast(Any, status_document(run, None))["champion"]["player"]["anchor"] == found
+        (one,) = cast(Any, champion_document(run, None))["champions"]
         assert one["anchor"] == found
         # Who never met it has no score.
         assert anchor_score(run, "player", best._replace(weights=None)) is None

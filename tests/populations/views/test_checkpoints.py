@@ -10,8 +10,9 @@ from populations.config.run_file import learner_setup
 from populations.config.sections import CheckpointsConfig
 from populations.league.league import League
 from populations.records.rows import RatingsRow
-from populations.views.documents import Inspection, checkpoints_view
+from populations.views.log import checkpoints_document
 from populations.views.questions.checkpoints import pins_of
+from populations.views.questions.inspection import Inspection
 from tests.populations.small_run import SmallRun
 
 P0, P1 = PolicyId("player/p000"), PolicyId("player/p001")
@@ -65,7 +66,7 @@ def test_the_view_names_kept_checkpoints_as_commands_take_them(tmp_path: Path) -
         gone, *_ = run.checkpoints_of(P0)
         run.put(replace(gone, state="deleted"))
     inspection = Inspection.open(tmp_path)
-    rows = checkpoints_view(inspection, None)["checkpoints"]
+    rows = checkpoints_document(inspection, None)["checkpoints"]
     inspection.close()
     assert isinstance(rows, list)
     shown = {row["key"]: (row["player"], row["pins"]) for row in rows if isinstance(row, dict)}

@@ -14,8 +14,8 @@ import pytest
 from arena.errors import ConfigError
 from arena.types import Entrant
 from populations.records.rows import RatingsRow
-from populations.views.documents import Inspection
 from populations.views.questions.comparison import comparison
+from populations.views.questions.inspection import Inspection
 from tests.populations.small_run import SmallRun
 
 P0, P1 = "player/p000", "player/p001"

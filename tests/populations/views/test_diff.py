@@ -36,8 +36,9 @@ from populations.records.rows import (
     TallyRow,
 )
 from populations.storage.journal import Journal
-from populations.views.documents import Inspection, diff_view
+from populations.views.differences import diff_document
 from populations.views.questions.diff import labels_of
+from populations.views.questions.inspection import Inspection
 from tests.populations.small_run import duel_run_file
 
 BOT = "bot:tests.bots:Strong"
@@ -214,7 +215,7 @@ def second_run(run_dir: Path, file: RunFile | None = None) -> Path:
 
 def differences(one: Path, two: Path | None, population: str | None = None) -> Any:
     with closing(Inspection.open(one)) as run:
-        return cast(Any, diff_view(run, population, other=two))
+        return cast(Any, diff_document(run, population, other=two))
 
 
 def by_key(entries: list[Any]) -> dict[str, tuple[Any, Any]]:

@@ -11,10 +11,12 @@ from experiments.load.big_journal import Size, write_run
 from populations.controller.rating_fit import FitInput, fit_ratings
 from populations.league.ratings import Ratings
 from populations.storage.journal import JournalReader
-from populations.views.documents import champion_view, lineage_view, ratings_view
+from populations.views.league import ratings_document
+from populations.views.players import champion_document
 from populations.views.questions import ratings
 from populations.views.questions.inspection import Inspection, folded
 from populations.views.questions.ratings import RATING, CheckpointFit
+from populations.views.training import lineage_document
 
 SIZE = Size(policies=4, assignments=6, ghosts=3, evaluations=12, pairings=4)
 
@@ -35,9 +37,9 @@ def test_views_of_one_inspection_share_a_fit(run: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(ratings, "fit_ratings", counted)
     inspection = Inspection.open(run)
     # What is stored needs none.
-    ratings_view(inspection, None)
+    ratings_document(inspection, None)
     assert not fits
-    for view in (lineage_view, champion_view):
+    for view in (lineage_document, champion_document):
         view(inspection, None)
     inspection.close()
     assert len(fits) == 1

@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 
 from populations.records.rows import EventRow
-from populations.views.questions.learners import learners, seconds
+from populations.views.questions.learners import accounts, seconds
 
 
 def at(second: int) -> str:
@@ -43,7 +43,7 @@ ENDED: dict[str, Any] = {"learners": [], "phase": None, "alerts": []}
 
 
 def test_a_learner_that_has_gone_keeps_its_work_and_its_faults() -> None:
-    one, two = cast(Any, learners(EVENTS, ASSIGNMENTS, status=ENDED, until=at(41)))
+    one, two = cast(Any, accounts(EVENTS, ASSIGNMENTS, status=ENDED, until=at(41)))
     assert (one["learner"], one["state"], one["left_reason"]) == ("one", "gone", "silent for 10 s")
     assert (one["agent_steps"], one["matches"], one["assignments"]) == (800, 4, 2)
     assert one["mean_agent_steps_per_s"] == 100.0
@@ -66,7 +66,7 @@ def live(**about: Any) -> dict[str, Any]:
 def test_a_live_learner_says_what_it_does_and_since_when() -> None:
     measured = {"speeds": {"player": 40.0}, "match_s": 0.1}
     status = live(state="working", assignment=10, progress=3, agent_steps_per_s=50.0, **measured)
-    one, two = cast(Any, learners(EVENTS, [], status=status, until=at(41)))
+    one, two = cast(Any, accounts(EVENTS, [], status=status, until=at(41)))
     assert (two["doing"], two["policies"], two["since"]) == ("train", ["player/p001"], at(30))
     assert (two["progress"], two["agent_steps_per_s"], two["waits_for"]) == (3, 50.0, None)
     assert {key: two[key] for key in measured} == measured
@@ -84,7 +84,7 @@ def test_a_live_learner_says_what_it_does_and_since_when() -> None:
 )
 def test_an_idle_learner_says_what_it_waits_for(status: dict[str, Any], waits_for: str) -> None:
     idle = {**live(state="idle", assignment=None), **status}
-    _, two = cast(Any, learners(EVENTS, [], status=idle, until=at(41)))
+    _, two = cast(Any, accounts(EVENTS, [], status=idle, until=at(41)))
     assert two["waits_for"].startswith(waits_for)
     assert two["doing"] is None
 
@@ -101,5 +101,5 @@ def test_learners_of_equal_proofs_are_a_group_by_first_appearance() -> None:
         event(number, "learner_joined", name, **({} if proof is ... else {"proof": proof}))
         for number, (name, proof) in enumerate(proofs.items())
     ]
-    found = cast(Any, learners(events, [], status=ENDED, until=at(41)))
+    found = cast(Any, accounts(events, [], status=ENDED, until=at(41)))
     assert [one["group"] for one in found] == [1, 2, None, 1, None]

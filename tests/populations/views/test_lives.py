@@ -11,9 +11,9 @@ from arena.types import Entrant, PolicyId
 from populations.league.names import Subject
 from populations.league.ratings import Interval
 from populations.records.rows import EventRow, GenerationRow
-from populations.views.questions.gains import Gain, begun, gains
+from populations.views.players import why_document
 from populations.views.questions.inspection import Document, Inspection
-from populations.views.questions.lives import entries, life_of, why_view
+from populations.views.questions.lives import Gain, begun, entries, gains, life_of
 from populations.views.sentences import event_document
 
 P0 = PolicyId("player/p000")
@@ -116,7 +116,7 @@ def test_the_life_of_a_ghost_ends_with_its_agent_steps_but_for_itself() -> None:
 
 def test_a_life_needs_a_player() -> None:
     with pytest.raises(ConfigError, match="needs a player"):
-        why_view(cast("Inspection", None), None)
+        why_document(cast("Inspection", None), None)
 
 
 class PlantedFit:

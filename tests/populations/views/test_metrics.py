@@ -12,7 +12,7 @@ import pytest
 from arena.metrics.jsonl import JsonlSink
 from arena.metrics.rotation import Rotation
 from populations.views.questions.inspection import Inspection
-from populations.views.questions.metrics import metrics_view
+from populations.views.training import metrics_document
 
 
 def inspected(run_dir: Path) -> Inspection:
@@ -39,7 +39,7 @@ def test_lines_of_all_files_come_in_order_without_a_torn_one(run: Inspection) ->
         "metrics.0002.jsonl",
         "metrics.jsonl",
     ]
-    assert metrics_view(run, None) == {
+    assert metrics_document(run, None) == {
         "names": None,
         "metrics": [
             {
@@ -57,22 +57,22 @@ def test_lines_of_all_files_come_in_order_without_a_torn_one(run: Inspection) ->
 def test_a_line_with_another_digit_is_left_out_and_counted(run: Inspection) -> None:
     path = run.run_dir / "metrics.0001.jsonl"
     path.write_text(path.read_text().replace("1.5", "1.6"))
-    view = metrics_view(run, None)
+    view = metrics_document(run, None)
     assert view["left_out"] == 1
     lines = cast("list[dict[str, object]]", view["metrics"])
     assert [line["agent_steps"] for line in lines] == [100, 200]
 
 
 def test_names_and_a_population_restrict_lines(run: Inspection) -> None:
-    assert metrics_view(run, "player", names=["policy/entropy", "none/such"]) == {
+    assert metrics_document(run, "player", names=["policy/entropy", "none/such"]) == {
         "names": ["policy/entropy", "none/such"],
         "metrics": [{"policy": "player/p000", "agent_steps": 100, "policy/entropy": 1.5}],
     }
-    assert metrics_view(run, None, names=["none/such"])["metrics"] == []
+    assert metrics_document(run, None, names=["none/such"])["metrics"] == []
 
 
 def test_without_the_sink_there_are_no_lines(tmp_path: Path) -> None:
-    assert metrics_view(inspected(tmp_path), None)["metrics"] == []
+    assert metrics_document(inspected(tmp_path), None)["metrics"] == []
 
 
 BAD = (
@@ -92,15 +92,15 @@ BAD = (
 
 
 def test_a_bad_line_is_left_out_and_counted_and_the_others_stand(run: Inspection) -> None:
-    before = metrics_view(run, None)
+    before = metrics_document(run, None)
     path = run.run_dir / "metrics.jsonl"
     path.write_bytes(b"".join(line + b"\n" for line in BAD) + path.read_bytes())
-    assert metrics_view(run, None) == {**before, "left_out": len(BAD)}
+    assert metrics_document(run, None) == {**before, "left_out": len(BAD)}
 
 
 def test_what_is_in_the_place_of_the_file_counts_as_a_line(run: Inspection) -> None:
     (run.run_dir / "metrics.0002.jsonl").unlink()
     os.mkfifo(run.run_dir / "metrics.0002.jsonl")
-    document = metrics_view(run, None)
+    document = metrics_document(run, None)
     assert document["left_out"] == 1
     assert len(cast("list[object]", document["metrics"])) == 2

@@ -15,7 +15,7 @@ from arena.matches.seating import make_seats
 from arena.types import AssignmentId, Entrant, PairScore, PolicyId, Tally
 from populations.league.league import League
 from populations.records.rows import TallyRow
-from populations.views.documents import Inspection, openings_view
+from populations.views.questions.inspection import Inspection
 from populations.views.questions.openings import (
     MAX_WINDOWS,
     Window,
@@ -26,6 +26,7 @@ from populations.views.questions.openings import (
     summary_of,
     window_width,
 )
+from populations.views.training import openings_document
 
 ROCK, PAPER, SCISSORS = 0, 1, 2
 MATCHES = 100
@@ -83,7 +84,7 @@ def document(rows: list[TallyRow]) -> dict[str, Any]:
         run_file=SimpleNamespace(spec=SimpleNamespace(agent_specs={"a": SPEC, "b": SPEC})),
         champions=lambda population: {},
     )
-    return openings_view(cast(Inspection, run), None)
+    return dict(openings_document(cast(Inspection, run), None))
 
 
 def test_a_planted_cycle_is_shown_with_its_period() -> None:

@@ -20,8 +20,9 @@ from arena.errors import ConfigError
 from populations.config.run_file import RUN_FILE, new_run_file
 from populations.storage.database import JOURNAL
 from populations.storage.journal import Journal
-from populations.views.documents import Inspection, lineage_view
+from populations.views.questions.inspection import Inspection
 from populations.views.questions.study import study_name, trials_of, write_studies
+from populations.views.training import lineage_document
 from tests.populations.controller.simulated import DUEL, duel_spec, make_world
 from tests.support import wait_until
 
@@ -115,7 +116,7 @@ def test_generations_without_an_end_run_as_long_as_the_run(inspection: Inspectio
 
 
 def test_gains_of_trials_are_those_of_the_view_lineage_by_one_fit(inspection: Inspection) -> None:
-    lines = cast("list[dict[str, Any]]", lineage_view(inspection, None)["generations"])
+    lines = cast("list[dict[str, Any]]", lineage_document(inspection, None)["generations"])
     trials, compared, moved = trials_of(inspection, "player"), 0, 0
     for trial, line in zip(trials, lines, strict=True):
         found = trial.user_attrs

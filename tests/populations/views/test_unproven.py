@@ -16,11 +16,11 @@ from populations.config.run_file import RUN_FILE, new_run_file
 from populations.league.standings import champion
 from populations.storage.database import JOURNAL
 from populations.storage.journal import Journal
-from populations.views.documents import standings_view
-from populations.views.questions.champions import champion_view
+from populations.views.league import standings_document
+from populations.views.players import champion_document
+from populations.views.questions.champions import unproven
 from populations.views.questions.inspection import Inspection
-from populations.views.questions.status import status_view
-from populations.views.questions.unproven import unproven
+from populations.views.run import status_document
 from tests.populations.controller.simulated import DUEL, World, duel_spec, make_world
 
 LEAGUE = {**DUEL, "stop": {"agent_steps_per_policy": 2000}}
@@ -64,10 +64,10 @@ def test_who_learns_is_proven_and_who_does_not_is_not(
     idle: World, learned: World, tmp_path: Path
 ) -> None:
     with inspected(learned, tmp_path / "learned") as run:
-        assert standings_view(run, None)["unproven"] == {}
-        assert cast(Any, status_view(run, None))["champion"]["player"]["unproven"] is None
+        assert standings_document(run, None)["unproven"] == {}
+        assert cast(Any, status_document(run, None))["champion"]["player"]["unproven"] is None
     with inspected(idle, tmp_path / "idle") as run:
-        found = cast(Any, standings_view(run, None))["unproven"]["player"]
+        found = cast(Any, standings_document(run, None))["unproven"]["player"]
         # All are far better than random play, and none than it was itself.
         best = next(line for line in run.standings()["player"] if line.champion)
         assert best.rating_low is not None
@@ -78,8 +78,8 @@ def test_who_learns_is_proven_and_who_does_not_is_not(
         assert found["lead_low"] < found["lead"] < found["lead_high"]
         assert found["what"].startswith("nobody is surely better than untrained: player/p")
         # One place: whoever shows a champion says the same.
-        assert cast(Any, status_view(run, None))["champion"]["player"]["unproven"] == found
-        (one,) = cast(Any, champion_view(run, None))["champions"]
+        assert cast(Any, status_document(run, None))["champion"]["player"]["unproven"] == found
+        (one,) = cast(Any, champion_document(run, None))["champions"]
         assert one["unproven"] == found
 
 

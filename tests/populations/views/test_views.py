@@ -8,7 +8,8 @@ import pytest
 from arena.matches.seating import make_seats
 from arena.types import AssignmentId, Entrant, PairScore, Tally
 from populations.records.rows import TallyRow
-from populations.views.documents import Inspection, matches_view
+from populations.views.questions.inspection import Inspection
+from populations.views.training import matches_document
 
 BOT = Entrant("bot:random")
 TEAM = make_seats(agents=("a", "b"), sides={"all": ("a", "b")}, populations={"player": ("a", "b")})
@@ -49,5 +50,5 @@ def test_the_mean_length_is_that_of_an_episode(
         return_sum_of_squares=(0.0, 0.0),
         length_sum=length_sum,
     )
-    (shown,) = cast(Any, matches_view(inspection(seats, kind, tally), None)["tallies"])
+    (shown,) = cast(Any, matches_document(inspection(seats, kind, tally), None)["tallies"])
     assert shown["mean_length"] == 25.0

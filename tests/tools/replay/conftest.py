@@ -15,7 +15,7 @@ from populations.config.run_file import learner_setup
 from populations.records.games import played_as
 from populations.records.rows import GameRow
 from populations.storage.journal import Journal
-from populations.views.documents import Inspection
+from populations.views.questions.inspection import Inspection
 from tools.players.game import Game
 from tools.players.weights import load_policy
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from populations.storage.journal import Journal
-from populations.views.documents import Inspection
+from populations.views.questions.inspection import Inspection
 from tests.tools.web.conftest import Client
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from arena.networks.distributions import Categorical
 from populations.audit.verify import verify_run
 from populations.records.rows import GameRow
 from populations.storage.journal import Journal
-from populations.views.documents import Inspection
+from populations.views.questions.inspection import Inspection
 from tools.players.resolve import resolve_player
 from tools.players.weights import PolicyWeights
 from tools.replay import retelling

@@ -10,7 +10,7 @@ from functools import partial
 
 from arena.errors import ArenaError
 from populations.views.league import RECORD
-from populations.views.log import CHECKPOINTS, GAMES, WHY
+from populations.views.log import CHECKPOINTS, GAMES
 from populations.views.parts import (
     Column,
     Document,
@@ -22,6 +22,7 @@ from populations.views.parts import (
     Table,
     player,
 )
+from populations.views.players import WHY
 from populations.views.questions.lives import life_of
 
 from ...league.narrowing import concerns
