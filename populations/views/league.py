@@ -490,7 +490,7 @@ def mixture(document: Document, room: Room) -> Iterator[Section]:
 
 def cross_play_document(run: Inspection, population: str | None) -> Document:
     """Return how each policy does beside each partner, where teammates are mixed."""
-    from populations.views.questions.cross_play import cross_play as played
+    from populations.views.questions.results import cross_play as played
 
     rows = played(run.reader.all_tallies(), tables=run.tables, league=run.league)
     return {"cross_play": [row for row in rows if population in (None, row["population"])]}
@@ -513,7 +513,7 @@ def cross_play(document: Document, room: Room) -> Iterator[Section]:
 
 def calibration_document(run: Inspection, population: str | None) -> Document:
     """Return predicted beside observed scores, the worst pair first."""
-    from populations.views.questions.calibration import calibrations
+    from populations.views.questions.results import calibrations
 
     names = run.names()
     pairs = calibrations(

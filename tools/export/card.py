@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from populations.league.league import League
     from populations.league.standings import Standing
     from populations.ratings.results import Rated
-    from populations.views.questions.calibration import Calibration
     from populations.views.questions.inspection import Inspection
+    from populations.views.questions.results import Calibration
 
     from ..players.game import Game
 
@@ -47,7 +47,7 @@ class Cards:
         """Gather what the cards of a run share."""
         from arena.types import RANDOM_BOT
         from populations.league.standings import champion
-        from populations.views.questions.calibration import calibrations
+        from populations.views.questions.results import calibrations
 
         ratings = inspection.tables.ratings
         best = {name: champion(lines) for name, lines in inspection.standings().items()}

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
     from rich.live import Live
+    from rich.segment import SegmentLines
 
     from arena.types import Digest
     from populations.controller.server.run_directory import OpenRun
@@ -140,6 +141,8 @@ class LiveDisplay(PlainDisplay):
         super().__init__(screen, state, run_dir)
         self._live = live
         self._trends: dict[str, Trend] = {}
+        # By population: what its table says, and how that is drawn.
+        self._drawn: dict[str, tuple[object, SegmentLines]] = {}
 
     def refresh(self, status: Mapping[str, Json]) -> None:
         """Draw anew."""
@@ -166,6 +169,7 @@ class LiveDisplay(PlainDisplay):
 
     def _table(self, population: str, lines: Sequence[Standing]) -> RenderableType:
         from rich.box import SIMPLE_HEAD
+        from rich.segment import Segment, SegmentLines
 
         trend = self._trends.setdefault(population, Trend())
         ratings = self._state.ratings(population)
@@ -186,6 +190,11 @@ class LiveDisplay(PlainDisplay):
         notes = ["* champion"] if any(line.champion for line in shown) else []
         if len(lines) > MAX_LINES:
             notes.append(f"and {len(lines) - MAX_LINES} more players")
+        says = rows, notes, self._screen.width
+        known = self._drawn.get(population)
+        if known is not None and known[0] == says:
+            # Drawing is nearly all that the display costs, and most tables stay for seconds.
+            return known[1]
         table = framed(
             Table(COLUMNS, rows),
             overflow="ellipsis",
@@ -197,7 +206,10 @@ class LiveDisplay(PlainDisplay):
         )
         for column, width in zip(table.columns, WIDTHS, strict=True):
             column.min_width, column.no_wrap = width, True
-        return table
+        # Pieces of a line that look alike are one: all of them are looked at each second.
+        drawn = [list(Segment.simplify(line)) for line in self._screen.render_lines(table)]
+        self._drawn[population] = says, SegmentLines(drawn, new_lines=True)
+        return self._drawn[population][1]
 
 
 class Trend:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from populations.controller.server.run_directory import OpenRun
     from populations.records.rows import EventRow, Json
 
-    from .world import World
+    from .preflight import World
 
 
 # -P: a project's own arena.py, in the current directory, is not imported. The folder tools/ is

@@ -25,8 +25,8 @@ from populations.records.rows import Document as Document
 from populations.records.tables import Tables
 from populations.storage.database import JOURNAL
 from populations.storage.journal import JournalReader
-from populations.views.questions.cells import Names, payoff_cells
 from populations.views.questions.ratings import RATING, CheckpointFit
+from populations.views.questions.results import Names, payoff_cells
 from populations.views.sentences import event_document
 
 

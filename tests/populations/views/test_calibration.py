@@ -11,7 +11,7 @@ from arena.types import AssignmentId, Entrant, PairScore, Seat, Tally
 from populations.league.league import League
 from populations.records.aggregates import PairRow
 from populations.records.rows import RatingsRow, TallyRow
-from populations.views.questions.calibration import calibrations
+from populations.views.questions.results import calibrations
 
 SEATS = (
     Seat(name="first", side="first", population="player", agents=("first",)),

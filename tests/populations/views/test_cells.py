@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from arena.types import Entrant, Seat
 from populations.records.aggregates import PairRow
-from populations.views.questions.cells import payoff_cells
+from populations.views.questions.results import payoff_cells
 
 A, B, C = Entrant("a" * 64), Entrant("b" * 64), Entrant("bot:random")
 SEATS = tuple(

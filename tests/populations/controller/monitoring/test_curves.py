@@ -17,7 +17,7 @@ from populations.controller.state.events import ControllerStarted
 from populations.controller.state.state import make_state
 from populations.league.standings import champion, standings
 from populations.records.rows import GenerationRow
-from populations.views.questions.cells import payoff_cells
+from populations.views.questions.results import payoff_cells
 from tests.populations.controller.simulated import (
     DUEL,
     DUET,

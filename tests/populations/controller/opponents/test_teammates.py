@@ -21,7 +21,7 @@ from populations.controller.state.state import make_state
 from populations.errors import ResumeRefused
 from populations.matchmaking.kinds import KINDS
 from populations.records.rows import AssignmentRow, GhostRow, TallyRow
-from populations.views.questions.cross_play import cross_play
+from populations.views.questions.results import cross_play
 from tests.populations.controller.eager import kill_with_everything_pending, transaction
 from tests.populations.controller.simulated import (
     BOX,
