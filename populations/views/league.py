@@ -563,6 +563,7 @@ def calibration(document: Document, room: Room) -> Iterator[Section]:
 VIEWS: dict[str, View] = {
     "standings": View(
         document=standings_document,
+        has_page=True,
         rows=standing_rows,
         sections=standings,
         on_screen=without_twins,
@@ -573,6 +574,7 @@ VIEWS: dict[str, View] = {
     ),
     "ratings": View(
         document=ratings_document,
+        has_page=True,
         rows=rating_rows,
         sections=ratings,
         limits="populations",
@@ -582,6 +584,7 @@ VIEWS: dict[str, View] = {
     ),
     "payoff": View(
         document=payoff_document,
+        has_page=True,
         rows=itemgetter("payoff"),
         sections=payoff,
         limits="payoff",
@@ -591,7 +594,11 @@ VIEWS: dict[str, View] = {
         figure=Figure(draw=figures.payoff, documents=("payoff", "standings")),
     ),
     "mixture": View(
-        document=mixture_document, rows=itemgetter("mixture"), sections=mixture, limits="mixture"
+        document=mixture_document,
+        has_page=True,
+        rows=itemgetter("mixture"),
+        sections=mixture,
+        limits="mixture",
     ),
     "cross-play": View(
         document=cross_play_document,

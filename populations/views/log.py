@@ -237,6 +237,7 @@ def _decision(row: Row) -> Row:
 VIEWS: dict[str, View] = {
     "games": View(
         document=games_document,
+        has_page=True,
         rows=itemgetter("games"),
         sections=games,
         takes={"--player": ""},
@@ -251,6 +252,7 @@ VIEWS: dict[str, View] = {
     ),
     "events": View(
         document=events_document,
+        has_page=True,
         rows=itemgetter("events"),
         sections=events,
         takes={"--kind": "kinds", "--since": "", "--player": ""},

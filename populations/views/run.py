@@ -280,6 +280,7 @@ VIEWS: dict[str, View] = {
     "status": View(document=status_document, rows=status_rows, sections=status),
     "learners": View(
         document=learners_document,
+        has_page=True,
         rows=itemgetter("learners"),
         sections=learners,
         limits="learners",

@@ -477,6 +477,7 @@ def openings(document: Document, room: Room) -> Iterator[Section]:
 VIEWS: dict[str, View] = {
     "lineage": View(
         document=lineage_document,
+        has_page=True,
         rows=itemgetter("policies"),
         sections=lineage,
         figure=Figure(draw=figures.lineage, documents=("lineage",)),
@@ -485,6 +486,7 @@ VIEWS: dict[str, View] = {
     ),
     "hyperparameters": View(
         document=hyperparameters_document,
+        has_page=True,
         rows=hyperparameter_rows,
         sections=hyperparameters,
         takes={"--optuna": ""},
@@ -495,6 +497,7 @@ VIEWS: dict[str, View] = {
     ),
     "metrics": View(
         document=metrics_document,
+        has_page=True,
         rows=metric_rows,
         sections=metrics,
         takes={"--metric": "names"},
@@ -512,6 +515,7 @@ VIEWS: dict[str, View] = {
     ),
     "openings": View(
         document=openings_document,
+        has_page=True,
         rows=itemgetter("openings"),
         sections=openings,
         limits="openings",

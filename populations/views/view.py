@@ -47,6 +47,7 @@ class View:
         operand: Last argument that the view needs. None: it takes none.
         figure: Its charts. None: it has none.
         lists: Lists of its document that are drawn, and are not its rows.
+        has_page: Whether it has a page of its own: its charts, then its sections.
         is_whole: Whether pages have its document of the whole run. That of every tally of a big
             league would take a gigabyte.
         is_fitted: Whether it needs a fit of all checkpoints, which takes long.
@@ -67,6 +68,7 @@ class View:
     operand: Operand | None = None
     figure: Figure | None = None
     lists: tuple[str, ...] = ()
+    has_page: bool = False
     is_whole: bool = True
     is_fitted: bool = False
     takes: Mapping[str, str] = field(default_factory=dict)

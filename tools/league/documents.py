@@ -13,6 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from populations.views.view import View
 from populations.views.views import VIEWS
 
 from .narrowing import select_rows
@@ -53,6 +54,22 @@ class Opened(NamedTuple):
 
     document: Mapping[str, Any]
     populations: tuple[str, ...]
+
+
+def view_named(name: str) -> View:
+    """Return a view by its name.
+
+    Raises:
+        ConfigError: If there is none.
+    """
+    from arena.errors import ConfigError
+    from populations.yaml_documents import nearest
+
+    if name not in VIEWS:
+        raise ConfigError(
+            f"there is no view {name!r}{nearest(name, VIEWS)}; views are {', '.join(VIEWS)}"
+        )
+    return VIEWS[name]
 
 
 def view_document(
