@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from ..terminal.screen import Screen
 
 LINE_EVERY_S = 5.0
+SHARE = 0.01
+"""Most of one core that drawing takes: what takes long is drawn seldom."""
 MAX_LINES = 12
 NAME_CHARS = 20
 MAX_CHARS = 400
@@ -155,6 +157,10 @@ class LiveDisplay(PlainDisplay):
         if warning := alert(status):
             self._live.update(Text(warning), refresh=True)
             return
+        now_s, began_s = time.monotonic(), time.thread_time()
+        # A new phase is told at once.
+        if now_s < self._next_line_s and self._state.phase == self._phase:
+            return
         moment = Moment.of(self._state, status)
         lines = [
             *headline(self._state, status),
@@ -166,6 +172,8 @@ class LiveDisplay(PlainDisplay):
         for name, standing in standings(self._state.tables, self._state.league).items():
             parts.append(self._table(name, standing))
         self._live.update(Group(*parts), refresh=True)
+        self._phase = self._state.phase
+        self._next_line_s = now_s + (time.thread_time() - began_s) / SHARE
 
     def _table(self, population: str, lines: Sequence[Standing]) -> RenderableType:
         from rich.box import SIMPLE_HEAD

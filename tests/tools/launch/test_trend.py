@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import io
+import math
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -96,6 +97,8 @@ def test_a_table_is_drawn_anew_only_where_it_changed(monkeypatch: pytest.MonkeyP
         return framed(table, **style)
 
     monkeypatch.setattr(display, "framed", counted)
+    # As if drawing took no time.
+    monkeypatch.setattr(display, "SHARE", math.inf)
     stream = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
     screen = screens.Screen(stream, force_terminal=True, width=80, height=60, no_color=True)
     status: dict[str, Any] = {"elapsed_s": 0.0, "agent_steps_per_s": None, "alerts": []}
@@ -115,3 +118,35 @@ def test_a_table_is_drawn_anew_only_where_it_changed(monkeypatch: pytest.MonkeyP
         screen.width = 100
         shown.refresh(status)
         assert drawn == [*first, "player", "player"]
+
+
+def test_a_display_that_takes_long_is_drawn_seldom_and_a_new_phase_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world: World = make_world(DUEL)
+    clock = SimpleNamespace(now_s=100.0, spent_s=0.0)
+
+    class Live:
+        drawn = 0
+
+        def update(self, parts: Any, *, refresh: bool) -> None:
+            clock.spent_s += 0.03
+            self.drawn += 1
+
+    monkeypatch.setattr(
+        display,
+        "time",
+        SimpleNamespace(monotonic=lambda: clock.now_s, thread_time=lambda: clock.spent_s),
+    )
+    screen = screens.Screen(io.StringIO(), force_terminal=True, width=80, height=60)
+    status: dict[str, Any] = {"elapsed_s": 0.0, "agent_steps_per_s": None, "alerts": []}
+    live = Live()
+    shown = display.LiveDisplay(screen, live, world.state, Path())
+    for _ in range(30):
+        shown.refresh(status)
+        clock.now_s += 1.0
+    # 30 ms are one hundredth of three seconds.
+    assert live.drawn == 10
+    world.state.phase = "stopping"
+    shown.refresh(status)
+    assert live.drawn == 11
