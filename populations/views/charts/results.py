@@ -176,16 +176,6 @@ def payoff(
     return reader.sized({"layer": layers}, side * len(own), width=width)
 
 
-def _borders(
-    axis: Spec, channel: str, field: str, labels: Sequence[str], keys: Sequence[Key]
-) -> list[Spec]:
-    """Return lines between populations."""
-    both = zip(labels, keys, keys[1:], strict=False)
-    ends: Rows = [{field: label} for label, before, after in both if before[0] != after[0]]
-    encoding = {channel: {**axis, "bandPosition": 1}}
-    return [layer(ends, "rule", encoding, color=paint("grey"))] if ends else []
-
-
 def mixture(members: Sequence[Row], reader: Reader) -> Spec:
     """Return a bar for the probability of each member of a Nash mixture, in their order."""
     labels = parts.unique([reader.player(line["player"]) for line in members])

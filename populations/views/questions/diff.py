@@ -79,12 +79,12 @@ class Side:
     def of(cls, run: Inspection, population: str | None, *, status: Mapping[str, Any]) -> Side:
         """Read a run, with its document of the view status; the side needs its reader no more."""
         found, names = run.standings(population), run.names()
-        champions = run.champions(population)
+        champions, cells = run.champions(population), run.cells()
         results = {
             (name, str(row["opponent_population"]), str(row["opponent"])): row
             for name, best in champions.items()
             for row in opponents(
-                run.cells(), population=name, player=names[name, best.weights or best.player]
+                cells, population=name, player=names[name, best.weights or best.player]
             )
         }
         events: dict[str, Counter[str]] = {name: Counter() for name in found}

@@ -17,7 +17,7 @@ from itertools import pairwise
 from arena.environment_spec import AgentSpec
 from arena.envs.spaces.actions import ActionLayout
 from arena.matches.openings import choices_of, entries, radices, seat_points
-from arena.matches.pair_scores import Z95, mean_score
+from arena.matches.pair_scores import mean_score, wilson
 from arena.types import Digest, PolicyId
 from populations.league.league import League
 from populations.records.rows import TallyRow
@@ -128,9 +128,9 @@ def _lines(window: Window, label: Callable[[int], str]) -> Iterable[Document]:
 
 
 def _line(window: Window, action: int | None, label: str, *, count: int, won: float) -> Document:
-    share_low, share_high = interval(count, window.matches)
-    # No score in [0, 1] varies more than wins and losses with its mean, so this is wide enough.
-    low, high = interval(won, count) if window.is_compared else (None, None)
+    share_low, share_high = wilson(count / window.matches, window.matches)
+    score = mean_score(won, count) if window.is_compared else None
+    low, high = (None, None) if score is None else wilson(score, count)
     return {
         "action": action,
         "label": label,
@@ -138,20 +138,10 @@ def _line(window: Window, action: int | None, label: str, *, count: int, won: fl
         "share": count / window.matches,
         "share_low": share_low,
         "share_high": share_high,
-        "score": mean_score(won, count) if window.is_compared else None,
+        "score": score,
         "score_low": low,
         "score_high": high,
     }
-
-
-def interval(successes: float, trials: int) -> tuple[float, float]:
-    """Return Wilson's 95% interval of a share."""
-    share = min(max(successes / trials, 0.0), 1.0)
-    # (p + z^2 / 2n +- z sqrt(p (1 - p) / n + z^2 / 4n^2)) / (1 + z^2 / n)
-    square = Z95 * Z95 / trials
-    half = Z95 * math.sqrt(share * (1.0 - share) / trials + square / trials / 4.0)
-    middle, scale = share + square / 2.0, 1.0 + square
-    return max(0.0, (middle - half) / scale), min(1.0, (middle + half) / scale)
 
 
 def distance(one: Mix, other: Mix) -> float:
