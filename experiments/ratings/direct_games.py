@@ -39,8 +39,7 @@ from populations.ratings.bradley_terry import ELO_PER_UNIT, BradleyTerry
 from populations.ratings.model import Z95
 from populations.ratings.results import Rated
 from populations.views.charts.parts import CONFIG, PALETTE, paint
-from populations.views.questions.inspection import Inspection, folded
-from populations.views.questions.ratings import RATING
+from populations.views.questions.inspection import RATING, Inspection, folded
 
 GAMES = "direct.json"
 NEIGHBOURS = 150.0

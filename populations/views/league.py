@@ -317,7 +317,7 @@ def ratings_document(run: Inspection, population: str | None) -> Document:
     A point's ``time`` is when the training that made its checkpoint was given out; null: unknown.
     """
     from populations.views.questions.champions import champions_of
-    from populations.views.questions.ratings import ASSIGNED, rating_points
+    from populations.views.questions.inspection import ASSIGNED, rating_points
 
     tables, fit = run.rated
     # Later than the rows: the events of all their assignments are among them.

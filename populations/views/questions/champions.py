@@ -23,7 +23,7 @@ from populations.league.ratings import Interval, Ratings
 from populations.league.standings import Standing
 from populations.ratings.model import Z95
 from populations.records.rows import Json
-from populations.views.questions.ratings import CheckpointFit, champion_spans
+from populations.views.questions.inspection import CheckpointFit, champion_spans
 from populations.views.questions.results import payoff_cells
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ from arena.errors import ConfigError
 from arena.matches.pair_scores import num_scored, points
 from arena.types import RANDOM_BOT, Digest, Entrant
 from populations.records.rows import Json
-from populations.views.questions.inspection import Document, Inspection
-from populations.views.questions.ratings import rating_points
+from populations.views.questions.inspection import Document, Inspection, rating_points
 
 NUM_POINTS = 20
 """Points of a curve, at equal distances in agent steps."""

@@ -1,33 +1,157 @@
-"""A run directory at one moment, as documents and commands read it.
+"""A run directory at one moment, as documents and commands read it, and one fit of its checkpoints.
 
 Inspection never talks to the controller: it reads the journal through a read-only connection, and
-`status.json`. It works during a run, after a SIGKILL, and after the end.
+`status.json`. It works during a run, after a SIGKILL, and after the end. Ratings of two fits cannot
+be compared; those that are shown over training are all of the last one.
+
+Tests: `tests/populations/views/test_ratings.py`, `tests/populations/views/test_inspection.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 
 from arena.errors import ConfigError
 from arena.matches.comparisons import MAX_SEAT_PAIRS, is_by_seats
+from arena.types import Entrant, trainee_entrant
 from populations.choices import with_names
 from populations.config.run_file import RUN_FILE, RunFile, learner_setup, require_recorded
+from populations.controller.rating_fit import fit_input, fit_ratings, snapshot
 from populations.core import SearchSpace
 from populations.league.league import League
 from populations.league.lineage import History
 from populations.league.mixture import Mixture, nash_mixtures
+from populations.league.ratings import Interval, Ratings, interval_fields
 from populations.league.removed_rows import KINDS
 from populations.league.standings import Standing, champion, standings
+from populations.ratings.model import Z95
+from populations.ratings.results import Rated
 from populations.records.rows import Document as Document
+from populations.records.rows import EventRow
 from populations.records.tables import Tables
 from populations.storage.database import JOURNAL
 from populations.storage.journal import JournalReader
-from populations.views.questions.ratings import RATING, CheckpointFit
 from populations.views.questions.results import Names, payoff_cells
 from populations.views.sentences import event_document
+
+ASSIGNED = ("start_assigned", "train_assigned")
+"""Kinds of the events of an assignment that makes checkpoints; their subjects are its id."""
+
+
+RATING = ("evaluate", "merged")
+"""Kinds of the results of pairs that rate checkpoints."""
+
+
+@dataclass(frozen=True)
+class CheckpointFit:
+    """Last fit of a run: of all recorded checkpoints that have played evaluation matches.
+
+    Attributes:
+        league: Fold of the tables, results of pairs included.
+        tables: Rows of the run.
+    """
+
+    league: League
+    tables: Tables
+
+    def difference(self, first: Rated, second: Rated) -> Interval | None:
+        """Return how much better ``first`` is, with the interval of the difference; None if one of
+        them is unrated, or of another population.
+
+        It is the difference of the two ratings as they are shown, the champion's less its luck.
+        """
+        ratings = self._ratings.get(first[0])
+        gap = None if ratings is None else ratings.difference(first[1], second[1])
+        if ratings is None or gap is None or first[0] != second[0]:
+            return None
+        mean = (ratings.rating(first[1]) or 0.0) - (ratings.rating(second[1]) or 0.0)
+        half = Z95 * gap[1]
+        return Interval(mean, mean - half, mean + half)
+
+    def intervals(self) -> dict[Rated, Interval]:
+        """Return the rating of each entrant; ``bot:random`` is at 0 on each scale."""
+        rated = ((name, Ratings(row)) for name, row in self.tables.ratings.items())
+        return {
+            (population, Entrant(entrant)): interval
+            for population, ratings in rated
+            for entrant in ratings.best_first
+            if (interval := ratings.interval(entrant)) is not None
+        }
+
+    @cached_property
+    def _ratings(self) -> dict[str, Ratings]:
+        """Ratings with what errors have in common, which the journal does not have.
+
+        The fit is repeated for that; matches since then change what is common by little.
+        """
+        rows = self.tables.ratings
+        known = snapshot(self.league, self.tables, rated=rows)
+        again = fit_ratings(fit_input(known))
+        return {name: Ratings(row, again[name].spread) for name, row in rows.items()}
+
+
+def rating_points(
+    tables: Tables, ratings: Mapping[Rated, Interval], *, assigned: Iterable[EventRow]
+) -> dict[str, list[Document]]:
+    """Return the rated checkpoints of each policy in the order of their training, by population.
+
+    Args:
+        tables: Rows of the run.
+        ratings: Rating of each checkpoint, by `CheckpointFit.intervals`.
+        assigned: Events of kinds `ASSIGNED`.
+    """
+    # The last of equal subjects: an assignment that failed is given out again.
+    times = {event.subject: event.time for event in assigned}
+    lines: dict[str, dict[str, list[Document]]] = {}
+    for policy in tables.policies.values():
+        lines.setdefault(policy.population, {})[policy.policy] = []
+    for row in sorted(
+        tables.checkpoints.values(), key=lambda one: (one.agent_steps, one.generation)
+    ):
+        population = tables.policies[row.policy].population
+        interval = ratings.get((population, Entrant(row.weights_digest)))
+        if interval is None:
+            continue
+        entrant = trainee_entrant(row.policy, generation=row.generation)
+        generation = tables.generations.get(entrant)
+        lines[population][row.policy].append(
+            {
+                "agent_steps": row.agent_steps,
+                "time": times.get(str(row.assignment_id)),
+                **interval_fields(interval),
+                "generation": row.generation,
+                "cause": None if generation is None else generation.cause,
+            }
+        )
+    return {
+        population: [{"player": policy, "points": points} for policy, points in own.items()]
+        for population, own in lines.items()
+    }
+
+
+def champion_spans(events: Iterable[EventRow]) -> list[Document]:
+    """Return since when and until when each champion has led its population.
+
+    Args:
+        events: Events of kind ``champion``, oldest first.
+    """
+    spans: list[Document] = []
+    current: dict[str, Document] = {}
+    for event in events:
+        population = str(event.data["population"])
+        if population in current:
+            current[population]["until"] = event.time
+        current[population] = {
+            "population": population,
+            "player": event.subject,
+            "since": event.time,
+            "until": None,
+        }
+        spans.append(current[population])
+    return spans
 
 
 @dataclass(frozen=True)

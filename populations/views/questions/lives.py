@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from populations.league.ratings import Interval
     from populations.ratings.results import Rated
     from populations.records.tables import Tables
-    from populations.views.questions.inspection import Inspection
-    from populations.views.questions.ratings import CheckpointFit
+    from populations.views.questions.inspection import CheckpointFit, Inspection
 
 BEGINNINGS = (
     *("policy_created", "exploited", "explored", "immigrated", "replayed", "reset", "rewound"),

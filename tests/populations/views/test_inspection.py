@@ -13,9 +13,8 @@ from populations.league.ratings import Ratings
 from populations.storage.journal import JournalReader
 from populations.views.league import ratings_document
 from populations.views.players import champion_document
-from populations.views.questions import ratings
-from populations.views.questions.inspection import Inspection, folded
-from populations.views.questions.ratings import RATING, CheckpointFit
+from populations.views.questions import inspection as ratings
+from populations.views.questions.inspection import RATING, CheckpointFit, Inspection, folded
 from populations.views.training import lineage_document
 
 SIZE = Size(policies=4, assignments=6, ghosts=3, evaluations=12, pairings=4)

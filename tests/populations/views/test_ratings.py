@@ -33,7 +33,7 @@ from populations.records.rows import (
     TallyRow,
 )
 from populations.records.tables import Tables
-from populations.views.questions.ratings import CheckpointFit, champion_spans, rating_points
+from populations.views.questions.inspection import CheckpointFit, champion_spans, rating_points
 
 SEATS = make_seats(
     agents=("a", "b"), sides={"a": ("a",), "b": ("b",)}, populations={"player": ("a", "b")}
