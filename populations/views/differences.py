@@ -267,7 +267,7 @@ def _opponents(document: Document, labels: Sequence[str]) -> Iterator[Section]:
 VIEWS: dict[str, View] = {
     "diff": View(
         document=diff_document,
-        rows=rows_of,
+        flat=rows_of,
         sections=diff,
         operand=Operand("other", "second run", "RUN2"),
         is_whole=False,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from arena.errors import ConfigError
@@ -564,7 +563,7 @@ VIEWS: dict[str, View] = {
     "standings": View(
         document=standings_document,
         has_page=True,
-        rows=standing_rows,
+        flat=standing_rows,
         sections=standings,
         on_screen=without_twins,
         takes={"--exploitability": ""},
@@ -575,7 +574,7 @@ VIEWS: dict[str, View] = {
     "ratings": View(
         document=ratings_document,
         has_page=True,
-        rows=rating_rows,
+        flat=rating_rows,
         sections=ratings,
         limits="populations",
         figure=Figure(draw=figures.ratings, documents=("ratings",)),
@@ -585,7 +584,6 @@ VIEWS: dict[str, View] = {
     "payoff": View(
         document=payoff_document,
         has_page=True,
-        rows=itemgetter("payoff"),
         sections=payoff,
         limits="payoff",
         order=worst_first,
@@ -596,19 +594,16 @@ VIEWS: dict[str, View] = {
     "mixture": View(
         document=mixture_document,
         has_page=True,
-        rows=itemgetter("mixture"),
         sections=mixture,
         limits="mixture",
     ),
     "cross-play": View(
         document=cross_play_document,
-        rows=itemgetter("cross_play"),
         sections=cross_play,
         limits="cross_play",
     ),
     "calibration": View(
         document=calibration_document,
-        rows=itemgetter("calibration"),
         sections=calibration,
         limits="calibration",
         warns=True,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from arena.types import ghost_id, is_external
@@ -238,14 +237,12 @@ VIEWS: dict[str, View] = {
     "games": View(
         document=games_document,
         has_page=True,
-        rows=itemgetter("games"),
         sections=games,
         takes={"--player": ""},
         limits="games",
     ),
     "checkpoints": View(
         document=checkpoints_document,
-        rows=itemgetter("checkpoints"),
         sections=checkpoints,
         limits="checkpoints",
         order=newest_checkpoints,
@@ -253,7 +250,6 @@ VIEWS: dict[str, View] = {
     "events": View(
         document=events_document,
         has_page=True,
-        rows=itemgetter("events"),
         sections=events,
         takes={"--kind": "kinds", "--since": "", "--player": ""},
         limits="events",

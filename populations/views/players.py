@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from arena.errors import ConfigError
@@ -202,11 +201,10 @@ def why(document: Document, room: Room) -> Iterator[Section]:
 
 VIEWS: dict[str, View] = {
     "champion": View(
-        document=champion_document, rows=opponent_rows, sections=champion, is_fitted=True
+        document=champion_document, flat=opponent_rows, sections=champion, is_fitted=True
     ),
     "why": View(
         document=why_document,
-        rows=itemgetter("entries"),
         sections=why,
         limits="entries",
         keeps_last=True,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from populations.storage.lock import lock_holder
@@ -277,11 +276,10 @@ def _work(row: Row) -> Line | None:
 
 
 VIEWS: dict[str, View] = {
-    "status": View(document=status_document, rows=status_rows, sections=status),
+    "status": View(document=status_document, flat=status_rows, sections=status),
     "learners": View(
         document=learners_document,
         has_page=True,
-        rows=itemgetter("learners"),
         sections=learners,
         limits="learners",
     ),

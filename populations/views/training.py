@@ -478,7 +478,7 @@ VIEWS: dict[str, View] = {
     "lineage": View(
         document=lineage_document,
         has_page=True,
-        rows=itemgetter("policies"),
+        flat=itemgetter("policies"),
         sections=lineage,
         figure=Figure(draw=figures.lineage, documents=("lineage",)),
         lists=("generations",),
@@ -487,7 +487,7 @@ VIEWS: dict[str, View] = {
     "hyperparameters": View(
         document=hyperparameters_document,
         has_page=True,
-        rows=hyperparameter_rows,
+        flat=hyperparameter_rows,
         sections=hyperparameters,
         takes={"--optuna": ""},
         limits="policies",
@@ -498,7 +498,7 @@ VIEWS: dict[str, View] = {
     "metrics": View(
         document=metrics_document,
         has_page=True,
-        rows=metric_rows,
+        flat=metric_rows,
         sections=metrics,
         takes={"--metric": "names"},
         limits="metrics",
@@ -507,7 +507,6 @@ VIEWS: dict[str, View] = {
     ),
     "matches": View(
         document=matches_document,
-        rows=itemgetter("tallies"),
         sections=matches,
         limits="tallies",
         order=newest,
@@ -516,7 +515,6 @@ VIEWS: dict[str, View] = {
     "openings": View(
         document=openings_document,
         has_page=True,
-        rows=itemgetter("openings"),
         sections=openings,
         limits="openings",
         keeps_last=True,

@@ -34,8 +34,9 @@ class View:
     Attributes:
         document: Function that makes its document of a run at one moment, of all populations or of
             one, and with the options of the view.
-        rows: Function that takes the flat rows out of the view's document.
         sections: Function that yields what people see.
+        flat: Function that makes the flat rows of the view's document. None: they are the entries
+            that ``--limit`` counts.
         limits: Key of the document whose entries ``--limit`` counts: a list, or lists or entries by
             name. Empty: the view is never cut.
         order: Order of these entries for people and under a limit.
@@ -56,8 +57,8 @@ class View:
     """
 
     document: Callable[..., Document]
-    rows: Callable[[Document], list[Row]]
     sections: Sections
+    flat: Callable[[Document], list[Row]] | None = None
     limits: str = ""
     order: Order = lambda rows, document: list(rows)
     on_screen: Callable[[Document], Document] = lambda document: document
@@ -72,6 +73,10 @@ class View:
     is_whole: bool = True
     is_fitted: bool = False
     takes: Mapping[str, str] = field(default_factory=dict)
+
+    def rows(self, document: Document) -> list[Row]:
+        """Return the flat rows of the view's document, as CSV and Python have them."""
+        return list(document[self.limits]) if self.flat is None else self.flat(document)
 
     def arguments(self, given: Mapping[str, object]) -> dict[str, object]:
         """Return those that the document's function takes."""
