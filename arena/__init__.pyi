@@ -56,6 +56,9 @@ class Run:
     def diff(
         self, other: str | os.PathLike[str] | Run, *, population: str | None = None
     ) -> Records: ...
+    def records(
+        self, view: str, *, population: str | None = None, **options: object
+    ) -> Records: ...
 
 class LaunchedRun(Run):
     @property

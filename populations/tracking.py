@@ -32,10 +32,10 @@ from populations.hooks.process import (
     parsed,
     serve_controller,
 )
-from populations.inspection.sentences import event_document
 from populations.records.rows import EventRow
 from populations.storage.database import JOURNAL
 from populations.storage.journal import JournalReader
+from populations.views.sentences import event_document
 
 POLL_S = 1.0
 """Time between two looks at what the run has written."""

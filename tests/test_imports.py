@@ -181,8 +181,8 @@ def rated_fields(path: Path) -> list[str]:
         for node in ast.walk(tree(path))
         if isinstance(node, ast.Attribute)
         and node.attr in RATED
-        # `_state.ratings(...)` is the controller's own reader.
-        and not ast.unparse(node.value).endswith(("tables", "_state"))
+        # `_state.ratings(...)` is the controller's own reader, `figures.ratings` draws.
+        and not ast.unparse(node.value).endswith(("tables", "_state", "figures", "curves"))
     ]
 
 
@@ -191,7 +191,7 @@ def rated_fields(path: Path) -> list[str]:
     [
         path
         for path in SOURCES
-        if str(path).startswith(("populations/inspection/", "populations/hooks/", "tools/"))
+        if str(path).startswith(("populations/views/", "populations/hooks/", "tools/"))
         and not str(path).startswith(OF_THEIR_OWN)
     ],
     ids=str,

@@ -20,7 +20,7 @@ from .terminal.options import AsJson, Code, OnlyPopulation, Trust
 from .terminal.output import console, print_json, say
 
 if TYPE_CHECKING:
-    from populations.inspection.inspection import Document
+    from populations.views.questions.inspection import Document
 
 RUNS = (
     *(player("run_dir", "run"), Column("seed"), Column("agent_steps")),
@@ -60,8 +60,8 @@ def compare(
     scale, with bot:random at 0; the tournament, in which bot:random takes part, has one scale.
     """
     from arena.types import RANDOM_BOT
-    from populations.inspection.documents.comparison import comparison
-    from populations.inspection.views import Inspection
+    from populations.views.questions.comparison import comparison
+    from populations.views.questions.inspection import Inspection
 
     from .show.chart_files import check_plot_file, write_figure
 
@@ -86,7 +86,7 @@ def compare(
             show=play_progress,
         ).document
     if plot is not None:
-        from populations.views.figures import COMPARISON
+        from populations.views.charts.figures import COMPARISON
 
         write_figure(COMPARISON, {"comparison": document}, plot)
     if as_json:

@@ -56,7 +56,7 @@ def published_names() -> Iterator[tuple[str, str]]:
     groups = {name.partition("/")[0] for name in known_names()}
     for path, tree in modules("arena", "populations"):
         # Titles of columns are no metrics.
-        if path.name in ("names.py", "metric_names.py") or path.parent.name == "views":
+        if path.name in ("names.py", "metric_names.py") or "views" in path.parts:
             continue
         inner = {
             id(part)

@@ -307,8 +307,12 @@ def preload() -> None:
     # The commands' options are read from the functions' annotations each time.
     typer.main.get_command = cache(typer.main.get_command)
     for name in (
-        *("populations.audit.repair", "populations.inspection.views", "populations.audit.verify"),
-        *("tools.league.tables", "tools.league.documents", "tools.league.query", "tools.verify"),
+        *(
+            "populations.audit.repair",
+            "populations.views.questions.inspection",
+            "populations.audit.verify",
+        ),
+        *("tools.league.tables", "tools.league.documents", "tools.verify"),
         *("populations.controller.rating_fit", "populations.ratings.bootstrap", "scipy.optimize"),
     ):
         importlib.import_module(name)

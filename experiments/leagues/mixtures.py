@@ -42,8 +42,8 @@ from populations.config.overrides.cli_overrides import apply_overrides
 from populations.config.run_config import RunConfig, validate_config
 from populations.config.run_file import RunFile
 from populations.controller.server.run_directory import create_run
-from populations.inspection.views import Inspection
 from populations.ratings.nash import max_entropy_nash
+from populations.views.questions.inspection import Inspection
 
 CPU = torch.device("cpu")
 ROCK = 0

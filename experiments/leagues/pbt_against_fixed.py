@@ -30,13 +30,13 @@ from populations.config.run_config import RunConfig, load_config
 from populations.controller.evolution.generations import first_generations
 from populations.controller.evolution.initial_policies import initial_policies
 from populations.controller.server.run_directory import create_run
-from populations.inspection.views import Inspection
 from populations.pbt.explore import Resample
 from populations.ratings.bradley_terry import BradleyTerry
 from populations.ratings.model import Result
 from populations.records.rows import PolicyRow
 from populations.storage.database import JOURNAL
 from populations.storage.journal import Journal
+from populations.views.questions.inspection import Inspection
 
 NUM_RESAMPLES = 200
 WIDE: dict[str, dict[str, object]] = {

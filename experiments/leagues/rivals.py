@@ -19,7 +19,7 @@ import tempfile
 from pathlib import Path
 
 from experiments.leagues.turns import figures, first_side_wins, train
-from populations.inspection.views import Inspection
+from populations.views.questions.inspection import Inspection
 
 ARMS = {
     "frozen": ("matchmaking.rivals=frozen",),

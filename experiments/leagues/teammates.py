@@ -35,7 +35,7 @@ from arena.types import AssignmentId, Player, PlayerId, Seating
 from arena.wire.messages import Evaluate, Finished, Pairing
 from experiments.commands import launch
 from populations.config.run_file import learner_setup
-from populations.inspection.views import Inspection
+from populations.views.questions.inspection import Inspection
 
 ROUNDS, CONTEXTS = 16, 4
 AGENTS = ("red_0", "red_1", "blue_0", "blue_1")

@@ -26,9 +26,9 @@ from typing import cast
 from experiments.commands import launch
 from experiments.leagues.scores import meet
 from experiments.learning.presets import TACTICAL
-from populations.inspection.views import Inspection
 from populations.storage.database import JOURNAL
 from populations.storage.journal import JournalReader
+from populations.views.questions.inspection import Inspection
 
 ARMS = {"thinned": "64", "whole": "null"}
 """Value of ``ghosts.keep`` of each arm."""

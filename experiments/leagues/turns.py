@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from experiments.commands import arena, launch
-from populations.inspection.views import Inspection
+from populations.views.questions.inspection import Inspection
 
 ARMS = {"at_once": "null", "turns": "{{every_agent_steps: {every}}}"}
 

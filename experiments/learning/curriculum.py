@@ -20,7 +20,7 @@ from pathlib import Path
 from experiments.commands import launch
 from experiments.learning.treasure import FULL
 from populations.controller.evolution.curriculum import LESSON_BEGAN
-from populations.inspection.views import Inspection
+from populations.views.questions.inspection import Inspection
 
 ENVIRONMENT: dict[str, object] = {
     "id": "experiments.learning.treasure:parallel_env",

@@ -27,7 +27,7 @@ from experiments.learning.in_process import MirrorLearner, prepare
 from experiments.learning.presets import TACTICAL, facts
 from experiments.learning.returns import returns_by_quarter
 from populations.config.run_config import load_config
-from populations.inspection.views import Inspection
+from populations.views.questions.inspection import Inspection
 
 PRECISIONS = ("float32", "bfloat16")
 MARKS = (500_000, 1_000_000, 2_000_000, 4_000_000)

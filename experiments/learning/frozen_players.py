@@ -17,7 +17,7 @@ from arena.envs.spaces.observations import ObservationLayout
 from arena.game_theory.exploitability import Policy
 from arena.networks.frozen import FrozenPolicy
 from arena.types import WeightsRef
-from populations.inspection.views import Inspection
+from populations.views.questions.inspection import Inspection
 
 CPU = torch.device("cpu")
 POKER_GAMES = {"kuhn": KuhnPoker, "leduc": LeducPoker}

@@ -24,7 +24,7 @@ from arena.learning.averages import without_prefix
 from arena.learning.ppo import LIVE
 from experiments.commands import launch
 from experiments.learning.frozen_players import POKER_GAMES, as_policy, frozen, left_behind
-from populations.inspection.views import Inspection
+from populations.views.questions.inspection import Inspection
 
 
 def main() -> None:

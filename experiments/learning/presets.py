@@ -23,7 +23,7 @@ from arena.types import RANDOM_BOT
 from experiments.commands import arena, launch, match_counts
 from experiments.learning.returns import late_returns, returns_trend
 from experiments.learning.tictactoe import best_response, greedy_export
-from populations.inspection.views import Inspection
+from populations.views.questions.inspection import Inspection
 
 TACTICAL = "bot:arena.bots.connect_four:Tactical"
 TACTICAL_MATCHES = 500

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from arena.types import RANDOM_BOT, Digest, Tally
-from populations.inspection.views import Inspection
+from populations.views.questions.inspection import Inspection
 
 MIN_POINTS = 4
 """Least points of a line with an error: numpy wants more than two to spare."""

@@ -32,15 +32,14 @@ import numpy as np
 import arena
 from arena.types import RANDOM_BOT, Entrant
 from populations.controller.rating_fit import fit_input, fit_ratings, snapshot
-from populations.inspection.inspection import Inspection, folded
-from populations.inspection.ratings import RATING
 from populations.league.pairs import seat_advantage
 from populations.league.ratings import Ratings
 from populations.league.standings import Standing
 from populations.ratings.bradley_terry import ELO_PER_UNIT, BradleyTerry
 from populations.ratings.model import Z95
 from populations.ratings.results import Rated
-from populations.views.chart_parts import CONFIG, PALETTE, paint
+from populations.views.charts.parts import CONFIG, PALETTE, paint
+from populations.views.questions.inspection import RATING, Inspection, folded
 
 GAMES = "direct.json"
 NEIGHBOURS = 150.0

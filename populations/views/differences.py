@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from arena.errors import ConfigError
 from arena.types import RANDOM_BOT
 from populations.views.parts import (
     SIDES,
@@ -19,8 +23,12 @@ from populations.views.parts import (
     Table,
     said,
 )
-from populations.views.run import title_of
+from populations.views.run import status_document, title_of
 from populations.views.texts import plain
+from populations.views.view import Operand, View
+
+if TYPE_CHECKING:
+    from populations.views.questions.inspection import Inspection
 
 MAX_LABEL = 20
 """Most characters of the name of a run."""
@@ -40,6 +48,36 @@ KINDS: Mapping[str, Kind] = {
 """Kinds of figures, by key."""
 
 Pair = tuple[str, Kind, object, object]
+
+
+def diff_document(
+    run: Inspection, population: str | None, *, other: str | os.PathLike[str] | None = None
+) -> Document:
+    """Return the differences of a run and another one.
+
+    An entry has ``key``, ``first`` and ``second``: a value or an object of each run, null where a
+    run has none. Ratings are on each run's own scale, and nothing here compares players by them:
+    ``evaluate`` has the command whose matches would.
+
+    Args:
+        run: First run.
+        population: Population of policies, players and their events. None: all.
+        other: Directory of the second run.
+
+    Raises:
+        ConfigError: If no other run is named, or there is none.
+        StorageError: If the other run's journal cannot be read.
+    """
+    from populations.views.questions.diff import Side, differences
+
+    if other is None:
+        raise ConfigError("the view diff needs the directory of a second run")
+    with closing(type(run).open(Path(other))) as second:
+        sides = [
+            Side.of(one, population, status=status_document(one, population))
+            for one in (run, second)
+        ]
+    return differences(*sides)
 
 
 def rows_of(document: Document) -> list[Row]:
@@ -224,3 +262,14 @@ def _opponents(document: Document, labels: Sequence[str]) -> Iterator[Section]:
         ]
         title = Line("scores of the champions of {name} against bots of both runs", {"name": name})
         yield Section(title=title, body=Table(columns, rows))
+
+
+VIEWS: dict[str, View] = {
+    "diff": View(
+        document=diff_document,
+        flat=rows_of,
+        sections=diff,
+        operand=Operand("other", "second run", "RUN2"),
+        is_whole=False,
+    ),
+}

@@ -1,22 +1,30 @@
-"""Views of who plays how well: standings, champions, results of pairs, mixtures, calibration."""
+"""Views of who plays how well: standings, ratings, results of pairs, mixtures, calibration."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from arena.types import is_external
+from arena.errors import ConfigError
+from arena.matches.pair_scores import mean_score
+from arena.types import is_external, is_trainee
 from populations.league.names import short_name
-from populations.views.notices import anchor_text, unproven_lines
-from populations.views.parts import Column, Document, Line, Room, Row, Section, Table, player, said
+from populations.views.charts import figures
+from populations.views.charts.figures import Figure
+from populations.views.parts import Column, Document, Line, Room, Row, Section, Table, player
+from populations.views.questions.exploitability import read_exploitability
+from populations.views.view import View
+
+if TYPE_CHECKING:
+    from populations.league.mixture import Mixture
+    from populations.league.standings import Standing
+    from populations.views.questions.inspection import Inspection
+
+CURVE = 48
+"""Most characters of a curve."""
 
 MARK = "*"
 """Character beside the champion."""
-
-OPPONENTS = 10
-"""Opponents of a champion that are shown."""
-
-CAUSES = {"exploit": "copy", "explore": "change"}
-"""Words for causes of generations."""
 
 MAP_WIDTH = 120
 """Characters of a line from which on results are a map."""
@@ -26,6 +34,35 @@ MAP_PLAYERS = 12
 
 Player = tuple[str, str]
 """Population and name."""
+
+
+def standings_document(run: Inspection, population: str | None) -> Document:
+    """Return the standings with ratings and records."""
+    from populations.views.questions.champions import anchor_scores, unproven_champions
+
+    measured = read_exploitability(run.run_dir)
+    return {
+        "populations": {
+            name: [_standing_json(line, measured, run=run, population=name) for line in lines]
+            for name, lines in run.standings(population).items()
+        },
+        "cyclicity": run.cyclicity(population),
+        "fit": run.fits(population),
+        "anchor": anchor_scores(run, population),
+        "unproven": unproven_champions(run, population),
+    }
+
+
+def _standing_json(
+    line: Standing, measured: Mapping[str, float], *, run: Inspection, population: str
+) -> Document:
+    document = line._asdict()
+    document["hyperparameters"] = run.named(line.hyperparameters, population)
+    # A path within the run, for commands that play; documents name weights by digest.
+    del document["key"]
+    document["exploitability"] = measured.get(line.weights or "")
+    return document
+
 
 STANDINGS = (
     player("player"),
@@ -91,84 +128,6 @@ def standings(document: Document, room: Room) -> Iterator[Section]:
         )
 
 
-RESULTS = (
-    player("opponent"),
-    Column("matches", "count"),
-    Column("score", "share", is_label=True),
-    Column("score", "shares", "95%"),
-    Column("wins", "count", drop=1),
-    Column("draws", "count", drop=2),
-    Column("losses", "count", drop=3),
-)
-
-
-def opponent_rows(document: Document) -> list[Row]:
-    """Return what each champion scores against its opponents."""
-    return [
-        {"population": one["population"], "player": one["player"], **row}
-        for one in document["champions"]
-        for row in one["opponents"]
-    ]
-
-
-def champion(document: Document, room: Room) -> Iterator[Section]:
-    """Yield since when each champion leads, by how much, its line of copies, and its results."""
-    champions = document["champions"]
-    if not champions:
-        none = "no champion yet: there is one after the first fit of evaluation matches"
-        yield Section(below=[Line(none)])
-    for one in champions:
-        lines = [said(text) for text in told_of(one)]
-        changes = one.get("changes") or 0
-        # A rewind, which is made while nothing runs, may have left it the lead.
-        since = " since {since:time} UTC" if one["since"] is not None else ""
-        lines.append(
-            Line(
-                f"leads{since}, after {{changes}} changes of the lead", {**one, "changes": changes}
-            )
-        )
-        if one.get("next") is not None:
-            between = (
-                ", 95% {lead_low:signed}..{lead_high:signed}"
-                if one.get("lead_low") is not None
-                else ""
-            )
-            lines.append(Line("next: {next:player}, {lead:elo} Elo behind" + between, one))
-        if line := one.get("line", ()):
-            path = [
-                Line(
-                    "{policy:player} ({cause} at {begin:count})",
-                    {**part, "cause": CAUSES.get(str(part["cause"]), part["cause"])},
-                )
-                for part in line
-            ]
-            lines.append(Line("its line of weights: {path:path}", {"path": path}))
-        yield Section(
-            title=Line(
-                "champion of {population}: {player:player}, {rating:elo} Elo, "
-                "95% {rating:interval}, {agent_steps:count} agent steps",
-                one,
-            ),
-            below=lines,
-        )
-        opponents = one["opponents"]
-        shown = opponents if room.is_wide else opponents[: room.limit or OPPONENTS]
-        hidden = len(opponents) - len(shown)
-        more = Line("{hidden} more opponents hidden", {"hidden": hidden}, hint="--wide shows all")
-        yield Section(
-            title=Line("results, the worst score first"),
-            body=Table(RESULTS, shown),
-            below=[more] if hidden else [],
-        )
-
-
-def told_of(one: Row) -> Iterator[str]:
-    """Yield what a champion has won against the anchor itself, and why it may not be better."""
-    if score := anchor_text(one.get("anchor")):
-        yield score
-    yield from unproven_lines([one["unproven"]])
-
-
 def rank_of(document: Document) -> dict[Player, int]:
     """Return the places of players by rating, by population and name."""
     players = document.get("players", ())
@@ -202,6 +161,40 @@ def is_map(document: Document, room: Room) -> bool:
 def _living(players: Iterable[Player]) -> list[Player]:
     """Return the players that are no ghosts."""
     return [one for one in players if "@" not in one[1]]
+
+
+def payoff_document(run: Inspection, population: str | None, *, by_seats: bool = False) -> Document:
+    """Return results between the players of the standings, from evaluation matches.
+
+    ``merged_matches`` are those of weights that are gone, once for each of their seats: they are in
+    no cell, but in the ratings (`populations.league.merging`). ``players`` are those of the
+    standings with their ratings, the best of each population first.
+
+    Args:
+        run: Run to read.
+        population: Population of the cells' players. None: all.
+        by_seats: Whether each pair of seats has a cell, instead of one over all seats.
+    """
+    from populations.league.standings import RATING
+
+    cells = run.cells(by_seats=by_seats)
+    shown = [cell for cell in cells if population in (None, cell["population"])]
+    merged = sum(
+        record.matches
+        for (name, entrant), record in run.league.records.items()
+        if is_trainee(entrant) and population in (None, name)
+    )
+    players = [
+        {"population": name, **line.picked("player", *RATING)}
+        # Also of other populations: cells name them as opponents.
+        for name, lines in run.standings().items()
+        for line in lines
+    ]
+    return {
+        "payoff": shown,
+        "players": players,
+        "merged_matches": merged,
+    }
 
 
 PAYOFF = (
@@ -317,6 +310,154 @@ def _map(document: Document, room: Room) -> Section:
     )
 
 
+def ratings_document(run: Inspection, population: str | None) -> Document:
+    """Return the ratings of all evaluated checkpoints, by one fit, and each population's champions.
+
+    A point's ``time`` is when the training that made its checkpoint was given out; null: unknown.
+    """
+    from populations.views.questions.champions import champions_of
+    from populations.views.questions.inspection import ASSIGNED, rating_points
+
+    tables, fit = run.rated
+    # Later than the rows: the events of all their assignments are among them.
+    assigned = run.reader.events(kinds=ASSIGNED)
+    points = rating_points(tables, fit.intervals(), assigned=assigned)
+    return {
+        "populations": {n: lines for n, lines in points.items() if population in (None, n)},
+        "champions": champions_of(run, population),
+    }
+
+
+RATINGS = (
+    player("player"),
+    Column("curve", "curve", is_label=True, most=CURVE),
+    Column("first", "error", is_label=True),
+    Column("best", "error", is_label=True),
+    Column("at", "count", is_label=True),
+    Column("last", "error", is_label=True),
+    Column("generation", title="gen", is_label=True),
+    Column("copies", is_label=True),
+    Column("points", drop=1, is_label=True),
+)
+
+
+def rating_rows(document: Document) -> list[Row]:
+    """Return the points of all curves."""
+    populations = document["populations"]
+    return [
+        {"population": name, "player": line["player"], **point}
+        for name, lines in populations.items()
+        for line in lines
+        for point in line["points"]
+    ]
+
+
+def ratings(document: Document, room: Room) -> Iterator[Section]:
+    """Yield a curve per policy with its best and its last rating, and the champions."""
+    for name, lines in document["populations"].items():
+        points = [point for line in lines for point in line["points"]]
+        if not points:
+            none = Line("ratings of {name}: none yet; they need evaluation matches", {"name": name})
+            yield Section(below=[none])
+            continue
+        every = [point["rating"] for point in points]
+        scale = {
+            "name": name,
+            "low": min(every),
+            "high": max(every),
+            "most": max(point["agent_steps"] for point in points),
+        }
+        rows = [_rating_row(line, scale) for line in lines if line["points"]]
+        rows.sort(key=lambda row: -row["last"]["rating"])
+        yield Section(
+            title=Line(
+                "ratings of {name} by one fit: curves from {low:elo} to {high:elo} over "
+                "{most:count} agent steps",
+                scale,
+            ),
+            body=Table(RATINGS, rows),
+            below=[Line("c: copied another policy   m: hyperparameters changed")],
+        )
+    spans = document.get("champions", ())
+    if leaders := [_leader(spans, name) for name in dict.fromkeys(s["population"] for s in spans)]:
+        yield Section(below=leaders)
+
+
+def _rating_row(line: Row, scale: Row) -> Row:
+    points = line["points"]
+    best = max(points, key=lambda point: point["rating"])
+    causes = {point["generation"]: point["cause"] for point in points}
+    return {
+        "player": line["player"],
+        "curve": {**scale, "points": points},
+        "first": points[0],
+        "best": best,
+        "at": best["agent_steps"],
+        "last": points[-1],
+        "generation": points[-1]["generation"],
+        "copies": sum(1 for cause in causes.values() if cause == "exploit"),
+        "points": len(points),
+    }
+
+
+def _leader(spans: Sequence[Row], population: object) -> Line:
+    """Return who leads a population, since when, and how many led it before."""
+    own = [span for span in spans if span["population"] == population]
+    until = "now" if own[-1]["until"] is None else "{until:time} UTC"
+    before = ", after {changes} changes" if len(own) > 1 else ""
+    return Line(
+        "champion of {population}: {player:player}, from {since:time} UTC until "
+        f"{until}{before}",
+        {**own[-1], "changes": len(own) - 1},
+    )
+
+
+def mixture_document(run: Inspection, population: str | None) -> Document:
+    """Return the members of each population's Nash mixture, the most probable first.
+
+    ``populations`` has each one's ``cyclicity`` (the share of results that no rating can express;
+    null before a fit), ``num_players`` that were weighed, and ``worst_score``, the expected score
+    against the strongest of the weighed opponents. Where there is no mixture, ``reason`` says why,
+    and the two are null.
+    """
+    try:
+        found, reason = run.mixtures(), None
+    except ConfigError as error:
+        found, reason = {}, str(error)
+    shown = run.populations(population)
+    members: list[Document] = [
+        line for name in shown if name in found for line in _members(found[name])
+    ]
+    return {
+        "populations": {name: _summary(run, name, found.get(name)) for name in shown},
+        "mixture": members,
+        "reason": reason,
+    }
+
+
+def _summary(run: Inspection, population: str, mixture: Mixture | None) -> Document:
+    row = run.tables.ratings.get(population)
+    return {
+        "cyclicity": None if row is None else row.cyclicity,
+        "num_players": None if mixture is None else mixture.num_players,
+        "worst_score": None if mixture is None else mixture.worst_score,
+    }
+
+
+def _members(mixture: Mixture) -> list[Document]:
+    from populations.league.standings import RATING
+
+    return [
+        {
+            "population": mixture.population,
+            **member.standing.picked("player", "kind"),
+            "probability": member.probability,
+            **member.standing.picked(*RATING, "agent_steps", "weights"),
+        }
+        for member in mixture.members
+    ]
+
+
 MIXTURE = (
     player("player"),
     Column("probability", "share", is_label=True),
@@ -346,6 +487,14 @@ def mixture(document: Document, room: Room) -> Iterator[Section]:
         yield Section(below=[Line("{reason:sentence}", document)])
 
 
+def cross_play_document(run: Inspection, population: str | None) -> Document:
+    """Return how each policy does beside each partner, where teammates are mixed."""
+    from populations.views.questions.results import cross_play as played
+
+    rows = played(run.reader.all_tallies(), tables=run.tables, league=run.league)
+    return {"cross_play": [row for row in rows if population in (None, row["population"])]}
+
+
 CROSS_PLAY = (
     player("player"),
     player("partner"),
@@ -359,6 +508,38 @@ def cross_play(document: Document, room: Room) -> Iterator[Section]:
     """Yield each policy's results beside each partner."""
     rows = document["cross_play"]
     yield Section(title=Line("cross-play"), body=Table(CROSS_PLAY, rows))
+
+
+def calibration_document(run: Inspection, population: str | None) -> Document:
+    """Return predicted beside observed scores, the worst pair first."""
+    from populations.views.questions.results import calibrations
+
+    names = run.names()
+    pairs = calibrations(
+        run.reader.pairs(kind="evaluate"), ratings=run.tables.ratings, seats=run.league.seats
+    )
+    shown = [
+        (first, second, one)
+        for (first, second), one in pairs.items()
+        if population in (None, first[0], second[0])
+    ]
+    # Unknown deviations last, with those of 0.
+    shown.sort(key=lambda entry: -abs(entry[2].deviations or 0.0))
+    rows = [
+        {
+            "population": first[0],
+            "player": names.get(first, first[1]),
+            "opponent_population": second[0],
+            "opponent": names.get(second, second[1]),
+            "matches": one.matches,
+            "score": mean_score(one.seen, one.matches),
+            "predicted": one.predicted / one.matches,
+            "deviations": one.deviations,
+        }
+        for first, second, one in shown
+        if one.matches > 0.0
+    ]
+    return {"calibration": rows, "fit": run.fits(population)}
 
 
 CALIBRATION = (
@@ -376,3 +557,55 @@ def calibration(document: Document, room: Room) -> Iterator[Section]:
     title = Line("calibration: scores beside those that ratings promise, worst first")
     rows = document["calibration"]
     yield Section(title=title, body=Table(CALIBRATION, rows))
+
+
+VIEWS: dict[str, View] = {
+    "standings": View(
+        document=standings_document,
+        has_page=True,
+        flat=standing_rows,
+        sections=standings,
+        on_screen=without_twins,
+        takes={"--exploitability": ""},
+        limits="populations",
+        warns=True,
+        figure=Figure(draw=figures.standings, documents=("standings",)),
+    ),
+    "ratings": View(
+        document=ratings_document,
+        has_page=True,
+        flat=rating_rows,
+        sections=ratings,
+        limits="populations",
+        figure=Figure(draw=figures.ratings, documents=("ratings",)),
+        lists=("champions",),
+        is_fitted=True,
+    ),
+    "payoff": View(
+        document=payoff_document,
+        has_page=True,
+        sections=payoff,
+        limits="payoff",
+        order=worst_first,
+        fits=is_map,
+        takes={"--player": "", "--seats": "by_seats"},
+        figure=Figure(draw=figures.payoff, documents=("payoff", "standings")),
+    ),
+    "mixture": View(
+        document=mixture_document,
+        has_page=True,
+        sections=mixture,
+        limits="mixture",
+    ),
+    "cross-play": View(
+        document=cross_play_document,
+        sections=cross_play,
+        limits="cross_play",
+    ),
+    "calibration": View(
+        document=calibration_document,
+        sections=calibration,
+        limits="calibration",
+        warns=True,
+    ),
+}

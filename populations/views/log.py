@@ -1,11 +1,14 @@
-"""Views of what happened: events, the life of a player, matches, games, checkpoints."""
+"""Views of what happened: games, checkpoints, events."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING
 
+from arena.types import ghost_id, is_external
+from populations.records.games import ending, populations_of
 from populations.views.parts import (
-    MAX_CELL,
     Column,
     Document,
     Line,
@@ -17,9 +20,27 @@ from populations.views.parts import (
     player,
     said,
 )
+from populations.views.view import View
+
+if TYPE_CHECKING:
+    from populations.views.questions.inspection import Inspection
 
 KIND_WIDTH = 100
 """Characters of a line from which on kinds have a column."""
+
+
+def events_document(
+    run: Inspection, population: str | None, *, kinds: Sequence[str] | None = None
+) -> Document:
+    """Return every decision with its reason and numbers, oldest first.
+
+    Args:
+        run: Run to read.
+        population: Population of the events' subjects. None: all.
+        kinds: Kinds of the events. None: all.
+    """
+    return {"events": run.events(population, kinds=kinds)}
+
 
 EVENTS = (
     Column("sequence", title="#", is_label=True),
@@ -43,24 +64,30 @@ def events(document: Document, room: Room) -> Iterator[Section]:
     yield Section(title=title if dates else Line("events"), body=Table(columns, rows))
 
 
-WHY = (
-    Column("time", "time", "UTC", is_label=True),
-    Column("agent_steps", "count", "steps", is_label=True),
-    Column("generation", title="gen", is_label=True),
-    Column("sentence", "sentence", "what happened"),
-)
+def checkpoints_document(run: Inspection, population: str | None) -> Document:
+    """Return every recorded checkpoint and ghost; ``pins`` says why a kept checkpoint stays."""
+    from populations.views.questions.checkpoints import pins_of
 
-
-def why(document: Document, room: Room) -> Iterator[Section]:
-    """Yield what a player is, and what happened to it, oldest first."""
-    yield Section(
-        title=Line(
-            "{player:player}: {kind}, role {role}, {state}, generation {generation}, "
-            "{agent_steps:count} agent steps",
-            document,
-        ),
-        body=Table(WHY, document["entries"]),
-    )
+    pins = pins_of(run.tables, run.league, section=run.run_file.config.checkpoints)
+    checkpoints = [
+        # The name by which commands take it; none that is not kept.
+        {
+            "player": ghost_id(row.policy, agent_steps=row.agent_steps)
+            if row.key in pins
+            else None,
+            **asdict(row),
+            "pins": list(pins.get(row.key, ())),
+        }
+        for row in run.tables.checkpoints.values()
+        # A policy's id is its population and number.
+        if population in (None, row.policy.split("/")[0])
+    ]
+    ghosts = [
+        asdict(row)
+        for row in run.tables.ghosts.values()
+        if population in (None, row.population) and not row.doomed
+    ]
+    return {"checkpoints": checkpoints, "ghosts": ghosts}
 
 
 CHECKPOINTS = (
@@ -88,44 +115,30 @@ def newest_checkpoints(rows: Sequence[Row], document: Document) -> list[Row]:
     return sorted(newest, key=lambda row: row["state"] != "present")
 
 
-def newest(rows: Sequence[Row], document: Document) -> list[Row]:
-    """Return rows that are stored oldest first with the newest first."""
-    return list(reversed(rows))
+def games_document(run: Inspection, population: str | None) -> Document:
+    """Return the evaluation games that are kept, the newest first.
 
-
-MATCHES = (
-    Column("sequence", title="#", is_label=True),
-    Column("assignment", drop=2, is_label=True),
-    Column("kind", "word"),
-    Column("players", "versus", is_label=True, most=2 * MAX_CELL),
-    Column("matches", is_label=True),
-    Column("wins-draws-losses", title="w-d-l", is_label=True),
-    Column("mean_length", title="length", drop=1, is_label=True),
-    Column("first_return", title="first's return", drop=3),
-    Column("distinct", drop=4),
-)
-
-
-def matches(document: Document, room: Room) -> Iterator[Section]:
-    """Yield the results of assignments, the newest first."""
-    rows = [
+    ``margins`` says how each ended for the players in their order: points of a side less those of
+    the best other one; in cooperation the return.
+    """
+    seats = run.league.seats
+    games: list[Row] = [
         {
-            **row,
-            "players": [*row["seats"].values()],
-            "wins-draws-losses": _record(row["pairs"]),
-            "first_return": row["mean_return"][0],
+            "game": row.game,
+            "time": row.time,
+            "seats": [seats[seat].name for seat in row.seats],
+            "players": list(row.players),
+            "weights": [None if is_external(name) else name for name in row.entrants],
+            "points": list(row.points),
+            "returns": list(row.returns),
+            "margins": [ending(row, place, seats=seats).margin for place in range(len(row.seats))],
+            "steps": row.steps,
+            "holds": row.holds,
         }
-        for row in document["tallies"]
+        for row in reversed(run.tables.games.values())
+        if population is None or population in populations_of(row, seats=seats)
     ]
-    title = Line("matches: newest first, players in seats' order")
-    yield Section(title=title, body=Table(MATCHES, rows))
-
-
-def _record(pairs: Sequence[Row]) -> str | None:
-    """Return the result of a game of two; None: there are more."""
-    if len(pairs) != 1:
-        return None
-    return "-".join(f"{pairs[0][key]:g}" for key in ("wins", "draws", "losses"))
+    return {"games": games}
 
 
 GAMES = (
@@ -218,3 +231,29 @@ def _decision(row: Row) -> Row:
         "onlooker": beside.get("player"),
         "instead": beside.get("action"),
     }
+
+
+VIEWS: dict[str, View] = {
+    "games": View(
+        document=games_document,
+        has_page=True,
+        sections=games,
+        takes={"--player": ""},
+        limits="games",
+    ),
+    "checkpoints": View(
+        document=checkpoints_document,
+        sections=checkpoints,
+        limits="checkpoints",
+        order=newest_checkpoints,
+    ),
+    "events": View(
+        document=events_document,
+        has_page=True,
+        sections=events,
+        takes={"--kind": "kinds", "--since": "", "--player": ""},
+        limits="events",
+        keeps_last=True,
+        lines=2,
+    ),
+}

@@ -36,7 +36,7 @@ def misfit_warnings(fits: Mapping[str, Mapping[str, Json]], *, run: Path) -> Ite
     """Yield a line for each population whose results are not what its ratings promise.
 
     Args:
-        fits: Fit of each population, from `populations.inspection.views.fits`.
+        fits: Fit of each population, from `Inspection.fits`.
         run: The run's directory.
     """
     from populations.ratings.fitting.misfit import MISFIT
@@ -66,7 +66,7 @@ def anchor_text(anchor: object) -> str | None:
     """Return what a player has won against the anchor itself; None: nothing is known.
 
     Args:
-        anchor: Document of `populations.inspection.documents.anchor.anchor_score`, or None.
+        anchor: Document of `populations.views.questions.champions.anchor_score`, or None.
     """
     if not isinstance(anchor, Mapping):
         return None
@@ -88,7 +88,7 @@ def unproven_lines(unproven: Iterable[object]) -> Iterator[str]:
     """Yield lines about champions that are not surely better than untrained, and why.
 
     Args:
-        unproven: Findings about each, of `populations.inspection.documents.unproven`; None: it is
+        unproven: Findings about each, of `populations.views.questions.champions`; None: it is
             better.
     """
     for one in unproven:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from populations.storage.lock import lock_holder
 from populations.views.notices import alert_lines, anchor_text, unproven_lines
 from populations.views.parts import (
     Column,
@@ -19,9 +20,11 @@ from populations.views.parts import (
     player,
     said,
 )
+from populations.views.view import View
 
 if TYPE_CHECKING:
-    pass
+    from populations.records.rows import Json
+    from populations.views.questions.inspection import Inspection
 
 COUNTS = (
     *("agent_steps", "matches", "assignments_finished", "checkpoints", "ghosts", "exploits"),
@@ -35,6 +38,111 @@ TITLES = {"elapsed_s": "elapsed", "exploits": "copies"}
 def title_of(key: str) -> str:
     """Return the words for a figure, by its key in documents."""
     return TITLES.get(key, key.replace("_", " "))
+
+
+def status_document(run: Inspection, population: str | None) -> Document:
+    """Return the state of the run: committed counts, and live figures while it runs."""
+    from populations.league.standings import RATING
+    from populations.storage.status import read_status
+    from populations.views.questions.champions import anchor_score, unproven
+
+    tables, row = run.tables, run.tables.run
+    holder = lock_holder(run.run_dir)
+    state: str = row.state
+    # The kernel frees the lock when its holder dies, so the journal's word is out of date.
+    if row.state == "running" and holder is None:
+        state = "crashed"
+    # A dead controller's last figures would pass for live ones.
+    live = (read_status(run.run_dir) or {}) if state == "running" else {}
+    return {
+        "state": state,
+        "reason": row.reason,
+        "pid": holder,
+        "epoch": row.epoch,
+        "endpoint": live.get("endpoint"),
+        "store_endpoint": live.get("store_endpoint"),
+        "phase": live.get("phase"),
+        "alerts": _alerts(run, live, is_running=state == "running"),
+        "elapsed_s": row.elapsed_s,
+        "agent_steps": row.agent_steps,
+        "matches": row.matches,
+        "assignments_finished": row.assignments_finished,
+        "checkpoints": sum(1 for c in tables.checkpoints.values() if c.state == "present"),
+        "ghosts": len(tables.ghosts),
+        "parameters": _parameters(run),
+        "exploits": row.exploits,
+        "lesson": _lesson(run),
+        "evaluation": live.get("evaluation") or _evaluation(run),
+        "pbt": _pbt(run),
+        "quarantined": [p.policy for p in tables.policies.values() if p.state == "quarantined"],
+        "agent_steps_per_s": live.get("agent_steps_per_s"),
+        "learners": live.get("learners", []),
+        "learners_waiting": live.get("learners_waiting"),
+        "champion": {
+            name: {
+                **best.picked("player", "checkpoint", *RATING),
+                "anchor": anchor_score(run, name, best),
+                "unproven": unproven(run, name, best),
+            }
+            for name, best in run.champions(population).items()
+        },
+    }
+
+
+def _parameters(run: Inspection) -> Document:
+    """Return the number of weights of each population's networks, which are all alike."""
+    from arena.checkpoints.shapes import num_parameters
+
+    newest = {p.population: p.checkpoint for p in run.tables.policies.values() if p.checkpoint}
+    return {name: num_parameters(run.run_dir / key) for name, key in newest.items()}
+
+
+def _lesson(run: Inspection) -> Document | None:
+    """Return the lesson that is trained in, counted from 1, and its end; None: there is none."""
+    lessons, index = run.run_file.config.environment.curriculum, run.tables.run.lesson
+    if not lessons:
+        return None
+    return {"number": index + 1, "lessons": len(lessons), **lessons[index].model_dump(mode="json")}
+
+
+def _evaluation(run: Inspection) -> Document:
+    """Return evaluation's share of learner seconds when training ended last, else until now."""
+    row = run.tables.run
+    # The share asked for ends with training: final matches would raise the journal's.
+    last = run.reader.events(kinds=["training_stopped"], limit=1, newest=True)
+    reached = last[0].data.get("evaluation_share") if last else None
+    spent_s = row.training_s + row.evaluation_s
+    if reached is None and spent_s > 0.0:
+        reached = row.evaluation_s / spent_s
+    return {"share_asked": run.run_file.config.evaluation.share, "share_reached": reached}
+
+
+def _pbt(run: Inspection) -> Document:
+    """Count decisions of PBT that were due and made, with reasons for those that wait."""
+    from populations.controller.indexes.pbt_decisions import RECALLED, PbtDecisions
+
+    decisions = PbtDecisions.from_events(run.reader.recalled_events(kinds=RECALLED))
+    config = run.run_file.config
+    settings = {name: config.pbt_of(name) for name in config.populations}
+    return decisions.document(run.tables, pbt=settings)
+
+
+def _alerts(run: Inspection, live: Mapping[str, Json], *, is_running: bool) -> list[Any]:
+    """Return the alerts: by the live figures, else by the events."""
+    from populations.controller.indexes.raised_alerts import CLEARED, RAISED, resumed
+    from populations.controller.server.live_status import STORAGE, paused_alert
+
+    if isinstance(told := live.get("alerts"), list) and told:
+        return told
+    alerts: list[Any] = resumed(run.reader.recalled_events(kinds=[RAISED, CLEARED])).documents()
+    # A full disk may have refused the live figures, too, so its alert is derived from events. The
+    # last one of these decides: after the others it has recovered.
+    kinds = [STORAGE, "storage_recovered", "paused", "continued", "controller_started"]
+    last = run.reader.events(kinds=kinds, limit=1, newest=True)
+    if is_running and last and last[0].kind in (STORAGE, "paused"):
+        reason = str(last[0].data["reason"])
+        alerts.append(paused_alert(reason, is_storage=last[0].kind == STORAGE))
+    return alerts
 
 
 def status_rows(document: Document) -> list[Row]:
@@ -79,6 +187,38 @@ def _figures(document: Document, room: Room) -> Iterator[tuple[str, Line]]:
     for row in document.get("learners", ()):
         rest = {key: row[key] for key in row if key != "learner" and row[key] is not None}
         yield f"learner {row.get('learner') or '-'}", Line("{rest:listed}", {"rest": rest})
+
+
+def learners_document(run: Inspection, population: str | None) -> Document:
+    """Return each learner that has joined, oldest first.
+
+    Shares are of the time from joining to leaving (or to the run's last event); ``share_waiting``
+    is what no committed assignment took. ``speeds`` are agent steps per second by population, and
+    ``match_s`` seconds of an evaluation match, as measured lately: budgets and the choice of who
+    evaluates follow them. ``restarts`` counts learners before it in its slot.
+    Learners of one ``group`` have proved equal results; groups are numbered from 1 in the order of
+    their first learners.
+    ``learners_waiting`` counts those that are not among them yet, as the cluster has no room.
+    """
+    del population  # A learner works for all of them.
+    from populations.views.questions.learners import KINDS, accounts
+
+    events = run.reader.events(kinds=KINDS)
+    last = run.reader.events(limit=1, newest=True)
+    status = status_document(run, None)
+    rows = accounts(
+        events,
+        run.reader.all_assignments(),
+        status=status,
+        until=last[0].time if last else "",
+    )
+    return {
+        "state": status["state"],
+        "phase": status["phase"],
+        "agent_steps_per_s": status["agent_steps_per_s"],
+        "learners_waiting": status["learners_waiting"],
+        "learners": rows,
+    }
 
 
 LEARNERS = (
@@ -133,3 +273,14 @@ def _work(row: Row) -> Line | None:
         parts.append("{num_faults} faults, the last: {last_fault}")
         row = {**row, "num_faults": len(faults), "last_fault": faults[-1]}
     return Line("{learner:player}: " + "; ".join(parts), row) if parts else None
+
+
+VIEWS: dict[str, View] = {
+    "status": View(document=status_document, flat=status_rows, sections=status),
+    "learners": View(
+        document=learners_document,
+        has_page=True,
+        sections=learners,
+        limits="learners",
+    ),
+}

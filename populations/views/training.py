@@ -1,99 +1,221 @@
-"""Views of what training does: ratings, hyperparameters, metrics and openings over agent steps."""
+"""Views of what training does: lineage, hyperparameters, metrics, matches, openings.
+
+In a family tree a life is what a policy lives between two copies: its generations whose weights are
+its own.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from operator import itemgetter
+from typing import TYPE_CHECKING
 
-from populations.views.parts import Column, Document, Line, Room, Row, Section, Table, player
+from arena.matches.seating import num_episodes
+from arena.types import Digest, PolicyId, population_of
+from populations.views.charts import figures
+from populations.views.charts.figures import Figure
+from populations.views.parts import (
+    MAX_CELL,
+    Column,
+    Document,
+    Line,
+    Room,
+    Row,
+    Section,
+    Table,
+    Tree,
+    player,
+)
+from populations.views.view import View
+
+if TYPE_CHECKING:
+    from populations.views.questions.inspection import Inspection
+
+MAX_LIVES = 30
+"""Lives from which on only those that have living descendants are shown."""
+
+Lives = dict[str, list[Row]]
+"""Generations of each life, by the entrant of the first."""
 
 LAST_CHANGES = 5
 """Changes of hyperparameters that are shown."""
 
-CURVE = 48
-"""Most characters of a curve."""
 
-RATINGS = (
-    player("player"),
-    Column("curve", "curve", is_label=True, most=CURVE),
-    Column("first", "error", is_label=True),
-    Column("best", "error", is_label=True),
-    Column("at", "count", is_label=True),
-    Column("last", "error", is_label=True),
-    Column("generation", title="gen", is_label=True),
-    Column("copies", is_label=True),
-    Column("points", drop=1, is_label=True),
-)
+def lineage_document(run: Inspection, population: str | None) -> Document:
+    """Return the origin of each policy's weights: copies, and every generation of every policy.
 
+    ``started`` is the time of the run's first event, ``rating`` a policy's rating now.
+    """
+    from populations.views.questions.lives import generations_of
 
-def rating_rows(document: Document) -> list[Row]:
-    """Return the points of all curves."""
-    populations = document["populations"]
-    return [
-        {"population": name, "player": line["player"], **point}
-        for name, lines in populations.items()
-        for line in lines
-        for point in line["points"]
-    ]
-
-
-def ratings(document: Document, room: Room) -> Iterator[Section]:
-    """Yield a curve per policy with its best and its last rating, and the champions."""
-    for name, lines in document["populations"].items():
-        points = [point for line in lines for point in line["points"]]
-        if not points:
-            none = Line("ratings of {name}: none yet; they need evaluation matches", {"name": name})
-            yield Section(below=[none])
-            continue
-        every = [point["rating"] for point in points]
-        scale = {
-            "name": name,
-            "low": min(every),
-            "high": max(every),
-            "most": max(point["agent_steps"] for point in points),
+    ratings: dict[str, float | None] = {
+        line.player: line.rating for lines in run.standings().values() for line in lines
+    }
+    policies = [
+        {
+            "policy": row.policy,
+            "generation": row.generation,
+            "parent": row.parent,
+            "agent_steps": row.agent_steps,
+            "rating": ratings.get(row.policy),
+            "state": row.state,
         }
-        rows = [_rating_row(line, scale) for line in lines if line["points"]]
-        rows.sort(key=lambda row: -row["last"]["rating"])
-        yield Section(
-            title=Line(
-                "ratings of {name} by one fit: curves from {low:elo} to {high:elo} over "
-                "{most:count} agent steps",
-                scale,
-            ),
-            body=Table(RATINGS, rows),
-            below=[Line("c: copied another policy   m: hyperparameters changed")],
-        )
-    spans = document.get("champions", ())
-    if leaders := [_leader(spans, name) for name in dict.fromkeys(s["population"] for s in spans)]:
-        yield Section(below=leaders)
-
-
-def _rating_row(line: Row, scale: Row) -> Row:
-    points = line["points"]
-    best = max(points, key=lambda point: point["rating"])
-    causes = {point["generation"]: point["cause"] for point in points}
+        for row in run.tables.policies.values()
+        if population in (None, row.population)
+    ]
+    begin = run.reader.events(limit=1)
     return {
-        "player": line["player"],
-        "curve": {**scale, "points": points},
-        "first": points[0],
-        "best": best,
-        "at": best["agent_steps"],
-        "last": points[-1],
-        "generation": points[-1]["generation"],
-        "copies": sum(1 for cause in causes.values() if cause == "exploit"),
-        "points": len(points),
+        "started": begin[0].time if begin else None,
+        "policies": policies,
+        "generations": generations_of(run, population),
+        "exploits": run.events(population, kinds=("exploited",)),
+        "immigrants": run.events(population, kinds=("immigrated",)),
     }
 
 
-def _leader(spans: Sequence[Row], population: object) -> Line:
-    """Return who leads a population, since when, and how many led it before."""
-    own = [span for span in spans if span["population"] == population]
-    until = "now" if own[-1]["until"] is None else "{until:time} UTC"
-    before = ", after {changes} changes" if len(own) > 1 else ""
-    return Line(
-        "champion of {population}: {player:player}, from {since:time} UTC until "
-        f"{until}{before}",
-        {**own[-1], "changes": len(own) - 1},
+def lives_of(generations: Sequence[Row]) -> tuple[Lives, dict[str, str]]:
+    """Return the lives, and the life of each generation, by entrants.
+
+    Args:
+        generations: Generations in order of beginning.
+    """
+    lives: Lives = {}
+    life_of: dict[str, str] = {}
+    for row in generations:
+        entrant, parent = str(row["entrant"]), row["parent"]
+        # A policy goes on with its own weights where the parent is one of its generations.
+        goes_on = parent is not None and str(parent).split("#")[0] == row["policy"]
+        first = life_of.get(str(parent), entrant) if goes_on else entrant
+        life_of[entrant] = first
+        lives.setdefault(first, []).append(row)
+    return lives, life_of
+
+
+def lineage(document: Document, room: Room) -> Iterator[Section]:
+    """Yield a tree per population, from the policies that copied nobody."""
+    generations = document["generations"]
+    now = {str(row["policy"]): row for row in document["policies"]}
+    times = {
+        (event["subject"], event.get("generation")): event["time"]
+        for key in ("exploits", "immigrants")
+        for event in document.get(key, ())
+    }
+    for name in dict.fromkeys(str(row["population"]) for row in generations):
+        own = [row for row in generations if row["population"] == name]
+        lives, life_of = lives_of(own)
+        tree = Tree(
+            Line("lineage of {name}: a branch is a copy; agent steps from-to", {"name": name})
+        )
+        shown = lives if room.is_wide or len(lives) <= MAX_LIVES else _living(lives, life_of, now)
+        branches: dict[str, Tree] = {}
+        for first, rows in shown.items():
+            above = branches.get(life_of.get(str(rows[0]["parent"]), ""), tree)
+            began = times.get((rows[0]["policy"], rows[0]["generation"]))
+            line = _line(rows, now, times={"began": began, "started": document.get("started")})
+            branches[first] = Tree(line)
+            above.branches.append(branches[first])
+        hidden = len(lives) - len(shown)
+        more = Line(
+            "{hidden} lives without living descendants hidden",
+            {"hidden": hidden},
+            hint="--wide shows all",
+        )
+        yield Section(body=tree, below=[more] if hidden else [])
+
+
+def _living(lives: Lives, life_of: Mapping[str, str], now: Mapping[str, Row]) -> Lives:
+    """Return the lives that go on, and those from which they descend."""
+    kept: set[str] = set()
+    for first, rows in lives.items():
+        policy = now.get(str(rows[-1]["policy"]), {})
+        if policy.get("generation") != rows[-1]["generation"]:
+            continue
+        ancestor: str | None = first
+        while ancestor is not None and ancestor not in kept:
+            kept.add(ancestor)
+            ancestor = life_of.get(str(lives[ancestor][0]["parent"]))
+    return {first: rows for first, rows in lives.items() if first in kept}
+
+
+def _gained(rows: Sequence[Row]) -> float | None:
+    """Return what a life has gained, from the weights that it began with to its newest rated ones.
+
+    All ratings of one document's ``elo_begin`` and ``elo_end`` are of one fit, and only those can
+    be subtracted.
+    """
+    begin = rows[0]["elo_begin"]
+    # A generation without a gain has no other weights than those that it began with.
+    ends = [row["elo_end"] for row in rows if row["elo_gain"] is not None]
+    return ends[-1] - begin if ends and begin is not None else None
+
+
+def _line(rows: Sequence[Row], now: Mapping[str, Row], *, times: Row) -> Line:
+    """Return a life as one line."""
+    first, last = rows[0], rows[-1]
+    policy = now.get(str(last["policy"]), {})
+    is_last = policy.get("generation") == last["generation"]
+    end = last["agent_steps_end"]
+    if end is None and is_last:
+        end = policy.get("agent_steps")
+    parts = ["{policy:player}", "gen {generation}" if len(rows) == 1 else "gen {generation}-{to}"]
+    if first["parent"] is not None:
+        is_timed = None not in times.values()
+        parts.append(
+            "copied {donor:player}@{parent_agent_steps:count}"
+            + (" at {times:since}" if is_timed else "")
+        )
+    elif first["cause"] != "start":
+        parts.append("{cause}")
+    parts.append("{agent_steps_begin:count}-{end:count}")
+    gained = _gained(rows)
+    if gained is not None:
+        parts.append("{gained:signed} Elo")
+    if is_last:
+        parts.append("now" if policy.get("state") == "active" else "{state}")
+    values = {
+        **first,
+        "to": last["generation"],
+        "donor": str(first["parent"]).split("#")[0],
+        "times": times,
+        "end": end,
+        "gained": gained,
+        "state": policy.get("state"),
+    }
+    return Line(", ".join(parts), values)
+
+
+def hyperparameters_document(run: Inspection, population: str | None) -> Document:
+    """Return the current hyperparameters of each policy, and every change.
+
+    ``factors`` are those of hyperparameters that have a schedule; ``search_space`` is what PBT may
+    change, by population.
+    """
+    now: Document = {
+        row.policy: run.named(row.hyperparameters, row.population)
+        for row in run.tables.policies.values()
+        if population in (None, row.population)
+    }
+    kinds = (
+        *("policy_created", "exploited", "explored", "immigrated", "replayed"),
+        *("learning_rate_halved", "rewound", "hyperparameters_changed"),
     )
+    factors: Document = {
+        row.policy: dict(row.factors)
+        for row in run.tables.policies.values()
+        if population in (None, row.population) and row.factors
+    }
+    return {
+        "policies": now,
+        "factors": factors,
+        "search_space": {
+            name: {key: dict(entry) for key, entry in run.space(name).items()}
+            for name in run.run_file.config.populations
+            if population in (None, name)
+        },
+        "generations": run.generations(population),
+        "changes": run.events(population, kinds=kinds),
+    }
 
 
 def hyperparameter_rows(document: Document) -> list[Row]:
@@ -149,6 +271,39 @@ def _change(event: Row) -> Line:
     )
 
 
+def metrics_document(
+    run: Inspection, population: str | None, *, names: Sequence[str] | None = None
+) -> Document:
+    """Return the lines of `metrics.jsonl`, oldest first; none where no sink ``jsonl`` was named.
+
+    Lines that are none of the sink's are left out and counted.
+
+    Args:
+        run: Run to read.
+        population: Population of the policies; the run as a whole is left out. None: all.
+        names: Metrics that are asked for; lines without any of them are left out. None: all.
+    """
+    from populations.views.questions.metrics import KEYS, LEFT_OUT, metric_lines
+
+    lines: list[Row] = []
+    num_bad = 0
+    for line in metric_lines(run.run_dir):
+        if line is None:
+            num_bad += 1
+            continue
+        if population not in (None, str(line["policy"]).split("/")[0]):
+            continue
+        if names is not None:
+            line = {key: line[key] for key in (*KEYS, *names) if key in line}
+        if len(line) > len(KEYS):
+            lines.append(line)
+    return {
+        "names": None if names is None else list(names),
+        "metrics": lines,
+        **({LEFT_OUT: num_bad} if num_bad else {}),
+    }
+
+
 METRICS = (
     player("policy"),
     Column("agent_steps", drop=1),
@@ -177,6 +332,126 @@ def metrics(document: Document, room: Room) -> Iterator[Section]:
     yield Section(title=Line("metrics"), body=Table(METRICS, metric_rows(document)))
 
 
+def matches_document(run: Inspection, population: str | None) -> Document:
+    """Return every committed tally: players, assignment and results."""
+    seats = run.league.seats
+    seats_of_kind = {"evaluate": seats, "train": run.league.training_seats}
+    rows = [
+        {
+            "sequence": row.sequence,
+            "assignment": row.assignment_id,
+            "kind": row.kind,
+            "seats": {
+                # A tally has its entrants in the order of the seats.
+                seat.name: _entrant(run, entrant)
+                for seat, entrant in zip(seats_of_kind[row.kind], row.tally.entrants, strict=True)
+            },
+            "matches": row.tally.matches,
+            "distinct": row.tally.distinct,
+            "pairs": [asdict(pair) for pair in row.tally.pairs],
+            "mean_return": [total / row.tally.matches for total in row.tally.return_sum],
+            # Not per match: in cooperation a match is two episodes.
+            "mean_length": row.tally.length_sum / num_episodes(row.tally, seats=seats),
+        }
+        for row in run.reader.all_tallies()
+        # Every match has all seats, so this keeps all tallies or none.
+        if population is None or population in {seat.population for seat in seats}
+    ]
+    return {"tallies": rows}
+
+
+def _entrant(run: Inspection, entrant: str) -> str:
+    """Return a readable name for a tally's entrant: weights digests as policy@agent_steps."""
+    origin = run.league.checkpoints.get(Digest(entrant))
+    if origin is None:
+        return entrant
+    return f"{origin.policy}@{origin.agent_steps:012d}"
+
+
+def newest(rows: Sequence[Row], document: Document) -> list[Row]:
+    """Return rows that are stored oldest first with the newest first."""
+    return list(reversed(rows))
+
+
+MATCHES = (
+    Column("sequence", title="#", is_label=True),
+    Column("assignment", drop=2, is_label=True),
+    Column("kind", "word"),
+    Column("players", "versus", is_label=True, most=2 * MAX_CELL),
+    Column("matches", is_label=True),
+    Column("wins-draws-losses", title="w-d-l", is_label=True),
+    Column("mean_length", title="length", drop=1, is_label=True),
+    Column("first_return", title="first's return", drop=3),
+    Column("distinct", drop=4),
+)
+
+
+def matches(document: Document, room: Room) -> Iterator[Section]:
+    """Yield the results of assignments, the newest first."""
+    rows = [
+        {
+            **row,
+            "players": [*row["seats"].values()],
+            "wins-draws-losses": _record(row["pairs"]),
+            "first_return": row["mean_return"][0],
+        }
+        for row in document["tallies"]
+    ]
+    title = Line("matches: newest first, players in seats' order")
+    yield Section(title=title, body=Table(MATCHES, rows))
+
+
+def _record(pairs: Sequence[Row]) -> str | None:
+    """Return the result of a game of two; None: there are more."""
+    if len(pairs) != 1:
+        return None
+    return "-".join(f"{pairs[0][key]:g}" for key in ("wins", "draws", "losses"))
+
+
+def openings_document(run: Inspection, population: str | None) -> Document:
+    """Return first decisions in evaluation matches, over agent steps, and how they score.
+
+    ``openings`` has a row per window and action of each seat, of all policies (``player`` is null)
+    and of the policy that the champion is or comes from; ``summary`` sums up each of these.
+    """
+    from arena.matches.comparisons import is_by_seats
+    from populations.views.questions import openings as of
+
+    seats, specs = run.league.seats, run.run_file.spec.agent_specs
+    steps = dict.fromkeys((seat.population for seat in seats), 0)
+    for row in run.league.checkpoints.values():
+        name = population_of(row.policy)
+        steps[name] = max(steps.get(name, 0), row.agent_steps)
+    width = {name: of.window_width(most) for name, most in steps.items()}
+    played = of.windows_of(run.reader.all_tallies(), league=run.league, width=width)
+    best = run.champions(population)
+    rows: list[Row] = []
+    summaries: list[Row] = []
+    by_seats = is_by_seats(seats)
+    said: set[str] = set()
+    for index, seat in enumerate(seats):
+        # Of many seats none is counted; one stands for its population.
+        is_said = not by_seats and seat.population in said
+        if population not in (None, seat.population) or is_said:
+            continue
+        said.add(seat.population)
+        spec = specs[seat.agents[0]]
+        label, is_counted = of.label_of(spec), by_seats and of.is_countable(spec)
+        leader = best.get(seat.population)
+        # A ghost's id is its policy's and more.
+        own = None if leader is None else PolicyId(leader.player.split("@")[0])
+        for policy in dict.fromkeys((None, own)):
+            windows = played.get((index, policy), {})
+            about: Row = {"population": seat.population, "seat": seat.name, "player": policy}
+            found = of.rows_of(windows, width=width[seat.population], label=label)
+            rows += [{**about, **line} for line in found]
+            summary = (
+                of.summary_of(windows, width=width[seat.population], label=label) if windows else {}
+            )
+            summaries.append({**about, "is_counted": is_counted, **summary})
+    return {"summary": summaries, "openings": rows}
+
+
 OPENINGS = (
     Column("seat", "word", is_label=True),
     player("player"),
@@ -197,3 +472,52 @@ def openings(document: Document, room: Room) -> Iterator[Section]:
     title = Line("openings: first decisions over agent steps; no player: all policies")
     rows = document["openings"]
     yield Section(title=title, body=Table(OPENINGS, rows))
+
+
+VIEWS: dict[str, View] = {
+    "lineage": View(
+        document=lineage_document,
+        has_page=True,
+        flat=itemgetter("policies"),
+        sections=lineage,
+        figure=Figure(draw=figures.lineage, documents=("lineage",)),
+        lists=("generations",),
+        is_fitted=True,
+    ),
+    "hyperparameters": View(
+        document=hyperparameters_document,
+        has_page=True,
+        flat=hyperparameter_rows,
+        sections=hyperparameters,
+        takes={"--optuna": ""},
+        limits="policies",
+        figure=Figure(
+            draw=figures.hyperparameters, documents=("hyperparameters", "standings"), columns=2
+        ),
+    ),
+    "metrics": View(
+        document=metrics_document,
+        has_page=True,
+        flat=metric_rows,
+        sections=metrics,
+        takes={"--metric": "names"},
+        limits="metrics",
+        keeps_last=True,
+        figure=Figure(draw=figures.metrics, documents=("metrics", "standings"), columns=2),
+    ),
+    "matches": View(
+        document=matches_document,
+        sections=matches,
+        limits="tallies",
+        order=newest,
+        is_whole=False,
+    ),
+    "openings": View(
+        document=openings_document,
+        has_page=True,
+        sections=openings,
+        limits="openings",
+        keeps_last=True,
+        figure=Figure(draw=figures.openings, documents=("openings",), columns=2, shared="color"),
+    ),
+}

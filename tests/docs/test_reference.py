@@ -13,9 +13,9 @@ from populations.config.run_config import RunConfig
 from populations.config.sections import AlertKind
 from populations.config.validation import known_paths
 from populations.controller.indexes.alert_kinds import KINDS
-from populations.inspection.sentences import SENTENCES
 from populations.records.event_kinds import EVENT_KINDS
 from populations.records.tables import SEAL, TABLES
+from populations.views.sentences import SENTENCES
 
 PREFIX = "populations.NAME."
 

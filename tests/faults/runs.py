@@ -21,11 +21,12 @@ from populations.config.run_file import new_run_file
 from populations.controller.server.run_directory import OpenRun, create_run
 from populations.controller.server.server import Server, utc_now
 from populations.controller.state.leases import Patience
-from populations.inspection.views import Inspection, status_view
 from populations.launchers.make import make_launcher
 from populations.records.rows import EventRow, Row
 from populations.storage.journal import JournalReader
 from populations.storage.lock import RunLock
+from populations.views.questions.inspection import Inspection
+from populations.views.run import status_document
 from tests.faults.workers import ASSETS as ASSETS
 from tests.integration.conftest import ARENA
 from tests.support import wait_until
@@ -122,7 +123,7 @@ def finished(run: Path) -> int:
         return 0
     inspection = Inspection.open(run)
     try:
-        return int(str(status_view(inspection, None)["assignments_finished"]))
+        return int(str(status_document(inspection, None)["assignments_finished"]))
     finally:
         inspection.close()
 

@@ -22,10 +22,11 @@ from populations.controller.server.server import Server
 from populations.controller.state.commands import Command, LinkGhosts
 from populations.controller.state.events import AssignmentFailed, GhostsLinked, Ticked
 from populations.errors import StorageError, StorageUnavailable
-from populations.inspection.views import Inspection, status_view
 from populations.records.rows import EventRow, Row
 from populations.storage.lock import RunLock
 from populations.storage.status import read_status, write_status
+from populations.views.questions.inspection import Inspection
+from populations.views.run import status_document
 from tests.arena.checkpoints.conftest import MakePublishable
 from tests.arena.checkpoints.conftest import make_publishable as make_publishable
 from tests.populations.controller.server.test_server import (
@@ -280,7 +281,7 @@ def test_the_status_view_warns_also_where_the_live_figures_could_not_be_written(
     def shown() -> list[Any]:
         inspection = Inspection.open(tmp_path)
         try:
-            return cast("list[Any]", status_view(inspection, None)["alerts"])
+            return cast("list[Any]", status_document(inspection, None)["alerts"])
         finally:
             inspection.close()
 

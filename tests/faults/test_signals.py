@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from populations.inspection.views import Inspection, status_view
+from populations.views.questions.inspection import Inspection
+from populations.views.run import status_document
 from tests.faults.runs import (
     ASSETS,
     check_left,
@@ -66,7 +67,7 @@ def end(process: subprocess.Popen[str], run: Path, numbers: Sequence[int], *, co
 def state_of(run: Path) -> str:
     inspection = Inspection.open(run)
     try:
-        return str(status_view(inspection, None)["state"])
+        return str(status_document(inspection, None)["state"])
     finally:
         inspection.close()
 

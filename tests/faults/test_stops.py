@@ -10,7 +10,8 @@ import pytest
 
 from arena.wire.address import default_endpoint, remove_socket
 from populations.config.run_file import RUN_FILE, RunFile
-from populations.inspection.views import Inspection, status_view
+from populations.views.questions.inspection import Inspection
+from populations.views.run import status_document
 from tests.faults.runs import check_left, document, launch
 
 pytestmark = [pytest.mark.xdist_group("stops"), pytest.mark.timeout(400)]
@@ -68,7 +69,7 @@ def ended(run: Path) -> tuple[str, str]:
     """State and reason, as ``status`` tells them."""
     inspection = Inspection.open(run)
     try:
-        status = status_view(inspection, None)
+        status = status_document(inspection, None)
         return str(status["state"]), str(status["reason"])
     finally:
         inspection.close()

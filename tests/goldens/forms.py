@@ -14,11 +14,11 @@ from typing import Any
 from arena.wire.messages import Acknowledge
 from populations.config.run_file import RunFile
 from populations.controller.state.commands import Command, KillLearner, SendMessage, StartLearner
-from populations.inspection.inspection import Inspection, folded
-from populations.inspection.sentences import event_document
-from populations.inspection.views import document
 from populations.records.rows import EventRow, Row
 from populations.storage.journal import JournalReader
+from populations.views.questions.inspection import Inspection, folded
+from populations.views.sentences import event_document
+from populations.views.views import document
 
 Document = dict[str, Any]
 

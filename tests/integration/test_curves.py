@@ -19,9 +19,10 @@ from populations.config.run_config import validate_config
 from populations.config.run_file import new_run_file
 from populations.controller.server.run_directory import OpenRun, create_run
 from populations.controller.server.server import Server, utc_now
-from populations.inspection.views import Inspection, status_view
 from populations.launchers.make import make_launcher
 from populations.storage.lock import RunLock
+from populations.views.questions.inspection import Inspection
+from populations.views.run import status_document
 from tests.integration.conftest import Command
 
 pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("processes")]
@@ -139,7 +140,7 @@ def test_every_sink_is_told_the_same(run: Path) -> None:
 def test_alerts_of_a_finished_run_are_in_its_status_and_events(run: Path, arena: Command) -> None:
     inspection = Inspection.open(run)
     try:
-        status = status_view(inspection, None)
+        status = status_document(inspection, None)
     finally:
         inspection.close()
     assert status["state"] == "finished"

@@ -17,10 +17,10 @@ import pytest
 
 from arena.wire.messages import Train
 from experiments.faults.killing import counters, processes_of
-from populations.inspection.documents.unproven import unproven_champions
-from populations.inspection.inspection import Inspection
 from populations.storage.database import JOURNAL
 from populations.storage.journal import JournalReader
+from populations.views.questions.champions import unproven_champions
+from populations.views.questions.inspection import Inspection
 from tests.integration.conftest import ARENA, STEPS, Command, launch_arguments, start
 from tests.support import wait_until
 

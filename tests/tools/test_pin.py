@@ -11,12 +11,13 @@ import pytest
 
 from arena.types import PolicyId
 from populations.audit.verify import verify_run
-from populations.inspection.views import Inspection, checkpoints_view
 from populations.records.rows import CheckpointRow, EventRow, GhostRow
 from populations.records.tables import Tables
 from populations.storage.journal import JournalReader
 from populations.storage.lock import RunLock
 from populations.storage.retention import Retention
+from populations.views.log import checkpoints_document
+from populations.views.questions.inspection import Inspection
 from tests.populations.small_run import SmallRun
 from tools.main import main
 
@@ -111,7 +112,7 @@ def run_checkpoints(tables: Tables) -> list[CheckpointRow]:
 def test_it_is_shown_why_a_checkpoint_stays(run: SmallRun) -> None:
     command("pin", f"{run.run_dir}:{P0}@100")
     inspection = Inspection.open(run.run_dir)
-    document = checkpoints_view(inspection, None)
+    document = checkpoints_document(inspection, None)
     inspection.close()
     rows = cast("list[dict[str, object]]", document["checkpoints"])
     told = {str(row["player"]): cast("list[str]", row["pins"]) for row in rows}

@@ -14,11 +14,12 @@ from arena.checkpoints.manifest import WEIGHTS
 from arena.types import AssignmentId, Entrant, PolicyId
 from populations.audit.verify import verify_run
 from populations.controller.evolution.generations import first_generations
-from populations.inspection.views import Inspection, hyperparameters_view
 from populations.records.rows import RatingsRow
 from populations.records.tables import Tables
 from populations.storage.journal import Journal, JournalReader
 from populations.storage.lock import RunLock
+from populations.views.questions.inspection import Inspection
+from populations.views.training import hyperparameters_document
 from tests.populations.small_run import HYPERPARAMETERS, SmallRun
 from tools.main import main
 
@@ -75,7 +76,7 @@ def test_weights_and_hyperparameters_of_then_counters_of_now(
     assert shlex.split(go_on)[2:] == ["arena", "launch", "--resume", "--run-dir", str(run.run_dir)]
     assert verify_run(run.run_dir).faults == []
     inspection = Inspection.open(run.run_dir)
-    changes = hyperparameters_view(inspection, None)["changes"]
+    changes = hyperparameters_document(inspection, None)["changes"]
     inspection.close()
     assert isinstance(changes, list)
     assert [row["kind"] for row in changes if isinstance(row, dict)] == ["rewound", "rewound"]

@@ -53,7 +53,7 @@ def evaluate(
 
     from ..evaluate.tournament import play
     from ..terminal.progress import PlayProgress
-    from .launched import with_arguments
+    from .launch import with_arguments
 
     if isinstance(players, str):
         raise ConfigError(f"players must be a list of players, got {players!r}")

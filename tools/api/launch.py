@@ -1,22 +1,230 @@
-"""Launching of runs from Python.
+"""Launching of runs from Python, each in a process of ``arena launch``.
 
 Tests: `tests/tools/api/test_launch.py`.
 """
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import json
+import logging
 import os
+import re
+import subprocess
+import threading
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Self
 
-from arena.errors import ConfigError
+from arena.errors import ConfigError, ConfigFaults
 
 from ..launch.command import default_run_dir
-from .launched import LaunchedRun
+from ..launch.serving import ARENA
+from .runs import Run
+
+if TYPE_CHECKING:
+    from arena.errors import ArenaError
+
+LOGGER = logging.getLogger("arena.launch")
+"""Logger of the lines that runs print, level INFO."""
+
+MAX_LINES = 1_000
+"""Lines that are kept of a run's output."""
+
+STOP_S = 120.0
+AT_ONCE_S = 10.0
+"""Time for a run to end after a second signal, which saves nothing."""
+
+_STOPPED = (0, 130, 143)
+"""Exit codes of runs that ended with everything saved."""
+
+_SWITCHES = frozenset({"resume", "force", "with_hyperparameters", "accept_loss"})
+# Not in commands, which are typed as they are, and not where the argument is named already.
+_OPTION = re.compile(r"`[^`]*`|--([a-z]+(?:-[a-z]+)*)(?![-a-z]| \(from Python)")
+_RENAMED = {"schedule-of": "replay"}
+"""Arguments whose options have another name."""
+
+
+class LaunchedRun(Run):
+    """Handle of a run that `launch` started; it shows the run as `Run` does.
+
+    The run is a process of its own, ``arena launch``. It goes on when the handle is forgotten, is
+    stopped when this process ends, and stops by itself if this process is killed. As a context
+    manager, the handle stops the run at the end of the block.
+    """
+
+    def __init__(self, run_dir: str | os.PathLike[str], arguments: Sequence[str]) -> None:
+        super().__init__(run_dir)
+        self._lines: deque[str] = deque(maxlen=MAX_LINES)
+        self._owner = os.getpid()
+        self._is_asked = False
+        self._process = subprocess.Popen(
+            [*ARENA, "launch", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            # A pipe: a run whose output has no reader any more stops, with everything saved.
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            # Ctrl-C in this terminal or notebook is this process's, which passes it on once.
+            start_new_session=True,
+        )
+        self._reader = threading.Thread(target=self._read, name="arena-launch", daemon=True)
+        self._reader.start()
+        _RUNNING.add(self)
+
+    @property
+    def pid(self) -> int:
+        """Process id of the run's controller."""
+        return self._process.pid
+
+    @property
+    def output(self) -> list[str]:
+        """Lines that the run has printed, the newest thousand; they are logged as they come."""
+        return list(self._lines)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the process goes on."""
+        return self._process.poll() is None
+
+    def wait(self, timeout_s: float | None = None) -> None:
+        """Wait for the end of the run. A run that was stopped has ended, too.
+
+        Args:
+            timeout_s: Seconds to wait at most. None: as long as it takes.
+
+        Raises:
+            TimeoutError: If the run goes on after that time.
+            ConfigError: If the configuration cannot work; the text names every fault.
+            RunFailed: If the run failed, or its process was killed.
+            RunInUse: If another process has the run directory.
+            StorageError: If the disk refused.
+        """
+        try:
+            code = self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            raise TimeoutError(f"{self.run_dir} goes on after {timeout_s:g} s") from None
+        self._bury()
+        if code not in _STOPPED:
+            raise self._error(code)
+
+    def stop(self, timeout_s: float = STOP_S) -> None:
+        """Stop the run as Ctrl-C does, with everything saved, and wait for its end.
+
+        A run that has ended stays as it is.
+
+        Args:
+            timeout_s: Seconds for saving; after these the process is ended, and the work since the
+                last published checkpoints is lost.
+        """
+        # The first signal saves, the second does not, the third cannot be handled.
+        for send, patience_s in (
+            (self._ask_to_stop, timeout_s),
+            (self._process.terminate, AT_ONCE_S),
+            (self._process.kill, None),
+        ):
+            send()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(patience_s)
+                break
+        self._bury()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.stop()
+
+    def _ask_to_stop(self) -> None:
+        # Once, for a second signal ends the run without saving.
+        if not self._is_asked:
+            self._is_asked = True
+            self._process.terminate()
+
+    def _read(self) -> None:
+        assert self._process.stderr is not None
+        for line in self._process.stderr:
+            self._lines.append(line.rstrip("\n"))
+            LOGGER.info("%s", self._lines[-1])
+
+    def _bury(self) -> None:
+        """Read the rest of the output, and let go of the pipe."""
+        # Not for ever: a hook's own processes may hold the pipe for longer than the run.
+        self._reader.join(AT_ONCE_S)
+        if self._process.stderr is not None and not self._reader.is_alive():
+            self._process.stderr.close()
+        _RUNNING.discard(self)
+
+    def _error(self, code: int) -> ArenaError:
+        """Return the error that an exit code and the last lines tell of."""
+        from arena.errors import AddressInUse, ConfigError
+        from populations.errors import RunFailed, RunInUse, StorageError
+        from populations.storage.lock import lock_holder
+
+        if code < 0:
+            return RunFailed(
+                f"the process of {self.run_dir} was ended by signal {-code}; what was committed is "
+                "saved, and resume=True goes on from there"
+            )
+        said = self._said()
+        if code == 2:
+            faults = [line.strip() for line in said[1:] if line.strip()]
+            is_list = bool(said) and said[0].endswith("things are wrong:")
+            return ConfigFaults(faults) if is_list else ConfigError("\n".join(said))
+        if code == 4:
+            holder = lock_holder(self.run_dir)
+            return (
+                AddressInUse("\n".join(said))
+                if holder is None
+                else RunInUse(str(self.run_dir), holder)
+            )
+        if code == 5:
+            return StorageError("\n".join(said))
+        return RunFailed("\n".join(said) or f"{self.run_dir} ended with exit code {code}")
+
+    def _said(self) -> list[str]:
+        """Return the lines of the error without the command's name, else the last ones."""
+        lines = self.output
+        for at in reversed(range(len(lines))):
+            if lines[at].startswith("arena: "):
+                lines = [lines[at].removeprefix("arena: "), *lines[at + 1 :]]
+                return list(map(with_arguments, lines))
+        return lines[-5:]
+
+
+def with_arguments(text: str) -> str:
+    """Return a command's message with the names of Python's arguments in place of options."""
+    return _OPTION.sub(_as_argument, text)
+
+
+def _as_argument(option: re.Match[str]) -> str:
+    if option[1] is None:
+        return option[0]
+    name = _RENAMED.get(option[1], option[1].replace("-", "_"))
+    return f"{name}=True" if name in _SWITCHES else name
+
+
+_RUNNING: set[LaunchedRun] = set()
+"""Runs that this process has started and not seen the end of."""
+
+
+@atexit.register
+def _stop_all() -> None:
+    """Stop all runs at the end of this process."""
+    # A forked process has copies of the handles of its parent's runs.
+    runs = [run for run in _RUNNING if run._owner == os.getpid()]
+    # All at once, for each may have much to save.
+    for run in runs:
+        run._ask_to_stop()
+    for run in runs:
+        run.stop()
+
 
 _POLL_S = 0.02
 

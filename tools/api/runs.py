@@ -6,11 +6,13 @@ Tests: `tests/tools/api/test_runs.py`.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-from ..league.documents import inspected, view_document
+from arena.errors import ConfigError
+
+from ..league.documents import inspected, view_document, view_named
 from .records import Records, records_of
 
 
@@ -49,7 +51,7 @@ class Run:
         Args:
             population: Population of the players. None: all.
         """
-        return self._view("standings", population)
+        return self.records("standings", population=population)
 
     def payoff(self, *, population: str | None = None, by_seats: bool = False) -> Records:
         """Return the results of the players against each other, from evaluation matches.
@@ -58,7 +60,7 @@ class Run:
             population: Population of the players. None: all.
             by_seats: Whether each pair of seats has a record, instead of one over all seats.
         """
-        return self._view("payoff", population, by_seats=by_seats)
+        return self.records("payoff", population=population, by_seats=by_seats)
 
     def events(
         self,
@@ -81,7 +83,7 @@ class Run:
         from ..league.narrowing import checked_kinds
 
         kinds = kind if kind is None else checked_kinds([kind] if isinstance(kind, str) else kind)
-        found = self._view("events", population, kinds=kinds)
+        found = self.records("events", population=population, kinds=kinds)
         return Records(row for row in found if player in (None, row["subject"]))
 
     def hyperparameters(self, *, population: str | None = None) -> Records:
@@ -90,7 +92,7 @@ class Run:
         Args:
             population: Population of the policies. None: all.
         """
-        return self._view("hyperparameters", population)
+        return self.records("hyperparameters", population=population)
 
     def ratings_over_time(self, *, population: str | None = None) -> Records:
         """Return the ratings of all recorded checkpoints that have played evaluation matches.
@@ -106,7 +108,7 @@ class Run:
                 unknown), ``rating``, ``rating_low``, ``rating_high``, ``generation``, and
                 ``cause``, the event that began the generation.
         """
-        return self._view("ratings", population)
+        return self.records("ratings", population=population)
 
     def champions(self, *, population: str | None = None) -> Records:
         """Return each player that has led its population, the oldest first.
@@ -118,14 +120,14 @@ class Run:
             Records with ``population``, ``player``, ``since`` and ``until`` (UTC; None: it leads
                 now).
         """
-        from populations.inspection.views import champions_of
+        from populations.views.questions.champions import champions_of
 
         with inspected(self.run_dir, population) as inspection:
             return records_of(champions_of(inspection, population))
 
     def learners(self) -> Records:
         """Return each learner: what it does, its speed, shares of its time, restarts, faults."""
-        return self._view("learners", None)
+        return self.records("learners")
 
     def why(self, player: str) -> Records:
         """Return the life of a policy or ghost as sentences with their numbers, oldest first.
@@ -133,7 +135,7 @@ class Run:
         Args:
             player: Name such as ``player/p003``, ``p003`` or ``p003@120000``.
         """
-        return self._view("why", None, player=player)
+        return self.records("why", player=player)
 
     def diff(
         self, other: str | os.PathLike[str] | Run, *, population: str | None = None
@@ -153,13 +155,24 @@ class Run:
                 the versions of packages that differ.
         """
         directory = other.run_dir if isinstance(other, Run) else other
-        return self._view("diff", population, other=directory)
+        return self.records("diff", population=population, other=directory)
 
-    def _view(self, view: str, population: str | None, **options: object) -> Records:
+    def records(self, view: str, *, population: str | None = None, **options: object) -> Records:
+        """Return the rows of any view of ``arena league``, such as ``mixture`` or ``games``.
+
+        Args:
+            view: Name of the view.
+            population: Population that it is restricted to. None: all.
+            **options: Options of the view, such as ``player`` of ``why``.
+
+        Raises:
+            ConfigError: If there is no such view, or it has no such option.
+        """
+        shape = view_named(view)
+        if wrong := options.keys() - shape.arguments(options).keys():
+            raise ConfigError(f"the view {view} has no option {', '.join(sorted(wrong))}")
         document = view_document(self.run_dir, view, population, **options)
-        from populations.views.views import VIEWS
-
-        return records_of(cast("Sequence[Mapping[str, Any]]", VIEWS[view].rows(document)))
+        return records_of(shape.rows(document))
 
 
 def open(run_dir: str | os.PathLike[str]) -> Run:
@@ -171,8 +184,6 @@ def open(run_dir: str | os.PathLike[str]) -> Run:
     Raises:
         ConfigError: If there is no run in it.
     """
-    from arena.errors import ConfigError
-
     run = Run(run_dir)
     if not (run.run_dir / "run.yaml").is_file():
         raise ConfigError(f"{run.run_dir} is no run directory: it has no run.yaml")

@@ -37,8 +37,8 @@ def evaluate_run(
     from populations.config.trust import trusted
     from populations.fields import seconds_of
 
+    from ..launch.preflight import look_at_world
     from ..launch.serving import held_run, serve
-    from ..launch.world import look_at_world
 
     # As in `arena launch`: learners occupy the cores.
     os.environ.setdefault("OMP_NUM_THREADS", "1")

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from arena.checkpoints.manifest import Manifest
     from arena.export.card import Ancestor, Card, CardEnvironment, CardRating, CardSeat
     from arena.types import Digest
-    from populations.inspection.calibration import Calibration
-    from populations.inspection.views import Inspection
     from populations.league.league import League
     from populations.league.standings import Standing
     from populations.ratings.results import Rated
+    from populations.views.questions.inspection import Inspection
+    from populations.views.questions.results import Calibration
 
     from ..players.game import Game
 
@@ -46,8 +46,8 @@ class Cards:
     def of(cls, inspection: Inspection, game: Game) -> Cards:
         """Gather what the cards of a run share."""
         from arena.types import RANDOM_BOT
-        from populations.inspection.calibration import calibrations
         from populations.league.standings import champion
+        from populations.views.questions.results import calibrations
 
         ratings = inspection.tables.ratings
         best = {name: champion(lines) for name, lines in inspection.standings().items()}

@@ -19,7 +19,7 @@ from ..terminal.output import console, log_console, print_json
 if TYPE_CHECKING:
     from arena.export.write import Written, WrittenMixture
     from arena.types import WeightsRef
-    from populations.inspection.views import Inspection
+    from populations.views.questions.inspection import Inspection
 
     from .record import Export, ExportSettings, Mode
 
@@ -67,7 +67,7 @@ def export(
     With --mixture, a directory of several policies: one is drawn at the beginning of each episode.
     """
     from arena.errors import ConfigError
-    from populations.inspection.views import Inspection
+    from populations.views.questions.inspection import Inspection
 
     from .record import ExportSettings
 

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
     from arena.export.card import Card, CardMember, MixtureCard
     from arena.export.write import WrittenMixture
-    from populations.inspection.views import Inspection
     from populations.league.mixture import Mixture
     from populations.league.standings import Standing
+    from populations.views.questions.inspection import Inspection
 
     from ..terminal.progress import PlayProgress
 
@@ -28,20 +28,16 @@ def find_mixtures(inspection: Inspection) -> dict[str, Mixture]:
     Raises:
         ConfigError: As `populations.league.mixture.nash_mixtures`.
     """
-    from populations.inspection.documents.mixture import mixtures_of
-
-    # Ghosts stay, but retention removes checkpoints of policies.
-    return mixtures_of(inspection, is_present=_is_present)
-
-
-def _is_present(inspection: Inspection, line: Standing) -> bool:
     from arena.checkpoints.manifest import MANIFEST
-    from populations.inspection.documents.mixture import is_kept
 
-    # The row first: a doomed directory may still be there, and be removed meanwhile.
-    if line.key is None or not is_kept(inspection, line):
-        return False
-    return (inspection.run_dir / line.key / MANIFEST).is_file()
+    def is_present(line: Standing) -> bool:
+        # Ghosts stay, but retention removes checkpoints of policies. The row first: a doomed
+        # directory may still be there, and be removed meanwhile.
+        return (
+            inspection.is_kept(line) and (inspection.run_dir / str(line.key) / MANIFEST).is_file()
+        )
+
+    return inspection.mixtures(is_present)
 
 
 def export_mixture(export: Export, mixture: Mixture, *, target: Path) -> WrittenMixture:

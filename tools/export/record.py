@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from arena.export.card import RecordLine
     from arena.matches.tournament import Contender
     from arena.types import Tally
-    from populations.inspection.views import Inspection
     from populations.league.standings import Standing
+    from populations.views.questions.inspection import Inspection
 
     from ..players.exploitability import Exploitability
     from ..players.game import Game

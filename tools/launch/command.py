@@ -216,9 +216,8 @@ def _new_run_file(
     from populations.hooks.make import check_config as check_hooks
 
     from .imported_weights import find_initial_weights, with_networks
-    from .initial_hyperparameters import with_hyperparameters
+    from .origin import replaying, with_hyperparameters
     from .preflight import looked_over
-    from .replay import replaying
     from .sizing import crowd_line, repeats_line, sizing_line, stakes_line
 
     launch_directory = code_directory()
@@ -285,7 +284,7 @@ def _resume(
     from populations.config.run_file import check_resume, with_config
     from populations.config.trust import record_launch, trusted, with_own
 
-    from .world import look_at_world
+    from .preflight import look_at_world
 
     if run_dir is None:
         raise ConfigError("--resume needs --run-dir: which run is to go on")

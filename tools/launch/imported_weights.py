@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from ..players.resolve import resolve_player
 from ..players.weights import MixtureWeights, PolicyWeights
-from .origin import players_by_population
 
 if TYPE_CHECKING:
     from populations.config.run_config import RunConfig
@@ -108,6 +107,42 @@ def find_initial_weights(
         for name in populations
         if name in found
     }
+
+
+def players_by_population(
+    init_from: Sequence[str], populations: Sequence[str]
+) -> Mapping[str | None, str]:
+    """Return players by the population that they are named for; None: for all others.
+
+    Args:
+        init_from: PLAYER or POPULATION=PLAYER, each population at most once.
+        populations: Populations of the run.
+
+    Raises:
+        ConfigError: If two players are for the same population, or there is no such population.
+    """
+    from arena.errors import ConfigError
+    from populations.config.resolution import POPULATION_NAME
+
+    found: dict[str | None, str] = {}
+    for text in init_from:
+        name, is_named, player = text.partition("=")
+        population: str | None = name
+        # A path or a bot's arguments may have an equals sign, too, but no name of a population.
+        if not is_named or not POPULATION_NAME.fullmatch(name):
+            population, player = None, text
+        elif name not in populations:
+            raise ConfigError(
+                f"--init-from {text}: a population must be one of {', '.join(populations)}, got "
+                f"{name!r} (a path may begin with ./)"
+            )
+        if population in found:
+            what = "all populations" if population is None else f"population {population}"
+            raise ConfigError(
+                f"--init-from names one player for {what}, got {found[population]} and {player}"
+            )
+        found[population] = player
+    return found
 
 
 def find_immigrants(run_file: RunFile) -> dict[str, Mapping[str, bytes]]:

@@ -1,12 +1,27 @@
-"""Origins of a new run in other runs, as its user names them.
+"""Origins of a new run in other runs: players' weights and hyperparameters, a policy's schedule.
 
-Tests: `tests/tools/launch/test_origin.py`.
+Tests: `tests/tools/launch/test_origin.py`, `tests/tools/launch/test_initial_hyperparameters.py`,
+`tests/integration/test_evolution.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from arena.rules import shown
+
+if TYPE_CHECKING:
+    from arena.environment_spec import EnvironmentSpec
+    from populations.config.overrides.aliases import Notify
+    from populations.config.run_config import RunConfig
+    from populations.config.sections import PopulationConfig
+
+    from .imported_weights import Import
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,37 +69,169 @@ class Origin:
             )
 
 
-def players_by_population(
-    init_from: Sequence[str], populations: Sequence[str]
-) -> Mapping[str | None, str]:
-    """Return players by the population that they are named for; None: for all others.
+def with_hyperparameters(
+    config: RunConfig,
+    resolved: RunConfig,
+    *,
+    imports: Mapping[str, Import],
+    overrides: Sequence[str],
+    notify: Notify,
+) -> RunConfig:
+    """Return a configuration whose start values are those that players were trained with.
+
+    They take the place of all start values of their populations, but for those that the command
+    line gives. A schedule stays, and goes on with the player's factor (`Import.factors`). As other
+    start values they may be outside of the bounds of the search space.
 
     Args:
-        init_from: PLAYER or POPULATION=PLAYER, each population at most once.
-        populations: Populations of the run.
+        config: Configuration as loaded.
+        resolved: The same, resolved.
+        imports: Players by population.
+        overrides: ``KEY=VALUE`` of the command line, which ``config`` has.
+        notify: Takes a sentence for each value of a player that gives way to one of these.
 
     Raises:
-        ConfigError: If two players are for the same population, or there is no such population.
+        ConfigError: If a player has learned by another algorithm or with a setting that this one
+            does not have. Values are checked when the configuration is resolved again.
+    """
+    from populations.config.overrides.aliases import overridden
+
+    given = overridden({}, overrides, notify=lambda _: None)
+    # What the environment decides of populations without a player is decided again.
+    populations = {**resolved.populations, **config.populations}
+    for name, start in imports.items():
+        populations[name] = _started(
+            name, resolved.populations[name], start, given=_below(given, name), notify=notify
+        )
+    return config.model_copy(update={"populations": populations})
+
+
+def _below(given: object, population: str) -> set[str]:
+    """Return the hyperparameters and settings of a population that a document gives."""
+    for part in ("populations", population):
+        given = given.get(part) if isinstance(given, dict) else None
+    places = ("hyperparameters", "algorithm_settings")
+    found = [given.get(place) for place in places] if isinstance(given, dict) else []
+    return {name for one in found if isinstance(one, dict) for name in one}
+
+
+def _started(
+    name: str,
+    population: PopulationConfig,
+    start: Import,
+    *,
+    given: Collection[str],
+    notify: Notify,
+) -> PopulationConfig:
+    from arena.errors import ConfigError
+
+    trained = start.trained_with
+    # Hyperparameters of another algorithm have other names and meanings.
+    if trained.algorithm not in (None, population.algorithm):
+        raise ConfigError(
+            f"{start.origin}: it learned by {trained.algorithm}, population {name} of this run by "
+            f"{population.algorithm}"
+        )
+    stays = {
+        key: value
+        for key, value in population.hyperparameters.items()
+        if isinstance(value, Mapping) or key in given
+    }
+    values: dict[str, bool | int | float | dict[str, object]] = {}
+    settings = dict(population.algorithm_settings)
+    for key, value in trained.hyperparameters.items():
+        if key in given:
+            own = settings.get(key, stays.get(key))
+            notify(
+                f"{key} of {name} is {shown(own)}, as given, not {shown(value)} of {start.policy}"
+            )
+            continue
+        # Settings that PBT changes are among the hyperparameters of a policy.
+        if key in settings:
+            settings[key] = value
+        elif isinstance(value, str):
+            raise ConfigError(
+                f"populations.{name}.algorithm_settings.{key}: no such setting, got {value!r}"
+            )
+        else:
+            values[key] = value
+    return population.model_copy(
+        update={"algorithm_settings": settings, "hyperparameters": {**values, **stays}}
+    )
+
+
+_POLICY = re.compile(r"[a-z][a-z0-9_]{0,31}/p[0-9]{3,}")
+
+
+def replaying(
+    config: RunConfig, spec: EnvironmentSpec, player: str, *, launch_directory: str
+) -> RunConfig:
+    """Return a configuration in which one policy follows a recorded schedule.
+
+    Its population has that policy alone, and nothing is exploited or explored in it. Whatever else
+    the configuration says holds, ``stop`` too.
+
+    Args:
+        config: Configuration as loaded.
+        spec: The environment's facts.
+        player: ``RUN:player/p003``: whose schedule.
+        launch_directory: First directory in which user code is looked for.
+
+    Raises:
+        ConfigError: If there is no such policy, or it is of another environment or population.
     """
     from arena.errors import ConfigError
-    from populations.config.resolution import POPULATION_NAME
+    from populations.config.resolve import resolve_config
+    from populations.league.lineage import schedule_of
+    from populations.pbt.settings import PbtConfig
+    from populations.views.questions.inspection import Inspection
 
-    found: dict[str | None, str] = {}
-    for text in init_from:
-        name, is_named, player = text.partition("=")
-        population: str | None = name
-        # A path or a bot's arguments may have an equals sign, too, but no name of a population.
-        if not is_named or not POPULATION_NAME.fullmatch(name):
-            population, player = None, text
-        elif name not in populations:
-            raise ConfigError(
-                f"--init-from {text}: a population must be one of {', '.join(populations)}, got "
-                f"{name!r} (a path may begin with ./)"
+    # The last colon: a path may have some, a policy's id has none.
+    run, _, policy = player.rpartition(":")
+    if not _POLICY.fullmatch(policy) or not (Path(run) / "run.yaml").is_file():
+        raise ConfigError(
+            f"--schedule-of must be RUN:POLICY, as in runs/a:player/p003, got {player!r}"
+        )
+    said = f"--schedule-of {player}"
+    with closing(Inspection.open(Path(run))) as inspection:
+        theirs = inspection.run_file
+        recorded = theirs.config.populations.get(policy.split("/")[0])
+        try:
+            scheduled = None if recorded is None else recorded.scheduled
+            schedule = schedule_of(
+                inspection.tables, policy, scheduled=scheduled, history=inspection.history()
             )
-        if population in found:
-            what = "all populations" if population is None else f"population {population}"
-            raise ConfigError(
-                f"--init-from names one player for {what}, got {found[population]} and {player}"
-            )
-        found[population] = player
-    return found
+        except ConfigError as error:
+            raise ConfigError(f"{said}: {error}") from error
+    if theirs.spec.of_matches.digest != spec.of_matches.digest:
+        raise ConfigError(
+            f"{said}: its environment is {theirs.spec.id} {dict(theirs.spec.kwargs)}, "
+            f"this run's {spec.id} {dict(spec.kwargs)}"
+        )
+    name = policy.split("/")[0]
+    # Resolved, so that populations that the configuration leaves out are there by name.
+    populations = dict(resolve_config(config, spec, launch_directory=launch_directory).populations)
+    if name not in populations:
+        raise ConfigError(
+            f"{said}: this run has no population {name}, but {', '.join(populations)}"
+        )
+    algorithms = theirs.config.populations[name].algorithm, populations[name].algorithm
+    # Hyperparameters of another algorithm have other names and meanings.
+    if algorithms[0] != algorithms[1]:
+        raise ConfigError(f"{said}: it learned by {algorithms[0]}, this run by {algorithms[1]}")
+    there = theirs.config.populations[name]
+    # Numbers of the schedule stand for the choices of that run.
+    genes = {gene: there.search_space[gene] for gene in there.changeable_settings}
+    populations[name] = populations[name].model_copy(
+        update={
+            "size": 1,
+            "hyperparameters": {
+                key: value for key, value in schedule[0].hyperparameters.items() if key not in genes
+            },
+            "schedule": schedule,
+            "search_space": {**populations[name].search_space, **genes},
+            # With size 1 there is no donor, and exploring would leave the schedule.
+            "pbt": PbtConfig(exploit="none"),
+        }
+    )
+    return config.model_copy(update={"populations": populations})

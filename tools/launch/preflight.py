@@ -1,14 +1,26 @@
-"""Checks before anything of a run is made: all faults at once."""
+"""Checks before anything of a run is made or changed: its machine, its environment, its code.
+
+Tests: `tests/tools/launch/test_preflight.py`, `tests/integration/test_resume.py`.
+"""
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from arena.envs.inspect import Inspected
     from populations.config.run_config import RunConfig
+    from populations.config.run_file import RunFile
     from populations.config.validation import Draft
     from populations.faults import Faults
+    from populations.records.rows import Json
 
 _ENVIRONMENT = ("id", "kwargs", "backend", "possible_agents", "curriculum")
 """Keys without which another environment would be looked at."""
@@ -26,7 +38,6 @@ def looked_over(draft: Draft[RunConfig], *, launch_directory: str) -> tuple[RunC
     from arena.errors import ConfigError, ConfigFaults
     from populations.faults import Faults
 
-    from .device import check_machine
     from .sizing import inspect_for
 
     faults, config = Faults(), draft.model
@@ -85,3 +96,158 @@ def _is_doubtful(draft: Draft[RunConfig], config: RunConfig) -> bool:
             if population is None or population.agents is None:
                 return True
     return False
+
+
+_COUNT = "import torch; print(torch.cuda.device_count())"
+# Importing torch from a slow disk takes long, and a broken driver may never answer.
+_TIMEOUT_S = 120.0
+
+
+def check_machine(config: RunConfig) -> None:
+    """Refuse a device or a launcher that this machine lacks.
+
+    Raises:
+        ConfigError: Says what is missing.
+    """
+    from populations.launchers.ray_session import check_ray
+
+    if config.launcher == "ray":
+        # Devices are those of its nodes.
+        check_ray(config.ray)
+    else:
+        check_devices(config.devices)
+
+
+def check_devices(devices: Sequence[str]) -> None:
+    """Refuse GPUs that torch cannot use here.
+
+    Args:
+        devices: Values of the configuration's key ``device``.
+
+    Raises:
+        ConfigError: Names the device and the GPUs that there are.
+    """
+    from arena.errors import ConfigError
+
+    asked = [device for device in devices if device.startswith("cuda")]
+    if not asked:
+        return
+    # Once for all: it takes a process that imports torch.
+    num_gpus = count_gpus()
+    for device in asked:
+        if num_gpus == 0:
+            raise ConfigError(
+                f"device: {device} needs a GPU that torch can use, and torch finds none here (or "
+                "does not answer); write device=cpu, or device=auto (a GPU where there is one)"
+            )
+        # "cuda" is the first one.
+        index = int(device.partition(":")[2] or 0)
+        if index >= num_gpus:
+            last = f"cuda:{num_gpus - 1}"
+            raise ConfigError(f"device: must be one of cuda:0 to {last} here, got {device}")
+
+
+def count_gpus() -> int:
+    """Count the GPUs that torch can use.
+
+    0 also where torch cannot be imported, or does not answer within `_TIMEOUT_S`.
+    """
+    try:
+        # A process of its own: the controller never imports torch.
+        done = subprocess.run(
+            [sys.executable, "-c", _COUNT],
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return 0
+    # Warnings of drivers may be printed instead of a number.
+    return int(done.stdout) if done.returncode == 0 and done.stdout.strip().isdigit() else 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """World that a run goes on in.
+
+    Attributes:
+        code: Digests of users' code as it is now.
+        warnings: Sentences about what is otherwise than it was.
+        other_versions: Packages in other versions than when the run was made: then and now.
+        other_code: Modules of other source: digests then and now.
+    """
+
+    code: Mapping[str, str]
+    warnings: tuple[str, ...]
+    other_versions: Mapping[str, Json]
+    other_code: Mapping[str, Json]
+
+
+def look_at_world(run_file: RunFile, config: RunConfig, *, run_dir: Path) -> World:
+    """Refuse to go on where the run cannot; return what is otherwise than it was.
+
+    Args:
+        run_file: The run's file.
+        config: Configuration with which it goes on.
+        run_dir: Run directory.
+
+    Raises:
+        ConfigError: If a device, a hook or a sink is missing here, code cannot be imported, or the
+            environment cannot be made.
+        ResumeRefused: If the environment has other agents, spaces or masks than the run's.
+    """
+    from arena.learners.versions import pip_command, told
+    from arena.metrics.sink import find_sinks
+    from populations.config.resume.differences import other_code, other_facts, other_versions
+    from populations.errors import ResumeRefused
+    from populations.hooks.make import check_config as check_hooks
+
+    directory = run_file.launch_directory
+    check_machine(config)
+    check_hooks(config, launch_directory=directory)
+    find_sinks(config.metrics.sinks, run_dir, launch_directory=directory)
+    inspected = _inspected(config, launch_directory=directory)
+    if facts := other_facts(run_file.spec, inspected.spec):
+        raise ResumeRefused(
+            f"the environment {run_file.spec.id} is not the one that this run was made with: "
+            f"{'; '.join(facts)}. Results and weights are about that one, so nothing was changed: "
+            "undo the change and resume, or start a new run"
+        )
+    versions = other_versions(run_file.versions)
+    warnings = []
+    if versions:
+        warnings.append(
+            f"warning: run.yaml records {told(versions, place='here')}; with other packages the "
+            f"same seed may give other results (the recorded ones: {pip_command(versions)})"
+        )
+    code = other_code(run_file.code, inspected.code)
+    if code:
+        warnings.append(
+            f"warning: the code of {', '.join(code)} is other than when the run was made; what was "
+            "learned and rated until now may not hold for it"
+        )
+    return World(
+        code=inspected.code,
+        warnings=tuple(warnings),
+        other_versions={name: list(pair) for name, pair in versions.items()},
+        other_code={name: [then[:8], now[:8]] for name, (then, now) in code.items()},
+    )
+
+
+def _inspected(config: RunConfig, *, launch_directory: str) -> Inspected:
+    """Make the environment as a launch does, in a child, with all other code that is named.
+
+    Raises:
+        ConfigError: If it cannot be made, or the code not be imported.
+    """
+    from arena.errors import ConfigError, EnvironmentFault
+
+    from .sizing import inspect_for
+
+    try:
+        # A resolved configuration has its sizes, so nothing is played for them.
+        _, found = inspect_for(config, launch_directory=launch_directory)
+    except (ConfigError, EnvironmentFault) as error:
+        raise ConfigError(f"this run cannot go on as it is: {error}") from error
+    return found

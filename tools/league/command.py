@@ -18,10 +18,9 @@ from populations.views.views import VIEWS
 
 from ..terminal.options import AsJson, Code, OnlyPopulation, RunDirectory, Trust
 from ..terminal.output import print_json, say
-from .documents import full_name, inspected, opened_views
+from .documents import Query, full_name, inspected, opened_views, view_named
 from .keys import has_keys
 from .narrowing import checked_kinds, limited, since_time
-from .query import Query
 from .tables import Shown, print_view, warning_lines, write_csv
 
 WATCH_S = 2.0
@@ -206,12 +205,8 @@ def _check(view: str, operand: str | None, given: Sequence[str]) -> None:
         ConfigError: If there is one, or an argument is missing.
     """
     from arena.errors import ConfigError
-    from populations.yaml_documents import nearest
 
-    if view not in VIEWS:
-        raise ConfigError(
-            f"there is no view {view!r}{nearest(view, VIEWS)}; views are {', '.join(VIEWS)}"
-        )
+    needed = view_named(view).operand
     for option in given:
         views = [
             name
@@ -221,7 +216,6 @@ def _check(view: str, operand: str | None, given: Sequence[str]) -> None:
         if view not in views:
             belongs = f"the view {views[0]}" if len(views) == 1 else f"the views {', '.join(views)}"
             raise ConfigError(f"{option} belongs to {belongs}, not to {view}")
-    needed = VIEWS[view].operand
     if needed is not None and operand is None:
         raise ConfigError(
             f"the view {view} needs a {needed.noun}: arena league RUN {view} {needed.example}"
@@ -269,7 +263,7 @@ def _write_studies(run: Path, file: Path, population: str | None, *, as_json: bo
     """Write Optuna studies, and say which."""
     import optuna
 
-    from populations.inspection.study import UNIT, write_studies
+    from populations.views.questions.study import UNIT, write_studies
 
     # Optuna would print a line per study on standard error.
     optuna.logging.set_verbosity(optuna.logging.WARNING)

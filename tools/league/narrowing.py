@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 
 from populations.views.parts import Document, Row
 from populations.views.texts import moment
-from populations.views.views import View
+from populations.views.view import View
 
 QUIET = ("start_assigned", "train_assigned", "evaluation_assigned", "ratings_fitted")
 """Kinds of events that people see only on request: most of all, and no decision about a policy."""

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, TextIO
 
 from populations.views.parts import Document, Room, Row
 from populations.views.texts import plain
-from populations.views.views import VIEWS, View
+from populations.views.view import View
+from populations.views.views import VIEWS
 
 from ..show.text import drawn
 from .documents import Opened

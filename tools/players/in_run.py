@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from arena.types import WeightsRef
-    from populations.inspection.views import Inspection
     from populations.league.names import Subject
     from populations.records.rows import CheckpointRow, GhostRow
     from populations.records.tables import Tables
+    from populations.views.questions.inspection import Inspection
 
 
 def champions(inspection: Inspection) -> dict[str, tuple[str, WeightsRef]]:

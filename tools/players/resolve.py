@@ -267,7 +267,7 @@ def _of_run(
     from arena.types import population_of
     from populations.config.run_file import learner_setup
     from populations.config.trust import word_for_run
-    from populations.inspection.views import Inspection
+    from populations.views.questions.inspection import Inspection
 
     with closing(Inspection.open(run_dir)) as inspection:
         if directory is not None:

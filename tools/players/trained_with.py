@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from arena.checkpoints.manifest import Manifest
-    from populations.inspection.views import Inspection
+    from populations.views.questions.inspection import Inspection
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from arena.networks.frozen import FrozenPolicy
     from arena.types import Digest, WeightsRef
     from populations.config.trust import Word
-    from populations.inspection.views import Inspection
+    from populations.views.questions.inspection import Inspection
 
     from .game import Game
     from .trained_with import TrainedWith

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from arena.envs.spaces.actions import ActionLayout
     from arena.games.replay import Moment
     from arena.networks.frozen import FrozenPolicy
-    from populations.inspection.views import Inspection
     from populations.records.rows import GameRow
+    from populations.views.questions.inspection import Inspection
 
 Document = dict[str, Any]
 
@@ -92,7 +92,7 @@ def retold(
     """
     from populations.config.run_file import learner_setup
     from populations.config.trust import word_for_run
-    from populations.inspection.views import Inspection
+    from populations.views.questions.inspection import Inspection
 
     with closing(Inspection.open(run_dir)) as inspection:
         row = find_game(inspection, player=player, opponent=opponent, worst=worst, game=game)

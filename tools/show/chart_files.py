@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from arena.errors import ConfigError
-from populations.views.chart_parts import CONFIG, Reader, Spec
-from populations.views.figures import WIDE, Documents, Figure
+from populations.views.charts.figures import WIDE, Documents, Figure
+from populations.views.charts.parts import CONFIG, Reader, Spec
 from populations.views.parts import Room, Section
 from populations.views.texts import one_line
 from populations.views.views import VIEWS

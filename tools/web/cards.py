@@ -15,8 +15,8 @@ from ..players.resolve import CHAMPION, exports_at
 
 if TYPE_CHECKING:
     from arena.export.card import Card
-    from populations.inspection.views import Inspection
     from populations.league.standings import Standing
+    from populations.views.questions.inspection import Inspection
 
 
 def cards_document(run: Inspection) -> dict[str, object]:
@@ -62,10 +62,9 @@ def _card(cards: Cards, line: Standing, population: str) -> Iterator[Card]:
     """Yield a player's card, if its weights are there."""
     from arena.checkpoints.files import read_manifest
     from arena.errors import CheckpointError
-    from populations.inspection.documents.mixture import is_kept
 
     # Those of removed checkpoints are not looked for.
-    if line.key is None or not is_kept(cards.inspection, line):
+    if line.key is None or not cards.inspection.is_kept(line):
         return
     try:
         manifest = read_manifest(cards.inspection.run_dir / line.key)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import jinja2
 
-from populations.views.chart_parts import COLOURS
+from populations.views.charts.parts import COLOURS
 
 from ..show.html import Block
 from .pages.log import Filter

@@ -9,7 +9,7 @@ import pytest
 
 from arena.types import Entrant, Seat, Tally
 from experiments.learning.returns import returns_by_quarter, returns_trend
-from populations.inspection.views import Inspection
+from populations.views.questions.inspection import Inspection
 
 SEAT = Seat(name="home", side="team", population="ant", agents=("a",))
 

@@ -6,8 +6,9 @@ from experiments.load.big_journal import Size, write_run
 from experiments.load.scale import controller
 from populations.audit.tally_checks import differences, refold
 from populations.config.run_file import RunFile, learner_setup
-from populations.inspection.views import Inspection, payoff_view, standings_view
 from populations.storage.journal import JournalReader
+from populations.views.league import payoff_document, standings_document
+from populations.views.questions.inspection import Inspection
 
 SIZE = Size(policies=3, assignments=12, ghosts=4, opponents=3, evaluations=9, pairings=6, matches=8)
 
@@ -31,9 +32,10 @@ def test_it_is_what_a_controller_would_have_written(tmp_path: Path) -> None:
         assert sorted(line.kind for line in lines) == ["bot", *["ghost"] * 12, *["policy"] * 3]
         assert sum(line.matches for line in lines if line.kind == "bot") == 9 * 2 * 8
         assert (
-            standings_view(run, "player")["populations"] == standings_view(run, None)["populations"]
+            standings_document(run, "player")["populations"]
+            == standings_document(run, None)["populations"]
         )
-        cells = payoff_view(run, None, by_seats=True)["payoff"]
+        cells = payoff_document(run, None, by_seats=True)["payoff"]
         assert isinstance(cells, list)
         assert cells
     finally:

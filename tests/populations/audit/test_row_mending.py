@@ -15,11 +15,11 @@ from populations.audit.row_mending import MENDED
 from populations.audit.verify import verify_run
 from populations.config.run_file import RUN_FILE, content_digest
 from populations.errors import JournalCorrupt, StorageError
-from populations.inspection.inspection import Inspection
 from populations.records.rows import CheckpointRow, RatingsRow
 from populations.records.tables import Tables
 from populations.storage.database import BACKUP, JOURNAL
 from populations.storage.journal import Journal, JournalReader
+from populations.views.questions.inspection import Inspection
 from tests.populations.small_run import SmallRun
 
 P0, P1 = PolicyId("player/p000"), PolicyId("player/p001")

@@ -16,11 +16,11 @@ from populations.config.resolve import resolve_config
 from populations.config.run_config import RunConfig, validate_config
 from populations.config.run_file import learner_setup, new_run_file
 from populations.controller.evolution.initial_policies import initial_policies
-from populations.inspection.study import _distribution
 from populations.pbt.kinds import EXPLORES, ORDERED_ONLY
 from populations.pbt.make import make_explore
 from populations.pbt.settings import PbtConfig
 from populations.search_space import parse_search_space
+from populations.views.questions.study import _distribution
 from tests.populations.controller.simulated import duel_spec
 from tests.populations.pbt.histories import generation
 

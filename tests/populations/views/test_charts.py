@@ -15,8 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arena.errors import ConfigError
-from populations.views import chart_parts, charts, curves
-from populations.views.chart_parts import COLOURS, PALETTE, Axis, Reader, paint
+from populations.views.charts import curves
+from populations.views.charts import parts as chart_parts
+from populations.views.charts import results as charts
+from populations.views.charts.parts import COLOURS, PALETTE, Axis, Reader, paint
 from populations.views.views import VIEWS
 from tests.populations.views import documents
 from tools.show.chart_files import composed

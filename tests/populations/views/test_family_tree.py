@@ -5,9 +5,9 @@ from __future__ import annotations
 import xml.etree.ElementTree as ElementTree
 from typing import Any
 
-from populations.views.chart_parts import COLOURS, Reader
-from populations.views.family_tree import BIG_GAIN, LANE, LOSS, NEITHER, TOP, family_tree
-from populations.views.figures import lineage
+from populations.views.charts.family_tree import BIG_GAIN, LANE, LOSS, NEITHER, TOP, family_tree
+from populations.views.charts.figures import lineage
+from populations.views.charts.parts import COLOURS, Reader
 from tests.populations.views import documents
 
 SVG = "{http://www.w3.org/2000/svg}"

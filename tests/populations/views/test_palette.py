@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from populations.views.chart_parts import AREAS, COLOURS, PALETTE, Reader
+from populations.views.charts.parts import AREAS, COLOURS, PALETTE, Reader
 from tools.web.pages.asked import colours_of
 
 LOOKS = ("light", "dark")

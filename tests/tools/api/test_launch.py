@@ -19,7 +19,7 @@ from populations.preset_files import config_text
 from populations.yaml_documents import read_document
 from tests.integration.conftest import SMALL
 from tests.support import wait_until
-from tools.api.launched import LaunchedRun
+from tools.api.launch import LaunchedRun
 
 ENDLESS = (*SMALL, "stop.duration_s=null", "stop.agent_steps_per_policy=100000000")
 

@@ -60,6 +60,8 @@ def parameters(function: ast.FunctionDef) -> list[tuple[str, str, str, object]]:
     ]
     if given.vararg is not None:
         found.append((given.vararg, "VAR_POSITIONAL", None))
+    if given.kwarg is not None:
+        found.append((given.kwarg, "VAR_KEYWORD", None))
     return [
         (
             one.arg,

@@ -87,6 +87,17 @@ def test_a_diff_has_the_numbers_of_both_runs(
     assert "nowhere is no run directory" in missing["error"]
 
 
+def test_rows_of_every_view_are_those_of_the_command(command: Command, board_run: Path) -> None:
+    run = arena.open(board_run)
+    for view in ("mixture", "calibration", "checkpoints", "games"):
+        assert run.records(view) == command("league", board_run, view, "--json")[view]
+    assert run.records("why", player="p000") == run.why("p000")
+    with pytest.raises(arena.ConfigError, match="there is no view 'standing'; did you mean"):
+        run.records("standing")
+    with pytest.raises(arena.ConfigError, match="the view mixture has no option player"):
+        run.records("mixture", player="p000")
+
+
 def test_what_is_not_there_is_named(tmp_path: Path, board_run: Path) -> None:
     with pytest.raises(arena.ConfigError, match=f"{tmp_path} is no run directory"):
         arena.open(tmp_path)

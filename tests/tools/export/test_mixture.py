@@ -19,9 +19,9 @@ import pytest
 
 from arena.export.card import MixtureCard, read_any_card
 from arena.export.champion import Champion, play_record
-from populations.inspection.views import Inspection
 from populations.records.tables import seal_rows
 from populations.views.notices import cyclic_warnings
+from populations.views.questions.inspection import Inspection
 from tools.export.mixture import find_mixtures
 
 pytestmark = pytest.mark.xdist_group("exports")

@@ -15,7 +15,7 @@ from populations.controller.server.reconfiguration import settle
 from populations.controller.server.run_directory import OpenRun
 from tests.faults.scenarios import make_small_run
 
-ending: Any = importlib.import_module("populations.commands.launch.ending")
+ending: Any = importlib.import_module("populations.commands.launch.serving")
 serving: Any = importlib.import_module("populations.commands.launch.serving")
 
 LIMITS = {

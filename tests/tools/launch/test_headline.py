@@ -16,7 +16,7 @@ from populations.controller.state.countdown import Countdown
 from populations.controller.state.events import HeartbeatReceived, StopRequested, Ticked
 from tests.populations.controller.simulated import DUEL, TAG, World, make_world, tag_spec
 
-headline: Any = importlib.import_module("populations.commands.launch.headline")
+headline: Any = importlib.import_module("populations.commands.launch.display")
 quantities: Any = importlib.import_module("populations.commands.terminal.quantities")
 
 WIDTH = 80

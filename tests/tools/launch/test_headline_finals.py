@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from populations.config.run_config import validate_config
-from tools.launch.headline import finals_line
+from tools.launch.display import finals_line
 
 
 def line(**keys: object) -> str:

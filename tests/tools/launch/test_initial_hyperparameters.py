@@ -13,7 +13,7 @@ from populations.config.resolve import resolve_config
 from populations.config.run_config import RunConfig, validate_config
 from tests.populations.controller.simulated import duel_spec
 
-start: Any = importlib.import_module("populations.commands.launch.initial_hyperparameters")
+start: Any = importlib.import_module("populations.commands.launch.origin")
 imported: Any = importlib.import_module("populations.commands.launch.imported_weights")
 players: Any = importlib.import_module("populations.commands.players.trained_with")
 

@@ -11,6 +11,7 @@ import pytest
 from arena.errors import ConfigError
 
 origin: Any = importlib.import_module("populations.commands.launch.origin")
+weights: Any = importlib.import_module("populations.commands.launch.imported_weights")
 
 
 @pytest.mark.parametrize(
@@ -31,7 +32,7 @@ origin: Any = importlib.import_module("populations.commands.launch.origin")
 def test_a_player_is_for_the_population_before_the_equals_sign_or_for_the_others(
     init_from: Sequence[str], expected: object
 ) -> None:
-    assert origin.players_by_population(init_from, ("walker", "wolf")) == expected
+    assert weights.players_by_population(init_from, ("walker", "wolf")) == expected
 
 
 @pytest.mark.parametrize(
@@ -46,7 +47,7 @@ def test_players_that_are_for_the_same_or_for_no_population_are_refused(
     init_from: Sequence[str], message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message):
-        origin.players_by_population(init_from, ("walker", "wolf"))
+        weights.players_by_population(init_from, ("walker", "wolf"))
 
 
 @pytest.mark.parametrize(

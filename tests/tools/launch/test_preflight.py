@@ -22,8 +22,7 @@ from populations.config.run_config import (
 from populations.config.validation import known_paths
 from populations.launchers import ray_session
 
-looking_over: Any = importlib.import_module("populations.commands.launch.preflight")
-device: Any = importlib.import_module("populations.commands.launch.device")
+preflight: Any = importlib.import_module("populations.commands.launch.preflight")
 
 Command = Callable[..., dict[str, Any]]
 PYDANTICS = ("Input should", "Extra inputs", "Field required", "pydantic", "validation error",
@@ -35,13 +34,13 @@ def faults(overrides: Sequence[str], source: str = "tictactoe") -> tuple[str, ..
     """What launch finds."""
     draft = draft_config(source, overrides, notify=ignore_notice)
     with pytest.raises(ConfigError) as error_info:
-        looking_over.looked_over(draft, launch_directory=".")
+        preflight.looked_over(draft, launch_directory=".")
     return faults_of(error_info.value)
 
 
 @pytest.fixture
 def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(device, "count_gpus", lambda: 0)
+    monkeypatch.setattr(preflight, "count_gpus", lambda: 0)
 
 
 def test_faults_of_all_kinds_are_listed_together(no_gpu: None) -> None:
@@ -203,12 +202,12 @@ def test_a_hyperparameter_in_another_place(override: str, place: str) -> None:
 def test_a_gpu_that_is_not_there(
     number: int, asked: str, rule: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(device, "count_gpus", lambda: number)
+    monkeypatch.setattr(preflight, "count_gpus", lambda: number)
     if rule is None:
-        device.check_devices([asked])
+        preflight.check_devices([asked])
         return
     with pytest.raises(ConfigError) as error_info:
-        device.check_devices([asked])
+        preflight.check_devices([asked])
     assert rule in str(error_info.value)
 
 
@@ -221,21 +220,21 @@ def test_every_device_of_a_list_is_looked_for_with_one_count(
         counted.append(1)
         return 2
 
-    monkeypatch.setattr(device, "count_gpus", count)
-    device.check_devices(("cpu", "cuda:0", "cuda:1"))
+    monkeypatch.setattr(preflight, "count_gpus", count)
+    preflight.check_devices(("cpu", "cuda:0", "cuda:1"))
     with pytest.raises(ConfigError, match="must be one of cuda:0 to cuda:1 here, got cuda:2"):
-        device.check_devices(("cuda:1", "cpu", "cuda:2"))
+        preflight.check_devices(("cuda:1", "cpu", "cuda:2"))
     assert counted == [1, 1]
 
 
 def test_gpus_are_counted_by_torch_in_another_process(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    exec(device._COUNT)
+    exec(preflight._COUNT)
     assert capsys.readouterr().out == f"{torch.cuda.device_count()}\n"
     for script, number in (("print(3)", 3), ("raise SystemExit(1)", 0), ("print('?')", 0)):
-        monkeypatch.setattr(device, "_COUNT", script)
-        assert device.count_gpus() == number
+        monkeypatch.setattr(preflight, "_COUNT", script)
+        assert preflight.count_gpus() == number
 
 
 def test_no_gpu_ends_a_launch_before_it_has_a_directory(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 import io
+import math
 import re
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -82,3 +84,69 @@ def test_the_live_display_fits_80_columns(encoding: str) -> None:
     assert "starting learners, then training" in text
     for name in ("player", "rating", "95%", "change", "matches", "gen", "steps", "p000"):
         assert name in text
+
+
+def test_a_table_is_drawn_anew_only_where_it_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    from rich.live import Live
+
+    world: World = make_world(DUEL)
+    tables, drawn, framed = world.state.tables, list[str](), display.framed
+
+    def counted(table: Any, **style: Any) -> Any:
+        drawn.append(style["title"])
+        return framed(table, **style)
+
+    monkeypatch.setattr(display, "framed", counted)
+    # As if drawing took no time.
+    monkeypatch.setattr(display, "SHARE", math.inf)
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+    screen = screens.Screen(stream, force_terminal=True, width=80, height=60, no_color=True)
+    status: dict[str, Any] = {"elapsed_s": 0.0, "agent_steps_per_s": None, "alerts": []}
+    with Live(console=screen, auto_refresh=False) as live:
+        shown = display.LiveDisplay(screen, live, world.state, Path())
+        shown.refresh(status)
+        first = list(drawn)
+        shown.refresh({**status, "elapsed_s": 1.0})
+        assert drawn == first == ["player"]
+        (one, *_) = tables.policies.values()
+        tables.policies[one.policy] = replace(one, agent_steps=777)
+        shown.refresh(status)
+        assert drawn == [*first, "player"]
+        stream.flush()
+        assert isinstance(stream.buffer, io.BytesIO)
+        assert "777" in stream.buffer.getvalue().decode()
+        screen.width = 100
+        shown.refresh(status)
+        assert drawn == [*first, "player", "player"]
+
+
+def test_a_display_that_takes_long_is_drawn_seldom_and_a_new_phase_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world: World = make_world(DUEL)
+    clock = SimpleNamespace(now_s=100.0, spent_s=0.0)
+
+    class Live:
+        drawn = 0
+
+        def update(self, parts: Any, *, refresh: bool) -> None:
+            clock.spent_s += 0.03
+            self.drawn += 1
+
+    monkeypatch.setattr(
+        display,
+        "time",
+        SimpleNamespace(monotonic=lambda: clock.now_s, thread_time=lambda: clock.spent_s),
+    )
+    screen = screens.Screen(io.StringIO(), force_terminal=True, width=80, height=60)
+    status: dict[str, Any] = {"elapsed_s": 0.0, "agent_steps_per_s": None, "alerts": []}
+    live = Live()
+    shown = display.LiveDisplay(screen, live, world.state, Path())
+    for _ in range(30):
+        shown.refresh(status)
+        clock.now_s += 1.0
+    # 30 ms are one hundredth of three seconds.
+    assert live.drawn == 10
+    world.state.phase = "stopping"
+    shown.refresh(status)
+    assert live.drawn == 11

@@ -4,14 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from populations.inspection import views
 from populations.views.views import VIEWS
 from tools.league.tables import _csv_cell
-
-
-def test_each_document_has_a_view() -> None:
-    documents = {name for name in vars(views) if name.endswith("_view")}
-    assert documents == {f"{name.replace('-', '_')}_view" for name in VIEWS}
 
 
 def test_rows_of_standings_name_their_population() -> None:

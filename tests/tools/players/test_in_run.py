@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from arena.types import PolicyId
-from populations.inspection.inspection import Inspection
 from populations.league.names import Subject
+from populations.views.questions.inspection import Inspection
 from tests.populations.small_run import SmallRun
 from tools.export.command import _chosen
 from tools.league.documents import full_name, view_document

@@ -12,10 +12,10 @@ from arena.games.recording import GameRecorder
 from arena.matches.match import Block, play_matches
 from arena.types import Player, PlayerId, WeightsRef
 from populations.config.run_file import learner_setup
-from populations.inspection.views import Inspection
 from populations.records.games import played_as
 from populations.records.rows import GameRow
 from populations.storage.journal import Journal
+from populations.views.questions.inspection import Inspection
 from tools.players.game import Game
 from tools.players.weights import load_policy
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from populations.inspection.views import Inspection
 from populations.storage.journal import Journal
+from populations.views.questions.inspection import Inspection
 from tests.tools.web.conftest import Client
 
 if TYPE_CHECKING:

@@ -20,9 +20,9 @@ from arena.errors import ConfigError
 from arena.games.replay import GameParted
 from arena.networks.distributions import Categorical
 from populations.audit.verify import verify_run
-from populations.inspection.views import Inspection
 from populations.records.rows import GameRow
 from populations.storage.journal import Journal
+from populations.views.questions.inspection import Inspection
 from tools.players.resolve import resolve_player
 from tools.players.weights import PolicyWeights
 from tools.replay import retelling

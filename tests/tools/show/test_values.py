@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 import pytest
 
-from populations.views.chart_parts import upper_ends
+from populations.views.charts.parts import upper_ends
 from populations.views.parts import Kind, Line, Room
 from tools.show.values import WRITTEN, line_text, text, text_of, value_of
 

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from populations.views.figures import MAX_LINES, MAX_PLAYERS
+from populations.views.charts.figures import MAX_LINES, MAX_PLAYERS
 from populations.views.parts import Column, Line
 from tests.tools.web.conftest import HOSTILE, Client, asked_for, hostile_run, said, standing, words
 from tools.show.html import short

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 
-from populations.views.chart_parts import PALETTE, Reader, coloured
+from populations.views.charts.parts import PALETTE, Reader, coloured
 from populations.views.parts import Document, Row, Section
 from populations.views.views import VIEWS
 

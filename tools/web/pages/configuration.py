@@ -15,7 +15,7 @@ from ...show.html import Block, Cell
 from .asked import Asked
 
 if TYPE_CHECKING:
-    from populations.inspection.inspection import Inspection
+    from populations.views.questions.inspection import Inspection
 
 LINE = "{environment}, seed {seed}, launched as {name}, {created:time} UTC: "
 

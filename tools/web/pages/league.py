@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from populations.views import charts
-from populations.views.figures import MAX_PLAYERS, MAX_WHISKERS
+from populations.views.charts import results as charts
+from populations.views.charts.figures import MAX_PLAYERS, MAX_WHISKERS
 from populations.views.parts import Column, Line, Row, Section, Table, player
 
 from ...show.html import Block, BlockRow, Cell, guarded, short

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from populations.views import charts
-from populations.views.chart_parts import upper_ends
+from populations.views.charts import results as charts
+from populations.views.charts.parts import upper_ends
 from populations.views.log import EVENTS
 from populations.views.parts import SIDES, Document, Line, Row, Section, Table, player
 from populations.views.texts import moment

@@ -47,16 +47,13 @@ MAKES: Mapping[str, Callable[[Asked], Iterator[Block]]] = {
     "payoff": league.payoff,
     "mixture": league.mixture,
     "ratings": lambda asked: itertools.chain(view_page(asked), league.champions(asked)),
-    "lineage": view_page,
-    "hyperparameters": view_page,
     "metrics": training.metrics,
-    "openings": view_page,
     "games": log.games,
     "learners": log.learners,
     "events": log.events,
     "configuration": configuration.configuration,
 }
-"""Functions that make pages, by the document that each is about, in the order of the navigation."""
+"""Functions that make pages which are more than their view, by the document that each is about."""
 
 PAGES: dict[str, Page] = {
     "index": Page(
@@ -69,10 +66,10 @@ PAGES: dict[str, Page] = {
             title=name.capitalize(),
             # Names of players lead to their pages.
             views=tuple(dict.fromkeys((name, "standings"))),
-            make=make,
+            make=MAKES.get(name, view_page),
             filters=log.FIELDS.get(name, ()),
         )
-        for name, make in MAKES.items()
+        for name in (*(name for name, view in VIEWS.items() if view.has_page), "configuration")
     },
 }
 """Pages by their names in addresses, in the order of the navigation."""

@@ -9,9 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 from arena.errors import ArenaError
-from populations.inspection.documents.lives import life_of
 from populations.views.league import RECORD
-from populations.views.log import CHECKPOINTS, GAMES, WHY
+from populations.views.log import CHECKPOINTS, GAMES
 from populations.views.parts import (
     Column,
     Document,
@@ -23,6 +22,8 @@ from populations.views.parts import (
     Table,
     player,
 )
+from populations.views.players import WHY
+from populations.views.questions.lives import life_of
 
 from ...league.narrowing import concerns
 from ...show.html import Block, Cell, failed

@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from populations.views import curves
+from populations.views.charts import curves
 from populations.views.parts import Row
 
 from ...show.html import Block, short

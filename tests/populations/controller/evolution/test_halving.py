@@ -11,8 +11,8 @@ from populations.controller.evolution.halving import fill_places, halve, num_act
 from populations.controller.state.state import make_state
 from populations.controller.state.teams import team_of
 from populations.decisions import Evidence, Keep
-from populations.inspection.sentences import event_document, sentence
 from populations.records.rows import AssignmentRow, PolicyState
+from populations.views.sentences import event_document, sentence
 from tests.populations.controller.eager import PBT, transaction
 from tests.populations.controller.simulated import (
     DUEL,

@@ -15,9 +15,9 @@ from populations.controller.monitoring.curves import curve_names, evaluated_step
 from populations.controller.state.commands import Command, WriteMetrics
 from populations.controller.state.events import ControllerStarted
 from populations.controller.state.state import make_state
-from populations.inspection.cells import payoff_cells
 from populations.league.standings import champion, standings
 from populations.records.rows import GenerationRow
+from populations.views.questions.results import payoff_cells
 from tests.populations.controller.simulated import (
     DUEL,
     DUET,

@@ -19,9 +19,9 @@ from populations.config.run_file import check_resume, new_run_file
 from populations.controller.opponents.seatings import draw_seatings
 from populations.controller.state.state import make_state
 from populations.errors import ResumeRefused
-from populations.inspection.cross_play import cross_play
 from populations.matchmaking.kinds import KINDS
 from populations.records.rows import AssignmentRow, GhostRow, TallyRow
+from populations.views.questions.results import cross_play
 from tests.populations.controller.eager import kill_with_everything_pending, transaction
 from tests.populations.controller.simulated import (
     BOX,

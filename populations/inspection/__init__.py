@@ -1,1 +1,0 @@
-"""Views of a run: documents, payoff cells, calibration, exploitability, studies."""

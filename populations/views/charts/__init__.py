@@ -1,0 +1,1 @@
+"""Charts of views, a specification each for pages and files."""

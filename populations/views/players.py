@@ -1,0 +1,215 @@
+"""Views of single players: the champions, and the life of any policy or ghost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from arena.errors import ConfigError
+from arena.types import PlayerId
+from populations.league.names import find_player
+from populations.views.notices import anchor_text, unproven_lines
+from populations.views.parts import Column, Document, Line, Room, Row, Section, Table, player, said
+from populations.views.questions.lives import KINDS, entries, generations_of, is_about
+from populations.views.sentences import event_document
+from populations.views.view import Operand, View
+
+if TYPE_CHECKING:
+    from populations.views.questions.inspection import Inspection
+
+OPPONENTS = 10
+"""Opponents of a champion that are shown."""
+
+CAUSES = {"exploit": "copy", "explore": "change"}
+"""Words for causes of generations."""
+
+
+def champion_document(run: Inspection, population: str | None) -> Document:
+    """Return the champion of each population that has one.
+
+    ``lead`` is its rating difference to the next player with other weights, by one fit, with the
+    interval of the difference. ``opponents`` are the players that it met in evaluation, the worst
+    score first, with Wilson's 95% interval. ``unproven`` is null where it is surely better than
+    untrained (`populations.views.questions.champions`). ``line`` is the training behind its
+    weights, oldest first.
+    """
+    from populations.league.standings import RATING
+    from populations.views.questions import champions as of
+
+    _, fit = run.rated
+    found, names, cells = run.standings(), run.names(), run.cells()
+    spans = of.champions_of(run, population)
+    champions = []
+    for name, best in run.champions(population).items():
+        history = [span for span in spans if span["population"] == name]
+        last = history[-1] if history else {}
+        own = names[name, best.weights or best.player]
+        champions.append(
+            {
+                "population": name,
+                **best.picked("player", "generation", "agent_steps", "evaluated_agent_steps"),
+                **best.picked("checkpoint", "weights", *RATING),
+                # Null where the journal has not recorded yet that it leads.
+                "since": last.get("since") if last.get("player") == best.player else None,
+                "changes": max(len(history) - 1, 0),
+                **of.lead(name, best, found[name], fit),
+                "anchor": of.anchor_score(run, name, best),
+                "unproven": of.unproven(run, name, best),
+                "history": history,
+                "opponents": of.opponents(cells, population=name, player=own),
+                "line": of.line_of(run, best),
+            }
+        )
+    return {"champions": champions}
+
+
+RESULTS = (
+    player("opponent"),
+    Column("matches", "count"),
+    Column("score", "share", is_label=True),
+    Column("score", "shares", "95%"),
+    Column("wins", "count", drop=1),
+    Column("draws", "count", drop=2),
+    Column("losses", "count", drop=3),
+)
+
+
+def opponent_rows(document: Document) -> list[Row]:
+    """Return what each champion scores against its opponents."""
+    return [
+        {"population": one["population"], "player": one["player"], **row}
+        for one in document["champions"]
+        for row in one["opponents"]
+    ]
+
+
+def champion(document: Document, room: Room) -> Iterator[Section]:
+    """Yield since when each champion leads, by how much, its line of copies, and its results."""
+    champions = document["champions"]
+    if not champions:
+        none = "no champion yet: there is one after the first fit of evaluation matches"
+        yield Section(below=[Line(none)])
+    for one in champions:
+        lines = [said(text) for text in told_of(one)]
+        changes = one.get("changes") or 0
+        # A rewind, which is made while nothing runs, may have left it the lead.
+        since = " since {since:time} UTC" if one["since"] is not None else ""
+        lines.append(
+            Line(
+                f"leads{since}, after {{changes}} changes of the lead", {**one, "changes": changes}
+            )
+        )
+        if one.get("next") is not None:
+            between = (
+                ", 95% {lead_low:signed}..{lead_high:signed}"
+                if one.get("lead_low") is not None
+                else ""
+            )
+            lines.append(Line("next: {next:player}, {lead:elo} Elo behind" + between, one))
+        if line := one.get("line", ()):
+            path = [
+                Line(
+                    "{policy:player} ({cause} at {begin:count})",
+                    {**part, "cause": CAUSES.get(str(part["cause"]), part["cause"])},
+                )
+                for part in line
+            ]
+            lines.append(Line("its line of weights: {path:path}", {"path": path}))
+        yield Section(
+            title=Line(
+                "champion of {population}: {player:player}, {rating:elo} Elo, "
+                "95% {rating:interval}, {agent_steps:count} agent steps",
+                one,
+            ),
+            below=lines,
+        )
+        opponents = one["opponents"]
+        shown = opponents if room.is_wide else opponents[: room.limit or OPPONENTS]
+        hidden = len(opponents) - len(shown)
+        more = Line("{hidden} more opponents hidden", {"hidden": hidden}, hint="--wide shows all")
+        yield Section(
+            title=Line("results, the worst score first"),
+            body=Table(RESULTS, shown),
+            below=[more] if hidden else [],
+        )
+
+
+def told_of(one: Row) -> Iterator[str]:
+    """Yield what a champion has won against the anchor itself, and why it may not be better."""
+    if score := anchor_text(one.get("anchor")):
+        yield score
+    yield from unproven_lines([one["unproven"]])
+
+
+def why_document(run: Inspection, population: str | None, *, player: str | None = None) -> Document:
+    """Return the life of a player, oldest first.
+
+    An entry has ``time``, ``agent_steps`` (null: its event does not say it), ``generation``,
+    ``kind`` (of the event; ``gained`` sums up a generation), ``sentence`` and ``data``. The life of
+    a ghost is that of its policy until its agent steps, and what happened to itself.
+
+    Raises:
+        ConfigError: If no player is named, or the run has no such one.
+    """
+    if player is None:
+        raise ConfigError("the view why needs a player, such as player/p003 or p003@120000")
+    subject = find_player(player, run.tables, population=population)
+    tables, _ = run.rated
+    row = tables.policies[subject.policy]
+    events = [
+        event_document(event)
+        for event in run.reader.events(kinds=KINDS)
+        if is_about({**event.data, "kind": event.kind, "subject": event.subject}, subject)
+    ]
+    ghost = tables.ghosts.get(PlayerId(subject.player))
+    return {
+        "player": subject.player,
+        "population": row.population,
+        "policy": row.policy,
+        "kind": "policy"
+        if subject.agent_steps is None
+        else "ghost"
+        if ghost is not None
+        else "checkpoint",
+        "role": row.role,
+        "state": row.state,
+        "generation": row.generation,
+        "agent_steps": row.agent_steps if subject.agent_steps is None else subject.agent_steps,
+        "entries": list(entries(events, subject, generations=generations_of(run))),
+    }
+
+
+WHY = (
+    Column("time", "time", "UTC", is_label=True),
+    Column("agent_steps", "count", "steps", is_label=True),
+    Column("generation", title="gen", is_label=True),
+    Column("sentence", "sentence", "what happened"),
+)
+
+
+def why(document: Document, room: Room) -> Iterator[Section]:
+    """Yield what a player is, and what happened to it, oldest first."""
+    yield Section(
+        title=Line(
+            "{player:player}: {kind}, role {role}, {state}, generation {generation}, "
+            "{agent_steps:count} agent steps",
+            document,
+        ),
+        body=Table(WHY, document["entries"]),
+    )
+
+
+VIEWS: dict[str, View] = {
+    "champion": View(
+        document=champion_document, flat=opponent_rows, sections=champion, is_fitted=True
+    ),
+    "why": View(
+        document=why_document,
+        sections=why,
+        limits="entries",
+        keeps_last=True,
+        lines=2,
+        operand=Operand("player", "player", "p003"),
+        is_whole=False,
+    ),
+}

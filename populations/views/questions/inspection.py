@@ -1,0 +1,324 @@
+"""A run directory at one moment, as documents and commands read it, and one fit of its checkpoints.
+
+Inspection never talks to the controller: it reads the journal through a read-only connection, and
+`status.json`. It works during a run, after a SIGKILL, and after the end. Ratings of two fits cannot
+be compared; those that are shown over training are all of the last one.
+
+Tests: `tests/populations/views/test_ratings.py`, `tests/populations/views/test_inspection.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+
+from arena.errors import ConfigError
+from arena.matches.comparisons import MAX_SEAT_PAIRS, is_by_seats
+from arena.types import Entrant, trainee_entrant
+from populations.choices import with_names
+from populations.config.run_file import RUN_FILE, RunFile, learner_setup, require_recorded
+from populations.controller.rating_fit import fit_input, fit_ratings, snapshot
+from populations.core import SearchSpace
+from populations.league.league import League
+from populations.league.lineage import History
+from populations.league.mixture import Mixture, nash_mixtures
+from populations.league.ratings import Interval, Ratings, interval_fields
+from populations.league.removed_rows import KINDS
+from populations.league.standings import Standing, champion, standings
+from populations.ratings.model import Z95
+from populations.ratings.results import Rated
+from populations.records.rows import Document as Document
+from populations.records.rows import EventRow
+from populations.records.tables import Tables
+from populations.storage.database import JOURNAL
+from populations.storage.journal import JournalReader
+from populations.views.questions.results import Names, payoff_cells
+from populations.views.sentences import event_document
+
+ASSIGNED = ("start_assigned", "train_assigned")
+"""Kinds of the events of an assignment that makes checkpoints; their subjects are its id."""
+
+
+RATING = ("evaluate", "merged")
+"""Kinds of the results of pairs that rate checkpoints."""
+
+
+@dataclass(frozen=True)
+class CheckpointFit:
+    """Last fit of a run: of all recorded checkpoints that have played evaluation matches.
+
+    Attributes:
+        league: Fold of the tables, results of pairs included.
+        tables: Rows of the run.
+    """
+
+    league: League
+    tables: Tables
+
+    def difference(self, first: Rated, second: Rated) -> Interval | None:
+        """Return how much better ``first`` is, with the interval of the difference; None if one of
+        them is unrated, or of another population.
+
+        It is the difference of the two ratings as they are shown, the champion's less its luck.
+        """
+        ratings = self._ratings.get(first[0])
+        gap = None if ratings is None else ratings.difference(first[1], second[1])
+        if ratings is None or gap is None or first[0] != second[0]:
+            return None
+        mean = (ratings.rating(first[1]) or 0.0) - (ratings.rating(second[1]) or 0.0)
+        half = Z95 * gap[1]
+        return Interval(mean, mean - half, mean + half)
+
+    def intervals(self) -> dict[Rated, Interval]:
+        """Return the rating of each entrant; ``bot:random`` is at 0 on each scale."""
+        rated = ((name, Ratings(row)) for name, row in self.tables.ratings.items())
+        return {
+            (population, Entrant(entrant)): interval
+            for population, ratings in rated
+            for entrant in ratings.best_first
+            if (interval := ratings.interval(entrant)) is not None
+        }
+
+    @cached_property
+    def _ratings(self) -> dict[str, Ratings]:
+        """Ratings with what errors have in common, which the journal does not have.
+
+        The fit is repeated for that; matches since then change what is common by little.
+        """
+        rows = self.tables.ratings
+        known = snapshot(self.league, self.tables, rated=rows)
+        again = fit_ratings(fit_input(known))
+        return {name: Ratings(row, again[name].spread) for name, row in rows.items()}
+
+
+def rating_points(
+    tables: Tables, ratings: Mapping[Rated, Interval], *, assigned: Iterable[EventRow]
+) -> dict[str, list[Document]]:
+    """Return the rated checkpoints of each policy in the order of their training, by population.
+
+    Args:
+        tables: Rows of the run.
+        ratings: Rating of each checkpoint, by `CheckpointFit.intervals`.
+        assigned: Events of kinds `ASSIGNED`.
+    """
+    # The last of equal subjects: an assignment that failed is given out again.
+    times = {event.subject: event.time for event in assigned}
+    lines: dict[str, dict[str, list[Document]]] = {}
+    for policy in tables.policies.values():
+        lines.setdefault(policy.population, {})[policy.policy] = []
+    for row in sorted(
+        tables.checkpoints.values(), key=lambda one: (one.agent_steps, one.generation)
+    ):
+        population = tables.policies[row.policy].population
+        interval = ratings.get((population, Entrant(row.weights_digest)))
+        if interval is None:
+            continue
+        entrant = trainee_entrant(row.policy, generation=row.generation)
+        generation = tables.generations.get(entrant)
+        lines[population][row.policy].append(
+            {
+                "agent_steps": row.agent_steps,
+                "time": times.get(str(row.assignment_id)),
+                **interval_fields(interval),
+                "generation": row.generation,
+                "cause": None if generation is None else generation.cause,
+            }
+        )
+    return {
+        population: [{"player": policy, "points": points} for policy, points in own.items()]
+        for population, own in lines.items()
+    }
+
+
+def champion_spans(events: Iterable[EventRow]) -> list[Document]:
+    """Return since when and until when each champion has led its population.
+
+    Args:
+        events: Events of kind ``champion``, oldest first.
+    """
+    spans: list[Document] = []
+    current: dict[str, Document] = {}
+    for event in events:
+        population = str(event.data["population"])
+        if population in current:
+            current[population]["until"] = event.time
+        current[population] = {
+            "population": population,
+            "player": event.subject,
+            "since": event.time,
+            "until": None,
+        }
+        spans.append(current[population])
+    return spans
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """Run directory at one moment."""
+
+    run_dir: Path
+    run_file: RunFile
+    reader: JournalReader
+    tables: Tables
+    league: League
+
+    @classmethod
+    def open(cls, run_dir: Path) -> Inspection:
+        """Read a run directory.
+
+        Raises:
+            ConfigError: If there is no run in it.
+            StorageError: If its journal cannot be read.
+        """
+        run_file = RunFile.load(run_dir / RUN_FILE)
+        reader = JournalReader(run_dir / JOURNAL)
+        # Pairs are by far the most rows, and only two views need them: these read them themselves.
+        tables = reader.load(pairs=())
+        require_recorded(run_dir, tables.run.configuration)
+        return cls(run_dir, run_file, reader, tables, folded(tables, run_file, run_dir))
+
+    def close(self) -> None:
+        """Close the journal's reader."""
+        self.reader.close()
+
+    @cached_property
+    def rated(self) -> tuple[Tables, CheckpointFit]:
+        """All rated checkpoints, and the rows of the moment, which may be later than the
+        inspection's.
+        """
+        # Training results, most of the rows of pairs, rate nothing.
+        tables = self.reader.load(pairs=RATING)
+        return tables, CheckpointFit(folded(tables, self.run_file, self.run_dir), tables)
+
+    def history(self) -> History:
+        """Return all generations, those whose rows were removed included."""
+        return History.of(self.tables, self.reader.events(kinds=KINDS))
+
+    def space(self, population: str) -> SearchSpace:
+        """Return what may be explored in a population."""
+        return self.run_file.config.populations[population].search_space
+
+    def named(self, hyperparameters: Mapping[str, float], population: str) -> Document:
+        """Return hyperparameters with the names of choices in the places of their numbers."""
+        return dict(with_names(hyperparameters, self.space(population)))
+
+    def populations(self, population: str | None = None) -> list[str]:
+        """Return the populations that play, or one of them."""
+        names = dict.fromkeys(seat.population for seat in self.league.seats)
+        return [name for name in names if population in (None, name)]
+
+    def generations(self, population: str | None = None) -> list[Document]:
+        """Return generations in order of beginning; ``parent`` is the policy and generation of the
+        weights.
+        """
+        return [
+            {**asdict(row), "hyperparameters": self.named(row.hyperparameters, row.population)}
+            for row in self.history().generations.values()
+            if population in (None, row.population)
+        ]
+
+    def events(
+        self, population: str | None = None, *, kinds: Sequence[str] | None = None
+    ) -> list[Document]:
+        """Return events as documents, oldest first; those about the whole run are of each
+        population.
+        """
+        return [
+            event_document(row)
+            for row in self.reader.events(kinds=kinds)
+            if population is None or row.subject.split("/")[0] in (population, "")
+        ]
+
+    def cyclicity(self, population: str | None = None) -> dict[str, float | None]:
+        """Return the share of results that no rating can express; None before a fit."""
+        fits = self.tables.ratings
+        return {
+            name: fits[name].cyclicity if name in fits else None
+            for name in self.populations(population)
+        }
+
+    def fits(self, population: str | None = None) -> dict[str, Document]:
+        """Return the misfit of each rated population: Elo per pair and against ``bot:random``, and
+        its significance.
+        """
+        return {
+            name: {
+                "pair_deviation": row.pair_deviation,
+                "anchor_deviation": row.anchor_deviation,
+                "misfit": row.misfit,
+            }
+            for name, row in self.tables.ratings.items()
+            if population in (None, name)
+        }
+
+    def cells(self, *, by_seats: bool = False) -> list[Document]:
+        """Return the results of the players against each other, from evaluation matches.
+
+        Args:
+            by_seats: Whether each pair of seats has a cell, instead of one over all seats.
+
+        Raises:
+            ConfigError: If the seats are too many for that.
+        """
+        seats = self.league.seats
+        if by_seats and not is_by_seats(seats):
+            raise ConfigError(
+                f"a run has results of each pair of seats if there are {MAX_SEAT_PAIRS} at most; "
+                f"with {len(seats)} seats it has those of players in all seats together"
+            )
+        pairs = self.reader.pairs(kind="evaluate")
+        return payoff_cells(pairs, seats=seats, names=self.names(), by_seats=by_seats)
+
+    def is_kept(self, line: Standing) -> bool:
+        """Return whether a player's weights are there, as far as the journal knows."""
+        if line.key is None:
+            return False
+        # Ghosts have no such row: they stay.
+        checkpoint = self.tables.checkpoints.get(line.key)
+        return checkpoint is None or checkpoint.state == "present"
+
+    def mixtures(self, is_present: Callable[[Standing], bool] | None = None) -> dict[str, Mixture]:
+        """Find the Nash mixture of each population, of players whose weights are there.
+
+        Args:
+            is_present: Whether a player's weights are there. None: by `is_kept`.
+
+        Raises:
+            ConfigError: As `populations.league.mixture.nash_mixtures`.
+        """
+        keeps = is_present or self.is_kept
+        present = {name: [*filter(keeps, lines)] for name, lines in self.standings().items()}
+        pairs = self.reader.pairs(kind="evaluate")
+        return nash_mixtures(present, pairs, seats=self.league.seats)
+
+    def standings(self, population: str | None = None) -> dict[str, list[Standing]]:
+        """Return the standings of all populations, or of one."""
+        found = standings(self.tables, self.league)
+        return {name: found[name] for name in found if population in (None, name)}
+
+    def names(self) -> Names:
+        """Return the names of the standings' players, by population and entrant."""
+        return {
+            (name, line.weights or line.player): line.player
+            for name, lines in self.standings().items()
+            # Reversed: of a policy and a ghost with its weights the first line gives the name.
+            for line in reversed(lines)
+        }
+
+    def champions(self, population: str | None = None) -> dict[str, Standing]:
+        """Return the champion of each population that has one, as the last fit decided."""
+        found = self.standings(population).items()
+        return {name: best for name, lines in found if (best := champion(lines)) is not None}
+
+
+def folded(tables: Tables, run_file: RunFile, run_dir: Path) -> League:
+    """Return the league that a run's rows fold to."""
+    setup = learner_setup(run_file, root=run_dir)
+    return League.fold(
+        tables,
+        seats=setup.seats,
+        half_life_matches=run_file.config.payoffs.half_life_matches,
+        mixes_teammates=bool(setup.agent_seats),
+    )

@@ -1,0 +1,69 @@
+"""A run at one moment: what views share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from arena.types import RANDOM_BOT, Digest, Entrant
+from experiments.load.big_journal import Size, write_run
+from populations.controller.rating_fit import FitInput, fit_ratings
+from populations.league.ratings import Ratings
+from populations.storage.journal import JournalReader
+from populations.views.league import ratings_document
+from populations.views.players import champion_document
+from populations.views.questions import inspection as ratings
+from populations.views.questions.inspection import RATING, CheckpointFit, Inspection, folded
+from populations.views.training import lineage_document
+
+SIZE = Size(policies=4, assignments=6, ghosts=3, evaluations=12, pairings=4)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    write_run(tmp_path, SIZE)
+    return tmp_path
+
+
+def test_views_of_one_inspection_share_a_fit(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fits = []
+
+    def counted(known: FitInput) -> dict[str, Ratings]:
+        fits.append(known)
+        return fit_ratings(known)
+
+    monkeypatch.setattr(ratings, "fit_ratings", counted)
+    inspection = Inspection.open(run)
+    # What is stored needs none.
+    ratings_document(inspection, None)
+    assert not fits
+    for view in (lineage_document, champion_document):
+        view(inspection, None)
+    inspection.close()
+    assert len(fits) == 1
+
+
+def test_results_of_training_rate_nothing_and_are_not_read(run: Path) -> None:
+    inspection = Inspection.open(run)
+    tables, fit = inspection.rated
+    with JournalReader(run / "journal.db") as reader:
+        whole = reader.load()
+    assert {row.kind for row in whole.pairs.values()} == {"train", "evaluate"}
+    assert tables.pairs == {key: row for key, row in whole.pairs.items() if row.kind in RATING}
+    assert len(tables.pairs) < len(whole.pairs)
+    of_all = CheckpointFit(folded(whole, inspection.run_file, run), whole)
+    inspection.close()
+    found = fit.intervals()
+    assert found == of_all.intervals()
+    assert found["player", Entrant(RANDOM_BOT)].rating == 0.0
+    checkpoints = {row.weights_digest for row in whole.checkpoints.values()}
+    assert {Digest(entrant) for _, entrant in found} - {Digest(RANDOM_BOT)} <= checkpoints
+
+
+def test_kinds_of_results_are_read_in_their_order(run: Path) -> None:
+    with JournalReader(run / "journal.db") as reader:
+        whole = list(reader.load().pairs)
+        for kinds in ((), ("train",), ("evaluate",), ("train", "evaluate"), ("merged",)):
+            found = list(reader.load(pairs=kinds).pairs)
+            assert found == [key for key in whole if key[0] in kinds]
