@@ -92,13 +92,13 @@ def pictures_of(game: Game) -> Iterator[tuple[Moment, Picture]]:
         ArenaError: If it cannot be played again or drawn.
     """
     # PettingZoo stays out of the parent.
-    from arena.drawings.render import render, render_mode_of
+    from arena.drawings.render import render
     from arena.drawings.replay import replay
 
     own = {"reference": game.drawing, "launch_directory": game.launch_directory}
     draw = find_drawing(game.spec.id, **own) or render
     what = game.drawing or ("render" if draw is render else "its drawing")
-    moments = replay(game, render_mode=render_mode_of(game) if draw is render else None)
+    moments = replay(game, renders=draw is render)
     while True:
         # Not around the yield: whoever looks no further closes this generator.
         with users_code("playing it again", raises=EnvironmentFault):
