@@ -11,7 +11,8 @@ Tests: `tests/arena/games/test_recording.py`.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
@@ -55,33 +56,18 @@ def shown(turn: Turn, environments: torch.Tensor) -> list[bytes]:
 
 @dataclass(slots=True)
 class _Open:
-    """Game that goes on."""
+    """Game that goes on. Its actions are packed as they come: a long game's are never held."""
 
     returns: torch.Tensor
     steps: int = 0
-    actions: list[bytes] = field(default_factory=list)
-    shown: list[bytes] = field(default_factory=list)
-    size: int = 0
+    actions: bytearray = field(default_factory=bytearray)
+    shown: bytearray = field(default_factory=bytearray)
     packer: zlib._Compress = field(default_factory=zlib.compressobj)
-
-    def add_actions(self, data: bytes) -> None:
-        """Pack the actions of a step: of a long game they are never held as they are."""
-        self._keep(self.packer.compress(data))
-
-    def packed(self) -> bytes:
-        """Return the actions of all steps."""
-        self._keep(self.packer.flush())
-        return b"".join(self.actions)
-
-    def _keep(self, data: bytes) -> None:
-        if data:
-            self.actions.append(data)
-            self.size += len(data)
 
     @property
     def is_too_large(self) -> bool:
         """Return whether it is larger than a game that is kept may be."""
-        return self.size + SHOWN_BYTES * len(self.shown) > MAX_GAME_BYTES
+        return len(self.actions) + len(self.shown) > MAX_GAME_BYTES
 
 
 class GameRecorder:
@@ -135,7 +121,7 @@ class GameRecorder:
         # The order of populations is that of the environment's turns.
         chosen = [rows[self._rows].cpu().contiguous().numpy() for rows in actions.values()]
         for place, game in enumerate(self._open.values()):
-            game.add_actions(b"".join(rows[place].tobytes() for rows in chosen))
+            game.actions += game.packer.compress(b"".join(rows[place].tobytes() for rows in chosen))
 
     def record(self, turn: Turn) -> None:
         """Take in what a step brought."""
@@ -144,8 +130,7 @@ class GameRecorder:
         self._look(turn)
         rewards = turn.reward[self._rows].cpu()
         over = turn.episode_over[self._rows].tolist()
-        ended = []
-        for place, (environment, game) in enumerate(self._open.items()):
+        for place, (environment, game) in enumerate([*self._open.items()]):
             game.steps += 1
             game.returns += rewards[place]
             if over[place]:
@@ -154,10 +139,8 @@ class GameRecorder:
                 self.num_left_out += 1
             else:
                 continue
-            ended.append(environment)
-        if ended:
-            for environment in ended:
-                del self._open[environment]
+            del self._open[environment]
+        if len(self._open) < len(over):
             self._narrow(turn.reward.device)
 
     def _narrow(self, device: torch.device) -> None:
@@ -166,13 +149,13 @@ class GameRecorder:
     def _look(self, turn: Turn) -> None:
         if self._open:
             for game, digest in zip(self._open.values(), shown(turn, self._rows), strict=True):
-                game.shown.append(digest)
+                game.shown += digest
 
     def _end(self, turn: Turn, environment: int, game: _Open) -> None:
         if turn.void is not None and bool(turn.void[environment]):
             return
         self._ended.add((environment, self._seats))
-        actions = game.packed()
+        game.actions += game.packer.flush()
         if game.is_too_large:
             self.num_left_out += 1
             return
@@ -186,8 +169,8 @@ class GameRecorder:
                 steps=game.steps,
                 points=tuple(score) if len(score) > 1 else (),
                 returns=tuple((game.returns @ self._mean).tolist()),
-                actions=actions,
-                shown=b"".join(game.shown),
+                actions=bytes(game.actions),
+                shown=bytes(game.shown),
             )
         )
 
@@ -202,22 +185,11 @@ def recorded_environments(shares: Sequence[tuple[int, int]], *, most: int) -> di
     Returns:
         Pairing of each of them, by environment.
     """
-    chosen: dict[int, int] = {}
-    for number in range(MOST_OF_A_PAIRING):
-        for environment, pairing in _nth_of_each(shares, number):
-            if len(chosen) < most:
-                chosen[environment] = pairing
-    return chosen
-
-
-def _nth_of_each(shares: Sequence[tuple[int, int]], number: int) -> Iterator[tuple[int, int]]:
-    """Yield the n-th environment of each pairing that has so many, with the pairing."""
-    seen: dict[int, int] = {}
-    start = 0
-    for pairing, num_envs in shares:
-        for environment in range(start, start + num_envs):
-            place = seen.get(pairing, 0)
-            seen[pairing] = place + 1
-            if place == number:
-                yield environment, pairing
-        start += num_envs
+    seen: Counter[int] = Counter()
+    ranked = []
+    pairings = (pairing for pairing, num_envs in shares for _ in range(num_envs))
+    for environment, pairing in enumerate(pairings):
+        ranked.append((seen[pairing], environment, pairing))
+        seen[pairing] += 1
+    few = [one for one in sorted(ranked) if one[0] < MOST_OF_A_PAIRING]
+    return {environment: pairing for _, environment, pairing in few[:most]}

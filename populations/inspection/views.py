@@ -38,7 +38,7 @@ from populations.inspection.openings import openings_view as openings_view
 from populations.inspection.ratings import ASSIGNED, rating_points
 from populations.inspection.sentences import event_document
 from populations.league.standings import RATING, Standing
-from populations.records.games import ending, populations_of
+from populations.records.games import margin, populations_of
 from populations.records.rows import Json
 
 
@@ -341,7 +341,7 @@ def games_view(run: Inspection, population: str | None) -> Document:
             "weights": [None if is_external(name) else name for name in row.entrants],
             "points": list(row.points),
             "returns": list(row.returns),
-            "margins": [ending(row, place, seats=seats).margin for place in range(len(row.seats))],
+            "margins": [margin(row, place, seats=seats) for place in range(len(row.seats))],
             "steps": row.steps,
             "holds": row.holds,
         }

@@ -142,7 +142,7 @@ class Retelling:
         phase = Phase(name="evaluation", agent_steps=None, players=players)
         steps: list[Document] = []
         with closing(self._game.make_env(1)) as env, _named(row, self._game.spec.id):
-            for moment in replay(env, row.recorded, phase=phase):
+            for moment in replay(env, row, phase=phase):
                 rewards = moment.turn.reward[0].tolist() if moment.step else []
                 steps.append(
                     {

@@ -3,6 +3,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -63,9 +64,9 @@ def record(run: Path, pairings: Sequence[tuple[str, str]], *, each: int = 2) -> 
                 )
             kept += [
                 GameRow(
+                    **asdict(one),
                     game=f"{number}.{place}",
                     time=f"2026-11-28T12:00:{number:02d}.000+00:00",
-                    seats=one.seats,
                     players=tuple(
                         played_as(players[seat], inspection.league.checkpoints)
                         for seat in one.seats
@@ -75,12 +76,6 @@ def record(run: Path, pairings: Sequence[tuple[str, str]], *, each: int = 2) -> 
                         "" if (ref := players[seat].weights) is None else ref.key
                         for seat in one.seats
                     ),
-                    seed=one.seed,
-                    steps=one.steps,
-                    points=one.points,
-                    returns=one.returns,
-                    actions=one.actions,
-                    shown=one.shown,
                 )
                 for place, one in enumerate(recorder.games)
             ]
