@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from arena.drawings.picture import Picture
 from populations.views.parts import (
     MAX_CELL,
     Column,
     Document,
     Line,
-    Picture,
     Room,
     Row,
     Section,
@@ -200,9 +200,7 @@ def _step(step: Row, *, is_turn: bool) -> Section:
     rewards = {agent: reward for agent, reward in step["rewards"].items() if reward != 0.0}
     return Section(
         title=Line("step {step}", step),
-        chart=None
-        if picture is None
-        else Picture(**{form: str(picture[form]) for form in ("text", "svg", "png")}),
+        chart=None if picture is None else Picture(**picture),
         above=[Line("paid {rewards:listed}", {"rewards": rewards})] if rewards else [],
         body=Table(DECISIONS, decisions) if decisions else None,
         is_alert=is_turn,
@@ -216,5 +214,5 @@ def _decision(row: Row) -> Row:
         **row,
         "choices": {str(one["action"]): round(one["probability"], 2) for one in choices} or None,
         "onlooker": beside.get("player"),
-        "instead": beside.get("action"),
+        "instead": beside.get("likeliest"),
     }

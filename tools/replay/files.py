@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from populations.league.names import short_name
 from populations.views.log import game
@@ -97,7 +97,7 @@ def title_of(document: Document, *, populations: tuple[str, ...]) -> str:
     return f"{' v '.join(names)}, {document['environment']}"
 
 
-def _film(suffix: str) -> Callable[[Retold], bytes]:
+def _film(suffix: str, **look: Any) -> Callable[[Retold], bytes]:
     def write(told: Retold) -> bytes:
         from arena.errors import ConfigError
 
@@ -113,13 +113,7 @@ def _film(suffix: str) -> Callable[[Retold], bytes]:
                 f"{told.document['environment']} has no pictures, of which a film could be made"
             )
         frames += frames[-1:] * (LAST_STEPS - 1)
-        if suffix == ".gif":
-            return bytes(
-                iio.imwrite("<bytes>", frames, extension=".gif", duration=1000 * STEP_S, loop=0)
-            )
-        return bytes(
-            iio.imwrite("<bytes>", frames, extension=".mp4", fps=1 / STEP_S, codec="libx264")
-        )
+        return bytes(iio.imwrite("<bytes>", frames, extension=suffix, **look))
 
     return write
 
@@ -139,23 +133,18 @@ def _frames(told: Retold) -> Iterator[npt.NDArray[np.uint8]]:
     import numpy as np
     from PIL import Image
 
-    steps = told.document["steps"]
-    images = []
-    for step in steps:
-        picture = step.get("picture")
-        pixels = b"" if picture is None else _pixels(picture)
-        if pixels:
-            images.append(Image.open(io.BytesIO(pixels)).convert("RGBA"))
+    pixels = (_pixels(step["picture"]) for step in told.document["steps"] if "picture" in step)
+    images = [Image.open(io.BytesIO(one)).convert("RGBA") for one in pixels if one]
     if not images:
         return
     # Codecs divide a picture into squares of 16 pixels.
-    width = FILM_WIDTH
-    height = max(round(image.height * width / image.width) for image in images)
-    height += -height % 16
-    for image in images:
-        scaled = image.resize((width, round(image.height * width / image.width)))
-        paper = Image.new("RGB", (width, height), "white")
-        paper.paste(scaled, (0, 0), scaled)
+    scaled = [
+        one.resize((FILM_WIDTH, round(one.height * FILM_WIDTH / one.width))) for one in images
+    ]
+    height = max(image.height for image in scaled)
+    for image in scaled:
+        paper = Image.new("RGB", (FILM_WIDTH, height + -height % 16), "white")
+        paper.paste(image, (0, 0), image)
         yield np.asarray(paper)
 
 
@@ -172,8 +161,8 @@ def _pixels(picture: Row) -> bytes:
 
 WRITERS: Mapping[str, Callable[[Retold], bytes]] = {
     ".html": _page,
-    ".gif": _film(".gif"),
-    ".mp4": _film(".mp4"),
+    ".gif": _film(".gif", duration=1000 * STEP_S, loop=0),
+    ".mp4": _film(".mp4", fps=1 / STEP_S, codec="libx264"),
     ".txt": _text,
     ".json": _episode,
 }
