@@ -16,8 +16,8 @@ from arena.envs.base import BatchedEnv, Turn, TurnWrapper
 from arena.games import recording
 from arena.games.recording import GameRecorder, recorded_environments
 from arena.games.replay import GameParted, replay
-from arena.matches.match import Block, play_matches
-from arena.types import SHOWN_BYTES, Entrant, Game
+from arena.types import SHOWN_BYTES, Game
+from tests.recorded_games import play
 from tools.players import game as games
 
 NUM_ENVS, NUM_MATCHES = 12, 3
@@ -29,25 +29,14 @@ def played(
     of: games.Game, *, most: int = NUM_ENVS, env: BatchedEnv | None = None
 ) -> tuple[GameRecorder, Any]:
     """Let random players meet; return what was recorded, and the tallies."""
-    bots = of.make_bots("bot:random")
-    recorder = GameRecorder({number: number % 3 for number in range(most)})
-    block = Block(
-        entrants=tuple(Entrant("bot:random") for _ in of.seats),
-        actors=tuple(bots[seat.population] for seat in of.seats),
+    return play(
+        of,
+        {number: number % 3 for number in range(most)},
         num_envs=NUM_ENVS,
         num_matches=NUM_MATCHES,
+        first_seed=100,
+        env=env,
     )
-    with closing(env or of.make_env(NUM_ENVS)) as made:
-        tallies = play_matches(
-            made,
-            blocks=[block],
-            seats=of.seats,
-            sides=of.sides,
-            seeds=range(100, 100 + NUM_ENVS),
-            generator=torch.Generator().manual_seed(1),
-            recorder=recorder,
-        )
-    return recorder, tallies
 
 
 @pytest.fixture(
