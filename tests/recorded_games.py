@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import asdict
 from typing import Any
@@ -23,9 +23,9 @@ RANDOM = Player(player=PlayerId(RANDOM_BOT), weights=None)
 
 def play(
     game: Game,
-    pairing_of: Mapping[int, int],
     *,
     num_envs: int,
+    most: int | None = None,
     players: Sequence[Player] | None = None,
     actors: Sequence[Actor] | None = None,
     num_matches: int = 1,
@@ -33,9 +33,26 @@ def play(
     seed: int = 1,
     env: BatchedEnv | None = None,
 ) -> tuple[GameRecorder, Any]:
-    """Let players meet, random ones by default; return what was recorded, and the tallies."""
+    """Let players meet, random ones by default.
+
+    Args:
+        game: What they play.
+        num_envs: Environments; each is a pairing of its own, whose first game is recorded.
+        most: Environments that are recorded. None: all.
+        players: Player in each seat.
+        actors: Actor in each seat.
+        num_matches: Matches.
+        first_seed: Seed of the first environment; those of the others follow.
+        seed: Seed of the actors' draws.
+        env: Environments that are there already.
+
+    Returns:
+        What was recorded, and the tallies.
+    """
     bots = game.make_bots(RANDOM_BOT)
-    recorder = GameRecorder(pairing_of)
+    num_plays = 2 if len(game.sides) == 1 else 1
+    recorder = GameRecorder(num_plays * (num_envs if most is None else most))
+    recorder.choose([(number, 1) for number in range(num_envs)], num_plays=num_plays)
     block = Block(
         entrants=tuple(one.entrant for one in players or [RANDOM] * len(game.seats)),
         actors=tuple(actors or [bots[seat.population] for seat in game.seats]),

@@ -20,7 +20,7 @@ import torch
 
 from arena.envs.base import Turn
 from arena.envs.chance import seed_of_episode
-from arena.types import MAX_GAME_BYTES, SHOWN_BYTES, Game
+from arena.types import MAX_GAME_BYTES, MAX_GAMES_BYTES, SHOWN_BYTES, Game
 
 MOST_OF_A_PAIRING = 2
 """Games of one pairing: of equal seatings more would tell little more."""
@@ -65,32 +65,44 @@ class _Open:
     packer: zlib._Compress = field(default_factory=zlib.compressobj)
 
     @property
-    def is_too_large(self) -> bool:
-        """Return whether it is larger than a game that is kept may be."""
-        return len(self.actions) + len(self.shown) > MAX_GAME_BYTES
+    def size_bytes(self) -> int:
+        """Return the bytes that keeping it takes."""
+        return len(self.actions) + len(self.shown)
 
 
 class GameRecorder:
     """Records the first game of some environments. Owned by the loop that steps them.
 
     Attributes:
-        games: Games so far.
+        games: Games so far, at most `MAX_GAMES_BYTES` together.
         num_left_out: Games that were too long.
 
     Args:
-        pairing_of: Pairing that each recorded environment plays.
+        most: Most games.
     """
 
-    def __init__(self, pairing_of: Mapping[int, int]) -> None:
+    def __init__(self, most: int = 0) -> None:
         self.games: list[Game] = []
         self.num_left_out = 0
-        self._pairing_of = pairing_of
+        self._most = most
+        self._bytes_left = MAX_GAMES_BYTES
+        self._pairing_of: Mapping[int, int] = {}
         self._open: dict[int, _Open] = {}
         self._ended: set[tuple[int, tuple[int, ...]]] = set()
         self._rows = torch.zeros(0, dtype=torch.int64)
         self._seeds: Sequence[int] = ()
         self._seats: tuple[int, ...] = ()
         self._mean = torch.zeros(0, 0)
+
+    def choose(self, shares: Sequence[tuple[int, int]], *, num_plays: int = 1) -> None:
+        """Choose environments of the matches that come next, as `recorded_environments` does.
+
+        Args:
+            shares: Pairing of each block of environments and their number.
+            num_plays: Games of each environment, one of each team in cooperation.
+        """
+        most = (self._most - len(self.games)) // num_plays
+        self._pairing_of, self._ended = recorded_environments(shares, most=most), set()
 
     def begin(
         self, turn: Turn, *, seeds: Sequence[int], seats: tuple[int, ...], mean: torch.Tensor
@@ -135,7 +147,7 @@ class GameRecorder:
             game.returns += rewards[place]
             if over[place]:
                 self._end(turn, environment, game)
-            elif game.is_too_large:
+            elif game.size_bytes > MAX_GAME_BYTES:
                 self.num_left_out += 1
             else:
                 continue
@@ -156,9 +168,10 @@ class GameRecorder:
             return
         self._ended.add((environment, self._seats))
         game.actions += game.packer.flush()
-        if game.is_too_large:
+        if game.size_bytes > min(MAX_GAME_BYTES, self._bytes_left):
             self.num_left_out += 1
             return
+        self._bytes_left -= game.size_bytes
         episode = 0 if turn.episode is None else int(turn.episode[environment])
         score = turn.score[environment].tolist()
         self.games.append(

@@ -59,7 +59,7 @@ class Retold(Retelling):
 def documents(row: Row, tmp_path: Path) -> list[dict[str, Any]]:
     """What is told of games of random play."""
     game = Game.of_setup(make_setup(row, root=tmp_path))
-    recorder, _ = play(game, dict.fromkeys(range(NUM_GAMES), 0), num_envs=NUM_GAMES)
+    recorder, _ = play(game, num_envs=NUM_GAMES)
     assert len(recorder.games) == NUM_GAMES
     telling = Retold(cast("Any", None), game)
     return [

@@ -31,8 +31,8 @@ def played(
     """Let random players meet; return what was recorded, and the tallies."""
     return play(
         of,
-        {number: number % 3 for number in range(most)},
         num_envs=NUM_ENVS,
+        most=most,
         num_matches=NUM_MATCHES,
         first_seed=100,
         env=env,
@@ -181,6 +181,15 @@ def test_games_that_are_too_long_are_left_out_and_counted(monkeypatch: pytest.Mo
     assert recorder.num_left_out == NUM_ENVS - len(few)
 
 
+def test_games_have_a_bound_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    of = environment("classic/connect_four-v3")
+    monkeypatch.setattr(recording, "MAX_GAMES_BYTES", 400)
+    recorder, _ = played(of)
+    size = sum(game.size_bytes for game in recorder.games)
+    assert 300 < size <= 400
+    assert len(recorder.games) + recorder.num_left_out == NUM_ENVS
+
+
 def test_recording_changes_no_match() -> None:
     of = environment("openspiel:leduc_poker")
     assert played(of)[1] == played(of, most=0)[1]
@@ -196,7 +205,7 @@ def test_one_game_of_each_pairing_comes_before_a_second_one() -> None:
 def test_bounds_of_a_game() -> None:
     of = environment("classic/connect_four-v3")
     recorder, _ = played(of)
-    assert Counter(game.pairing for game in recorder.games) == {0: 4, 1: 4, 2: 4}
+    assert Counter(game.pairing for game in recorder.games) == Counter(range(NUM_ENVS))
     for game in recorder.games:
         assert len(game.shown) == SHOWN_BYTES * (game.steps + 1)
         # A column is one of seven: eight bytes of an action pack to about one.

@@ -37,7 +37,6 @@ def record(run: Path, pairings: Sequence[tuple[str, str]], *, each: int = 2) -> 
                 actors.append(policy.make_actor(game, greedy=False))
             recorder, _ = play(
                 game,
-                dict.fromkeys(range(each), 0),
                 num_envs=each,
                 players=players,
                 actors=actors,
