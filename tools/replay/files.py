@@ -97,7 +97,7 @@ def title_of(document: Document, *, populations: tuple[str, ...]) -> str:
     return f"{' v '.join(names)}, {document['environment']}"
 
 
-def _film(suffix: str, **look: Any) -> Callable[[Retold], bytes]:
+def _film(suffix: str, look: Mapping[str, Any]) -> Callable[[Retold], bytes]:
     def write(told: Retold) -> bytes:
         from arena.errors import ConfigError
 
@@ -161,8 +161,8 @@ def _pixels(picture: Row) -> bytes:
 
 WRITERS: Mapping[str, Callable[[Retold], bytes]] = {
     ".html": _page,
-    ".gif": _film(".gif", duration=1000 * STEP_S, loop=0),
-    ".mp4": _film(".mp4", fps=1 / STEP_S, codec="libx264"),
+    ".gif": _film(".gif", {"duration": 1000 * STEP_S, "loop": 0}),
+    ".mp4": _film(".mp4", {"fps": 1 / STEP_S, "codec": "libx264"}),
     ".txt": _text,
     ".json": _episode,
 }

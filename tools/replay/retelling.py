@@ -396,32 +396,29 @@ def find_game(
         if game in games:
             return games[game]
         raise ConfigError(f"{run_dir} has kept no game {game!r}; its newest is {list(games)[-1]}")
-    names = [
-        {str(reference.digest) for _, reference in champions(inspection).values()}
-        if player is None
-        else _names(inspection, player)
-    ]
-    if opponent is not None:
-        names.append(_names(inspection, opponent))
+    asked = [player, *([opponent] if opponent is not None else [])]
+    names = [_names(inspection, one) for one in asked]
     found = [row for row in games.values() if all(places(row, each) for each in names)]
-    seats = inspection.league.seats
-    ranked = found[::-1] if worst is None else worst_games(found, names[0], seats=seats)
+    ranked = found[::-1]
+    if worst is not None:
+        ranked = worst_games(found, names[0], seats=inspection.league.seats)
     place = (worst or 1) - 1
     if place < len(ranked):
         return ranked[place]
-    who = " and ".join([player or "its champion", *([opponent] if opponent else [])])
+    who = " and ".join(one or "its champion" for one in asked)
     raise ConfigError(
         f"{run_dir} has kept {len(ranked)} games of {who}, so there is no number {place + 1}"
     )
 
 
-def _names(inspection: Inspection, player: str) -> set[str]:
-    """Return the names that a player has in games."""
+def _names(inspection: Inspection, player: str | None) -> set[str]:
+    """Return the names that a player has in games; None: the champions."""
     from populations.league.names import find_player
 
-    played = {name for row in inspection.tables.games.values() for name in row.players}
+    if player is None:
+        return {str(reference.digest) for _, reference in champions(inspection).values()}
     # Of games nothing but the name may be left.
-    if player in played:
+    if any(player in row.players for row in inspection.tables.games.values()):
         return {player}
     subject = find_player(player, inspection.tables, where=inspection.run_dir)
     return {str(subject.weights) if subject.weights else subject.player}
