@@ -75,7 +75,6 @@ def replay(
     from arena.errors import ConfigError
 
     from .files import check_ending, write_file
-    from .retelling import retold
 
     if game is not None:
         others = {"--player": player, "--opponent": opponent, "--worst": worst}
@@ -83,14 +82,10 @@ def replay(
             raise ConfigError(f"--id and {name} exclude each other")
     if to is not None:
         check_ending(to)
+    from .retelling import retold
+
     told = retold(
-        run,
-        player=player,
-        opponent=opponent,
-        worst=worst,
-        game=game,
-        beside=beside,
-        trust=trust,
+        run, player=player, opponent=opponent, worst=worst, game=game, beside=beside, trust=trust
     )
     if to is not None:
         write_file(told, to)

@@ -6,18 +6,29 @@ Tests: `tests/tools/replay/test_files.py`.
 from __future__ import annotations
 
 import base64
+import io
+import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import numpy.typing as npt
+
+from arena.errors import ConfigError
+from arena.files import words_of
+from populations.errors import StorageError
 from populations.league.names import short_name
 from populations.views.log import game
-from populations.views.parts import Document, Row
+from populations.views.parts import Document, Room, Row
+
+from ..show.html import Hypertext, Links
+from ..show.text import drawn
+from ..terminal.screen import Screen
+from ..web.render import Content, render_alone
+from .kaggle import episode
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
     from .retelling import Retold
 
 TEXT_WIDTH = 100
@@ -39,8 +50,6 @@ def check_ending(path: Path) -> None:
     Raises:
         ConfigError: If its name has another ending.
     """
-    from arena.errors import ConfigError
-
     if path.suffix not in WRITERS:
         raise ConfigError(f"--to takes a name that ends in {', '.join(WRITERS)}, got {path.name!r}")
 
@@ -52,9 +61,6 @@ def write_file(told: Retold, path: Path) -> None:
         ConfigError: If the game has no such form, or a package is missing.
         StorageError: If the disk refuses.
     """
-    from arena.files import words_of
-    from populations.errors import StorageError
-
     data = WRITERS[path.suffix](told)
     try:
         path.write_bytes(data)
@@ -63,13 +69,6 @@ def write_file(told: Retold, path: Path) -> None:
 
 
 def _text(told: Retold) -> bytes:
-    import io
-
-    from populations.views.parts import Room
-
-    from ..show.text import drawn
-    from ..terminal.screen import Screen
-
     stream = io.StringIO()
     screen = Screen(stream, width=TEXT_WIDTH, highlight=False)
     room = Room(width=TEXT_WIDTH, populations=told.populations, is_ascii=True)
@@ -79,9 +78,6 @@ def _text(told: Retold) -> bytes:
 
 
 def _page(told: Retold) -> bytes:
-    from ..show.html import Hypertext, Links
-    from ..web.render import Content, render_alone
-
     medium = Hypertext(links=Links(is_static=True), populations=told.populations)
     content = Content(
         title=title_of(told.document, populations=told.populations),
@@ -99,8 +95,6 @@ def title_of(document: Document, *, populations: tuple[str, ...]) -> str:
 
 def _film(suffix: str, look: Mapping[str, Any]) -> Callable[[Retold], bytes]:
     def write(told: Retold) -> bytes:
-        from arena.errors import ConfigError
-
         try:
             import imageio.v3 as iio
         except ImportError as error:
@@ -119,18 +113,11 @@ def _film(suffix: str, look: Mapping[str, Any]) -> Callable[[Retold], bytes]:
 
 
 def _episode(told: Retold) -> bytes:
-    import json
-
-    from .kaggle import episode
-
     return json.dumps(episode(told.document)).encode()
 
 
 def _frames(told: Retold) -> Iterator[npt.NDArray[np.uint8]]:
     """Yield a picture of each step, all of one size. uint8 [height, width, 3]."""
-    import io
-
-    import numpy as np
     from PIL import Image
 
     pixels = (_pixels(step["picture"]) for step in told.document["steps"] if "picture" in step)

@@ -12,25 +12,36 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
+
+from arena.core import ActorInput
+from arena.drawings.draw import draw_game
+from arena.drawings.picture import Game as Drawable
+from arena.envs.base import Group, Phase
+from arena.envs.chance import episode_seed
+from arena.envs.phase import players_of_agents
+from arena.envs.spaces.actions import ActionLayout
+from arena.errors import CheckpointError, ConfigError
+from arena.games.replay import GameParted, Moment, replay
+from arena.networks.distributions import Categorical
+from arena.networks.frozen import FrozenPolicy
+from arena.types import Digest, Seat, WeightsRef, is_bot, is_external, population_of
+from populations.config.run_file import learner_setup
+from populations.config.trust import word_for_run
+from populations.inspection.views import Inspection
+from populations.league.names import find_player
+from populations.records.games import places, worst_games
+from populations.records.rows import GameRow
 
 from ..players.game import Game
 from ..players.in_run import champions, find_in_run
-
-if TYPE_CHECKING:
-    import torch
-
-    from arena.envs.base import Group
-    from arena.envs.spaces.actions import ActionLayout
-    from arena.games.replay import Moment
-    from arena.networks.frozen import FrozenPolicy
-    from arena.types import Seat
-    from populations.inspection.views import Inspection
-    from populations.records.rows import GameRow
+from ..players.weights import load_policy
 
 Document = dict[str, Any]
 
-Seated = tuple["Seat", str, str, str]
+Seated = tuple[Seat, str, str, str]
 """Seat, player in it, its weights' digest and their directory."""
 
 MOST_CHOICES = 5
@@ -96,10 +107,6 @@ def retold(
         NotTrusted: If the run names code that nobody vouches for.
         GameParted: If the environment shows something else than in the game.
     """
-    from populations.config.run_file import learner_setup
-    from populations.config.trust import word_for_run
-    from populations.inspection.views import Inspection
-
     with closing(Inspection.open(run_dir)) as inspection:
         row = find_game(inspection, player=player, opponent=opponent, worst=worst, game=game)
         setup = learner_setup(inspection.run_file, root=run_dir)
@@ -136,11 +143,6 @@ class Retelling:
             GameParted: If the environment shows something else than it did.
             ConfigError: If there is no such player.
         """
-        from arena.envs.base import Phase
-        from arena.envs.phase import players_of_agents
-        from arena.games.replay import GameParted, replay
-        from arena.types import is_bot
-
         seats = [self._game.seats[seat] for seat in row.seats]
         seated = list(zip(seats, row.players, row.entrants, row.keys, strict=True))
         players = players_of_agents(seats, row.players)
@@ -187,10 +189,6 @@ class Retelling:
 
         Drawn by a process of its own: an environment may hang or break as it renders.
         """
-        from arena.drawings.draw import draw_game
-        from arena.drawings.picture import Game as Drawable
-        from arena.envs.chance import episode_seed
-
         environment = self._game.environment
         turns = [
             {one["agent"]: _draw_of(one["action"]) for one in step["decisions"]}
@@ -228,9 +226,6 @@ class Retelling:
 
     def _onlookers(self, seated: Iterable[Seated], beside: str | None) -> Iterator[Seated]:
         """Yield who would have played in a seat: the champion, or whom the user names."""
-        from arena.errors import ConfigError
-        from arena.types import population_of
-
         found = {}
         if beside is not None:
             named = find_in_run(self._inspection, beside)
@@ -246,11 +241,6 @@ class Retelling:
 
     def _minds(self, seated: Iterable[Seated]) -> tuple[dict[str, Mind], list[str]]:
         """Return the players whose weights are there, by agent, and those whose are gone."""
-        from arena.errors import CheckpointError
-        from arena.types import Digest, WeightsRef, is_external
-
-        from ..players.weights import load_policy
-
         minds: dict[str, Mind] = {}
         gone: dict[str, None] = {}
         for seat, player, entrant, key in seated:
@@ -310,11 +300,6 @@ def _thoughts(
     mind: Mind, agent: str, group: Group, slot: int, action: torch.Tensor, layout: ActionLayout
 ) -> Document:
     """Return what a policy thinks of a decision, and of the action that was chosen."""
-    import torch
-
-    from arena.core import ActorInput
-    from arena.networks.distributions import Categorical
-
     state = None
     if mind.policy.state_size:
         state = mind.states.get(agent, torch.zeros(1, mind.policy.state_size))
@@ -386,9 +371,6 @@ def find_game(
     Raises:
         ConfigError: If there is none.
     """
-    from arena.errors import ConfigError
-    from populations.records.games import places, worst_games
-
     games, run_dir = inspection.tables.games, inspection.run_dir
     if not games:
         raise ConfigError(f"{run_dir} has kept no games yet; replays.keep is the most it may")
@@ -413,8 +395,6 @@ def find_game(
 
 def _names(inspection: Inspection, player: str | None) -> set[str]:
     """Return the names that a player has in games; None: the champions."""
-    from populations.league.names import find_player
-
     if player is None:
         return {str(reference.digest) for _, reference in champions(inspection).values()}
     # Of games nothing but the name may be left.

@@ -214,7 +214,7 @@ def test_pictures_of_another_game_are_left_out(
 ) -> None:
     returns = {"player_0": 9.0, "player_1": -9.0}
     drawn = Drawn(pictures=(Picture(text="board"),), returns=returns)
-    monkeypatch.setattr("arena.drawings.draw.draw_game", lambda game: drawn)
+    monkeypatch.setattr("tools.replay.retelling.draw_game", lambda game: drawn)
     told = retelling.retold(kept_run, game="1.0").document
     assert not any("picture" in step for step in told["steps"])
     (note,) = (note for note in told["notes"] if "pictures" in note)
