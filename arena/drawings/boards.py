@@ -118,7 +118,7 @@ def draw_board(
     slant, tall = (0.5, sqrt(3) / 2) if ground == "hexagons" else (0.0, 1.0)
     across = max(map(len, cells), default=0) + slant * (len(cells) - 1)
     widest = max(map(len, rows), default=0)
-    left = float(MARGIN + (LETTER * (widest + 1) if rows else 0))
+    left = MARGIN + (min(LETTER * (widest + 1), WIDTH / 2) if rows else 0.0)
     size = min(LARGEST, (WIDTH - left - MARGIN) / max(across, 1))
     left += (WIDTH - left - MARGIN - size * across) / 2
     ring = tag("circle", cx=50, cy=50, r=46, **line("#ffffff" if ground == "holes" else MARK, 7))
@@ -126,16 +126,19 @@ def draw_board(
     parts, text = [write(caption, x=14, y=22, font_weight="bold")], [caption]
     for row, names in enumerate(cells):
         x, y = left + size * slant * row, TOP + size * tall * row
-        label = rows[row] if rows else ""
-        parts.append(write(label, x=x - 6, y=y + size / 2 + 4, text_anchor="end", font_size=12))
-        shown = f"{label:>{widest}}" + " " * int(2 * slant * row)
+        shown = " " * int(2 * slant * row)
+        if rows:
+            middle = {"y": y + size / 2 + 4, "text_anchor": "end", "font_size": 12}
+            parts.append(write(rows[row], x=x - 6, **middle))
+            shown = f"{rows[row]:>{widest}}{shown}"
         for column, name in enumerate(names):
             shapes = _ground(ground, row, column, ends=(len(cells) - 1, len(names) - 1))
             shapes += pieces.get(name, "") + ring * ((row, column) in last)
-            letter = name.partition(" ")[0] if name in pieces else "."
-            read = {"data_piece": letter} if name in pieces else {}
+            letter, read = ".", {"data_cell": f"{row},{column}"}
+            if name in pieces:
+                letter = read["data_piece"] = name.partition(" ")[0]
             place = f"translate({x + size * column:.2f} {y:.2f}) scale({size / 100:.4f})"
-            parts.append(tag("g", shapes, data_cell=f"{row},{column}", **read, transform=place))
+            parts.append(tag("g", shapes, **read, transform=place))
             shown += _before(row, column, last) + letter
         text.append(shown + _before(row, len(names), last))
     height = TOP + size * (tall * (len(cells) - 1) + 1)
