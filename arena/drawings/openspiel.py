@@ -1,4 +1,4 @@
-"""What a state of OpenSpiel prints. Needs no OpenSpiel itself.
+"""Boards and cards of OpenSpiel, read from the state. Needs no OpenSpiel itself.
 
 Tests: `tests/arena/drawings/test_games.py`.
 """
