@@ -63,23 +63,21 @@ def draw_game(game: Game, *, timeout_s: float = 60.0) -> Drawn:
     reply = ask(command, _GAME.dump_json(game), timeout_s=timeout_s, variables=NO_WINDOWS)
     pictures: list[Picture] = []
     drawn, problem = Drawn(), ""
-    for line in reply.output.splitlines():
-        try:
+    try:
+        for line in reply.output.splitlines():
             drawn = _LINE.validate_json(line)
             pictures += map(_checked, drawn.pictures)
-        # A torn line: the process has ended while it wrote.
-        except ValidationError:
-            break
-        except ValueError as error:
-            problem = str(error)
-            break
-        problem = drawn.problem
+            problem = drawn.problem
+    # A torn line: the process has ended while it wrote.
+    except ValidationError:
+        pass
+    except ValueError as error:
+        problem = str(error)
     number = len(game.turns) + 1
     if len(pictures) < number and not problem:
-        is_late = reply.exit_code is None
-        problem = (
-            f"it took over {timeout_s:g} s" if is_late else f"its process ended {reply.ending}"
-        )
+        problem = f"its process ended {reply.ending}"
+        if reply.exit_code is None:
+            problem = f"it took over {timeout_s:g} s"
     if problem:
         problem = f"{game.spec.id}: {len(pictures)} of {number} pictures could be drawn: {problem}"
     return Drawn(pictures=tuple(pictures), returns=drawn.returns, problem=problem)
@@ -92,13 +90,13 @@ def pictures_of(game: Game) -> Iterator[tuple[Moment, Picture]]:
         ArenaError: If it cannot be played again or drawn.
     """
     # PettingZoo stays out of the parent.
-    from arena.drawings.render import render, render_mode_of
+    from arena.drawings.render import render
     from arena.drawings.replay import replay
 
-    own = {"reference": game.drawing, "launch_directory": game.launch_directory}
-    draw = find_drawing(game.spec.id, **own) or render
+    place = game.launch_directory
+    draw = find_drawing(game.spec.id, reference=game.drawing, launch_directory=place) or render
     what = game.drawing or ("render" if draw is render else "its drawing")
-    moments = replay(game, render_mode=render_mode_of(game) if draw is render else None)
+    moments = replay(game, renders=draw is render)
     while True:
         # Not around the yield: whoever looks no further closes this generator.
         with users_code("playing it again", raises=EnvironmentFault):

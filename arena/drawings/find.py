@@ -15,29 +15,23 @@ from arena.envs.twins import TWINS
 from arena.errors import ConfigError
 from arena.resolve import resolve
 
-CLASSIC: Mapping[str, str] = {
-    "chess": "chess:draw",
-    "connect_four": "connect_four:draw",
-    "go": "go:draw",
-    "rps": "rock_paper_scissors:draw",
-    "tictactoe": "tictactoe:draw",
-}
-OPENSPIEL: Mapping[str, str] = {
-    "backgammon": "backgammon:draw",
-    "breakthrough": "breakthrough:draw",
-    "connect_four": "connect_four:draw_openspiel",
-    "hex": "hex:draw",
-    "kuhn_poker": "kuhn_poker:draw",
-    "leduc_poker": "leduc_poker:draw",
-    "nim": "nim:draw",
-    "othello": "othello:draw",
-    "tic_tac_toe": "tictactoe:draw_openspiel",
-}
 DRAWINGS: Mapping[str, str] = {
-    **{f"classic/{name}": f"games.{drawing}" for name, drawing in CLASSIC.items()},
-    **{f"openspiel:{name}": f"games.{drawing}" for name, drawing in OPENSPIEL.items()},
+    "classic/chess": "chess",
+    "classic/connect_four": "connect_four",
+    "classic/go": "go",
+    "classic/rps": "rock_paper_scissors",
+    "classic/tictactoe": "tictactoe",
+    "openspiel:backgammon": "backgammon",
+    "openspiel:breakthrough": "breakthrough",
+    "openspiel:connect_four": "connect_four",
+    "openspiel:hex": "hex",
+    "openspiel:kuhn_poker": "kuhn_poker",
+    "openspiel:leduc_poker": "leduc_poker",
+    "openspiel:nim": "nim",
+    "openspiel:othello": "othello",
+    "openspiel:tic_tac_toe": "tictactoe",
 }
-"""Drawing in this package by an environment's id without version and parameters."""
+"""Module of `arena.drawings.games` by an environment's id without version and parameters."""
 
 OPTIONS = re.compile(r"[-_]v\d+$|\(.*\)$")
 
@@ -56,15 +50,18 @@ def find_drawing(
         ConfigError: If there is no such function, or it cannot be imported.
         NotTrusted: If the user has not said that it may be imported.
     """
-    # A batched game is drawn as the environment that it stands for.
-    originals = {game: original for original, game in TWINS.items()}
-    game = originals.get(environment_id, environment_id)
-    text = "openspiel:draw_text" if is_openspiel(game) else None
-    own = DRAWINGS.get(OPTIONS.sub("", game), text)
-    if reference is None and own is None:
-        return None
-    place = None if reference is None else launch_directory
-    found = resolve(reference or f"arena.drawings.{own}", launch_directory=place)
+    if reference is None:
+        # A batched game is drawn as the environment that it stands for.
+        originals = {game: original for original, game in TWINS.items()}
+        game = originals.get(environment_id, environment_id)
+        if name := DRAWINGS.get(OPTIONS.sub("", game)):
+            reference = f"arena.drawings.games.{name}:draw"
+        elif is_openspiel(game):
+            reference = "arena.drawings.openspiel:draw_text"
+        else:
+            return None
+        launch_directory = None
+    found = resolve(reference, launch_directory=launch_directory)
     if not callable(found):
         raise ConfigError(f"{reference} must be a function that draws, got {found!r}")
     return cast("Drawing", found)

@@ -1,58 +1,53 @@
-"""Boards of OpenSpiel, read from the text that a state prints. Needs no OpenSpiel itself.
+"""Boards and cards of OpenSpiel, read from the state. Needs no OpenSpiel itself.
 
 Tests: `tests/arena/drawings/test_games.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Iterable
 from typing import Any
 
-from arena.drawings.boards import draw_board
-from arena.drawings.picture import BLACK, WHITE, Moment, Picture, Piece
+from arena.drawings.boards import BLACK, WHITE, draw_board
+from arena.drawings.picture import Moment, Picture
 
-TWO = {"x": BLACK, "o": WHITE}
+STONES = {"x": BLACK, "o": WHITE}
 CHANCE = -1
 """Player that OpenSpiel calls chance."""
 
 
-def cells_of(state: Any, pieces: Mapping[str, Piece] = TWO) -> list[list[Piece | None]]:  # noqa: ANN401
-    """Return the board that a state prints: its rows are the lines with the most cells.
+def cells_of(board: object, letters: Iterable[str] = STONES) -> list[list[str]]:
+    """Return the cells of a board that prints itself: its rows are the lines with the most cells.
 
     Args:
-        state: A ``pyspiel.State``.
-        pieces: Pieces by their letters; ``.`` and ``-`` are empty.
+        board: A ``pyspiel.State``, or whatever else prints a board.
+        letters: Letters of pieces; ``.`` and ``-`` are empty.
     """
-    known = {".", "-", *pieces}
-    lines = [[letter for letter in line if letter in known] for line in str(state).splitlines()]
-    num_columns = max(map(len, lines), default=0)
-    return [[pieces.get(letter) for letter in line] for line in lines if len(line) == num_columns]
+    known = {".", "-", *letters}
+    lines = [[letter for letter in line if letter in known] for line in str(board).splitlines()]
+    return [line for line in lines if len(line) == max(map(len, lines))]
 
 
-def draw_cells(
-    moment: Moment,
-    *,
-    pieces: Mapping[str, Piece] = TWO,
-    notes: Collection[str] = (),
-    last: Collection[tuple[int, int]] | None = None,
-    **look: Any,  # noqa: ANN401
-) -> Picture:
-    """Draw the board of two players that a state prints.
+def draw_stones(moment: Moment, **look: Any) -> Picture:  # noqa: ANN401
+    """Draw the stones that a state prints; an action counts the cells, row by row.
 
     Args:
         moment: Moment; ``env`` is a ``pyspiel.State``.
-        pieces: Pieces by the letters that the state prints; those of the players come first.
-        notes: Texts behind the players' names.
-        last: Cells of the last move; None: its action counts the cells, row by row.
-        look: Ground of the board and names of rows and columns, as in `draw_board`.
+        look: Look of the board, as in `draw_board`.
     """
-    cells = cells_of(moment.env, pieces)
-    if last is None:
-        last = [divmod(action, len(cells[0])) for _, action in moment.moves[-1:]]
-    legend = moment.legend(pieces.values(), notes=notes)
-    return draw_board(moment.caption(), cells, last=last, legend=legend, **look)
+    cells = cells_of(moment.env)
+    last = [divmod(action, len(cells[0])) for _, action in moment.moves[-1:]]
+    return draw_board(moment, cells, STONES, last=last, **look)
 
 
 def draw_text(moment: Moment) -> Picture:
     """Return what a state of any game prints."""
     return Picture(text=f"{moment.caption()}\n{moment.env}")
+
+
+def dealt(moment: Moment) -> list[int]:
+    """Return the cards that were dealt: by a batched game, or by chance in a state of OpenSpiel."""
+    if hasattr(moment.env, "full_history"):
+        return [one.action for one in moment.env.full_history() if one.player == CHANCE]
+    cards: list[int] = moment.env.dealt()[0].tolist()
+    return cards

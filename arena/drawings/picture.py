@@ -1,31 +1,15 @@
-"""A picture of a game at one moment, and what is drawn: an SVG and lines of text from one source.
-
-Colours are those of paper, so that a file is readable on any ground. A page that has a dark side
-sets the colours of the classes ``paper`` and ``ink`` below ``.game``; boards keep theirs.
-"""
+"""A picture of a game at one moment: an SVG and lines of text, drawn from one source."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from html import escape
-from itertools import zip_longest
-from typing import Any, ClassVar, NamedTuple
+from typing import Any
 
-from pydantic import ConfigDict
-
-from arena.drawings import colours
-from arena.drawings.svg import printable, tag
 from arena.environment_spec import ContinuousActions, EnvironmentSpec
 
-WIDTH = 360
-"""Pixels of a drawing: a telephone's page has as many."""
-
-NUM_COLUMNS, NUM_CHARACTERS = 80, 48
-"""Most characters of a line of a terminal, and of a line of a drawing."""
-
-LINE = 22
-"""Pixels of a line of the legend."""
+NUM_COLUMNS = 80
+"""Most characters of a line of a terminal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,17 +19,13 @@ class Picture:
     Attributes:
         text: Lines for a terminal of `NUM_COLUMNS`, ASCII but for names. Empty: there are none.
         svg: Whole SVG without styles and scripts. Empty: there is none.
-        png: Pixels as a PNG file, of an environment that renders itself. Empty: there are none.
+        png: Pixels as a PNG file in base64, of an environment that renders itself. Empty: there are
+            none.
     """
-
-    # Bytes are text in JSON.
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(
-        ser_json_bytes="base64", val_json_bytes="base64"
-    )
 
     text: str = ""
     svg: str = ""
-    png: bytes = b""
+    png: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,11 +80,6 @@ class Moment:
         index = {agent: at for at, agent in enumerate(self.agents)}
         return [(index[agent], action) for turn in self.turns for agent, action in turn.items()]
 
-    def legend(self, pieces: Iterable[Piece], *, notes: Iterable[str] = ()) -> Legend:
-        """Return the pieces of the agents with their names and perhaps a note behind each."""
-        named = zip_longest(self.agents, notes, fillvalue="")
-        return [(piece, agent + note) for piece, (agent, note) in zip(pieces, named, strict=False)]
-
     def caption(self, move: str | None = None) -> str:
         """Return the number of the last step, its agents and what they did (None: `move`)."""
         if not self.turns:
@@ -116,85 +91,3 @@ class Moment:
 
 Drawing = Callable[[Moment], Picture]
 """Function that draws a moment. It changes nothing, and equal moments give equal pictures."""
-
-
-class Piece(NamedTuple):
-    """Piece of a board, or mark of an agent.
-
-    Attributes:
-        letter: One character for the terminal.
-        svg: Its shape in a square of 100 by 100.
-    """
-
-    letter: str
-    svg: str
-
-
-Legend = Sequence[tuple[Piece | None, str]]
-"""Pieces and what they are; None: a line without a piece."""
-
-
-def disc(letter: str, fill: str, *, core: str = "none") -> Piece:
-    """Return a round piece; ``core`` is the colour of a ring in it, for eyes without colours."""
-    edge = tag("circle", cx=50, cy=50, r=40, fill=fill, stroke="#000000", stroke_width=3)
-    return Piece(letter, edge + tag("circle", cx=50, cy=50, r=22, **line(core, 7)))
-
-
-def line(colour: str, width: float) -> dict[str, Any]:
-    """Return the attributes of a shape that is not filled."""
-    return {"fill": "none", "stroke": colour, "stroke_width": width, "stroke_linecap": "round"}
-
-
-CROSS = Piece("x", tag("path", d="M22 22L78 78M78 22L22 78", **line(colours.BLUE, 14)))
-RING = Piece("o", tag("circle", cx=50, cy=50, r=30, **line(colours.ORANGE, 14)))
-BLACK, WHITE = disc("x", colours.BLACK), disc("o", colours.WHITE)
-
-
-def place(piece: Piece, *, x: float, y: float, size: float, cell: str = "") -> str:
-    """Return a piece in a square around a point; ``cell`` is its row and column on a board."""
-    moved = f"translate({x - size / 2:.2f} {y - size / 2:.2f}) scale({size / 100:.4f})"
-    # For whoever reads a drawing; pieces of the legend stand in no cell.
-    read = {"class_": "piece", "data_cell": cell, "data_piece": piece.letter} if cell else {}
-    return tag("g", piece.svg, **read, transform=moved)
-
-
-def write(content: str, **attributes: object) -> str:
-    """Return a line of text, which is escaped and cut off."""
-    given = {"class_": "ink", "fill": colours.INK, **attributes}
-    return tag("text", escape(printable(content, width=NUM_CHARACTERS)), **given)
-
-
-def sheet(
-    caption: str, *, parts: Sequence[str], height: float, lines: Sequence[str], legend: Legend = ()
-) -> Picture:
-    """Return a picture of parts on paper, with a caption above and a legend below.
-
-    Args:
-        caption: Line above the parts.
-        parts: Elements of SVG, from (0, 0) to (`WIDTH`, height).
-        height: Pixels of the parts.
-        lines: The same for a terminal.
-        legend: Pieces and what they are.
-    """
-    below = []
-    for y, (piece, name) in zip(range(0, LINE * len(legend), LINE), legend, strict=True):
-        if piece is not None:
-            # On wood, as a black piece would not show on a dark page.
-            below.append(tag("rect", x=14, y=y - 1, width=20, height=20, rx=4, fill=colours.WOOD))
-            below.append(place(piece, x=24, y=y + 9, size=18))
-        below.append(write(name, x=42 if piece else 14, y=y + 14))
-    named = [name if piece is None else f"{piece.letter} {name}" for piece, name in legend]
-    text = [printable(line.rstrip(), width=NUM_COLUMNS) for line in (caption, *lines, *named)]
-    whole = f"{44 + height + LINE * len(legend):g}"
-    svg = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="game" role="img" width="{WIDTH}" '
-        f'height="{whole}" viewBox="0 0 {WIDTH} {whole}" font-family="{colours.FONT}" '
-        'font-size="14">'
-        + tag("title", escape(text[0]))
-        + tag("desc", escape("\n".join(text[1:])))
-        + tag("rect", class_="paper", width=WIDTH, height=whole, rx=8, fill=colours.PAPER)
-        + write(caption, x=14, y=22, font_weight="bold")
-        + tag("g", "".join(parts), transform="translate(0 32)")
-        + tag("g", "".join(below), transform=f"translate(0 {36 + height:g})")
-    )
-    return Picture(text="\n".join(text), svg=f"{svg}</svg>")

@@ -5,15 +5,13 @@ Tests: `tests/arena/drawings/test_draw.py`.
 
 from __future__ import annotations
 
-import contextlib
+import base64
 import io
 import re
 
 import numpy as np
 
-from arena.drawings.picture import Game, Moment, Picture
-from arena.envs.batched.find import find_game
-from arena.envs.registry import make_environment
+from arena.drawings.picture import Moment, Picture
 from arena.errors import ConfigError, EnvironmentFault
 
 MODES = ("rgb_array", "ansi")
@@ -24,20 +22,13 @@ ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 """Colours and the like of a terminal."""
 
 
-def render_mode_of(game: Game) -> str:
+def render_mode_of(env: object) -> str:
     """Return the ``render_mode`` with which an environment draws itself.
 
     Raises:
         ConfigError: If it has none that gives a picture.
     """
-    spec, place = game.spec, game.launch_directory
-    modes: list[str] = []
-    if find_game(spec.id, launch_directory=place) is None:
-        env = make_environment(spec.id, kwargs=spec.kwargs, api=spec.api, launch_directory=place)
-        modes = list(getattr(env, "metadata", {}).get("render_modes", ()))
-        # What it raises now is no reason not to draw it.
-        with contextlib.suppress(Exception):
-            env.close()
+    modes = list(getattr(env, "metadata", {}).get("render_modes", ()))
     for mode in MODES:
         if mode in modes:
             return mode
@@ -71,4 +62,4 @@ def render(moment: Moment) -> Picture:
     file = io.BytesIO()
     # pygame's first axis is the horizontal one.
     pygame.image.save(pygame.surfarray.make_surface(frame.swapaxes(0, 1)), file, "frame.png")
-    return Picture(png=file.getvalue())
+    return Picture(png=base64.b64encode(file.getvalue()).decode())

@@ -11,7 +11,8 @@ Tests: `tests/arena/games/test_recording.py`.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
@@ -19,7 +20,7 @@ import torch
 
 from arena.envs.base import Turn
 from arena.envs.chance import seed_of_episode
-from arena.types import MAX_GAME_BYTES, SHOWN_BYTES, Game
+from arena.types import MAX_GAME_BYTES, MAX_GAMES_BYTES, SHOWN_BYTES, Game
 
 MOST_OF_A_PAIRING = 2
 """Games of one pairing: of equal seatings more would tell little more."""
@@ -55,56 +56,53 @@ def shown(turn: Turn, environments: torch.Tensor) -> list[bytes]:
 
 @dataclass(slots=True)
 class _Open:
-    """Game that goes on."""
+    """Game that goes on. Its actions are packed as they come: a long game's are never held."""
 
     returns: torch.Tensor
     steps: int = 0
-    actions: list[bytes] = field(default_factory=list)
-    shown: list[bytes] = field(default_factory=list)
-    size: int = 0
+    actions: bytearray = field(default_factory=bytearray)
+    shown: bytearray = field(default_factory=bytearray)
     packer: zlib._Compress = field(default_factory=zlib.compressobj)
 
-    def add_actions(self, data: bytes) -> None:
-        """Pack the actions of a step: of a long game they are never held as they are."""
-        self._keep(self.packer.compress(data))
-
-    def packed(self) -> bytes:
-        """Return the actions of all steps."""
-        self._keep(self.packer.flush())
-        return b"".join(self.actions)
-
-    def _keep(self, data: bytes) -> None:
-        if data:
-            self.actions.append(data)
-            self.size += len(data)
-
     @property
-    def is_too_large(self) -> bool:
-        """Return whether it is larger than a game that is kept may be."""
-        return self.size + SHOWN_BYTES * len(self.shown) > MAX_GAME_BYTES
+    def size_bytes(self) -> int:
+        """Return the bytes that keeping it takes."""
+        return len(self.actions) + len(self.shown)
 
 
 class GameRecorder:
     """Records the first game of some environments. Owned by the loop that steps them.
 
     Attributes:
-        games: Games so far.
+        games: Games so far, at most `MAX_GAMES_BYTES` together.
         num_left_out: Games that were too long.
 
     Args:
-        pairing_of: Pairing that each recorded environment plays.
+        most: Most games.
     """
 
-    def __init__(self, pairing_of: Mapping[int, int]) -> None:
+    def __init__(self, most: int = 0) -> None:
         self.games: list[Game] = []
         self.num_left_out = 0
-        self._pairing_of = pairing_of
+        self._most = most
+        self._bytes_left = MAX_GAMES_BYTES
+        self._pairing_of: Mapping[int, int] = {}
         self._open: dict[int, _Open] = {}
         self._ended: set[tuple[int, tuple[int, ...]]] = set()
         self._rows = torch.zeros(0, dtype=torch.int64)
         self._seeds: Sequence[int] = ()
         self._seats: tuple[int, ...] = ()
         self._mean = torch.zeros(0, 0)
+
+    def choose(self, shares: Sequence[tuple[int, int]], *, num_plays: int = 1) -> None:
+        """Choose environments of the matches that come next, as `recorded_environments` does.
+
+        Args:
+            shares: Pairing of each block of environments and their number.
+            num_plays: Games of each environment, one of each team in cooperation.
+        """
+        most = (self._most - len(self.games)) // num_plays
+        self._pairing_of, self._ended = recorded_environments(shares, most=most), set()
 
     def begin(
         self, turn: Turn, *, seeds: Sequence[int], seats: tuple[int, ...], mean: torch.Tensor
@@ -135,7 +133,7 @@ class GameRecorder:
         # The order of populations is that of the environment's turns.
         chosen = [rows[self._rows].cpu().contiguous().numpy() for rows in actions.values()]
         for place, game in enumerate(self._open.values()):
-            game.add_actions(b"".join(rows[place].tobytes() for rows in chosen))
+            game.actions += game.packer.compress(b"".join(rows[place].tobytes() for rows in chosen))
 
     def record(self, turn: Turn) -> None:
         """Take in what a step brought."""
@@ -144,20 +142,17 @@ class GameRecorder:
         self._look(turn)
         rewards = turn.reward[self._rows].cpu()
         over = turn.episode_over[self._rows].tolist()
-        ended = []
-        for place, (environment, game) in enumerate(self._open.items()):
+        for place, (environment, game) in enumerate([*self._open.items()]):
             game.steps += 1
             game.returns += rewards[place]
             if over[place]:
                 self._end(turn, environment, game)
-            elif game.is_too_large:
+            elif game.size_bytes > MAX_GAME_BYTES:
                 self.num_left_out += 1
             else:
                 continue
-            ended.append(environment)
-        if ended:
-            for environment in ended:
-                del self._open[environment]
+            del self._open[environment]
+        if len(self._open) < len(over):
             self._narrow(turn.reward.device)
 
     def _narrow(self, device: torch.device) -> None:
@@ -166,16 +161,17 @@ class GameRecorder:
     def _look(self, turn: Turn) -> None:
         if self._open:
             for game, digest in zip(self._open.values(), shown(turn, self._rows), strict=True):
-                game.shown.append(digest)
+                game.shown += digest
 
     def _end(self, turn: Turn, environment: int, game: _Open) -> None:
         if turn.void is not None and bool(turn.void[environment]):
             return
         self._ended.add((environment, self._seats))
-        actions = game.packed()
-        if game.is_too_large:
+        game.actions += game.packer.flush()
+        if game.size_bytes > min(MAX_GAME_BYTES, self._bytes_left):
             self.num_left_out += 1
             return
+        self._bytes_left -= game.size_bytes
         episode = 0 if turn.episode is None else int(turn.episode[environment])
         score = turn.score[environment].tolist()
         self.games.append(
@@ -186,8 +182,8 @@ class GameRecorder:
                 steps=game.steps,
                 points=tuple(score) if len(score) > 1 else (),
                 returns=tuple((game.returns @ self._mean).tolist()),
-                actions=actions,
-                shown=b"".join(game.shown),
+                actions=bytes(game.actions),
+                shown=bytes(game.shown),
             )
         )
 
@@ -202,22 +198,11 @@ def recorded_environments(shares: Sequence[tuple[int, int]], *, most: int) -> di
     Returns:
         Pairing of each of them, by environment.
     """
-    chosen: dict[int, int] = {}
-    for number in range(MOST_OF_A_PAIRING):
-        for environment, pairing in _nth_of_each(shares, number):
-            if len(chosen) < most:
-                chosen[environment] = pairing
-    return chosen
-
-
-def _nth_of_each(shares: Sequence[tuple[int, int]], number: int) -> Iterator[tuple[int, int]]:
-    """Yield the n-th environment of each pairing that has so many, with the pairing."""
-    seen: dict[int, int] = {}
-    start = 0
-    for pairing, num_envs in shares:
-        for environment in range(start, start + num_envs):
-            place = seen.get(pairing, 0)
-            seen[pairing] = place + 1
-            if place == number:
-                yield environment, pairing
-        start += num_envs
+    seen: Counter[int] = Counter()
+    ranked = []
+    pairings = (pairing for pairing, num_envs in shares for _ in range(num_envs))
+    for environment, pairing in enumerate(pairings):
+        ranked.append((seen[pairing], environment, pairing))
+        seen[pairing] += 1
+    few = [one for one in sorted(ranked) if one[0] < MOST_OF_A_PAIRING]
+    return {environment: pairing for _, environment, pairing in few[:most]}

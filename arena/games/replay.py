@@ -5,7 +5,6 @@ Tests: `tests/arena/games/test_recording.py`.
 
 from __future__ import annotations
 
-import math
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -59,53 +58,46 @@ def replay(env: BatchedEnv, game: Game, *, phase: Phase | None = None) -> Iterat
         env.tell([phase])
     here = torch.zeros(1, dtype=torch.int64)
     turn = env.reset([game.seed])
-    actions = _Actions(game, turn)
+    actions = _actions(game, turn)
     for step in range(game.steps + 1):
         digest = game.shown[SHOWN_BYTES * step : SHOWN_BYTES * (step + 1)]
         if shown(turn, here.to(turn.reward.device)) != [digest]:
             raise GameParted(
                 f"at step {step} of {game.steps} it shows or pays something else than in the game"
             )
-        if step == game.steps:
-            break
-        chosen = actions.next()
+        chosen = next(actions, None)
+        if chosen is None and not bool(turn.episode_over[0]):
+            raise GameParted(f"after step {game.steps} it goes on, where the game was over")
         yield Moment(step=step, turn=turn, actions=chosen)
-        try:
-            turn = env.step(chosen)
-        except ValueError as error:
-            raise GameParted(f"at step {step} of {game.steps} it refuses: {error}") from error
-    if not bool(turn.episode_over[0]):
-        raise GameParted(f"after step {game.steps} it goes on, where the game was over")
-    yield Moment(step=game.steps, turn=turn, actions=None)
+        if chosen is not None:
+            try:
+                turn = env.step(chosen)
+            except ValueError as error:
+                raise GameParted(f"at step {step} of {game.steps} it refuses: {error}") from error
 
 
-class _Actions:
-    """Actions of a game, step by step."""
-
-    def __init__(self, game: Game, turn: Turn) -> None:
-        self._blank = {name: group.new_actions() for name, group in turn.groups.items()}
-        self._sizes = [math.prod(one.shape) * one.element_size() for one in self._blank.values()]
-        self._step_bytes = sum(self._sizes)
-        unpacker = zlib.decompressobj()
-        wanted = game.steps * self._step_bytes
-        try:
-            # Bounded: what is packed may unpack to much more than it should be.
-            self._data = unpacker.decompress(game.actions, max(wanted, 1))
-        except zlib.error as error:
-            raise GameParted(f"its actions cannot be read: {error}") from error
-        if len(self._data) != wanted or unpacker.unconsumed_tail:
-            raise GameParted(
-                f"its actions are {len(self._data)} bytes, and {game.steps} steps of this "
-                f"environment have {wanted}"
-            )
-        self._at = 0
-
-    def next(self) -> dict[str, torch.Tensor]:
-        """Return the actions of the next step, B = 1."""
+def _actions(game: Game, turn: Turn) -> Iterator[dict[str, torch.Tensor]]:
+    """Yield the actions of each step of a game, by population, B = 1."""
+    blank = {name: group.new_actions() for name, group in turn.groups.items()}
+    wanted = game.steps * sum(one.nbytes for one in blank.values())
+    unpacker = zlib.decompressobj()
+    try:
+        # Bounded: what is packed may unpack to much more than it should be.
+        data = bytearray(unpacker.decompress(game.actions, max(wanted, 1)))
+    except zlib.error as error:
+        raise GameParted(f"its actions cannot be read: {error}") from error
+    if len(data) != wanted or unpacker.unconsumed_tail:
+        raise GameParted(
+            f"its actions are {len(data)} bytes, and {game.steps} steps of this environment have "
+            f"{wanted}"
+        )
+    at = 0
+    for _ in range(game.steps):
         actions = {}
-        for (name, blank), size in zip(self._blank.items(), self._sizes, strict=True):
-            data = bytearray(self._data[self._at : self._at + size])
-            rows = torch.frombuffer(data, dtype=blank.dtype) if size else blank.flatten()
-            actions[name] = rows.reshape(blank.shape).to(blank.device)
-            self._at += size
-        return actions
+        for name, one in blank.items():
+            rows = one.flatten()
+            if one.nbytes:
+                rows = torch.frombuffer(data, dtype=one.dtype, count=one.numel(), offset=at)
+            actions[name] = rows.reshape(one.shape).to(one.device)
+            at += one.nbytes
+        yield actions

@@ -412,7 +412,7 @@ class _Play:
         self._progress = progress
         self._should_stop = should_stop
         # One that records nothing costs next to nothing.
-        self._recorder = recorder or GameRecorder({})
+        self._recorder = recorder or GameRecorder()
         self.num_matches = num_matches
         self.agents = env.agents
         num_envs, device = env.num_envs, generator.device

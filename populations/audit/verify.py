@@ -303,7 +303,7 @@ def _check_games(tables: Tables, seats: Sequence[Seat]) -> Iterator[str]:
     kept |= {row.key for row in tables.ghosts.values() if row.is_present}
     for row in tables.games.values():
         named = {len(row.seats), len(row.players), len(row.entrants), len(row.keys)}
-        problem = problem_of(row.recorded, seats=seats)
+        problem = problem_of(row, seats=seats)
         if len(named) > 1:
             yield f"game {row.game} names {len(row.players)} players for {len(row.seats)} seats"
         elif problem is not None:

@@ -6,7 +6,7 @@ Tests: `tests/populations/records/test_games.py`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from operator import itemgetter
 
 from arena.types import Digest, Entrant, Player, PlayerId, Seat, is_external
 from populations.records.rows import CheckpointRow, GameRow
@@ -15,36 +15,23 @@ MAX_HELD = 20
 """Newest defeats of a population's champion whose players' weights are kept."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ending:
-    """How a game ended for one of its seats.
+def margin(game: GameRow, place: int, *, seats: Sequence[Seat]) -> float:
+    """Return how a game ended for one of its places (an index of ``game.seats``).
 
-    Attributes:
-        margin: Points of its side less those of the best other side; in cooperation its return.
-            Above 0 is a victory, below a defeat, where sides play each other.
-        return_: Mean return of its agents.
-        steps: Calls of ``step``.
+    Args:
+        game: The game.
+        place: Place in it.
+        seats: Seats of the environment.
+
+    Returns:
+        Points of its side less those of the best other side: above 0 is a victory, below a defeat;
+        in cooperation its return.
     """
-
-    margin: float
-    return_: float
-    steps: int
-
-    @property
-    def worst_first(self) -> tuple[float, float, int]:
-        """Return its sort key among games of one player: the quickest of equal defeats is worst."""
-        return (self.margin, self.return_, self.steps if self.margin < 0 else -self.steps)
-
-
-def ending(game: GameRow, seat: int, *, seats: Sequence[Seat]) -> Ending:
-    """Return how a game ended for the place of a seat in it (an index of ``game.seats``)."""
-    mine = game.returns[seat]
     if not game.points:
-        return Ending(margin=mine, return_=mine, steps=game.steps)
+        return game.returns[place]
     sides = list(dict.fromkeys(one.side for one in seats))
-    own = sides.index(seats[game.seats[seat]].side)
-    rest = max(points for side, points in enumerate(game.points) if side != own)
-    return Ending(margin=game.points[own] - rest, return_=mine, steps=game.steps)
+    own = sides.index(seats[game.seats[place]].side)
+    return game.points[own] - max(game.points[:own] + game.points[own + 1 :])
 
 
 def line_of(player: PlayerId) -> str:
@@ -76,14 +63,19 @@ def worst_games(
         seats: Seats of the environment.
     """
     names = set(players)
-    found = []
-    for game in games:
-        mine = places(game, names)
-        if mine:
-            worst = min(ending(game, place, seats=seats).worst_first for place in mine)
-            found.append((worst, game))
+
+    def badness(game: GameRow, place: int) -> tuple[float, float, int]:
+        points = margin(game, place, seats=seats)
+        # The quickest of equal defeats is worst, and the longest of other games.
+        return points, game.returns[place], game.steps if points < 0 else -game.steps
+
+    found = [
+        (min(badness(game, place) for place in mine), game)
+        for game in games
+        if (mine := places(game, names))
+    ]
     # A stable sort of the newest first.
-    return [game for _, game in sorted(reversed(found), key=lambda one: one[0])]
+    return [game for _, game in sorted(reversed(found), key=itemgetter(0))]
 
 
 def places(game: GameRow, names: set[str]) -> list[int]:
@@ -101,10 +93,7 @@ def defeats(games: Iterable[GameRow], entrant: Entrant, *, seats: Sequence[Seat]
         game
         for game in games
         if game.points
-        and any(
-            name == entrant and ending(game, place, seats=seats).margin < 0
-            for place, name in enumerate(game.entrants)
-        )
+        and any(margin(game, place, seats=seats) < 0 for place in places(game, {entrant}))
     ]
 
 
@@ -137,7 +126,7 @@ def kept_games(
         # Of equals the newest: max takes the first one.
         newest_first = played[::-1]
         longest = max(newest_first, key=lambda one: one.steps)
-        closest = min(newest_first, key=lambda one: abs(ending(one, 0, seats=seats).margin))
+        closest = min(newest_first, key=lambda one: abs(margin(one, 0, seats=seats)))
         claims[longest.game] = claims[closest.game] = 1
         claims[newest_first[0].game] = 2
     if champion is not None:

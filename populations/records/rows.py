@@ -459,52 +459,24 @@ class EventRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GameRow:
-    """Evaluation game that is kept, to be played again (`arena.types.Game`).
+class GameRow(Game):
+    """Evaluation game that is kept, to be played again.
 
     Attributes:
         game: Its id: assignment, dot, number in the assignment's report.
         time: Time of its commit in UTC, ISO 8601, for people.
-        seats: Indices of the seats that took part.
-        players: Player in each of these, by its id of then.
+        players: Player in each of its seats, by its id of then.
         entrants: The same players by their weights; those from outside by their ids.
         keys: Directories of these weights when they played; empty for bots.
         holds: Whether the game keeps these directories.
-        seed: Seed of an environment of which this is the first episode.
-        steps: Calls of ``step``.
-        points: Points of each side; empty in cooperation.
-        returns: Mean undiscounted return of the agents of each of these seats.
-        actions: Actions of each step, packed.
-        shown: Digests of what each turn showed and paid.
     """
 
     game: str
     time: str
-    seats: tuple[int, ...]
     players: tuple[PlayerId, ...]
     entrants: tuple[Entrant, ...]
     keys: tuple[str, ...]
     holds: bool = False
-    seed: int
-    steps: int
-    points: tuple[float, ...]
-    returns: tuple[float, ...]
-    actions: bytes
-    shown: bytes
-
-    @property
-    def recorded(self) -> Game:
-        """Return it as it was reported, without its pairing."""
-        return Game(
-            pairing=0,
-            seats=self.seats,
-            seed=self.seed,
-            steps=self.steps,
-            points=self.points,
-            returns=self.returns,
-            actions=self.actions,
-            shown=self.shown,
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -156,7 +156,7 @@ class Table(typing.Generic[RowT]):
             if column.decode_tagged is not None
         ]
         # A frozen row refuses setattr; the descriptors of its slots do not.
-        self._setters = [row_type.__dict__[name].__set__ for name in self.names]
+        self._setters = [getattr(row_type, name).__set__ for name in self.names]
         keys = (key,) if isinstance(key, str) else key or ()
         changes = ", ".join(
             f'"{name}" = excluded."{name}"' for name in self.names if name not in keys

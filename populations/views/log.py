@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from arena.drawings.picture import Picture
 from arena.types import ghost_id, is_external
-from populations.records.games import ending, populations_of
+from populations.records.games import margin, populations_of
 from populations.views.parts import (
     Column,
     Document,
     Line,
-    Picture,
     Room,
     Row,
     Section,
@@ -131,7 +131,7 @@ def games_document(run: Inspection, population: str | None) -> Document:
             "weights": [None if is_external(name) else name for name in row.entrants],
             "points": list(row.points),
             "returns": list(row.returns),
-            "margins": [ending(row, place, seats=seats).margin for place in range(len(row.seats))],
+            "margins": [margin(row, place, seats=seats) for place in range(len(row.seats))],
             "steps": row.steps,
             "holds": row.holds,
         }
@@ -213,9 +213,7 @@ def _step(step: Row, *, is_turn: bool) -> Section:
     rewards = {agent: reward for agent, reward in step["rewards"].items() if reward != 0.0}
     return Section(
         title=Line("step {step}", step),
-        chart=None
-        if picture is None
-        else Picture(**{form: str(picture[form]) for form in ("text", "svg", "png")}),
+        chart=None if picture is None else Picture(**picture),
         above=[Line("paid {rewards:listed}", {"rewards": rewards})] if rewards else [],
         body=Table(DECISIONS, decisions) if decisions else None,
         is_alert=is_turn,
@@ -229,7 +227,7 @@ def _decision(row: Row) -> Row:
         **row,
         "choices": {str(one["action"]): round(one["probability"], 2) for one in choices} or None,
         "onlooker": beside.get("player"),
-        "instead": beside.get("action"),
+        "instead": beside.get("likeliest"),
     }
 
 

@@ -175,21 +175,6 @@ class Tree:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Picture:
-    """Picture of a moment, in the forms that there are.
-
-    Attributes:
-        text: Lines of characters; empty: none.
-        svg: Drawing without styles and scripts; empty: none.
-        png: Pixels as a PNG file, in base64; empty: none.
-    """
-
-    text: str = ""
-    svg: str = ""
-    png: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
     """Part of a view under one title.
 

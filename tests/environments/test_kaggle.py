@@ -9,23 +9,19 @@ import importlib.util
 import json
 import os
 import subprocess
-from contextlib import closing
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
-import torch
 
-from arena.games.recording import GameRecorder
-from arena.matches.match import Block, play_matches
-from arena.types import RANDOM_BOT, Entrant, PlayerId
-from populations.records.rows import GameRow
 from tests.environments.rows import Row
 from tests.environments.short_run import ASSETS, make_setup
+from tests.recorded_games import RANDOM, play, row_of
 from tests.tools.replay.kaggle_games import BY_HAND
 from tools.players.game import Game
 from tools.replay.kaggle import GAMES, episode
-from tools.replay.retelling import Mind, Retelling
+from tools.replay.retelling import Retelling
 
 PYTHON = os.environ.get("KAGGLE_PYTHON", "")
 needs_kaggle = pytest.mark.skipif(
@@ -56,50 +52,18 @@ ROWS = (
 class Retold(Retelling):
     """Tells games of random play, about which nobody has thoughts."""
 
-    def _others(self, row: GameRow, beside: str | None) -> dict[str, Mind]:
-        return {}
+    def _onlookers(self, *_: object) -> Iterator[Any]:
+        return iter(())
 
 
 def documents(row: Row, tmp_path: Path) -> list[dict[str, Any]]:
     """What is told of games of random play."""
     game = Game.of_setup(make_setup(row, root=tmp_path))
-    bots = game.make_bots(RANDOM_BOT)
-    recorder = GameRecorder(dict.fromkeys(range(NUM_GAMES), 0))
-    block = Block(
-        entrants=(Entrant(RANDOM_BOT),) * len(game.seats),
-        actors=tuple(bots[seat.population] for seat in game.seats),
-        num_envs=NUM_GAMES,
-        num_matches=1,
-    )
-    with closing(game.make_env(NUM_GAMES)) as env:
-        play_matches(
-            env,
-            blocks=[block],
-            seats=game.seats,
-            sides=game.sides,
-            seeds=range(NUM_GAMES),
-            generator=torch.Generator().manual_seed(1),
-            recorder=recorder,
-        )
+    recorder, _ = play(game, num_envs=NUM_GAMES)
     assert len(recorder.games) == NUM_GAMES
     telling = Retold(cast("Any", None), game)
     return [
-        telling.tell(
-            GameRow(
-                game=f"{row.name}.{number}",
-                time="",
-                seats=one.seats,
-                players=(PlayerId(RANDOM_BOT),) * len(one.seats),
-                entrants=(Entrant(RANDOM_BOT),) * len(one.seats),
-                keys=("",) * len(one.seats),
-                seed=one.seed,
-                steps=one.steps,
-                points=one.points,
-                returns=one.returns,
-                actions=one.actions,
-                shown=one.shown,
-            )
-        )
+        telling.tell(row_of(f"{row.name}.{number}", one, [RANDOM] * len(one.seats)))
         for number, one in enumerate(recorder.games)
     ]
 

@@ -21,55 +21,46 @@ KEY_WAIT_S = 1.0
 BACK, ENDING = ("b", "B", "\x7f", "left", "up"), ("q", "Q", "\x04", "escape")
 
 
+def _option(metavar: str, text: str, *names: str, least: int | None = None) -> object:
+    return typer.Option(*names, metavar=metavar, help=text, show_default=False, min=least)
+
+
 def replay(
     run: RunDirectory,
     player: Annotated[
         str | None,
-        typer.Option(
-            metavar="PLAYER",
-            help="Player of the game (p003, p003@4.628M, bot:random). Default: the champion.",
-            show_default=False,
+        _option(
+            "PLAYER",
+            "Player of the game (p003, p003@4.628M, bot:random). Default: the champion.",
         ),
     ] = None,
     opponent: Annotated[
-        str | None,
-        typer.Option(
-            metavar="PLAYER", help="Another player of the game. Default: any.", show_default=False
-        ),
+        str | None, _option("PLAYER", "Another player of the game. Default: any.")
     ] = None,
     worst: Annotated[
         int | None,
-        typer.Option(
-            metavar="N",
-            min=1,
-            help="Number of the player's game, its worst being 1. Default: its newest game.",
-            show_default=False,
+        _option(
+            "N",
+            "Number of the player's game, its worst being 1. Default: its newest game.",
+            least=1,
         ),
     ] = None,
     game: Annotated[
-        str | None,
-        typer.Option(
-            "--id",
-            metavar="ID",
-            help="Game, as arena league RUN games names it.",
-            show_default=False,
-        ),
+        str | None, _option("ID", "Game, as arena league RUN games names it.", "--id")
     ] = None,
     beside: Annotated[
         str | None,
-        typer.Option(
-            metavar="PLAYER",
-            help="Player of whom is shown what it would have done. Default: the champion.",
-            show_default=False,
+        _option(
+            "PLAYER",
+            "Player of whom is shown what it would have done. Default: the champion.",
         ),
     ] = None,
     to: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="File for the game, by its ending a page (.html), a film (.gif, .mp4), text "
-            "(.txt), or an episode of Kaggle's (.json). Default: the terminal.",
-            show_default=False,
+        _option(
+            "FILE",
+            "File for the game, by its ending a page (.html), a film (.gif, .mp4), text (.txt), or "
+            "an episode of Kaggle's (.json). Default: the terminal.",
         ),
     ] = None,
     trust: Trust = False,
@@ -84,7 +75,6 @@ def replay(
     from arena.errors import ConfigError
 
     from .files import check_ending, write_file
-    from .retelling import retold
 
     if game is not None:
         others = {"--player": player, "--opponent": opponent, "--worst": worst}
@@ -92,14 +82,10 @@ def replay(
             raise ConfigError(f"--id and {name} exclude each other")
     if to is not None:
         check_ending(to)
+    from .retelling import retold
+
     told = retold(
-        run,
-        player=player,
-        opponent=opponent,
-        worst=worst,
-        game=game,
-        beside=beside,
-        trust=trust,
+        run, player=player, opponent=opponent, worst=worst, game=game, beside=beside, trust=trust
     )
     if to is not None:
         write_file(told, to)

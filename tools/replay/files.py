@@ -6,18 +6,29 @@ Tests: `tests/tools/replay/test_files.py`.
 from __future__ import annotations
 
 import base64
+import io
+import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import numpy.typing as npt
+
+from arena.errors import ConfigError
+from arena.files import words_of
+from populations.errors import StorageError
 from populations.league.names import short_name
 from populations.views.log import game
-from populations.views.parts import Document, Row
+from populations.views.parts import Document, Room, Row
+
+from ..show.html import Hypertext, Links
+from ..show.text import drawn
+from ..terminal.screen import Screen
+from ..web.render import Content, render_alone
+from .kaggle import episode
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
     from .retelling import Retold
 
 TEXT_WIDTH = 100
@@ -39,8 +50,6 @@ def check_ending(path: Path) -> None:
     Raises:
         ConfigError: If its name has another ending.
     """
-    from arena.errors import ConfigError
-
     if path.suffix not in WRITERS:
         raise ConfigError(f"--to takes a name that ends in {', '.join(WRITERS)}, got {path.name!r}")
 
@@ -52,9 +61,6 @@ def write_file(told: Retold, path: Path) -> None:
         ConfigError: If the game has no such form, or a package is missing.
         StorageError: If the disk refuses.
     """
-    from arena.files import words_of
-    from populations.errors import StorageError
-
     data = WRITERS[path.suffix](told)
     try:
         path.write_bytes(data)
@@ -63,13 +69,6 @@ def write_file(told: Retold, path: Path) -> None:
 
 
 def _text(told: Retold) -> bytes:
-    import io
-
-    from populations.views.parts import Room
-
-    from ..show.text import drawn
-    from ..terminal.screen import Screen
-
     stream = io.StringIO()
     screen = Screen(stream, width=TEXT_WIDTH, highlight=False)
     room = Room(width=TEXT_WIDTH, populations=told.populations, is_ascii=True)
@@ -79,9 +78,6 @@ def _text(told: Retold) -> bytes:
 
 
 def _page(told: Retold) -> bytes:
-    from ..show.html import Hypertext, Links
-    from ..web.render import Content, render_alone
-
     medium = Hypertext(links=Links(is_static=True), populations=told.populations)
     content = Content(
         title=title_of(told.document, populations=told.populations),
@@ -97,10 +93,8 @@ def title_of(document: Document, *, populations: tuple[str, ...]) -> str:
     return f"{' v '.join(names)}, {document['environment']}"
 
 
-def _film(suffix: str) -> Callable[[Retold], bytes]:
+def _film(suffix: str, look: Mapping[str, Any]) -> Callable[[Retold], bytes]:
     def write(told: Retold) -> bytes:
-        from arena.errors import ConfigError
-
         try:
             import imageio.v3 as iio
         except ImportError as error:
@@ -113,49 +107,31 @@ def _film(suffix: str) -> Callable[[Retold], bytes]:
                 f"{told.document['environment']} has no pictures, of which a film could be made"
             )
         frames += frames[-1:] * (LAST_STEPS - 1)
-        if suffix == ".gif":
-            return bytes(
-                iio.imwrite("<bytes>", frames, extension=".gif", duration=1000 * STEP_S, loop=0)
-            )
-        return bytes(
-            iio.imwrite("<bytes>", frames, extension=".mp4", fps=1 / STEP_S, codec="libx264")
-        )
+        return bytes(iio.imwrite("<bytes>", frames, extension=suffix, **look))
 
     return write
 
 
 def _episode(told: Retold) -> bytes:
-    import json
-
-    from .kaggle import episode
-
     return json.dumps(episode(told.document)).encode()
 
 
 def _frames(told: Retold) -> Iterator[npt.NDArray[np.uint8]]:
     """Yield a picture of each step, all of one size. uint8 [height, width, 3]."""
-    import io
-
-    import numpy as np
     from PIL import Image
 
-    steps = told.document["steps"]
-    images = []
-    for step in steps:
-        picture = step.get("picture")
-        pixels = b"" if picture is None else _pixels(picture)
-        if pixels:
-            images.append(Image.open(io.BytesIO(pixels)).convert("RGBA"))
+    pixels = (_pixels(step["picture"]) for step in told.document["steps"] if "picture" in step)
+    images = [Image.open(io.BytesIO(one)).convert("RGBA") for one in pixels if one]
     if not images:
         return
     # Codecs divide a picture into squares of 16 pixels.
-    width = FILM_WIDTH
-    height = max(round(image.height * width / image.width) for image in images)
-    height += -height % 16
-    for image in images:
-        scaled = image.resize((width, round(image.height * width / image.width)))
-        paper = Image.new("RGB", (width, height), "white")
-        paper.paste(scaled, (0, 0), scaled)
+    scaled = [
+        one.resize((FILM_WIDTH, round(one.height * FILM_WIDTH / one.width))) for one in images
+    ]
+    height = max(image.height for image in scaled)
+    for image in scaled:
+        paper = Image.new("RGB", (FILM_WIDTH, height + -height % 16), "white")
+        paper.paste(image, (0, 0), image)
         yield np.asarray(paper)
 
 
@@ -172,8 +148,8 @@ def _pixels(picture: Row) -> bytes:
 
 WRITERS: Mapping[str, Callable[[Retold], bytes]] = {
     ".html": _page,
-    ".gif": _film(".gif"),
-    ".mp4": _film(".mp4"),
+    ".gif": _film(".gif", {"duration": 1000 * STEP_S, "loop": 0}),
+    ".mp4": _film(".mp4", {"fps": 1 / STEP_S, "codec": "libx264"}),
     ".txt": _text,
     ".json": _episode,
 }

@@ -7,31 +7,48 @@ Tests: `tests/tools/replay/test_retelling.py`.
 
 from __future__ import annotations
 
-import base64
 import math
-from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing, suppress
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
+
+from arena.core import ActorInput
+from arena.drawings.draw import draw_game
+from arena.drawings.picture import Game as Drawable
+from arena.envs.base import Group, Phase
+from arena.envs.chance import episode_seed
+from arena.envs.phase import players_of_agents
+from arena.envs.spaces.actions import ActionLayout
+from arena.errors import CheckpointError, ConfigError
+from arena.games.replay import GameParted, Moment, replay
+from arena.networks.distributions import Categorical
+from arena.networks.frozen import FrozenPolicy
+from arena.types import Digest, Seat, WeightsRef, is_bot, is_external, population_of
+from populations.config.run_file import learner_setup
+from populations.config.trust import word_for_run
+from populations.league.names import find_player
+from populations.records.games import places, worst_games
+from populations.records.rows import GameRow
+from populations.views.questions.inspection import Inspection
 
 from ..players.game import Game
 from ..players.in_run import champions, find_in_run
-
-if TYPE_CHECKING:
-    import torch
-
-    from arena.envs.base import Group
-    from arena.envs.spaces.actions import ActionLayout
-    from arena.games.replay import Moment
-    from arena.networks.frozen import FrozenPolicy
-    from populations.records.rows import GameRow
-    from populations.views.questions.inspection import Inspection
+from ..players.weights import load_policy
 
 Document = dict[str, Any]
 
+Seated = tuple[Seat, str, str, str]
+"""Seat, player in it, its weights' digest and their directory."""
+
 MOST_CHOICES = 5
 """Likeliest actions of a decision that are told."""
+
+NEAR = {"rel_tol": 1e-5, "abs_tol": 1e-5}
+"""Difference of sums of rewards that are the same."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -90,10 +107,6 @@ def retold(
         NotTrusted: If the run names code that nobody vouches for.
         GameParted: If the environment shows something else than in the game.
     """
-    from populations.config.run_file import learner_setup
-    from populations.config.trust import word_for_run
-    from populations.views.questions.inspection import Inspection
-
     with closing(Inspection.open(run_dir)) as inspection:
         row = find_game(inspection, player=player, opponent=opponent, worst=worst, game=game)
         setup = learner_setup(inspection.run_file, root=run_dir)
@@ -130,29 +143,23 @@ class Retelling:
             GameParted: If the environment shows something else than it did.
             ConfigError: If there is no such player.
         """
-        from arena.envs.base import Phase
-        from arena.envs.phase import players_of_agents
-        from arena.games.replay import replay
-        from arena.types import is_bot
-
         seats = [self._game.seats[seat] for seat in row.seats]
+        seated = list(zip(seats, row.players, row.entrants, row.keys, strict=True))
         players = players_of_agents(seats, row.players)
-        minds, notes = self._minds(row)
-        others = self._others(row, beside)
+        minds, gone = self._minds(one for one in seated if not is_bot(one[1]))
+        others, _ = self._minds(self._onlookers(seated, beside))
         phase = Phase(name="evaluation", agent_steps=None, players=players)
-        steps: list[Document] = []
-        with closing(self._game.make_env(1)) as env, _named(row, self._game.spec.id):
-            for moment in replay(env, row.recorded, phase=phase):
-                rewards = moment.turn.reward[0].tolist() if moment.step else []
-                steps.append(
-                    {
-                        "step": moment.step,
-                        "rewards": dict(zip(env.agents, rewards, strict=False)),
-                        "decisions": list(
-                            self._decisions(moment, env.agents, players, minds, others)
-                        ),
-                    }
-                )
+        try:
+            with closing(self._game.make_env(1)) as env:
+                steps = [
+                    self._step(moment, env.agents, players, minds, others)
+                    for moment in replay(env, row, phase=phase)
+                ]
+        except GameParted as error:
+            raise GameParted(
+                f"game {row.game} cannot be shown: {self._game.spec.id} was changed since, or does "
+                f"not follow its seed: {error}"
+            ) from None
         return {
             "game": row.game,
             "time": row.time,
@@ -165,15 +172,15 @@ class Retelling:
                     "agents": list(seat.agents),
                     "player": player,
                     "weights": None if is_bot(player) else entrant,
-                    "points": self._points(row, place),
-                    "return": row.returns[place],
+                    "points": self._points(row, seat),
+                    "return": paid,
                 }
-                for place, (seat, player, entrant) in enumerate(
-                    zip(seats, row.players, row.entrants, strict=True)
-                )
+                for (seat, player, entrant, _), paid in zip(seated, row.returns, strict=True)
             ],
             "turned": turned_at(steps),
-            "notes": notes,
+            "notes": [
+                f"the weights of {player} are gone: what it thought is not known" for player in gone
+            ],
             "steps": steps,
         }
 
@@ -182,10 +189,6 @@ class Retelling:
 
         Drawn by a process of its own: an environment may hang or break as it renders.
         """
-        from arena.drawings.draw import draw_game
-        from arena.drawings.picture import Game as Drawable
-        from arena.envs.chance import episode_seed
-
         environment = self._game.environment
         turns = [
             {one["agent"]: _draw_of(one["action"]) for one in step["decisions"]}
@@ -202,56 +205,27 @@ class Retelling:
                 continuous_actions=environment.continuous_actions,
             )
         )
-        if drawn.problem:
-            document["notes"].append(drawn.problem)
         paid = {
             agent: sum(step["rewards"].get(agent, 0.0) for step in document["steps"])
             for agent in drawn.returns
         }
+        if drawn.problem:
+            document["notes"].append(drawn.problem)
         # The process that draws plays it by steppers of its own, without digests.
-        if not drawn.problem and not all(
-            math.isclose(drawn.returns[agent], paid[agent], rel_tol=1e-5, abs_tol=1e-5)
-            for agent in paid
-        ):
+        elif not all(math.isclose(drawn.returns[one], paid[one], **NEAR) for one in paid):
             document["notes"].append(
                 f"pictures are left out: as it was drawn it paid {dict(drawn.returns)}, not {paid}"
             )
             return
         for step, picture in zip(document["steps"], drawn.pictures, strict=False):
-            step["picture"] = {
-                "text": picture.text,
-                "svg": picture.svg,
-                "png": base64.b64encode(picture.png).decode(),
-            }
+            step["picture"] = asdict(picture)
 
-    def _points(self, row: GameRow, place: int) -> float | None:
-        if not row.points:
-            return None
-        sides = list(dict.fromkeys(seat.side for seat in self._game.seats))
-        return row.points[sides.index(self._game.seats[row.seats[place]].side)]
+    def _points(self, row: GameRow, seat: Seat) -> float | None:
+        sides = list(dict.fromkeys(one.side for one in self._game.seats))
+        return row.points[sides.index(seat.side)] if row.points else None
 
-    def _minds(self, row: GameRow) -> tuple[dict[str, Mind], list[str]]:
-        """Return the players whose weights are still there, by agent, and which are not."""
-        from arena.types import is_bot
-
-        minds: dict[str, Mind] = {}
-        notes: dict[str, None] = {}
-        told = zip(row.seats, row.players, row.entrants, row.keys, strict=True)
-        for seat, player, entrant, key in told:
-            if is_bot(player):
-                continue
-            mind = self._mind(player, entrant, key)
-            if mind is None:
-                notes[f"the weights of {player} are gone: what it thought is not known"] = None
-            else:
-                minds.update(dict.fromkeys(self._game.seats[seat].agents, mind))
-        return minds, list(notes)
-
-    def _others(self, row: GameRow, beside: str | None) -> dict[str, Mind]:
-        """Return who looks on, by agent: the champion, or whom the user names."""
-        from arena.errors import ConfigError
-        from arena.types import population_of
-
+    def _onlookers(self, seated: Iterable[Seated], beside: str | None) -> Iterator[Seated]:
+        """Yield who would have played in a seat: the champion, or whom the user names."""
         found = {}
         if beside is not None:
             named = find_in_run(self._inspection, beside)
@@ -260,52 +234,45 @@ class Retelling:
             # Nobody is rated yet.
             with suppress(ConfigError):
                 found = champions(self._inspection)
-        minds: dict[str, Mind] = {}
-        for seat, entrant in zip(row.seats, row.entrants, strict=True):
-            place = self._game.seats[seat]
-            player, reference = found.get(place.population, ("", None))
+        for seat, _, entrant, _ in seated:
             # Its own thoughts are told in any case.
-            if reference is None or str(reference.digest) == entrant:
-                continue
-            mind = self._mind(player, reference.digest, reference.key)
-            if mind is not None:
-                minds.update(dict.fromkeys(place.agents, mind))
-        return minds
+            if (one := found.get(seat.population)) and str(one[1].digest) != entrant:
+                yield seat, one[0], one[1].digest, one[1].key
 
-    def _mind(self, player: str, entrant: str, key: str) -> Mind | None:
-        """Load a policy of the run; None: its weights are gone, or were never its own."""
-        from arena.errors import CheckpointError
-        from arena.types import Digest, WeightsRef, is_external
+    def _minds(self, seated: Iterable[Seated]) -> tuple[dict[str, Mind], list[str]]:
+        """Return the players whose weights are there, by agent, and those whose are gone."""
+        minds: dict[str, Mind] = {}
+        gone: dict[str, None] = {}
+        for seat, player, entrant, key in seated:
+            reference = WeightsRef(digest=Digest(entrant), key=key)
+            try:
+                if is_external(player):
+                    raise CheckpointError(f"{player} was never of this run")
+                weights = load_policy(self._inspection, player, reference, word=self._game.word)[1]
+            except CheckpointError:
+                gone[player] = None
+            else:
+                mind = Mind(player=player, policy=weights.make_policy(self._game))
+                minds.update(dict.fromkeys(seat.agents, mind))
+        return minds, list(gone)
 
-        from ..players.weights import load_policy
-
-        if is_external(player):
-            return None
-        reference = WeightsRef(digest=Digest(entrant), key=key)
-        try:
-            _, weights = load_policy(self._inspection, player, reference, word=self._game.word)
-        except CheckpointError:
-            return None
-        return Mind(player=player, policy=weights.make_policy(self._game))
-
-    def _decisions(
+    def _step(
         self,
         moment: Moment,
         agents: tuple[str, ...],
         players: Mapping[str, str],
         minds: Mapping[str, Mind],
         others: Mapping[str, Mind],
-    ) -> Iterator[Document]:
-        """Yield what is decided at a moment."""
-        if moment.actions is None:
-            return
-        for population, group in moment.turn.groups.items():
-            layout = self._layouts[population]
+    ) -> Document:
+        """Return what was paid before a moment, and what is decided at it."""
+        rewards = moment.turn.reward[0].tolist() if moment.step else []
+        decisions = []
+        for population, chosen in (moment.actions or {}).items():
+            layout, group = self._layouts[population], moment.turn.groups[population]
             for slot, index in enumerate(group.agent_index[0].tolist()):
                 if index < 0:
                     continue
-                agent = agents[index]
-                action = moment.actions[population][0, slot]
+                agent, action = agents[index], chosen[0, slot]
                 decision: Document = {
                     "agent": agent,
                     "player": players[agent],
@@ -315,13 +282,13 @@ class Retelling:
                     decision |= _thoughts(minds[agent], agent, group, slot, action, layout)
                 if agent in others:
                     seen = _thoughts(others[agent], agent, group, slot, action, layout)
-                    decision["beside"] = {
-                        "player": others[agent].player,
-                        "action": seen["likeliest"],
-                        "probability": seen["probability"],
-                        "value": seen["value"],
-                    }
-                yield decision
+                    decision["beside"] = {"player": others[agent].player, **seen}
+                decisions.append(decision)
+        return {
+            "step": moment.step,
+            "rewards": dict(zip(agents, rewards, strict=False)),
+            "decisions": decisions,
+        }
 
 
 def _draw_of(action: int | list[float]) -> int | tuple[float, ...]:
@@ -329,29 +296,10 @@ def _draw_of(action: int | list[float]) -> int | tuple[float, ...]:
     return tuple(action) if isinstance(action, list) else action
 
 
-@contextmanager
-def _named(row: GameRow, environment: str) -> Iterator[None]:
-    """Say of which game it is that another one comes out."""
-    from arena.games.replay import GameParted
-
-    try:
-        yield
-    except GameParted as error:
-        raise GameParted(
-            f"game {row.game} cannot be shown: {environment} was changed since, or does not follow "
-            f"its seed: {error}"
-        ) from None
-
-
 def _thoughts(
     mind: Mind, agent: str, group: Group, slot: int, action: torch.Tensor, layout: ActionLayout
 ) -> Document:
     """Return what a policy thinks of a decision, and of the action that was chosen."""
-    import torch
-
-    from arena.core import ActorInput
-    from arena.networks.distributions import Categorical
-
     state = None
     if mind.policy.state_size:
         state = mind.states.get(agent, torch.zeros(1, mind.policy.state_size))
@@ -362,23 +310,19 @@ def _thoughts(
     if judged.recurrent_state is not None:
         mind.states[agent] = judged.recurrent_state
     distribution = judged.distribution
-    probability = None
-    # A density is no probability.
-    if not layout.num_continuous:
-        probability = float(distribution.log_prob(action[None]).exp())
+    chance = None if layout.num_continuous else float(distribution.log_prob(action[None]).exp())
     told: Document = {
         "likeliest": told_action(distribution.greedy()[0], layout),
-        "probability": probability,
+        # A density is no probability.
+        "probability": chance,
         "value": None if judged.value is None else float(judged.value[0]),
     }
     if isinstance(distribution, Categorical):
-        chances = distribution.log_probs[0].exp()
+        chances = enumerate(distribution.log_probs[0].exp().tolist())
         # Of equal ones the first: an untrained policy's are all alike.
-        best = chances.sort(descending=True, stable=True)
+        best = sorted(chances, key=lambda one: -one[1])[:MOST_CHOICES]
         told["choices"] = [
-            {"action": int(index), "probability": float(chance)}
-            for chance, index in zip(best.values[:MOST_CHOICES], best.indices, strict=False)
-            if chance > 0
+            {"action": action, "probability": chance} for action, chance in best if chance > 0
         ]
     return told
 
@@ -427,9 +371,6 @@ def find_game(
     Raises:
         ConfigError: If there is none.
     """
-    from arena.errors import ConfigError
-    from populations.records.games import places, worst_games
-
     games, run_dir = inspection.tables.games, inspection.run_dir
     if not games:
         raise ConfigError(f"{run_dir} has kept no games yet; replays.keep is the most it may")
@@ -437,32 +378,27 @@ def find_game(
         if game in games:
             return games[game]
         raise ConfigError(f"{run_dir} has kept no game {game!r}; its newest is {list(games)[-1]}")
-    names = [
-        {str(reference.digest) for _, reference in champions(inspection).values()}
-        if player is None
-        else _names(inspection, player)
-    ]
-    if opponent is not None:
-        names.append(_names(inspection, opponent))
+    asked = [player, *([opponent] if opponent is not None else [])]
+    names = [_names(inspection, one) for one in asked]
     found = [row for row in games.values() if all(places(row, each) for each in names)]
-    seats = inspection.league.seats
-    ranked = found[::-1] if worst is None else worst_games(found, names[0], seats=seats)
+    ranked = found[::-1]
+    if worst is not None:
+        ranked = worst_games(found, names[0], seats=inspection.league.seats)
     place = (worst or 1) - 1
     if place < len(ranked):
         return ranked[place]
-    who = " and ".join([player or "its champion", *([opponent] if opponent else [])])
+    who = " and ".join(one or "its champion" for one in asked)
     raise ConfigError(
         f"{run_dir} has kept {len(ranked)} games of {who}, so there is no number {place + 1}"
     )
 
 
-def _names(inspection: Inspection, player: str) -> set[str]:
-    """Return the names that a player has in games."""
-    from populations.league.names import find_player
-
-    played = {name for row in inspection.tables.games.values() for name in row.players}
+def _names(inspection: Inspection, player: str | None) -> set[str]:
+    """Return the names that a player has in games; None: the champions."""
+    if player is None:
+        return {str(reference.digest) for _, reference in champions(inspection).values()}
     # Of games nothing but the name may be left.
-    if player in played:
+    if any(player in row.players for row in inspection.tables.games.values()):
         return {player}
     subject = find_player(player, inspection.tables, where=inspection.run_dir)
     return {str(subject.weights) if subject.weights else subject.player}

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 from urllib.parse import urlencode
 
+from arena.drawings.picture import Picture
 from arena.errors import ArenaError
 from arena.files import without_directories
 from arena.processes.paced_log import OneASecond
@@ -21,7 +22,6 @@ from populations.views.parts import (
     Kind,
     Line,
     Pairs,
-    Picture,
     Room,
     Row,
     Section,

@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
-from populations.views.parts import Beside, Column, Pairs, Picture, Room, Section, Table, Tree
+from arena.drawings.picture import Picture
+from populations.views.parts import Beside, Column, Pairs, Room, Section, Table, Tree
 from populations.views.texts import plain
 
 from ..terminal.output import console

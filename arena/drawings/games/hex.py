@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from arena.drawings.openspiel import draw_cells
+from arena.drawings.openspiel import draw_stones
 from arena.drawings.picture import Moment, Picture
 
 
 def draw(moment: Moment) -> Picture:
     """Draw the stones; each player connects two edges."""
-    return draw_cells(moment, notes=(": top to bottom", ": left to right"), ground="hexagons")
+    return draw_stones(moment, notes=(": top to bottom", ": left to right"), ground="hexagons")

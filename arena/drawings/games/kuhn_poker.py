@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from arena.drawings.cards import Card, dealt, draw_hands
+from arena.drawings.boards import card, draw_board
+from arena.drawings.openspiel import dealt
 from arena.drawings.picture import Moment, Picture
 
 WORDS = ("pass", "bet")
@@ -13,8 +14,13 @@ def draw(moment: Moment) -> Picture:
     # With more players there are more cards than names.
     faces = "JQK" if len(moment.agents) == 2 else "123456789"
     bets = [WORDS[action] for _, action in moment.moves]
-    hands = [
-        (f"{agent}: paid {1 + moment.moves.count((at, 1))}", [Card(faces[card])])
-        for at, (agent, card) in enumerate(zip(moment.agents, dealt(moment), strict=True))
-    ]
-    return draw_hands(moment.caption("".join(bets[-1:])), hands, facts=[f"bets: {', '.join(bets)}"])
+    paid = [1 + moment.moves.count((at, 1)) for at in range(len(moment.agents))]
+    return draw_board(
+        moment,
+        [[faces[one]] for one in dealt(moment)],
+        {face: card(face) for face in faces},
+        move="".join(bets[-1:]),
+        facts=[f"bets: {', '.join(bets)}"],
+        ground="table",
+        rows=[f"{agent}: paid {number}" for agent, number in zip(moment.agents, paid, strict=True)],
+    )

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from arena.drawings.cards import Card, dealt, draw_hands
-from arena.drawings.colours import INK, RED
-from arena.drawings.openspiel import draw_text
+from arena.drawings.boards import INK, RED, card, draw_board
+from arena.drawings.openspiel import dealt, draw_text
 from arena.drawings.picture import Moment, Picture
 from arena.envs.batched.leduc_betting import betting_of
 
 WORDS = ("fold", "call", "raise")
+# Two suits, which win nothing.
+SUITS = {"": INK, " red": RED}
+CARDS = {f"{face}{suit}": card(face, fill=SUITS[suit]) for face in "JQK" for suit in SUITS}
 
 
 def draw(moment: Moment) -> Picture:
@@ -17,16 +19,19 @@ def draw(moment: Moment) -> Picture:
     if len(moment.agents) != 2:
         return draw_text(moment)
     betting = betting_of(tuple(action for _, action in moment.moves))
-    # Two suits, which win nothing.
-    cards = [Card("JQK"[card // 2], (INK, RED)[card % 2]) for card in dealt(moment)]
-    hands = [
-        (f"{agent}: paid {betting.paid[at]}", [cards[at]]) for at, agent in enumerate(moment.agents)
-    ]
-    hands.append(("public card", [cards[2] if len(betting.rounds) > 1 else Card("")]))
-    facts = [
-        f"round {number}: {', '.join(WORDS[action] for action in actions)}"
-        for number, actions in enumerate(betting.rounds[:2], start=1)
-        if actions
-    ]
-    last = "".join(WORDS[action] for _, action in moment.moves[-1:])
-    return draw_hands(moment.caption(last), hands, facts=facts)
+    cards = [[*CARDS][one] for one in dealt(moment)]
+    public = cards[2] if len(betting.rounds) > 1 else "?"
+    paid = zip(moment.agents, betting.paid, strict=True)
+    return draw_board(
+        moment,
+        [[one] for one in (*cards[:2], public)],
+        {**CARDS, "?": card("")},
+        move="".join(WORDS[action] for _, action in moment.moves[-1:]),
+        facts=[
+            f"round {number}: {', '.join(WORDS[action] for action in actions)}"
+            for number, actions in enumerate(betting.rounds[:2], start=1)
+            if actions
+        ],
+        ground="table",
+        rows=[*(f"{agent}: paid {number}" for agent, number in paid), "public card"],
+    )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from arena.drawings.cards import Card, draw_hands
+from arena.drawings.boards import card, draw_board
 from arena.drawings.picture import Moment, Picture
 
 NAMES = {"R": "rock", "P": "paper", "S": "scissors", "K": "spock", "L": "lizard"}
 LETTERS = [*NAMES, *map(str, range(5, 100))]
+CARDS = {letter: card(letter) for letter in LETTERS}
 NUM_SHOWN = 12
 
 
@@ -14,18 +15,22 @@ def draw(moment: Moment) -> Picture:
     """Draw the choices of both agents; the one that won a round stands out."""
     rounds = [tuple(turn[agent] for agent in moment.agents) for turn in moment.turns]
     winners = [_winner(*choices) for choices in rounds]
-    shown = list(zip(rounds, winners, strict=True))[-NUM_SHOWN:]
-    hands = [
-        (
-            f"{agent}: won {winners.count(at)}",
-            [Card(LETTERS[choices[at]], marked=winner == at) for choices, winner in shown],
-        )
-        for at, agent in enumerate(moment.agents)
-    ]
+    shown = [[LETTERS[choice] for choice in row] for row in zip(*rounds[-NUM_SHOWN:], strict=True)]
     seen = [letter for letter in NAMES if any(LETTERS.index(letter) in one for one in rounds)]
-    meaning = ", ".join(f"{letter} {NAMES[letter]}" for letter in seen)
-    last = " against ".join(LETTERS[choice] for choices in rounds[-1:] for choice in choices)
-    return draw_hands(moment.caption(last), hands, facts=[meaning])
+    last = [LETTERS[choice] for choices in rounds[-1:] for choice in choices]
+    return draw_board(
+        moment,
+        shown or [[], []],
+        CARDS,
+        move=" against ".join(last),
+        facts=[
+            *(f"{agent}: won {winners.count(at)}" for at, agent in enumerate(moment.agents)),
+            ", ".join(f"{letter} {NAMES[letter]}" for letter in seen),
+        ],
+        ground="table",
+        last=[(winner, at) for at, winner in enumerate(winners[-NUM_SHOWN:])],
+        rows=moment.agents,
+    )
 
 
 def _winner(first: int, second: int) -> int:

@@ -6,11 +6,10 @@ Tests: `tests/arena/learners/work/test_worker.py`.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 
 from arena.config import LearnerSetup
 from arena.envs.random_play import action_layouts
-from arena.games.recording import GameRecorder, recorded_environments
+from arena.games.recording import GameRecorder
 from arena.learners.work.equipment import Equipment
 from arena.learners.work.faults import AssignmentFault
 from arena.matches import openings
@@ -18,7 +17,7 @@ from arena.matches.match import Block, Share, Stopped, play_matches, share_envs
 from arena.matches.seating import is_cooperation, num_episodes
 from arena.matches.seeds import environment_seeds, seed_everything
 from arena.matches.tally import merge_tallies
-from arena.types import MAX_GAMES_BYTES, Game, Seat, Seating, Tally
+from arena.types import Seat, Seating, Tally
 from arena.wire.messages import Evaluate, Finished
 
 
@@ -38,8 +37,7 @@ def evaluate(message: Evaluate, equipment: Equipment) -> Finished:
     num_matches = [pairing.num_matches for pairing in message.pairings]
     radices = _radices(setup)
     tallies: list[Tally] = []
-    games: list[Game] = []
-    num_left_out = 0
+    recorder = GameRecorder(message.games)
     # More pairings than environments are played in waves.
     for wave, shares in enumerate(share_envs(num_matches, num_envs=env.num_envs)):
         blocks = [
@@ -48,8 +46,7 @@ def evaluate(message: Evaluate, equipment: Equipment) -> Finished:
         ]
         sizes = [(share.pairing, share.num_envs) for share in shares]
         # In cooperation each environment has a game of both teams.
-        most = (message.games - len(games)) // (2 if is_cooperation(setup.sides) else 1)
-        recorder = GameRecorder(recorded_environments(sizes, most=most))
+        recorder.choose(sizes, num_plays=2 if is_cooperation(setup.sides) else 1)
         try:
             tallies += play_matches(
                 env,
@@ -66,10 +63,7 @@ def evaluate(message: Evaluate, equipment: Equipment) -> Finished:
             )
         except Stopped as stopped:
             raise AssignmentFault("stopped", str(stopped)) from stopped
-        games += recorder.games
-        num_left_out += recorder.num_left_out
-    kept = _bounded(games)
-    num_left_out += len(games) - len(kept)
+    left_out = {"episode/games_left_out": float(recorder.num_left_out)}
     # Pairings of equal seatings may be in several waves, but the wire wants one tally of each.
     merged = openings.bounded(merge_tallies(tallies))
     duration_s = time.perf_counter() - started
@@ -80,22 +74,11 @@ def evaluate(message: Evaluate, equipment: Equipment) -> Finished:
         tallies=merged,
         metrics={
             **_metrics(merged, seats=setup.seats, duration_s=duration_s),
-            **({"episode/games_left_out": float(num_left_out)} if num_left_out else {}),
+            **(left_out if recorder.num_left_out else {}),
         },
         duration_s=duration_s,
-        games=kept,
+        games=tuple(recorder.games),
     )
-
-
-def _bounded(games: Sequence[Game]) -> tuple[Game, ...]:
-    """Return the games without those that are too large together."""
-    kept: list[Game] = []
-    left = MAX_GAMES_BYTES
-    for game in games:
-        if game.size_bytes <= left:
-            kept.append(game)
-            left -= game.size_bytes
-    return tuple(kept)
 
 
 def _radices(setup: LearnerSetup) -> dict[str, tuple[int, ...] | None]:

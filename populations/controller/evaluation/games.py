@@ -6,7 +6,7 @@ Tests: `tests/populations/controller/evaluation/test_games.py`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from arena.types import MAX_GAMES, Game, is_external
 from arena.wire.messages import Evaluate
@@ -36,18 +36,12 @@ def take(
         players = [message.pairings[game.pairing].seating.players[seat] for seat in game.seats]
         tx.put(
             GameRow(
+                **asdict(game),
                 game=f"{row.assignment_id}.{number}",
                 time=tx.now.utc,
-                seats=game.seats,
                 players=tuple(played_as(one, state.league.checkpoints) for one in players),
                 entrants=tuple(one.entrant for one in players),
                 keys=tuple("" if one.weights is None else one.weights.key for one in players),
-                seed=game.seed,
-                steps=game.steps,
-                points=game.points,
-                returns=game.returns,
-                actions=game.actions,
-                shown=game.shown,
             )
         )
     if len(state.tables.games) > keep * len(state.setup.populations):

@@ -70,7 +70,7 @@ def _play_randomly(
 def cells_in(svg: str) -> Cells:
     """The pieces of a drawing by row and column. They must stand in the order of their cells."""
     pieces = [
-        one for one in ElementTree.fromstring(svg).iter(f"{SVG}g") if "data-cell" in one.attrib
+        one for one in ElementTree.fromstring(svg).iter(f"{SVG}g") if "data-piece" in one.attrib
     ]
     cells = [tuple(map(int, piece.attrib["data-cell"].split(","))) for piece in pieces]
     places = [piece.attrib["transform"][10:].split(")")[0].split() for piece in pieces]
@@ -83,12 +83,6 @@ def cells_in(svg: str) -> Cells:
                 apart = float(places[at][coordinate]) - float(places[other][coordinate])
                 assert (ahead > 0, ahead < 0) == (apart > 1, apart < -1)
     return {cell: piece.attrib["data-piece"] for cell, piece in zip(cells, pieces, strict=True)}
-
-
-def cards_in(svg: str) -> list[str]:
-    """The faces of the cards, in order."""
-    groups = ElementTree.fromstring(svg).iter(f"{SVG}g")
-    return [one.attrib["data-card"] for one in groups if one.get("class") == "card"]
 
 
 def letters(rows: list[str]) -> Cells:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import base64
 import io
 import subprocess
 import sys
@@ -46,7 +47,9 @@ def test_pixels_arrive_as_they_were_rendered(monkeypatch: pytest.MonkeyPatch) ->
     drawn = draw_game(game())
     assert drawn.problem == ""
     assert drawn.returns == {"a": 4.0, "b": 12.0}
-    frames = [np.asarray(Image.open(io.BytesIO(one.png))) for one in drawn.pictures]
+    frames = [
+        np.asarray(Image.open(io.BytesIO(base64.b64decode(one.png)))) for one in drawn.pictures
+    ]
     for step, frame in enumerate(frames):
         expected = np.zeros((20, 30, 3), dtype=np.uint8)
         expected[:5, : 5 + step] = (200, 10, 0)

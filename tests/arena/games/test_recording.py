@@ -16,8 +16,8 @@ from arena.envs.base import BatchedEnv, Turn, TurnWrapper
 from arena.games import recording
 from arena.games.recording import GameRecorder, recorded_environments
 from arena.games.replay import GameParted, replay
-from arena.matches.match import Block, play_matches
-from arena.types import SHOWN_BYTES, Entrant, Game
+from arena.types import SHOWN_BYTES, Game
+from tests.recorded_games import play
 from tools.players import game as games
 
 NUM_ENVS, NUM_MATCHES = 12, 3
@@ -29,25 +29,14 @@ def played(
     of: games.Game, *, most: int = NUM_ENVS, env: BatchedEnv | None = None
 ) -> tuple[GameRecorder, Any]:
     """Let random players meet; return what was recorded, and the tallies."""
-    bots = of.make_bots("bot:random")
-    recorder = GameRecorder({number: number % 3 for number in range(most)})
-    block = Block(
-        entrants=tuple(Entrant("bot:random") for _ in of.seats),
-        actors=tuple(bots[seat.population] for seat in of.seats),
+    return play(
+        of,
         num_envs=NUM_ENVS,
+        most=most,
         num_matches=NUM_MATCHES,
+        first_seed=100,
+        env=env,
     )
-    with closing(env or of.make_env(NUM_ENVS)) as made:
-        tallies = play_matches(
-            made,
-            blocks=[block],
-            seats=of.seats,
-            sides=of.sides,
-            seeds=range(100, 100 + NUM_ENVS),
-            generator=torch.Generator().manual_seed(1),
-            recorder=recorder,
-        )
-    return recorder, tallies
 
 
 @pytest.fixture(
@@ -192,6 +181,15 @@ def test_games_that_are_too_long_are_left_out_and_counted(monkeypatch: pytest.Mo
     assert recorder.num_left_out == NUM_ENVS - len(few)
 
 
+def test_games_have_a_bound_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    of = environment("classic/connect_four-v3")
+    monkeypatch.setattr(recording, "MAX_GAMES_BYTES", 400)
+    recorder, _ = played(of)
+    size = sum(game.size_bytes for game in recorder.games)
+    assert 300 < size <= 400
+    assert len(recorder.games) + recorder.num_left_out == NUM_ENVS
+
+
 def test_recording_changes_no_match() -> None:
     of = environment("openspiel:leduc_poker")
     assert played(of)[1] == played(of, most=0)[1]
@@ -207,7 +205,7 @@ def test_one_game_of_each_pairing_comes_before_a_second_one() -> None:
 def test_bounds_of_a_game() -> None:
     of = environment("classic/connect_four-v3")
     recorder, _ = played(of)
-    assert Counter(game.pairing for game in recorder.games) == {0: 4, 1: 4, 2: 4}
+    assert Counter(game.pairing for game in recorder.games) == Counter(range(NUM_ENVS))
     for game in recorder.games:
         assert len(game.shown) == SHOWN_BYTES * (game.steps + 1)
         # A column is one of seven: eight bytes of an action pack to about one.

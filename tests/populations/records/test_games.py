@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from arena.matches.seating import make_seats
 from arena.types import AssignmentId, Digest, Entrant, Player, PlayerId, PolicyId, WeightsRef
-from populations.records.games import defeats, ending, kept_games, played_as, worst_games
+from populations.records.games import defeats, kept_games, margin, played_as, worst_games
 from populations.records.rows import CheckpointRow, GameRow
 
 DUEL = make_seats(
@@ -33,6 +33,7 @@ def game(
         players=tuple(PlayerId(f"player/p00{name}@{number:012d}") for name in players),
         entrants=tuple(Entrant(name * 64) for name in players),
         keys=("k",) * len(players),
+        pairing=0,
         seed=number,
         steps=steps,
         points=points,
@@ -57,10 +58,10 @@ def test_a_margin_is_that_to_the_best_other_side() -> None:
         populations={"player": ("a", "b", "c")},
     )
     one = game(1, "012", (0.5, 0.9, 0.1), seats=(0, 1, 2), returns=(3.0, 4.0, 5.0))
-    margins = [ending(one, place, seats=three).margin for place in range(3)]
+    margins = [margin(one, place, seats=three) for place in range(3)]
     assert margins == [0.5 - 0.9, 0.9 - 0.5, 0.1 - 0.9]
     alone = game(1, "0", (), seats=(0,), returns=(-2.5,))
-    assert ending(alone, 0, seats=DUET).margin == -2.5
+    assert margin(alone, 0, seats=DUET) == -2.5
 
 
 def test_the_worst_defeat_comes_first() -> None:

@@ -3,84 +3,54 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
 
-from arena.games.recording import GameRecorder
-from arena.matches.match import Block, play_matches
-from arena.types import Player, PlayerId, WeightsRef
+from arena.types import Player, PlayerId
 from populations.config.run_file import learner_setup
 from populations.records.games import played_as
 from populations.records.rows import GameRow
 from populations.storage.journal import Journal
 from populations.views.questions.inspection import Inspection
+from tests.recorded_games import play, row_of
 from tools.players.game import Game
 from tools.players.weights import load_policy
 
 
 def record(run: Path, pairings: Sequence[tuple[str, str]], *, each: int = 2) -> None:
     """Let players of a run meet, and keep their games as its controller would."""
+    kept: list[GameRow] = []
     with closing(Inspection.open(run)) as inspection:
-        setup = learner_setup(inspection.run_file, root=run)
-        game = Game.of_setup(setup)
+        game = Game.of_setup(learner_setup(inspection.run_file, root=run))
         rows = {str(row.policy): row for row in inspection.tables.checkpoints.values()}
-        kept: list[GameRow] = []
         for number, names in enumerate(pairings, start=1):
-            players = [
-                Player(
-                    player=PlayerId(name),
-                    weights=WeightsRef(digest=rows[name].weights_digest, key=rows[name].key)
-                    if name in rows
-                    else None,
-                )
-                for name in names
-            ]
-            actors = []
-            for seat, player in zip(game.seats, players, strict=True):
-                if player.weights is None:
-                    actors.append(game.make_bots(player.player)[seat.population])
+            players, actors = [], []
+            for seat, name in zip(game.seats, names, strict=True):
+                weights = rows[name].weights if name in rows else None
+                players.append(Player(player=PlayerId(name), weights=weights))
+                if weights is None:
+                    actors.append(game.make_bots(name)[seat.population])
                     continue
-                weights = load_policy(inspection, player.player, player.weights, word=game.word)[1]
-                actors.append(weights.make_actor(game, greedy=False))
-            recorder = GameRecorder(dict.fromkeys(range(each), 0))
-            block = Block(
-                entrants=tuple(player.entrant for player in players),
-                actors=tuple(actors),
+                policy = load_policy(inspection, name, weights, word=game.word)[1]
+                actors.append(policy.make_actor(game, greedy=False))
+            recorder, _ = play(
+                game,
                 num_envs=each,
-                num_matches=1,
+                players=players,
+                actors=actors,
+                first_seed=10 * number,
+                seed=number,
             )
-            with closing(game.make_env(each)) as env:
-                play_matches(
-                    env,
-                    blocks=[block],
-                    seats=game.seats,
-                    sides=game.sides,
-                    seeds=range(10 * number, 10 * number + each),
-                    generator=torch.Generator().manual_seed(number),
-                    recorder=recorder,
-                )
+            named = [
+                replace(one, player=played_as(one, inspection.league.checkpoints))
+                for one in players
+            ]
             kept += [
-                GameRow(
-                    game=f"{number}.{place}",
+                replace(
+                    row_of(f"{number}.{place}", one, [named[seat] for seat in one.seats]),
                     time=f"2026-11-28T12:00:{number:02d}.000+00:00",
-                    seats=one.seats,
-                    players=tuple(
-                        played_as(players[seat], inspection.league.checkpoints)
-                        for seat in one.seats
-                    ),
-                    entrants=tuple(players[seat].entrant for seat in one.seats),
-                    keys=tuple(
-                        "" if (ref := players[seat].weights) is None else ref.key
-                        for seat in one.seats
-                    ),
-                    seed=one.seed,
-                    steps=one.steps,
-                    points=one.points,
-                    returns=one.returns,
-                    actions=one.actions,
-                    shown=one.shown,
                 )
                 for place, one in enumerate(recorder.games)
             ]

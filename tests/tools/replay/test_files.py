@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import gc
-import json
 import re
-from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
+from arena.errors import ConfigError
 from tools.replay import files
 from tools.replay.retelling import Retold, retold
 
-if TYPE_CHECKING:
-    pass
-
-Command = Callable[..., dict[str, Any]]
 HOSTILE = "</script><script>document.title='broken'</script>"
 
 
@@ -41,7 +36,7 @@ def test_a_page_is_one_file_that_loads_nothing(told: Retold, tmp_path: Path) -> 
 
 
 def test_hostile_names_stay_text(told: Retold, tmp_path: Path) -> None:
-    document = json.loads(json.dumps(told.document))
+    document = deepcopy(told.document)
     document["environment"] = HOSTILE
     document["notes"] = [HOSTILE]
     for seat in document["seats"]:
@@ -89,9 +84,7 @@ def test_films_show_each_step(told: Retold, tmp_path: Path) -> None:
 
 def test_a_game_without_pictures_has_no_film(told: Retold, tmp_path: Path) -> None:
     pytest.importorskip("imageio.v3", reason="imageio is not installed (extra video)")
-    from arena.errors import ConfigError
-
-    document = json.loads(json.dumps(told.document))
+    document = deepcopy(told.document)
     for step in document["steps"]:
         del step["picture"]
     with pytest.raises(ConfigError, match="has no pictures, of which a film could be made"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -28,15 +27,21 @@ from tools.players.weights import PolicyWeights
 from tools.replay import retelling
 from tools.replay.retelling import turned_at
 
-Command = Callable[..., dict[str, Any]]
-
-
 retold = partial(retelling.retold, has_pictures=False)
 
 
 def kept(run: Path) -> dict[str, GameRow]:
     with closing(Inspection.open(run)) as inspection:
         return inspection.tables.games
+
+
+def with_row(kept_run: Path, tmp_path: Path, name: str, **fields: Any) -> Path:
+    """A copy of the run of which one game is another one."""
+    run = tmp_path / "run"
+    shutil.copytree(kept_run, run)
+    with closing(Journal.open(run / "journal.db")) as journal:
+        journal.commit([replace(kept(run)[name], **fields)])
+    return run
 
 
 def test_a_game_is_told_from_its_first_step_to_its_end(kept_run: Path) -> None:
@@ -125,13 +130,10 @@ def test_a_player_whose_weights_are_gone_is_shown_without_its_thoughts(
 
 
 def test_a_game_of_another_rule_is_refused_with_its_name(kept_run: Path, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    shutil.copytree(kept_run, run)
-    row = kept(run)["1.1"]
+    row = kept(kept_run)["1.1"]
     shown = bytearray(row.shown)
     shown[4 * 5] ^= 1
-    with closing(Journal.open(run / "journal.db")) as journal:
-        journal.commit([replace(row, shown=bytes(shown))])
+    run = with_row(kept_run, tmp_path, "1.1", shown=bytes(shown))
     with pytest.raises(GameParted) as refused:
         retold(run, game="1.1")
     assert str(refused.value) == (
@@ -199,12 +201,9 @@ def test_a_game_turns_where_a_value_falls_most() -> None:
 def test_verify_finds_a_game_that_cannot_be(
     kept_run: Path, tmp_path: Path, fields: dict[str, Any], says: str
 ) -> None:
-    run = tmp_path / "run"
-    shutil.copytree(kept_run, run)
-    before = verify_run(run).faults
+    before = verify_run(kept_run).faults
     assert not [fault for fault in before if "game" in fault]
-    with closing(Journal.open(run / "journal.db")) as journal:
-        journal.commit([replace(kept(run)["1.1"], **fields)])
+    run = with_row(kept_run, tmp_path, "1.1", **fields)
     (fault,) = set(verify_run(run).faults) - set(before)
     assert says in fault
 
@@ -214,7 +213,7 @@ def test_pictures_of_another_game_are_left_out(
 ) -> None:
     returns = {"player_0": 9.0, "player_1": -9.0}
     drawn = Drawn(pictures=(Picture(text="board"),), returns=returns)
-    monkeypatch.setattr("arena.drawings.draw.draw_game", lambda game: drawn)
+    monkeypatch.setattr("tools.replay.retelling.draw_game", lambda game: drawn)
     told = retelling.retold(kept_run, game="1.0").document
     assert not any("picture" in step for step in told["steps"])
     (note,) = (note for note in told["notes"] if "pictures" in note)
