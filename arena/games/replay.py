@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 
 from arena.envs.base import BatchedEnv, Phase, Told, Turn
-from arena.errors import ArenaError
+from arena.errors import ArenaError, EnvironmentFault
 from arena.games.recording import shown
 from arena.types import SHOWN_BYTES, Game
 
@@ -51,8 +51,8 @@ def replay(env: BatchedEnv, game: Game, *, phase: Phase | None = None) -> Iterat
 
     Raises:
         GameParted: If the environment shows or pays something else than in the game, does not take
-            an action of it, or ends elsewhere.
-        EnvironmentFault: If the environment breaks its contract.
+            an action of it, breaks, or ends elsewhere.
+        EnvironmentFault: If the environment breaks at its reset.
     """
     if phase is not None and isinstance(env, Told):
         env.tell([phase])
@@ -72,7 +72,8 @@ def replay(env: BatchedEnv, game: Game, *, phase: Phase | None = None) -> Iterat
         if chosen is not None:
             try:
                 turn = env.step(chosen)
-            except ValueError as error:
+            # No game is kept in which it broke.
+            except (ValueError, EnvironmentFault) as error:
                 raise GameParted(f"at step {step} of {game.steps} it refuses: {error}") from error
 
 

@@ -124,6 +124,8 @@ class KilledRun:
         slowest_s: The longest that learners outlived their controller.
         faults: Faults that `verify_run` found between each kill and its resume.
         num_verified: Checkpoints and ghosts that were read back for that, all looks together.
+        num_games: Evaluation games that were kept, all looks together.
+        num_that_hold: Those of them that kept the weights of their players.
     """
 
     run: Path
@@ -137,6 +139,8 @@ class KilledRun:
     slowest_s: float = 0.0
     faults: list[str] = field(default_factory=list)
     num_verified: int = 0
+    num_games: int = 0
+    num_that_hold: int = 0
 
     def start(self, *arguments: str, environment: Mapping[str, str] | None = None) -> None:
         """Start a controller: ``launch`` with these arguments."""
@@ -267,6 +271,8 @@ class KilledRun:
             return
         present = [row for row in tables.checkpoints.values() if row.state == "present"]
         self.num_verified += len(present) + len(tables.ghosts)
+        self.num_games += len(tables.games)
+        self.num_that_hold += sum(game.holds for game in tables.games.values())
 
 
 @contextlib.contextmanager

@@ -6,10 +6,11 @@
     python -m experiments.faults.soak --kills 50 --minutes 15 --simulators
     python -m experiments.faults.soak --kills 50 --minutes 15 --ranks
 
-With ``--small-bounds`` ghosts are thinned, results merged, details archived, and backups made every
-few seconds. With ``--simulators`` each environment starts processes of its own, in other sessions
-and as daemons, too (`experiments.faults.simulators`). With ``--ranks`` learners have two processes,
-the second of which is killed, too, and most policies leave early (``pbt.share: halving``).
+With ``--small-bounds`` ghosts and games are thinned, results merged, details archived, and backups
+made every few seconds. With ``--simulators`` each environment starts processes of its own, in other
+sessions and as daemons, too (`experiments.faults.simulators`). With ``--ranks`` learners have two
+processes, the second of which is killed, too, and most policies leave early (``pbt.share:
+halving``).
 
 Kills a learner, the controller, or both with SIGKILL; after each of these kills all that the killed
 one has started must be gone within two seconds; after a controller's kill all of the directory is
@@ -76,6 +77,7 @@ SMALL_BOUNDS: tuple[str, ...] = (
     "ghosts.every_agent_steps=2048",
     "ghosts.keep=16",
     "checkpoints.keep=1",
+    "replays.keep=16",
     "journal.keep_detail_hours=0.005",
     "journal.backup_every_s=2",
     "metrics.rotate_mb=1",
@@ -130,6 +132,8 @@ class Figures:
         gone_after_s: The longest that learners outlived their controller.
         tallies: Tallies that learners know, beside the journal's.
         tidied: Number of events of each kind in `TIDYING`, and of archived ranges.
+        games_verified: Evaluation games that were kept, over all looks at the directory.
+        games_that_hold: Those of them that kept the weights of their players.
         slopes: Growth of memory and descriptors, by role.
     """
 
@@ -151,6 +155,8 @@ class Figures:
     gone_after_s: float
     tallies: Comparison
     tidied: dict[str, int]
+    games_verified: int
+    games_that_hold: int
     slopes: dict[str, Slope]
 
     @property
@@ -302,6 +308,8 @@ def _figures(run: KilledRun, leaks: Leaks, witness: Path, *, seed: int, minutes:
         gone_after_s=round(run.slowest_s, 3),
         tallies=compare(witness, assignments, tallies),
         tidied={**Counter(event.kind for event in tidied), "archives": len(archives)},
+        games_verified=run.num_games,
+        games_that_hold=run.num_that_hold,
         slopes=leaks.slopes(),
     )
 

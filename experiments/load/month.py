@@ -18,11 +18,11 @@ decisions of PBT and evaluations, a training assignment for each ghost instead o
 seconds, seldom fits, and large transactions that nothing waits for. Between the two the run is
 resumed, as after a crash, with the other configuration.
 
-A line of JSON for every ``--every-h`` hours: rows by table, MiB of journal and archive, bytes
-written since the start by the journal and by backups (of write calls, by the kernel's count),
-memory, milliseconds of the controller's thread for decisions, commits, snapshots and fits (medians;
-of decisions also the 95th percentile), processor share of backups, ratings beside planted skills,
-and seconds and memory of a resume in a process of its own.
+A line of JSON for every ``--every-h`` hours: rows by table, kept games that hold weights, MiB of
+journal and archive, bytes written since the start by the journal and by backups (of write calls, by
+the kernel's count), memory, milliseconds of the controller's thread for decisions, commits,
+snapshots and fits (medians; of decisions also the 95th percentile), processor share of backups,
+ratings beside planted skills, and seconds and memory of a resume in a process of its own.
 """
 
 from __future__ import annotations
@@ -161,6 +161,7 @@ class Measured:
         return {
             "hours": round(world.now_s / HOUR_S, 2),
             "rows": self.rows(),
+            "games_that_hold": sum(game.holds for game in tables.games.values()),
             "journal_mib": round((self.directory / JOURNAL).stat().st_size / MIB, 1),
             "archive_mib": round(sum(file.stat().st_size for file in files) / MIB, 1),
             "archive_files": len(files),

@@ -238,7 +238,7 @@ class ReplaysConfig(Model):
     """Evaluation games that are kept, to be seen again."""
 
     keep: int = Field(200, ge=0, le=10_000)
-    """Most games of a population; 0: none are recorded."""
+    """Most games for each population; 0: none are recorded."""
 
 
 class AssignmentConfig(Model):

@@ -106,8 +106,8 @@ def kept_games(
 ) -> set[str]:
     """Choose the games of a population that stay when there are too many.
 
-    First the champion's defeats, then the newest game of each pair, then its longest and its
-    closest, then all others; of equal claims the newer ones.
+    First the champion's newest defeats, in half of the places at most, then the newest game of each
+    pair, then its longest and its closest, then all others; of equal claims the newer ones.
 
     Args:
         games: Games of the population, in order of commit.
@@ -130,7 +130,9 @@ def kept_games(
         claims[longest.game] = claims[closest.game] = 1
         claims[newest_first[0].game] = 2
     if champion is not None:
-        claims.update(dict.fromkeys((one.game for one in defeats(games, champion, seats=seats)), 3))
+        lost = defeats(games, champion, seats=seats)[-((keep + 1) // 2) :]
+        # All of them would leave nothing of other pairs where a champion stays for long.
+        claims.update(dict.fromkeys((one.game for one in lost), 3))
     age = {game.game: place for place, game in enumerate(games)}
     ranked = sorted(claims, key=lambda one: (claims[one], age[one]), reverse=True)
     return set(ranked[:keep])

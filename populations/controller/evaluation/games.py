@@ -66,12 +66,16 @@ def hold(state: ControllerState, tx: Transaction) -> None:
     """Let the newest defeats of each champion keep the weights of their players, no others."""
     games = state.tables.games
     held: set[str] = set()
+    most, pool = MAX_HELD, state.config.ghosts.keep
+    if pool is not None:
+        # A ghost that is held stays in its pool, where most places must be free for new ones.
+        most = min(most, pool // (4 * len(state.setup.populations)))
     for rated in state.tables.ratings.values():
         if rated.champion is not None:
             lost = defeats(games.values(), rated.champion, seats=state.setup.seats)
             # Weights that are gone already cannot be kept.
             kept = [game.game for game in lost if game.holds or _is_there(state, game)]
-            held.update(kept[-MAX_HELD:])
+            held.update(kept[max(0, len(kept) - most) :])
     for game in list(games.values()):
         if game.holds != (game.game in held):
             tx.put(replace(game, holds=not game.holds))

@@ -118,6 +118,15 @@ def test_defeats_newest_longest_and_closest_stay() -> None:
     assert kept_games(games, keep=1, champion=weights("0"), seats=DUEL) == {"1.0"}
 
 
+def test_defeats_leave_half_of_the_places_to_other_games() -> None:
+    games = [game(0, "12"), *(game(number, "01", (0.0, 1.0)) for number in range(1, 9))]
+    # Two of the champion's eight, the newest of the other pair, and of all others the newest one.
+    stay = kept_games(games, keep=4, champion=weights("0"), seats=DUEL)
+    assert stay == {"8.0", "7.0", "6.0", "0.0"}
+    # Of an odd number the larger half.
+    assert kept_games(games, keep=1, champion=weights("0"), seats=DUEL) == {"8.0"}
+
+
 GAMES = st.lists(
     st.tuples(
         st.sampled_from(["01", "10", "02", "20", "12", "21", "00"]),
@@ -140,8 +149,9 @@ def test_as_many_stay_as_may_and_none_goes_before_one_of_a_lesser_claim(
     assert len(stay) == min(keep, len(rows))
     assert stay <= set(ids(rows))
     lost = set(ids(defeats(rows, weights("0"), seats=DUEL)))
-    # All defeats stay, or nothing else does.
-    assert lost <= stay or stay <= lost
+    # Half of the places are the newest defeats', as far as there are so many.
+    ranked = [one for one in ids(rows) if one in lost]
+    assert set(ranked[-((keep + 1) // 2) :]) <= stay
     # Keeping more lets none go that stayed.
     assert stay <= kept_games(rows, keep=keep + 1, champion=weights("0"), seats=DUEL)
 

@@ -6,7 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from arena.types import MAX_GAME_BYTES, MAX_GAMES, MAX_GAMES_BYTES, Game
+from arena.types import (
+    MAX_GAME_BYTES,
+    MAX_GAMES,
+    MAX_GAMES_BYTES,
+    RANDOM_BOT,
+    Entrant,
+    Game,
+    PlayerId,
+)
 from arena.wire.messages import Evaluate, Finished
 from populations.controller.assignments.validation import Asked, find_inconsistency
 from populations.controller.evaluation import games
@@ -94,6 +102,40 @@ def test_defeats_of_the_champion_hold_weights_that_nothing_else_needs(world: Wor
     assert {game.game for game in world.state.tables.games.values() if game.holds} <= {
         game.game for game in lost
     }
+
+
+@pytest.mark.parametrize(("pool", "held"), [(16, 4), (None, MAX_HELD)])
+def test_defeats_hold_a_quarter_of_a_small_pool_at_most(pool: int | None, held: int) -> None:
+    made = make_world(
+        {
+            **DUEL,
+            "ghosts": {"every_agent_steps": 1000, "keep": pool},
+            "evaluation": {"share": 0.3},
+        }
+    )
+    made.join()
+    made.join()
+    state = made.state
+    while not (state.tables.ratings and state.tables.games):
+        made.step()
+    known = next(iter(state.tables.games.values()))
+    tx = state.begin(Now(monotonic_s=made.now_s, utc=""))
+    champion = Entrant("c" * 64)
+    for rated in list(state.tables.ratings.values()):
+        tx.put(replace(rated, champion=champion))
+    # Against bots: their games always can be held.
+    lost = {
+        "seats": (0, 1),
+        "players": (PlayerId(RANDOM_BOT),) * 2,
+        "entrants": (champion, Entrant(RANDOM_BOT)),
+        "keys": ("", ""),
+        "points": (0.0, 1.0),
+    }
+    for number in range(3 * MAX_HELD):
+        tx.put(replace(known, game=f"{10**6}.{number}", **lost))
+    games.hold(state, tx)
+    newest = [f"{10**6}.{number}" for number in range(3 * MAX_HELD)][-held:]
+    assert [game.game for game in state.tables.games.values() if game.holds] == newest
 
 
 def test_evaluations_ask_for_no_game_where_none_are_kept() -> None:
