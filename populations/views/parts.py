@@ -88,6 +88,7 @@ class Column:
         drop: Order in which columns are left out where there is no room; 0: never.
         is_label: Whether it says what the row is about, so that it stays though it is constant.
         most: Most characters of a cell.
+        pair: Key of the two players whose games a page's cells lead to; empty: they lead nowhere.
     """
 
     key: str
@@ -96,6 +97,7 @@ class Column:
     drop: int = 0
     is_label: bool = False
     most: int = MAX_CELL
+    pair: str = ""
 
     @property
     def name(self) -> str:

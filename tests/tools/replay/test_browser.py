@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -9,9 +11,12 @@ from urllib.parse import urlsplit
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
+from populations.inspection.views import Inspection
 from tests.tools.web.browsing import mistakes_of, served
+from tests.tools.web.test_export import check_addresses
 from tools.replay import files
-from tools.replay.retelling import retold
+from tools.replay.retelling import find_game, retold
+from tools.web import export
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -76,3 +81,40 @@ def test_a_game_comes_by_itself_and_is_gone_through(kept_run: Path, browser: Bro
         assert page.locator('section[id^="step-"]:visible').get_attribute("id") == "step-1"
         assert not wrong
         page.close()
+
+
+@pytest.mark.slow
+def test_an_export_has_the_champions_worst_games_and_the_newest(
+    kept_run: Path, tmp_path: Path, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(export, "MAX_GAMES", 4)
+    target = tmp_path / "page"
+    check_addresses(kept_run, target)
+    with closing(Inspection.open(kept_run)) as inspection:
+        worst = [find_game(inspection, player="p000", worst=n).game for n in (1, 2)]
+    assert {path.name for path in target.glob("kept/game-*")} == {
+        *(f"game-{one.replace('.', '-')}.html" for one in worst),
+        "game-4-2.html",
+        "game-4-1.html",
+    }
+    for name, number in (("games.html", 4), ("player-p000.html", 2)):
+        assert len(re.findall('href="game-', (target / "kept" / name).read_text())) >= number
+    shown = browser.new_page()
+    wrong = mistakes_of(shown, "")
+    shown.goto((target / "index.html").as_uri())
+    shown.get_by_role("link", name="Games").click()
+    assert "arena replay RUN --id ID" in shown.locator("main").inner_text()
+    shown.get_by_role("link", name="4.2", exact=True).press("Enter")
+    shown.keyboard.press("End")
+    assert shown.locator('section[id^="step-"]:visible svg').count() == 1
+    assert wrong == []
+    shown.close()
+
+
+@pytest.mark.slow
+def test_an_export_tells_no_game_after_its_time(
+    kept_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(export, "GAMES_S", 0.0)
+    check_addresses(kept_run, tmp_path)
+    assert not list(tmp_path.glob("kept/game-*"))
