@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 from urllib.parse import urlencode
@@ -159,7 +159,7 @@ class Links:
     base: str = ""
     is_static: bool = False
     names: Mapping[str, str] = field(default_factory=dict)
-    games: Container[str] | None = None
+    games: Collection[str] | None = None
 
     def page(self, name: str, *, number: int = 1, anchor: str = "", **query: str) -> str:
         """Return the address of a page, or of one of its numbered parts."""

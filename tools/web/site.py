@@ -5,7 +5,7 @@ Tests: `tests/tools/web/test_pages.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -72,7 +72,7 @@ class Site:
     runs: Mapping[str, Run]
     is_static: bool = False
     linked: Callable[[dict[str, str]], dict[str, str]] = dict
-    games: Mapping[str, Container[str]] = field(default_factory=dict)
+    games: Mapping[str, Collection[str]] = field(default_factory=dict)
 
     def views(self, run: Run, name: str) -> tuple[str, ...]:
         """Return the documents that a page needs, beside the frame's ``status``."""
