@@ -12,6 +12,7 @@ from arena.games.recording import GameRecorder
 from arena.matches.match import Block, play_matches
 from arena.types import Player, PlayerId, WeightsRef
 from populations.config.run_file import learner_setup
+from populations.config.trust import word_for_run
 from populations.inspection.views import Inspection
 from populations.records.games import played_as
 from populations.records.rows import GameRow
@@ -24,7 +25,8 @@ def record(run: Path, pairings: Sequence[tuple[str, str]], *, each: int = 2) -> 
     """Let players of a run meet, and keep their games as its controller would."""
     with closing(Inspection.open(run)) as inspection:
         setup = learner_setup(inspection.run_file, root=run)
-        game = Game.of_setup(setup)
+        word = word_for_run(inspection.run_file, run, trust=False)
+        game = Game.of_setup(setup, word=word)
         rows = {str(row.policy): row for row in inspection.tables.checkpoints.values()}
         kept: list[GameRow] = []
         for number, names in enumerate(pairings, start=1):
