@@ -52,9 +52,6 @@ NOTED = ("alert", "alert_cleared", "champion", "exploited")
 GAME_EVERY_S, GAME_S = 3600.0, 90.0
 """Time between two games that are shown, and the longest time in which one is told."""
 
-ONE_CORE = {"OMP_NUM_THREADS": "1"}
-"""Environment variables of the process that tells a game: the other cores are the run's."""
-
 NICENESS = 10
 """The run goes first where cores are few."""
 
@@ -136,7 +133,9 @@ def _show(tracker: Tracker, game: str, settings: TrackerSettings) -> str:
     with tempfile.TemporaryDirectory(prefix="arena-game-") as place:
         page = Path(place) / f"{game}.html"
         asked = (settings.run_dir, "--id", game, "--to", str(page))
-        reply = ask([*settings.replay_command, *asked], b"", timeout_s=GAME_S, variables=ONE_CORE)
+        # The other cores are the run's.
+        one = {"OMP_NUM_THREADS": "1"}
+        reply = ask([*settings.replay_command, *asked], b"", timeout_s=GAME_S, variables=one)
         if reply.exit_code is None:
             return f"game {game} took more than {GAME_S:g} s to be told"
         if reply.exit_code:

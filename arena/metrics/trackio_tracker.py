@@ -18,9 +18,6 @@ from trackio.sqlite_storage import SQLiteStorage
 
 from arena.metrics.tracker import PROJECT, Note, Point, Reached, TrackedRun
 
-MAX_GAMES = 500
-"""Games that are looked up; a row that is there already is left out in any case."""
-
 
 class TrackioTracker:
     """Tracker that writes into a run of Trackio."""
@@ -38,7 +35,8 @@ class TrackioTracker:
         return Reached(
             number=max(map(int, self._newest("metrics", "log_id")), default=number),
             sequence=max(map(int, self._newest("alerts", "alert_id")), default=sequence),
-            games=frozenset(self._newest("metrics", "log_id", "game-", most=MAX_GAMES)),
+            # More than that are left out where they are added: a row of a name is there once.
+            games=frozenset(self._newest("metrics", "log_id", "game-", most=500)),
         )
 
     def write(self, points: Sequence[Point], notes: Sequence[Note]) -> None:

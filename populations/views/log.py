@@ -203,7 +203,7 @@ def _step(step: Row, *, is_turn: bool) -> Section:
         chart=None
         if picture is None
         else Picture(**{form: str(picture[form]) for form in ("text", "svg", "png")}),
-        above=[Line("paid {rewards:listed}", {"rewards": rewards})] if rewards else [],
+        above=[Line("paid {rewards}", {"rewards": rewards})] if rewards else [],
         body=Table(DECISIONS, decisions) if decisions else None,
         is_alert=is_turn,
     )

@@ -61,6 +61,7 @@ class Room:
         populations: Names of the run's populations.
         is_ascii: Whether the stream's encoding lacks blocks and arrows.
         limit: Most rows of a table that were asked for. None: what there is room for.
+        more: Word for the command line that shows what there is no room for.
     """
 
     width: int
@@ -68,6 +69,7 @@ class Room:
     populations: tuple[str, ...] = ()
     is_ascii: bool = False
     limit: int | None = None
+    more: str = "--wide"
 
     def cut(self, text: str, most: int) -> str:
         """Return a text shortened at its end to so many characters, unless everything is shown."""
