@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Sequence
@@ -23,8 +24,9 @@ from arena.errors import ConfigError
 from arena.metrics.jsonl import NumberedLines
 from arena.metrics.sink import METRICS_FILE
 from arena.metrics.tracker import Note, Point, TrackedRun, Tracker
+from arena.processes.questions import ask
 from arena.users_code import named, pass_interrupt
-from populations.config.run_file import RUN_FILE, RunFile
+from populations.config.run_file import RUN_FILE, RunFile, learner_setup
 from populations.hooks.process import (
     Control,
     Report,
@@ -32,6 +34,7 @@ from populations.hooks.process import (
     parsed,
     serve_controller,
 )
+from populations.records.games import worst_games
 from populations.records.rows import EventRow
 from populations.storage.database import JOURNAL
 from populations.storage.journal import JournalReader
@@ -45,6 +48,9 @@ PAGE = 500
 
 NOTED = ("alert", "alert_cleared", "champion", "exploited")
 """Kinds of events that are told."""
+
+GAME_EVERY_S, GAME_S = 3600.0, 90.0
+"""Time between two games that are shown, and the longest time in which one is told."""
 
 NICENESS = 10
 """The run goes first where cores are few."""
@@ -77,7 +83,8 @@ def _serve(settings: TrackerSettings, control: Control, report: Report) -> None:
 
     begin(0)
     tracker = open_tracker(name, tracked_run(run_dir))
-    number, sequence = tracker.reached()
+    number, sequence, games = tracker.reached()
+    problem, has_points, due_s = "", False, time.monotonic() + GAME_EVERY_S
     # Well only after it has taken something: one that opens may refuse all that follows.
     report(ready=True)
     with (
@@ -92,15 +99,49 @@ def _serve(settings: TrackerSettings, control: Control, report: Report) -> None:
             if points or notes:
                 begin(points[-1].number if points else notes[-1].sequence)
                 tracker.write(points, notes)
-                report(ended=name, problem="")
+                # An alert about games holds until one was shown.
+                report(**({"ready": True} if problem else {"ended": name, "problem": ""}))
                 sequence = notes[-1].sequence if notes else sequence
+                has_points = has_points or bool(points)
+            elif has_points and (is_over or time.monotonic() >= due_s):
+                has_points, due_s = False, time.monotonic() + GAME_EVERY_S
+                if (game := _worst_game(reader, run_dir, games)) is not None:
+                    begin(0)
+                    problem = _show(tracker, game, settings)
+                    report(ended=name, problem=problem)
+                    games |= set() if problem else {game}
             elif is_over:
                 begin(0)
                 tracker.close()
-                report(ended=name, problem="")
+                report(ended=name, problem=problem)
                 return
             else:
                 control.woken.wait(POLL_S)
+
+
+def _worst_game(reader: JournalReader, run_dir: Path, known: frozenset[str]) -> str | None:
+    """Return the worst game of a champion that is not known; None: there is none."""
+    tables = reader.load(pairs=())
+    champions = [str(row.champion) for row in tables.ratings.values() if row.champion]
+    seats = learner_setup(RunFile.load(run_dir / RUN_FILE), root=run_dir).seats
+    worst = worst_games(tables.games.values(), champions, seats=seats)
+    return next((row.game for row in worst if row.game not in known), None)
+
+
+def _show(tracker: Tracker, game: str, settings: TrackerSettings) -> str:
+    """Have a game made into a page, and show it; return what was wrong, empty if nothing was."""
+    with tempfile.TemporaryDirectory(prefix="arena-game-") as place:
+        page = Path(place) / f"{game}.html"
+        asked = (settings.run_dir, "--id", game, "--to", str(page))
+        # The other cores are the run's.
+        one = {"OMP_NUM_THREADS": "1"}
+        reply = ask([*settings.replay_command, *asked], b"", timeout_s=GAME_S, variables=one)
+        if reply.exit_code is None:
+            return f"game {game} took more than {GAME_S:g} s to be told"
+        if reply.exit_code:
+            return redacted(f"game {game}: {reply.last_line}")
+        tracker.show(game, page)
+    return ""
 
 
 def open_tracker(name: str, run: TrackedRun) -> Tracker:

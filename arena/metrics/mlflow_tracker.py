@@ -16,8 +16,8 @@ from mlflow.entities import Metric, RunTag
 
 from arena.metrics.tracker import PROJECT, Note, Point, Reached, TrackedRun
 
-RUN_TAG, POINT_TAG, NOTE_TAG = "arena.run", "arena.point", "arena.note."
-"""Tags: the run's UUID, the number of the last point, and a note, by its sequence."""
+RUN_TAG, POINT_TAG, NOTE_TAG, GAME_TAG = "arena.run", "arena.point", "arena.note.", "arena.game."
+"""Tags: the run's UUID, the number of the last point, a note by its sequence, a game by its id."""
 
 MAX_METRICS, MAX_TAGS, MAX_KEY_CHARS = 1000, 100, 250
 """Limits of one request, and of a name."""
@@ -29,11 +29,14 @@ class MlflowTracker:
     """Tracker that writes into a run of MLflow."""
 
     def __init__(self, run: TrackedRun) -> None:
-        uri = os.environ.get("MLFLOW_TRACKING_URI") or own_database(run.directory)
+        own = None if (uri := os.environ.get("MLFLOW_TRACKING_URI")) else run.directory
+        uri = uri or own_database(run.directory)
         self._client = client = MlflowClient(uri)
         name = os.environ.get("MLFLOW_EXPERIMENT_NAME") or PROJECT
         experiment = client.get_experiment_by_name(name)
-        place = experiment.experiment_id if experiment else client.create_experiment(name)
+        # Else files are where the run was launched.
+        files = own and (own.resolve() / "mlartifacts").as_uri()
+        place = experiment.experiment_id if experiment else client.create_experiment(name, files)
         found = client.search_runs([place], f"tags.`{RUN_TAG}` = '{run.id}'", max_results=1)
         if found:
             self._id = found[0].info.run_id
@@ -49,8 +52,12 @@ class MlflowTracker:
     def reached(self) -> Reached:
         """Return what the run's tags say."""
         tags = self._client.get_run(self._id).data.tags
-        notes = [int(tag.removeprefix(NOTE_TAG)) for tag in tags if tag.startswith(NOTE_TAG)]
-        return Reached(int(tags.get(POINT_TAG, Reached().number)), max(notes, default=0))
+        notes, games = (
+            [tag.removeprefix(begin) for tag in tags if tag.startswith(begin)]
+            for begin in (NOTE_TAG, GAME_TAG)
+        )
+        number = int(tags.get(POINT_TAG, Reached().number))
+        return Reached(number, max(map(int, notes), default=0), frozenset(games))
 
     def write(self, points: Sequence[Point], notes: Sequence[Note]) -> None:
         """Log metrics by agent steps, and tags: each note, and who leads or was copied last."""
@@ -73,6 +80,11 @@ class MlflowTracker:
             tags.append(RunTag(f"{NOTE_TAG}{note.sequence:09d}", f"{note.kind}: {note.text}"))
         for start in range(0, len(tags), MAX_TAGS):
             self._client.log_batch(self._id, tags=tags[start : start + MAX_TAGS])
+
+    def show(self, game: str, page: Path) -> None:
+        """Log the page as an artifact, and then that it is there."""
+        self._client.log_artifact(self._id, str(page), "games")
+        self._client.set_tag(self._id, f"{GAME_TAG}{game}", page.name)
 
     def _not_held(self, metrics: Sequence[Metric]) -> list[Metric]:
         held = {

@@ -85,10 +85,12 @@ class Reached(NamedTuple):
     Attributes:
         number: Number of its last point; -1: it has none.
         sequence: Sequence of its last note; 0: it has none.
+        games: Ids of the games that it has.
     """
 
     number: int = -1
     sequence: int = 0
+    games: frozenset[str] = frozenset()
 
 
 class Tracker(Protocol):
@@ -102,6 +104,14 @@ class Tracker(Protocol):
 
         After a kill within `write` a part of them may be there; `reached` or `write` itself sees
         to it that none gets there twice.
+        """
+
+    def show(self, game: str, page: Path) -> None:
+        """Add a game that it does not hold, beside the last point of this process.
+
+        Args:
+            game: Id of the game.
+            page: File in HTML that needs nothing else; it is gone afterwards.
         """
 
     def close(self) -> None:

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+from trackio.media import TrackioHtml
 from trackio.sqlite_storage import SQLiteStorage
 
 from arena.metrics.tracker import PROJECT, Note, Point, Reached, TrackedRun
@@ -24,13 +26,17 @@ class TrackioTracker:
         self._run = run
         self._project = os.environ.get("TRACKIO_PROJECT") or PROJECT
         self._config: dict[str, object] | None = dict(run.facts)
+        self._agent_steps = 0
         SQLiteStorage.init_db(self._project)
 
     def reached(self) -> Reached:
         """Return what the database holds."""
+        number, sequence = Reached()[:2]
         return Reached(
-            number=self._last("metrics", "log_id", default=Reached().number),
-            sequence=self._last("alerts", "alert_id", default=Reached().sequence),
+            number=max(map(int, self._newest("metrics", "log_id")), default=number),
+            sequence=max(map(int, self._newest("alerts", "alert_id")), default=sequence),
+            # More than that are left out where they are added: a row of a name is there once.
+            games=frozenset(self._newest("metrics", "log_id", "game-", most=500)),
         )
 
     def write(self, points: Sequence[Point], notes: Sequence[Note]) -> None:
@@ -44,7 +50,7 @@ class TrackioTracker:
             config=self._config,
         )
         if points:
-            self._config = None
+            self._config, self._agent_steps = None, points[-1].agent_steps
         SQLiteStorage.bulk_alert(
             **of,
             titles=[note.kind for note in notes],
@@ -54,10 +60,28 @@ class TrackioTracker:
             alert_ids=[f"{self._run.id}-{note.sequence}" for note in notes],
         )
 
+    def show(self, game: str, page: Path) -> None:
+        """Add a row with the page, which Trackio copies."""
+        media = TrackioHtml(page, inject=False, caption=game)
+        media._save(self._project, self._run.name, self._agent_steps)
+        SQLiteStorage.bulk_log(
+            project=self._project,
+            run=self._run.name,
+            run_id=self._run.id,
+            metrics_list=[{"game": media._to_dict()}],
+            steps=[self._agent_steps],
+            log_ids=[f"{self._run.id}-game-{game}"],
+        )
+
     def close(self) -> None:
         """Do nothing: each write is a transaction."""
 
-    def _last(self, table: str, column: str, *, default: int) -> int:
-        query = f"SELECT {column} FROM {table} WHERE run_id = '{self._run.id}' ORDER BY id DESC"
-        rows = SQLiteStorage.query_project(self._project, f"{query} LIMIT 1")["rows"]
-        return int(rows[0][column].rpartition("-")[2]) if rows else default
+    def _newest(self, table: str, column: str, kind: str = "", *, most: int = 1) -> list[str]:
+        """Return the newest names of rows of a kind, without what they begin with."""
+        begin = f"{self._run.id}-{kind}"
+        query = (
+            f"SELECT {column} FROM {table} WHERE run_id = '{self._run.id}' "
+            f"AND {column} GLOB '{begin}[0-9]*' ORDER BY id DESC LIMIT {most}"
+        )
+        rows = SQLiteStorage.query_project(self._project, query)["rows"]
+        return [row[column].removeprefix(begin) for row in rows]

@@ -8,6 +8,7 @@ Tests: `tests/integration/test_trackers.py`.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import struct
@@ -22,6 +23,9 @@ from arena.metrics.tracker import PROJECT, Note, Point, Reached, TrackedRun
 FLUSH_S = 5.0
 """Longest time for which wandb holds back what it was given."""
 
+GAME_ID = "game_id"
+"""Key of the id of the game that a row has."""
+
 HEADER, BLOCK = 7, 1 << 15
 """Bytes of a file before its records, and of a block; records are cut at the ends of blocks."""
 
@@ -34,6 +38,7 @@ class WandbTracker:
     def __init__(self, run: TrackedRun) -> None:
         self._id, self._directory = run.id, run.directory
         self._known: set[str] = set()
+        self._number = 0
         self._run = wandb.init(
             project=os.environ.get("WANDB_PROJECT") or PROJECT,
             id=run.id,
@@ -58,16 +63,21 @@ class WandbTracker:
 
     def reached(self) -> Reached:
         """Return what files, or the server and files, hold."""
-        number, sequence = Reached()
+        number, sequence, _ = Reached()
+        games: dict[str, int] = {}
         for path in self._directory.glob(f"wandb/*run-*-{self._id}/*.wandb"):
             for data in read_records(path):
                 record = Record.FromString(data)
                 if record.HasField("history"):
-                    number = max(number, record.history.step.num)
+                    step = record.history.step.num
+                    number = max(number, step)
+                    ids = (one for one in record.history.item if one.nested_key[:1] == [GAME_ID])
+                    games |= {str(json.loads(one.value_json)): step for one in ids}
                 elif record.HasField("alert") and (found := _SEQUENCE.match(record.alert.text)):
                     sequence = max(sequence, int(found[1]))
         # What files hold may not have reached the server: ``wandb sync`` brings that.
-        return Reached(number if self._run.offline else self._run.step - 1, sequence)
+        number = number if self._run.offline else self._run.step - 1
+        return Reached(number, sequence, frozenset(one for one in games if games[one] <= number))
 
     def write(self, points: Sequence[Point], notes: Sequence[Note]) -> None:
         """Add a row for each point, and alerts; champions and donors are in the summary."""
@@ -77,7 +87,9 @@ class WandbTracker:
                 steps = f"{point.policy}/agent_steps"
                 self._run.define_metric(f"{point.policy}/*", step_metric=steps)
             row = {**point.named(), f"{point.policy}/agent_steps": point.agent_steps}
-            self._run.log(row, step=point.number, commit=True)
+            # The last one's row stays open for a game, up to the next point.
+            self._run.log(row, step=point.number, commit=point is not points[-1])
+            self._number = point.number
         for note in notes:
             if note.kind.startswith("alert"):
                 level = "WARN" if note.kind == "alert" else "INFO"
@@ -85,6 +97,11 @@ class WandbTracker:
                 self._run.alert(title=note.kind, text=text, level=level, wait_duration=0)
             else:
                 self._run.summary[f"{note.kind}/{note.subject}"] = note.text
+
+    def show(self, game: str, page: Path) -> None:
+        """Add the page, which wandb copies, to the row of the last point."""
+        row = {"game": wandb.Html(page, inject=False), GAME_ID: game}
+        self._run.log(row, step=self._number, commit=True)
 
     def close(self) -> None:
         """Wait until all is written or sent."""

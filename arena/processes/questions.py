@@ -43,6 +43,12 @@ class Reply(NamedTuple):
         lines = self.errors.decode("utf8", errors="replace").strip().splitlines()
         return f"({how}): " + ("\n".join(lines[-NUM_LAST_LINES:]) or "it said nothing")
 
+    @property
+    def last_line(self) -> str:
+        """Last line of what a command of Arena said, without its name; else how it ended."""
+        lines = self.errors.decode("utf8", errors="replace").strip().splitlines()
+        return lines[-1].removeprefix("arena: ") if lines else self.ending
+
 
 @contextlib.contextmanager
 def answering() -> Iterator[TextIO]:

@@ -32,7 +32,7 @@ def make_hook_processes(
     run_dir: Path,
     *,
     launch_directory: str,
-    export_command: Sequence[str],
+    command: Sequence[str],
     num_events: int,
     is_new: bool,
 ) -> list[HookProcess]:
@@ -42,7 +42,7 @@ def make_hook_processes(
         config: Configuration of the run.
         run_dir: Run directory.
         launch_directory: Directory searched first for user code.
-        export_command: Command that is ``arena export``, without its arguments.
+        command: Command that is ``arena``, without its arguments.
         num_events: Number of events that the journal has.
         is_new: Whether no controller has served the run before, so that hooks begin with its first
             event.
@@ -52,8 +52,10 @@ def make_hook_processes(
     """
     path = run_dir.resolve()
     hooks, exports = config.hooks, config.checkpoints.export_every_agent_steps
+    # The launch was the user's word, and these import nothing else.
     export = (
-        *(*export_command, "{run}", "--player", "{player}", "--to", f"{{run}}/{EXPORTS}/{{to}}"),
+        *(*command, "export", "--trust"),
+        *("{run}", "--player", "{player}", "--to", f"{{run}}/{EXPORTS}/{{to}}"),
         # The card has the league's rating; a record would take most of an export's time.
         *("--matches", "0", "--force"),
     )
@@ -98,6 +100,7 @@ def make_hook_processes(
                 launch_directory=launch_directory,
                 time_limit_s=TRACKER_S,
                 tracker=sink,
+                replay_command=(*command, "replay", "--trust"),
             ),
             log=path / "logs" / f"{sink}.log",
             module="populations.tracking",

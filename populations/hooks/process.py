@@ -88,6 +88,9 @@ class TrackerSettings(ProcessSettings):
     tracker: str
     """Name in `arena.metrics.tracker.TRACKERS`."""
 
+    replay_command: tuple[str, ...]
+    """Command that is ``arena replay``, without its arguments."""
+
 
 SettingsT = TypeVar("SettingsT", bound=ProcessSettings)
 

@@ -64,18 +64,27 @@ def worst_games(
     """
     names = set(players)
 
-    def badness(game: GameRow, place: int) -> tuple[float, float, int]:
-        points = margin(game, place, seats=seats)
-        # The quickest of equal defeats is worst, and the longest of other games.
-        return points, game.returns[place], game.steps if points < 0 else -game.steps
+    def worst(game: GameRow, mine: Sequence[int]) -> tuple[float, float, int]:
+        return min(
+            badness(margin(game, place, seats=seats), game.returns[place], game.steps)
+            for place in mine
+        )
 
-    found = [
-        (min(badness(game, place) for place in mine), game)
-        for game in games
-        if (mine := places(game, names))
-    ]
+    found = [(worst(game, mine), game) for game in games if (mine := places(game, names))]
     # A stable sort of the newest first.
     return [game for _, game in sorted(reversed(found), key=itemgetter(0))]
+
+
+def badness(points: float, paid: float, steps: int) -> tuple[float, float, int]:
+    """Return the sort key of how a game ended for a player, the worst first.
+
+    Args:
+        points: Its points less those of the best other side.
+        paid: Its return.
+        steps: Steps of the game.
+    """
+    # The quickest of equal defeats is worst, and the longest of other games.
+    return points, paid, steps if points < 0 else -steps
 
 
 def places(game: GameRow, names: set[str]) -> list[int]:

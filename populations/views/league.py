@@ -205,7 +205,7 @@ PAYOFF = (
     Column("opponent_rating", "elo", "rating"),
     Column("opponent_seat", "word", "its seat", is_label=True),
     Column("matches", "count"),
-    Column("score", "share"),
+    Column("score", "share", pair="met"),
     Column("wins", "count", drop=1),
     Column("draws", "count", drop=2),
     Column("losses", "count", drop=3),
@@ -235,6 +235,7 @@ def payoff(document: Document, room: Room) -> Iterator[Section]:
     shown = [
         {
             **row,
+            "met": (row["player"], row["opponent"]),
             "player": _name(row["population"], row["player"], room),
             "opponent": _name(row.get("opponent_population"), row["opponent"], room),
             "rating": ratings.get((str(row["population"]), str(row["player"]))),
@@ -286,7 +287,7 @@ def _map(document: Document, room: Room) -> Section:
         player("player"),
         Column("rating", "elo", is_label=True),
         *(
-            Column(str(place), "percents", f"#{place}", is_label=True)
+            Column(str(place), "percents", f"#{place}", is_label=True, pair=f"met {place}")
             for place in range(1, len(players) + 1)
         ),
     ]
@@ -296,6 +297,7 @@ def _map(document: Document, room: Room) -> Section:
             "player": _name(*one, room),
             "rating": ratings.get(one),
             **{str(other): scores.get((one, their)) for other, their in enumerate(players, 1)},
+            **{f"met {other}": (one[1], their[1]) for other, their in enumerate(players, 1)},
         }
         for place, one in enumerate(players, 1)
     ]

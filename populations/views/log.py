@@ -214,7 +214,7 @@ def _step(step: Row, *, is_turn: bool) -> Section:
     return Section(
         title=Line("step {step}", step),
         chart=None if picture is None else Picture(**picture),
-        above=[Line("paid {rewards:listed}", {"rewards": rewards})] if rewards else [],
+        above=[Line("paid {rewards}", {"rewards": rewards})] if rewards else [],
         body=Table(DECISIONS, decisions) if decisions else None,
         is_alert=is_turn,
     )

@@ -61,6 +61,7 @@ class Room:
         populations: Names of the run's populations.
         is_ascii: Whether the stream's encoding lacks blocks and arrows.
         limit: Most rows of a table that were asked for. None: what there is room for.
+        more: Word for the command line that shows what there is no room for.
     """
 
     width: int
@@ -68,6 +69,7 @@ class Room:
     populations: tuple[str, ...] = ()
     is_ascii: bool = False
     limit: int | None = None
+    more: str = "--wide"
 
     def cut(self, text: str, most: int) -> str:
         """Return a text shortened at its end to so many characters, unless everything is shown."""
@@ -88,6 +90,7 @@ class Column:
         drop: Order in which columns are left out where there is no room; 0: never.
         is_label: Whether it says what the row is about, so that it stays though it is constant.
         most: Most characters of a cell.
+        pair: Key of the two players whose games a page's cells lead to; empty: they lead nowhere.
     """
 
     key: str
@@ -96,6 +99,7 @@ class Column:
     drop: int = 0
     is_label: bool = False
     most: int = MAX_CELL
+    pair: str = ""
 
     @property
     def name(self) -> str:

@@ -193,7 +193,7 @@ def call_hooks(run: Path, hooks: Mapping[str, Any]) -> None:
     """Call hooks for all events of a run, as a controller's process does."""
     config = validate_config({"environment": {"id": "golden:env"}, "hooks": {**hooks, **PATIENT}})
     (process,) = make_hook_processes(
-        config, run, launch_directory=".", export_command=(), num_events=0, is_new=True
+        config, run, launch_directory=".", command=(), num_events=0, is_new=True
     )
     trouble = [told for told in process.finish() if told.problem]
     assert trouble == [], trouble

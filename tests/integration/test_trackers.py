@@ -8,6 +8,7 @@ import os
 import signal
 import sqlite3
 import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -46,11 +47,12 @@ Curves = dict[str, list[tuple[int, float]]]
 
 
 class Kept(NamedTuple):
-    """What a tracker has of a run: its points, the alerts, and the ids of its runs."""
+    """What a tracker has of a run: its points, the alerts, the ids of its runs, and games."""
 
     curves: Curves
     notes: list[str]
     runs: set[str]
+    games: list[Path]
 
 
 def started(run: Path, *more: str | Path, **variables: str) -> subprocess.Popen[str]:
@@ -138,6 +140,8 @@ def of_wandb(run: Path, uuid: str) -> Kept:
     numbers = [number for number, _ in rows]
     assert numbers == sorted(set(numbers)), "a step is there twice"
     curves: Curves = {}
+    games = [path for folder in folders for path in folder.glob("files/media/html/game_*")]
+    assert len([row for _, row in rows if "game_id" in row]) == len(games)
     for _, row in rows:
         ((policy, steps),) = [
             (key.removesuffix("/agent_steps"), value)
@@ -147,7 +151,7 @@ def of_wandb(run: Path, uuid: str) -> Kept:
         for key, value in row.items():
             if key.startswith(f"{policy}/") and not key.endswith("/agent_steps"):
                 curves.setdefault(key, []).append((steps, value))
-    return Kept(curves, notes, runs)
+    return Kept(curves, notes, runs, games)
 
 
 def of_mlflow(run: Path, uuid: str) -> Kept:
@@ -163,7 +167,11 @@ def of_mlflow(run: Path, uuid: str) -> Kept:
     tags = found.data.tags
     assert found.info.status == "FINISHED"
     notes = [text for tag, text in sorted(tags.items()) if tag.startswith("arena.note.")]
-    return Kept(curves, notes, {tags["arena.run"]})
+    games = [*(run / "mlartifacts").rglob("*.html")]
+    assert [tag for tag in tags if tag.startswith("arena.game.")] == [
+        f"arena.game.{path.stem}" for path in games
+    ]
+    return Kept(curves, notes, {tags["arena.run"]}, games)
 
 
 def of_trackio(run: Path, uuid: str) -> Kept:
@@ -173,10 +181,14 @@ def of_trackio(run: Path, uuid: str) -> Kept:
         notes = [text for (text,) in database.execute("SELECT text FROM alerts ORDER BY id")]
     database.close()
     curves: Curves = {}
+    games = []
     for step, document in rows:
         for name, value in json.loads(document).items():
-            curves.setdefault(name, []).append((step, value))
-    return Kept(curves, notes, runs)
+            if name == "game":
+                games.append(run.parent / "trackio" / "media" / value["file_path"])
+            else:
+                curves.setdefault(name, []).append((step, value))
+    return Kept(curves, notes, runs, games)
 
 
 READERS = {"wandb": of_wandb, "mlflow": of_mlflow, "trackio": of_trackio}
@@ -194,10 +206,58 @@ def test_after_two_kills_there_is_one_run_and_no_point_is_missing_or_double(
     assert set(kept.curves) == set(expected)
     for curve, points in expected.items():
         assert Counter(kept.curves[curve]) == Counter(points), curve
+    # Of the three processes one was there at the end of the run.
+    (page,) = kept.games
+    assert 'id="step-1"' in page.read_text()
     # A sink that fails is told, once.
     failing = [note for note in kept.notes if "sink_failed" in note]
     assert len(failing) == 1
     assert "json:loads" in failing[0]
+
+
+SHOWING = """
+import json, os, signal, sys
+from pathlib import Path
+from arena.metrics.tracker import Point, TrackedRun
+from populations.tracking import open_tracker
+name, directory, number, game, ending = sys.argv[1:]
+run = TrackedRun(id="0123", name="run", directory=Path(directory), facts={})
+tracker = open_tracker(name, run)
+reached = tracker.reached()
+page = Path(directory) / f"{game}.html"
+page.write_text(f"<!doctype html><p>{game}")
+tracker.write([Point(int(number), "run", 5, {"a/b": 1.0})], [])
+tracker.show(game, page)
+page.unlink()
+print(json.dumps([reached.number, sorted(reached.games)]))
+sys.stdout.flush()
+if ending == "kill":
+    os.kill(os.getpid(), signal.SIGKILL)
+tracker.close()
+"""
+
+
+@pytest.mark.parametrize("name", TRACKERS)
+def test_a_tracker_knows_the_games_that_it_was_shown(name: str, tmp_path: Path) -> None:
+    def shown(number: int, game: str, ending: str) -> list[Any]:
+        done = subprocess.run(
+            [sys.executable, "-c", SHOWING, name, str(tmp_path), str(number), game, ending],
+            env={**os.environ, "WANDB_MODE": "offline", "TRACKIO_DIR": str(tmp_path / "trackio")},
+            stdout=subprocess.PIPE,
+            text=True,
+            check=ending != "kill",
+        )
+        found: list[Any] = json.loads(done.stdout.splitlines()[-1])
+        return found
+
+    assert shown(3, "3.1", "close") == [-1, []]
+    assert shown(7, "12.0", "kill") == [3, ["3.1"]]
+    # Of seconds before a kill wandb has nothing: neither the game nor the point of its row.
+    known = [3, ["3.1"]] if name == "wandb" else [7, ["12.0", "3.1"]]
+    assert shown(9, "20.4", "close") == known
+    pages = [one.read_text() for one in tmp_path.rglob("*.html")]
+    assert "<!doctype html><p>3.1" in pages
+    assert "<!doctype html><p>20.4" in pages
 
 
 def test_every_training_assignment_has_one_point_though_the_controller_was_killed(

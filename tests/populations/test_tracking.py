@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -11,9 +12,10 @@ import pytest
 
 from arena.metrics.jsonl import JsonlSink
 from arena.metrics.tracker import Point
+from arena.types import SHOWN_BYTES, Entrant, PlayerId
 from populations.hooks.process import TrackerSettings
 from populations.hooks.supervisor import HookProcess, Told
-from populations.records.rows import EventRow, RunRow
+from populations.records.rows import EventRow, GameRow, RatingsRow, RunRow
 from populations.storage.database import JOURNAL
 from populations.storage.journal import Journal
 from populations.tracking import PAGE, Feed, redacted, tracked_run
@@ -36,12 +38,42 @@ class Run:
     def log(self, row, step, commit): self.tell(step, row)
     def alert(self, title, text, level, wait_duration): self.tell(level, text)
     def finish(self): self.tell("finished")
+def Html(path, inject):
+    return Path(path).read_text()
 def init(dir, **settings):
     fault = Path(dir) / "fault"
     if fault.exists():
         exec(fault.read_text())
     return Run(dir)
 """
+
+REPLAY = """
+import sys
+from pathlib import Path
+run, _, game, _, page = sys.argv[1:]
+if (Path(run) / "untellable").exists():
+    sys.exit(f"arena: nobody has the environment of {game}")
+Path(page).write_text(f"page of {game}")
+"""
+
+ME, OTHER = Entrant("a" * 64), Entrant("bot:random")
+
+
+def lost(number: int, *, points: tuple[float, float]) -> GameRow:
+    return GameRow(
+        game=f"{number}.0",
+        time="now",
+        seats=(0, 1),
+        players=(PlayerId("player/p000@000000000100"), PlayerId("bot:random")),
+        entrants=(ME, OTHER),
+        keys=("somewhere", ""),
+        seed=number,
+        steps=1,
+        points=points,
+        returns=points,
+        actions=b"a",
+        shown=bytes(2 * SHOWN_BYTES),
+    )
 
 
 @pytest.fixture
@@ -68,7 +100,11 @@ def process(
     sink.close()
     made = HookProcess(
         settings=TrackerSettings(
-            run_dir=str(tmp_path), launch_directory=str(tmp_path), time_limit_s=1.0, tracker="wandb"
+            run_dir=str(tmp_path),
+            launch_directory=str(tmp_path),
+            time_limit_s=5.0,
+            tracker="wandb",
+            replay_command=(sys.executable, "-c", REPLAY),
         ),
         log=tmp_path / "logs" / "wandb.log",
         module="populations.tracking",
@@ -105,7 +141,7 @@ def told_to(run_dir: Path) -> list[list[object]]:
             "raise OSError('no answer to ' + os.environ['WANDB_API_KEY'])",
             "no answer to ***",
         ),
-        ("time.sleep(600)", "it took longer than its time limit, 1 s (event 0)"),
+        ("time.sleep(600)", "it took longer than its time limit, 5 s (event 0)"),
         ("os._exit(7)", "its process ended with code 7 (event 0)"),
     ],
 )
@@ -143,6 +179,27 @@ def test_points_and_notes_go_on_to_the_end_of_the_run(
     kinds = [one[0] for one in told_to(tmp_path)]
     assert kinds == [0, 1, "WARN", "finished"]
     assert str(told_to(tmp_path)[2][1]).startswith("#2 Alert no_steps about player: the run ended")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_told", [True, False])
+def test_the_end_of_a_run_shows_a_champions_worst_game(
+    process: HookProcess, journal: Journal, tmp_path: Path, is_told: bool
+) -> None:
+    fit = RatingsRow(
+        population="player", entrants=(ME,), ratings=(0.0,), deviations=(1.0,), cyclicity=0.0,
+        num_tallies=0, champion=ME,
+    )  # fmt: skip
+    journal.commit([fit, lost(1, points=(0.0, 1.0)), lost(2, points=(1.0, 0.0))])
+    if not is_told:
+        (tmp_path / "untellable").touch()
+    told = heard(process, lambda _: len(told_to(tmp_path)) == 1)
+    told += process.finish()
+    shown = [[0, {"game": "page of 1.0", "game_id": "1.0"}]]
+    assert told_to(tmp_path)[1:] == [*(shown if is_told else []), ["finished"]]
+    # Nothing that comes after it says that all is well.
+    problem = "" if is_told else "game 1.0: nobody has the environment of 1.0"
+    assert told[-1] == Told("sink_failed", "wandb", problem)
 
 
 def test_a_figure_that_has_not_changed_at_a_step_is_told_once(tmp_path: Path) -> None:

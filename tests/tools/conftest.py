@@ -57,7 +57,7 @@ NETWORK = {"encoder": "mlp", "hidden_sizes": [16]}
 class RunBuilder:
     """Writes a run directory as a controller would leave it, with random policies."""
 
-    def __init__(self, run_dir: Path, config: dict[str, Any]) -> None:
+    def __init__(self, run_dir: Path, config: dict[str, Any], *, code: Path = CODE) -> None:
         self.run_dir = run_dir
         run_dir.mkdir()
         environment = config["environment"]
@@ -65,11 +65,11 @@ class RunBuilder:
             EnvironmentRequest(
                 environment["id"],
                 kwargs=environment.get("kwargs", {}),
-                launch_directory=str(CODE),
+                launch_directory=str(code),
             )
         )
         self.run_file: RunFile = new_run_file(
-            validate_config(config), spec, name="test", launch_directory=str(CODE)
+            validate_config(config), spec, name="test", launch_directory=str(code)
         )
         self.run_file.save(run_dir / "run.yaml")
         record_launch(self.run_file)

@@ -330,8 +330,7 @@ def control(run: OpenRun) -> None:
                 run.run_file.config,
                 run.run_dir,
                 launch_directory=run.setup.launch_directory,
-                # The launch was the user's word, and its exports import nothing else.
-                export_command=(*ARENA, "export", "--trust"),
+                command=ARENA,
                 num_events=run.state.tables.num_events,
                 is_new=run.state.tables.run.epoch == 0,
             ),

@@ -5,6 +5,7 @@ Tests: `tests/tools/replay/test_command.py`.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -105,7 +106,7 @@ def _show(document: Document, populations: tuple[str, ...]) -> None:
 
     screen = console()
     fit_screen(screen, is_wide=False)
-    room = room_of(screen, populations=populations)
+    room = replace(room_of(screen, populations=populations), more="--json")
     if not has_keys():
         for part in drawn(game(document), room):
             screen.print(part)

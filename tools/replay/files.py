@@ -31,7 +31,7 @@ from .kaggle import episode
 if TYPE_CHECKING:
     from .retelling import Retold
 
-TEXT_WIDTH = 100
+TEXT_WIDTH = 120
 """Characters of a line of a file of text."""
 
 FILM_WIDTH = 480
@@ -71,7 +71,7 @@ def write_file(told: Retold, path: Path) -> None:
 def _text(told: Retold) -> bytes:
     stream = io.StringIO()
     screen = Screen(stream, width=TEXT_WIDTH, highlight=False)
-    room = Room(width=TEXT_WIDTH, populations=told.populations, is_ascii=True)
+    room = Room(width=TEXT_WIDTH, populations=told.populations, is_ascii=True, more="--json")
     for part in drawn(game(told.document), room):
         screen.print(part)
     return stream.getvalue().encode()

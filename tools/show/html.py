@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 from urllib.parse import urlencode
@@ -153,11 +153,13 @@ class Links:
         base: Way to the run's folder, such as ``four/`` from the root, or empty within it.
         is_static: Whether pages are files: numbers of pages are part of their name then.
         names: Files of players that have a page, by player; in a static export not all have one.
+        games: Games that have a page; None: all.
     """
 
     base: str = ""
     is_static: bool = False
     names: Mapping[str, str] = field(default_factory=dict)
+    games: Collection[str] | None = None
 
     def page(self, name: str, *, number: int = 1, anchor: str = "", **query: str) -> str:
         """Return the address of a page, or of one of its numbered parts."""
@@ -170,8 +172,12 @@ class Links:
         return f"{self.base}{name}.html{asked}" + (f"#{anchor}" if anchor else "")
 
     def game(self, game: str) -> str:
-        """Return the address of a game's page; empty in an export, which has none."""
-        return "" if self.is_static else self.page(game_page(game))
+        """Return the address of a game's page; empty if it has none."""
+        return self.page(game_page(game)) if self.games is None or game in self.games else ""
+
+    def pair(self, player: str, opponent: str) -> str:
+        """Return the address of the games of two players; empty in files, which choose no rows."""
+        return "" if self.is_static else self.page("games", player=player, opponent=opponent)
 
     def player(self, player: str) -> str:
         """Return the address of a player's page; empty if it has none."""
@@ -327,7 +333,12 @@ class Hypertext:
     def cells(self, column: Column, row: Row) -> Cells:
         """Return the texts of a cell of a table."""
         links = self.second if column.key.startswith("second.") and self.second else self.links
-        return self._value(value_of(column.key, column.kind, row), column.kind, column.most, links)
+        value = value_of(column.key, column.kind, row)
+        cells = self._value(value, column.kind, column.most, links)
+        if column.pair and value is not None:
+            title = short(f"games of {' and '.join(row[column.pair])}")
+            return [one._replace(href=links.pair(*row[column.pair]), title=title) for one in cells]
+        return cells
 
     def line(self, line: Line) -> Cells:
         """Return the texts of a line."""

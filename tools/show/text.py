@@ -97,7 +97,7 @@ def _table(table: Table, room: Room) -> Iterator[RenderableType]:
     if hidden:
         # Columns beside each other may have one title.
         names = ", ".join(dict.fromkeys(column.name for column in hidden))
-        yield Text(f"columns without room: {names} (--wide)")
+        yield Text(f"columns without room: {names} ({room.more})")
 
 
 def _is_constant(column: Column, cells: Sequence[str]) -> bool:

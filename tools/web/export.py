@@ -6,6 +6,7 @@ Tests: `tests/tools/web/test_export.py`.
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -13,9 +14,10 @@ from pathlib import Path
 
 from populations.views.views import VIEWS
 
+from ..show.html import game_page
 from .pages.asked import names_of
 from .pages.pages import PAGES
-from .pages.player import VIEWS_OF_PLAYER
+from .pages.player import VIEWS_OF_PLAYER, player_document
 from .render import static_files
 from .runs import LISTS, PartFailed, Run, csv_text
 from .site import Address, Site
@@ -26,6 +28,11 @@ MAX_GHOST_PAGES = 500
 MAX_PARTS = 200
 """Parts of one long table."""
 
+MAX_GAMES = 20
+"""Games that have a page in an export: half of them the champions' worst, the others the newest."""
+
+GAMES_S = 120.0
+"""Time after which no further game is told for an export."""
 
 TABLES = (
     *dict.fromkeys(
@@ -49,7 +56,8 @@ def write_export(runs: Mapping[str, Run], target: Path) -> int:
     Returns:
         Number of files.
     """
-    site = Site(runs, is_static=True, linked=best_linked)
+    games = {slug: told_games(run) for slug, run in runs.items()}
+    site = Site(runs, is_static=True, linked=best_linked, games=games)
     count = 0
     for name, content in files_of(site):
         path = target / name
@@ -65,6 +73,26 @@ def best_linked(names: dict[str, str]) -> dict[str, str]:
     ghosts = (player for player in names if "@" in player)
     chosen = set(itertools.islice(ghosts, MAX_GHOST_PAGES))
     return {p: name for p, name in names.items() if "@" not in p or p in chosen}
+
+
+def told_games(run: Run) -> list[str]:
+    """Have the games of a run told that get a page, and return them."""
+    with suppress(PartFailed):
+        status = run.documents(["status"])["status"]
+        champions = [str(one["player"]) for one in status["champion"].values()]
+        documents = run.documents(VIEWS_OF_PLAYER)
+        each = MAX_GAMES // 2 // max(len(champions), 1)
+        found = [player_document(documents, one)["games"][:each] for one in champions]
+        newest = documents["games"]["games"][: MAX_GAMES // 2]
+        wanted = dict.fromkeys(str(row["game"]) for rows in (*found, newest) for row in rows)
+        ends_s = time.monotonic() + GAMES_S
+        return [
+            game
+            for game in wanted
+            if time.monotonic() < ends_s and run.documents([game_page(game)])
+        ]
+    # Its pages say so.
+    return []
 
 
 def files_of(site: Site) -> Iterator[tuple[str, bytes]]:
@@ -85,6 +113,8 @@ def _pages(site: Site, run: Run) -> Iterator[tuple[str, str]]:
     for name in (*TABLES, *run.diffs):
         yield from _csv(run, name)
     try:
+        for game in site.games.get(run.slug, ()):
+            yield from _parts(site, run, Address(name=game_page(game)))
         names = site.linked(names_of(run.documents(["standings"])["standings"]))
     except PartFailed:
         # Its page says so.

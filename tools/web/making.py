@@ -140,8 +140,7 @@ def game_document(run: Path, game: str) -> Mapping[str, object]:
     if reply.exit_code is None:
         raise ArenaError(f"game {game} took more than {GAME_S:g} s to be told, and was given up")
     if reply.exit_code:
-        lines = reply.errors.decode("utf8", errors="replace").strip().splitlines()
-        raise ArenaError(lines[-1].removeprefix("arena: ") if lines else reply.ending)
+        raise ArenaError(reply.last_line)
     document: Mapping[str, object] = json.loads(reply.output)
     return document
 

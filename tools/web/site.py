@@ -5,7 +5,7 @@ Tests: `tests/tools/web/test_pages.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -66,11 +66,13 @@ class Site:
         is_static: Whether pages become files.
         linked: Players that have a page, of those that could have; a static export leaves most
             ghosts of a big league out.
+        games: Games that have a page in an export, by run.
     """
 
     runs: Mapping[str, Run]
     is_static: bool = False
     linked: Callable[[dict[str, str]], dict[str, str]] = dict
+    games: Mapping[str, Collection[str]] = field(default_factory=dict)
 
     def views(self, run: Run, name: str) -> tuple[str, ...]:
         """Return the documents that a page needs, beside the frame's ``status``."""
@@ -161,7 +163,11 @@ class Site:
         """Return what a page has below its frame; None: there is no such page."""
         others = {f"{base}{name}.html": other.slug for name, other in run.diffs.items()}
         medium = Hypertext(
-            links=Links(base=base, is_static=self.is_static),
+            links=Links(
+                base=base,
+                is_static=self.is_static,
+                games=self.games.get(run.slug, ()) if self.is_static else None,
+            ),
             page=address.name,
             number=address.number,
             query={key: value[:MAX_QUERY] for key, value in address.query.items()},

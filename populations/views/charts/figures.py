@@ -137,7 +137,7 @@ def payoff(documents: Documents, reader: Reader) -> list[Section]:
         Section(
             title=Line("{one} against {other}", {"one": one, "other": other}),
             about="Scores of rows against columns (1: always won), best rated first, "
-            f"{shown[one]}. A cell leads to the player's results, worst first.",
+            f"{shown[one]}. A cell leads to the games of the two, in an export to results.",
             chart=results.payoff(cells, rows, columns, reader),
             below=[Line(f"{shown[one]}; stroke: no matches")] if reader.width else (),
         )

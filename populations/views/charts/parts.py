@@ -127,7 +127,7 @@ class Reader:
     Attributes:
         populations: Names of the run's populations; a single one is left out of players' names.
         href: Address of a player's page; empty: it has none.
-        versus: Address of the results of two players; empty: there is none.
+        versus: Address of what two players have played; empty: there is none.
         width: Pixels of a plot; None: those of the page, which tells more where it is pointed at.
         colours: Colours of players, the same in all charts; those of others are free.
     """

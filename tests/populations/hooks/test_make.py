@@ -23,7 +23,7 @@ def made(config: RunConfig, run: Path, *, is_new: bool = False) -> list[HookProc
         config,
         run,
         launch_directory="/launch",
-        export_command=("python", "export"),
+        command=("python",),
         num_events=40,
         is_new=is_new,
     )
@@ -53,7 +53,7 @@ def test_an_export_has_a_process_and_an_alert_of_its_own(tmp_path: Path) -> None
     assert process.alert == "export_failed"
     assert isinstance(process.settings, HookSettings)
     ((command,),) = process.settings.hooks.values()
-    assert command[:2] == ("python", "export")
+    assert command[:3] == ("python", "export", "--trust")
     assert "{run}/exports/{to}" in command
     # Nothing is played for it.
     assert command[command.index("--matches") + 1] == "0"

@@ -198,7 +198,7 @@ def hooks(run: OpenRun) -> HookSettings:
         run.run_file.config,
         run.run_dir,
         launch_directory=".",
-        export_command=("export",),
+        command=("arena",),
         num_events=0,
         is_new=False,
     )

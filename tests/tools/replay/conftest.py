@@ -10,6 +10,7 @@ import pytest
 
 from arena.types import Player, PlayerId
 from populations.config.run_file import learner_setup
+from populations.config.trust import word_for_run
 from populations.records.games import played_as
 from populations.records.rows import GameRow
 from populations.storage.journal import Journal
@@ -23,7 +24,9 @@ def record(run: Path, pairings: Sequence[tuple[str, str]], *, each: int = 2) -> 
     """Let players of a run meet, and keep their games as its controller would."""
     kept: list[GameRow] = []
     with closing(Inspection.open(run)) as inspection:
-        game = Game.of_setup(learner_setup(inspection.run_file, root=run))
+        setup = learner_setup(inspection.run_file, root=run)
+        word = word_for_run(inspection.run_file, run, trust=False)
+        game = Game.of_setup(setup, word=word)
         rows = {str(row.policy): row for row in inspection.tables.checkpoints.values()}
         for number, names in enumerate(pairings, start=1):
             players, actors = [], []

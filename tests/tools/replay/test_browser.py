@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -9,9 +13,16 @@ from urllib.parse import urlsplit
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
+from arena.types import RANDOM_BOT
+from populations.views.questions.inspection import Inspection
+from tests.tools.conftest import CODE, NETWORK, RunBuilder
+from tests.tools.replay.conftest import record
 from tests.tools.web.browsing import mistakes_of, served
+from tests.tools.web.test_browser import obstacles
+from tests.tools.web.test_export import check_addresses
 from tools.replay import files
-from tools.replay.retelling import retold
+from tools.replay.retelling import find_game, retold
+from tools.web import export
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -76,3 +87,168 @@ def test_a_game_comes_by_itself_and_is_gone_through(kept_run: Path, browser: Bro
         assert page.locator('section[id^="step-"]:visible').get_attribute("id") == "step-1"
         assert not wrong
         page.close()
+
+
+@pytest.mark.slow
+def test_games_of_two_players_are_reached_by_keys_and_by_the_map(
+    kept_run: Path, browser: Browser
+) -> None:
+    with served(kept_run) as address:
+        page = browser.new_page(viewport={"width": 1280, "height": 900})
+        wrong = mistakes_of(page, urlsplit(address).netloc)
+        page.goto(address)
+        page.get_by_role("link", name="Payoff").click()
+        page.locator(".chart .mark-text.layer_2_marks text").first.click()
+        page.wait_for_url("**/games.html?player=*&opponent=*")
+        by_map = page.url
+        page.go_back()
+        page.locator("td a[title^='games of ']").first.focus()
+        page.keyboard.press("Enter")
+        page.wait_for_url("**/games.html?player=*&opponent=*")
+        assert page.url == by_map
+        assert page.locator("tbody tr").count() == 3
+        page.get_by_role("button", name="steps").focus()
+        page.keyboard.press("Enter")
+        assert page.locator("th[aria-sort]").inner_text().startswith("steps")
+        assert not obstacles(page)
+        page.locator("td a[href^='game-']").first.focus()
+        page.keyboard.press("Enter")
+        page.get_by_role("slider", name="Step").wait_for(timeout=120_000)
+        assert not obstacles(page)
+        assert not wrong
+        page.close()
+
+
+LOST = """
+from gymnasium.spaces import Discrete
+from pettingzoo import ParallelEnv
+
+
+class make(ParallelEnv):
+    metadata = {"name": "own", "render_modes": ["ansi"]}
+    possible_agents = AGENTS
+
+    def __init__(self, render_mode=None):
+        self.render_mode = render_mode
+
+    def observation_space(self, agent):
+        return Discrete(4)
+
+    def action_space(self, agent):
+        return Discrete(2)
+
+    def reset(self, seed=None, options=None):
+        self.agents, self.step_number = list(AGENTS), 0
+        return dict.fromkeys(AGENTS, 0), {agent: {} for agent in AGENTS}
+
+    def step(self, actions):
+        self.step_number += 1
+        over = self.step_number == 3
+        won = sum(actions.values()) % 2
+        rewards = {agent: over * (1 - 2 * (won == place)) for place, agent in enumerate(AGENTS)}
+        seen = dict.fromkeys(AGENTS, self.step_number)
+        ends = dict.fromkeys(AGENTS, over)
+        self.agents = [] if over else self.agents
+        return seen, rewards, ends, dict.fromkeys(AGENTS, False), {agent: {} for agent in AGENTS}
+
+    def render(self):
+        return "after " + " and ".join(AGENTS)
+"""
+AGENTS = ["</script><img src=x onerror=alert(1)>", "<a href='javascript:alert(1)'>x</a>"]
+
+
+@pytest.fixture
+def own_run(tmp_path: Path) -> Path:
+    """A run in an environment of a module, whose agents have hostile names."""
+    (tmp_path / "lostgame.py").write_text(LOST.replace("AGENTS", repr(AGENTS)))
+    built = RunBuilder(
+        tmp_path / "own",
+        {
+            "environment": {"id": "lostgame:make"},
+            "populations": {"player": {"size": 1, "network": NETWORK}},
+        },
+        code=tmp_path,
+    )
+    latest = built.checkpoint("player/p000", agent_steps=60, seed=1)
+    built.policy("player/p000", index=0, latest=latest)
+    built.met(latest.weights_digest, RANDOM_BOT)
+    built.rate("player", {latest.weights_digest: 20.0})
+    run = built.write()
+    record(run, [("player/p000", "bot:random")], each=2)
+    return run
+
+
+@pytest.mark.slow
+def test_a_game_of_agents_with_hostile_names_is_shown(
+    own_run: Path, tmp_path: Path, browser: Browser
+) -> None:
+    path = tmp_path / "game.html"
+    files.write_file(retold(own_run), path)
+    page = browser.new_page()
+    wrong = mistakes_of(page, "")
+    page.goto(path.as_uri())
+    assert page.locator("#step-0 td:first-child").all_inner_texts() == AGENTS
+    assert not Axe().run(page).violations_count
+    assert wrong == []
+    page.close()
+
+
+@pytest.mark.slow
+def test_where_an_environment_is_not_installed_it_is_named(
+    own_run: Path, tmp_path: Path, browser: Browser
+) -> None:
+    (tmp_path / "lostgame.py").unlink()
+    what = "lostgame:make: there is no module 'lostgame' in "
+    command = [sys.executable, "-m", "tools.main", "replay", str(own_run)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=CODE, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"arena: {what}{tmp_path}")
+    assert done.stderr.count("\n") == 1
+    with served(own_run) as address:
+        page = browser.new_page()
+        wrong = mistakes_of(page, urlsplit(address).netloc)
+        page.goto(address)
+        page.get_by_role("link", name="Games").click()
+        assert page.locator("tbody tr").count() == 2
+        page.get_by_role("link", name="1.0", exact=True).click()
+        page.get_by_text(what).wait_for(timeout=120_000)
+        assert not obstacles(page)
+        assert wrong == []
+        page.close()
+
+
+@pytest.mark.slow
+def test_an_export_has_the_champions_worst_games_and_the_newest(
+    kept_run: Path, tmp_path: Path, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(export, "MAX_GAMES", 4)
+    target = tmp_path / "page"
+    check_addresses(kept_run, target)
+    with closing(Inspection.open(kept_run)) as inspection:
+        worst = [find_game(inspection, player="p000", worst=n).game for n in (1, 2)]
+    assert {path.name for path in target.glob("kept/game-*")} == {
+        *(f"game-{one.replace('.', '-')}.html" for one in worst),
+        "game-4-2.html",
+        "game-4-1.html",
+    }
+    for name, number in (("games.html", 4), ("player-p000.html", 2)):
+        assert len(re.findall('href="game-', (target / "kept" / name).read_text())) >= number
+    shown = browser.new_page()
+    wrong = mistakes_of(shown, "")
+    shown.goto((target / "index.html").as_uri())
+    shown.get_by_role("link", name="Games").click()
+    assert "arena replay RUN --id ID" in shown.locator("main").inner_text()
+    shown.get_by_role("link", name="4.2", exact=True).press("Enter")
+    shown.keyboard.press("End")
+    assert shown.locator('section[id^="step-"]:visible svg').count() == 1
+    assert wrong == []
+    shown.close()
+
+
+@pytest.mark.slow
+def test_an_export_tells_no_game_after_its_time(
+    kept_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(export, "GAMES_S", 0.0)
+    check_addresses(kept_run, tmp_path)
+    assert not list(tmp_path.glob("kept/game-*"))

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
+import html
 import re
 import shutil
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
 from populations.storage.journal import Journal
 from populations.views.questions.inspection import Inspection
 from tests.tools.web.conftest import Client
-
-if TYPE_CHECKING:
-    pass
 
 
 def test_games_are_listed_and_chosen_by_players(kept_run: Path) -> None:
@@ -50,6 +48,40 @@ def test_a_player_has_its_worst_games(kept_run: Path) -> None:
     ]
     assert len(points) == 9
     assert points == sorted(points)
+
+
+def test_each_cell_of_the_payoff_map_leads_to_the_games_of_the_two(kept_run: Path) -> None:
+    client = Client([kept_run])
+    page = html.unescape(client.get("/kept/payoff.html").text.replace(r"\u0026", "&"))
+    drawn = set(re.findall(r'"href": "(games[.]html[?][^"]*)"', page))
+    listed = set(re.findall(r'href="(games[.]html[?][^"]*)"', page))
+    scores = [
+        {cell["player"], cell["opponent"]}
+        for cell in client.get("/kept/payoff.json").json()["payoff"]
+    ]
+    assert len(drawn) == len(scores) > 1
+    # Keys reach those of the table.
+    assert listed == drawn
+    every = client.get("/kept/games.json").json()["games"]
+    for address in drawn:
+        pair = {value for _, value in parse_qsl(urlsplit(address).query)}
+        assert pair in scores
+        own = [
+            one["game"]
+            for one in every
+            if {name.partition("@")[0] for name in one["players"]} == pair
+        ]
+        shown = re.findall(r'href="game-(\d+-\d+)[.]html"', client.get(f"/kept/{address}").text)
+        assert shown == [game.replace(".", "-") for game in own]
+    # A player's own results lead there, too.
+    player = html.unescape(client.get("/kept/player-p000.html").text)
+    assert 'href="games.html?player=player%2Fp000&opponent=bot%3Arandom"' in player
+
+
+def test_games_that_no_choice_leaves_are_not_said_to_be_none(kept_run: Path) -> None:
+    page = Client([kept_run]).get("/kept/games.html?player=nobody").text
+    assert "0 of 12" in page
+    assert "no games yet" not in page
 
 
 @pytest.mark.slow

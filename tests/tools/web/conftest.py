@@ -21,11 +21,12 @@ from arena.types import (
     AssignmentId,
     Entrant,
     PairScore,
+    PlayerId,
     PolicyId,
     SeatOpenings,
     Tally,
 )
-from populations.records.rows import EventRow, GenerationRow, PolicyRow, Row, TallyRow
+from populations.records.rows import EventRow, GameRow, GenerationRow, PolicyRow, Row, TallyRow
 from populations.storage.journal import Journal
 from tools.league.documents import view_document
 from tools.show.html import Block, Cells, Hypertext, Links
@@ -143,6 +144,20 @@ def _hostile_rows(texts: Sequence[str]) -> Iterator[Row]:
     numbers = itertools.count(1)
     for index, text in enumerate(texts, 10):
         policy = PolicyId(f"player/{text}")
+        yield GameRow(
+            game=f"{index}.0",
+            time=text,
+            seats=(0, 1),
+            players=(PlayerId(policy), PlayerId(text)),
+            entrants=(Entrant(policy), Entrant(text)),
+            keys=("", ""),
+            seed=index,
+            steps=1,
+            points=(1.0, 0.0),
+            returns=(1.0, -1.0),
+            actions=b"",
+            shown=b"",
+        )
         yield PolicyRow(
             policy=policy, population="player", index=index, hyperparameters={text: 0.5}
         )

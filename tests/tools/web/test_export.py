@@ -22,8 +22,11 @@ class Addresses(HTMLParser):
 
 
 def test_every_address_of_an_export_is_a_file_of_it(board_run: Path, tmp_path: Path) -> None:
-    target = tmp_path / "page"
-    count = write_export(named_runs([board_run]), target)
+    check_addresses(board_run, tmp_path / "page")
+
+
+def check_addresses(run: Path, target: Path) -> None:
+    count = write_export(named_runs([run]), target)
     files = [path for path in target.rglob("*") if path.is_file()]
     assert len(files) == count
     for page in target.rglob("*.html"):

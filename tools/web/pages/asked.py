@@ -41,8 +41,11 @@ class Asked:
         return Reader(self.medium.populations, links.player, self._versus, colours=self.colours)
 
     def _versus(self, player: str, opponent: str) -> str:
-        """Return the address of a result on the page of a player."""
-        page = self.medium.links.player(player)
+        """Return the address of the games of two, in files of a result on the page of a player."""
+        links = self.medium.links
+        if games := links.pair(player, opponent):
+            return games
+        page = links.player(player)
         return f"{page}#{slug(f'vs {name_of(opponent, self.medium.room)}')}" if page else ""
 
     def charts(self, view: str, **documents: Document) -> list[Section]:

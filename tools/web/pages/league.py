@@ -96,14 +96,15 @@ def results(rows: list[Row]) -> Table:
         player("opponent"),
         Column("seat", "word"),
         Column("opponent_seat", "word", "its seat"),
-        Column("score", "share"),
+        Column("score", "share", pair="met"),
         Column("matches", "count"),
         Column("wins", "count"),
         Column("draws", "count"),
         Column("losses", "count"),
         Column("mean_return", "share", "return"),
     )
-    return Table(columns, rows, copied=RESULT, anchor="vs {opponent:player}")
+    shown = [{**row, "met": (row["player"], row["opponent"])} for row in rows]
+    return Table(columns, shown, copied=RESULT, anchor="vs {opponent:player}")
 
 
 def payoff(asked: Asked) -> Iterator[Block]:

@@ -64,8 +64,11 @@ def games(asked: Asked) -> Iterator[Block]:
         chosen = select_rows(chosen, player=name)
 
     def make() -> Iterator[Section]:
+        about = f"{len(chosen):,} of {len(every):,}, the newest first."
+        if asked.medium.links.games is not None:
+            about += " arena replay RUN --id ID shows those without a link."
         for section in asked.sections("games", {"games": chosen}):
-            yield replace(section, about=f"{len(chosen):,} of {len(every):,}, the newest first.")
+            yield replace(section, about=about, below=() if every else section.below)
 
     yield from asked.part("Games", make, csv="games")
 

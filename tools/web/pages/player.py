@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 from arena.errors import ArenaError
+from populations.records.games import badness
 from populations.views.league import RECORD
 from populations.views.log import CHECKPOINTS, GAMES
 from populations.views.parts import (
@@ -105,7 +106,7 @@ def player_document(documents: Mapping[str, Document], name: str) -> Document:
         ),
         "games": sorted(
             (one for one in rows["games"]["games"] if _places(one, name, standing)),
-            key=lambda one: min(one["margins"][place] for place in _places(one, name, standing)),
+            key=lambda one: min(_ending(one, place) for place in _places(one, name, standing)),
         ),
         "generations": [one for one in rows["lineage"]["generations"] if one["policy"] == name],
         "checkpoints": [
@@ -127,6 +128,12 @@ def _places(game: Row, name: str, standing: Row) -> list[int]:
         for place, (player, digest) in enumerate(zip(game["players"], game["weights"], strict=True))
         if (digest == weights if weights else player.partition("@")[0] == name)
     ]
+
+
+def _ending(game: Row, place: int) -> tuple[float, float, int]:
+    """Return the sort key of how a game ended for one of its places, as of `worst_games`."""
+    margin, return_ = game["margins"][place], game["returns"][place]
+    return badness(margin, return_, game["steps"])
 
 
 def player_page(asked: Asked, name: str) -> Iterator[Block]:
