@@ -34,6 +34,7 @@ CARD_FOR_PEOPLE = "card.md"
 POLICY = "policy.onnx"
 WEIGHTS = "policy.safetensors"
 PLAYER = "champion.py"
+PAGE = "champion.html"
 
 MAX_ROUNDING = 1e-6
 """Tolerance for the sum of probabilities, which must be 1."""

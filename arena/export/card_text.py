@@ -13,7 +13,7 @@ import numpy as np
 
 from arena.export.card import AnyCard, Card, CardRating, MixtureCard
 
-_RATED = {
+RATED = {
     "sampled": "by matches in which policies sample their actions",
     "greedy": "by matches in which policies play their likeliest actions",
 }
@@ -70,7 +70,7 @@ def mixture_card_for_people(card: MixtureCard) -> str:
             [
                 (
                     *(member.directory, member.player, f"{member.probability:.4f}"),
-                    *(_strength(member.rating), member.agent_steps, member.weights_digest[:12]),
+                    *(rating_text(member.rating), member.agent_steps, member.weights_digest[:12]),
                 )
                 for member in card.members
             ],
@@ -158,11 +158,11 @@ it import the environment where that is code of somebody's.
 def summary(card: Card) -> list[tuple[str, object]]:
     """Return what a policy is, its strength and its origin, as names and values."""
     network = card.network
-    strength = f"{_strength(card.rating)}; bot:random is 0, 400 points are odds of 10 to 1"
+    strength = f"{rating_text(card.rating)}; bot:random is 0, 400 points are odds of 10 to 1"
     return [
         *_environment(card),
         ("rating", strength),
-        ("rated", _RATED[card.rating.mode]),
+        ("rated", RATED[card.rating.mode]),
         *_calibration(card.rating),
         *_exploitability(card),
         ("encoder", network.encoder),
@@ -216,7 +216,8 @@ def _calibration(rating: CardRating) -> list[tuple[str, object]]:
     return lines
 
 
-def _strength(rating: CardRating) -> str:
+def rating_text(rating: CardRating) -> str:
+    """Return a rating with its interval, in words where it has none."""
     if rating.rating is None:
         return "unrated"
     if rating.open and rating.rating_low is not None:

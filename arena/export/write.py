@@ -16,6 +16,7 @@ from arena.errors import ExportError
 from arena.export.card import (
     CARD,
     CARD_FOR_PEOPLE,
+    PAGE,
     PLAYER,
     POLICY,
     WEIGHTS,
@@ -24,6 +25,7 @@ from arena.export.card import (
 )
 from arena.export.card_text import card_for_people, mixture_card_for_people
 from arena.export.directory import check_target, replace_directory
+from arena.export.html.page import PagePlayer, champion_page, page_game
 from arena.export.onnx import LEAST_ONNXRUNTIME, OPSET, OnnxCheck, check_onnx, export_onnx
 from arena.networks.actor_critic import ActorCritic
 from arena.networks.make import make_actor_critic
@@ -46,7 +48,12 @@ class Written:
 
 
 def write_export(
-    directory: Path, *, card: Card, weights: Mapping[str, torch.Tensor], force: bool = False
+    directory: Path,
+    *,
+    card: Card,
+    weights: Mapping[str, torch.Tensor],
+    force: bool = False,
+    html: bool = False,
 ) -> Written:
     """Write an export and verify it.
 
@@ -55,9 +62,11 @@ def write_export(
         card: Card without ``files`` and the versions of the exporter, which are added here.
         weights: Weights of the policy.
         force: Whether to replace an existing export.
+        html: Whether to write a page to play against it, too.
 
     Raises:
-        ConfigError: If an export is there and ``force`` is not given, or anything else is there.
+        ConfigError: If an export is there and ``force`` is not given, or anything else is there, or
+            a page cannot play this.
         ExportError: If the graph does not reproduce the policy, or the disk refuses.
         CheckpointCorrupt: If the weights are not those of ``card.network``.
     """
@@ -65,7 +74,7 @@ def write_export(
     # takes seconds.
     directory = directory.resolve()
     check_target(directory, force=force)
-    files, written_card, check = _contents(card, weights)
+    files, written_card, check = _contents(card, weights, html=html)
     _put(directory, files)
     return Written(directory=directory, card=written_card, check=check)
 
@@ -137,7 +146,7 @@ def _player() -> bytes:
 
 
 def _contents(
-    card: Card, weights: Mapping[str, torch.Tensor]
+    card: Card, weights: Mapping[str, torch.Tensor], *, html: bool = False
 ) -> tuple[dict[str, bytes], Card, OnnxCheck]:
     network, layout = _network(card, weights)
     has_mask = card.mask is not None
@@ -151,6 +160,12 @@ def _contents(
         WEIGHTS: serialize(weights),
         PLAYER: _player(),
     }
+    if html:
+        game = page_game(card.environment.spec, card.network)
+        champion = PagePlayer(
+            name=card.player, rating=card.rating, temperature=game.temperature, network=network
+        )
+        files[PAGE] = champion_page(card, [champion])
     versions = card.versions | {
         "torch": torch.__version__,
         "opset": str(OPSET),

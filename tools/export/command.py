@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -48,6 +48,10 @@ def export(
             "--mixture", help="Export the Nash mixture of frozen players, for cyclic games."
         ),
     ] = False,
+    html: Annotated[
+        bool,
+        typer.Option("--html", help="Page to play against it, in a browser and offline, too."),
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing export.")] = False,
     matches: Annotated[
         int,
@@ -74,7 +78,11 @@ def export(
     # Before the run is read, which takes seconds in a large league.
     if mixture and player is not None:
         raise ConfigError("--mixture and --player exclude each other: a mixture is of many players")
-    settings = ExportSettings(to=to, num_matches=matches, seed=seed, force=force, trust=trust)
+    if mixture and html:
+        raise ConfigError("--mixture and --html exclude each other: a page plays one policy")
+    settings = ExportSettings(
+        to=to, num_matches=matches, seed=seed, force=force, html=html, trust=trust
+    )
     written: Mapping[str, Written | WrittenMixture]
     # The tables stay in memory: only the journal is closed.
     with closing(Inspection.open(run)) as inspection:
@@ -129,6 +137,8 @@ def _export_policies(
 
     # Before matches are played, which take minutes.
     targets = settings.targets(inspection, chosen)
+    if settings.html:
+        _check_pages(inspection, chosen)
     counts: dict[Mode, int] = {
         "greedy": settings.num_matches,
         "sampled": (settings.num_matches + 1) // 2,
@@ -144,9 +154,20 @@ def _export_policies(
             )
             export.progress.begin(f"{player_id}: writing and verifying the graph")
             written[name] = write_export(
-                targets[name], card=card, weights=policy.tensors, force=settings.force
+                targets[name],
+                card=card,
+                weights=policy.tensors,
+                force=settings.force,
+                html=settings.html,
             )
     return written
+
+
+def _check_pages(inspection: Inspection, names: Iterable[str]) -> None:
+    from arena.export.html.page import page_game
+
+    for name in names:
+        page_game(inspection.run_file.spec, inspection.run_file.config.populations[name].network)
 
 
 def _export_mixtures(
@@ -246,6 +267,7 @@ def _document(written: Written | WrittenMixture) -> dict[str, object]:
 
 
 def _print_tables(written: Mapping[str, Written | WrittenMixture]) -> None:
+    from arena.export.card import PAGE
     from arena.export.write import WrittenMixture
 
     screen = console()
@@ -267,6 +289,8 @@ def _print_tables(written: Mapping[str, Written | WrittenMixture]) -> None:
             f"(largest difference of a logit or mean {max(c.max_difference for c in checks):.1e})"
         )
         screen.print(f"written to {result.directory}")
+        if PAGE in card.files:
+            screen.print(f"to play against it: open {result.directory / PAGE} in a browser")
 
 
 def _print_members(written: WrittenMixture, *, title: str) -> None:
