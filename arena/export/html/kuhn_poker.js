@@ -19,7 +19,7 @@ const GAME = {
   draw(position, person) {
     const paid = [0, 1].map((agent) => 1 + position.bets.filter((bet, at) => at % 2 === agent && bet === BET).length);
     const hands = handsOf(position, person, paid, (card) => ({ face: "JQK"[card], colour: CHAMPION.colours.INK }));
-    return drawHands(hands, [`bets: ${position.bets.map((bet) => GAME.actions[bet]).join(", ")}`]);
+    return drawHands(hands, [`bets: ${position.bets.map((bet) => GAME.actions[bet]).join(", ") || "none"}`]);
   },
   order: [PASS, BET],
 };

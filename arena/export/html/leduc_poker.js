@@ -65,7 +65,7 @@ const GAME = {
     const cardOf = (card) => ({ face: "JQK"[card >> 1], colour: card % 2 ? RED : INK });
     const hands = handsOf(position, person, paid, cardOf);
     hands.push(["public card", rounds.length > 1 ? cardOf(position.cards[PUBLIC]) : null]);
-    const facts = rounds.slice(0, 2).map((round, number) =>
+    const facts = rounds.filter((round) => round.length).map((round, number) =>
       `round ${number + 1}: ${round.map((bet) => GAME.actions[bet]).join(", ")}`);
     return drawHands(hands, facts);
   },

@@ -24,10 +24,6 @@ function make(tag, fields, ...children) {
   return made;
 }
 
-function nameOf({ name, rating }) {
-  return `${name}, ${rating}`;
-}
-
 function shuffled(count) {
   const cards = Array.from({ length: count }, (_, card) => card);
   for (let last = count - 1; last > 0; last--) {
@@ -39,7 +35,7 @@ function shuffled(count) {
 
 function begin() {
   game = [GAME.start(shuffled(GAME.deck || 0))];
-  at("opponent").textContent = `Against ${nameOf(opponent())}`;
+  at("opponent").textContent = `Against ${opponent().name}, rated ${opponent().rating}`;
   go(`A new game: you are ${GAME.sides[person()]}.`);
 }
 
@@ -94,8 +90,8 @@ function ask() {
   const { logits, value } = judge(PLAYERS[PLAYERS.length - 1].network, GAME.observe(now()));
   hint = probabilities(logits, GAME.legal(now()), 1);
   const likeliest = hint.indexOf(Math.max(...hint));
-  const expects = value === null ? "" : `, and expect to win ${value.toFixed(2)}`;
-  show(`Hint: in your place it would play ${GAME.actions[likeliest]} (${percent(hint[likeliest])})${expects}.`);
+  const expects = value === null ? "" : `, and expects ${value.toFixed(2)}`;
+  show(`Hint: the champion would play ${GAME.actions[likeliest]} (${percent(hint[likeliest])})${expects}.`);
 }
 
 function percent(share) {
@@ -110,6 +106,8 @@ function show(said) {
   at("said").textContent = said;
   drawing.setAttribute("viewBox", `0 0 ${width} ${height}`);
   drawing.setAttribute("aria-label", label);
+  // As high as a screen that lies on its side has room for.
+  at("board").style.maxWidth = `${(80 * width) / height}vh`;
   drawing.innerHTML = shapes;
   GAME.order.forEach((action, place) => {
     const move = moves[place], isLegal = isMine() && legal[action];
@@ -156,8 +154,9 @@ GAME.sides.forEach((name, agent) => {
     side.append(make("option", { value: agent, textContent: text }));
   }
 });
-PLAYERS.forEach((player, number) => {
-  level.append(make("option", { value: number, textContent: `${number + 1}: ${nameOf(player)}` }));
+PLAYERS.forEach((_, number) => {
+  const isLast = number === PLAYERS.length - 1;
+  level.append(make("option", { value: number, textContent: `${number + 1}${isLast ? ", the champion" : ""}` }));
 });
 level.value = PLAYERS.length - 1;
 at("levels").hidden = PLAYERS.length === 1;

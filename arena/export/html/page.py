@@ -139,7 +139,7 @@ def champion_page(card: Card, players: Sequence[PagePlayer]) -> bytes:
         "agents": [card.environment.agents.index(agent) for agent in card.agents],
         "pieces": [piece.svg for piece in game.pieces],
         "colours": {name: value for name, value in vars(colours).items() if name.isupper()},
-        "about": f"Run {card.run}, {card.agent_steps:,} agent steps, exported {card.created}. "
+        "about": f"Run {card.run}, {card.agent_steps:,} agent steps, exported {card.created[:10]}. "
         f"Ratings are in Elo, {RATED[card.rating.mode]}: bot:random is 0, 400 points are odds "
         "of 10 to 1.",
     }
