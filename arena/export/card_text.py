@@ -18,12 +18,15 @@ _RATED = {
     "greedy": "by matches in which policies play their likeliest actions",
 }
 
+_INTERVAL = {"rating", "rating_low", "rating_high"}
+
 
 def card_for_people(card: Card) -> str:
     """Return the text of ``card.md``."""
     sections = [
         f"# {card.player}",
         _table(("", ""), summary(card)),
+        *_levels(card),
         "## Record",
         "Opponents sample their actions.",
         _record(card),
@@ -42,6 +45,29 @@ def card_for_people(card: Card) -> str:
         _USAGE,
     ]
     return "\n\n".join(sections)
+
+
+def _levels(card: Card) -> tuple[str, ...]:
+    if not card.levels:
+        return ()
+    return (
+        "## Levels",
+        "`Champion(DIR, level=3)` plays at a level: it samples its actions. Ratings are by matches "
+        "of the levels, the highest having the rating above.",
+        _table(
+            (*("level", "player", "temperature", "rating"), "score against the one below"),
+            [
+                (
+                    *(level.level, level.player, f"{level.temperature:.3g}"),
+                    _strength(CardRating(**level.model_dump(include=_INTERVAL))),
+                    ""
+                    if level.score_below is None
+                    else f"{level.score_below:.3f} in {level.matches_below}",
+                )
+                for level in card.levels
+            ],
+        ),
+    )
 
 
 def _hyperparameters(card: Card) -> str:

@@ -46,7 +46,12 @@ class Written:
 
 
 def write_export(
-    directory: Path, *, card: Card, weights: Mapping[str, torch.Tensor], force: bool = False
+    directory: Path,
+    *,
+    card: Card,
+    weights: Mapping[str, torch.Tensor],
+    levels: Mapping[str, Mapping[str, torch.Tensor]] | None = None,
+    force: bool = False,
 ) -> Written:
     """Write an export and verify it.
 
@@ -54,6 +59,7 @@ def write_export(
         directory: Target directory; made with its parents.
         card: Card without ``files`` and the versions of the exporter, which are added here.
         weights: Weights of the policy.
+        levels: Weights of the card's levels by their graphs, but for those of the policy.
         force: Whether to replace an existing export.
 
     Raises:
@@ -65,7 +71,7 @@ def write_export(
     # takes seconds.
     directory = directory.resolve()
     check_target(directory, force=force)
-    files, written_card, check = _contents(card, weights)
+    files, written_card, check = _contents(card, weights, levels or {})
     _put(directory, files)
     return Written(directory=directory, card=written_card, check=check)
 
@@ -137,13 +143,12 @@ def _player() -> bytes:
 
 
 def _contents(
-    card: Card, weights: Mapping[str, torch.Tensor]
+    card: Card,
+    weights: Mapping[str, torch.Tensor],
+    levels: Mapping[str, Mapping[str, torch.Tensor]] | None = None,
 ) -> tuple[dict[str, bytes], Card, OnnxCheck]:
     network, layout = _network(card, weights)
-    has_mask = card.mask is not None
-    model = export_onnx(network, layout=layout, has_mask=has_mask)
-    # Before anything is written: no wrong graph reaches the disk.
-    check = check_onnx(model, network=network, layout=layout, has_mask=has_mask)
+    model, check = _graph(card, network, layout)
     # The card records every file but itself. The text for people shows the card, so it is written
     # from a card without its own record.
     files = {
@@ -151,6 +156,12 @@ def _contents(
         WEIGHTS: serialize(weights),
         PLAYER: _player(),
     }
+    for level in card.levels:
+        # Levels may share a graph, and have the policy's.
+        if level.graph not in files:
+            tensors = (levels or {})[level.graph]
+            files[level.graph] = _graph(card, *_network(card, tensors))[0]
+            files[level.weights] = serialize(tensors)
     versions = card.versions | {
         "torch": torch.__version__,
         "opset": str(OPSET),
@@ -166,6 +177,13 @@ def _contents(
     files[CARD_FOR_PEOPLE] = card_for_people(written).encode()
     written = written.model_copy(update={"files": file_records(files)})
     return files | {CARD: written.to_json()}, written, check
+
+
+def _graph(card: Card, network: ActorCritic, layout: ObservationLayout) -> tuple[bytes, OnnxCheck]:
+    has_mask = card.mask is not None
+    model = export_onnx(network, layout=layout, has_mask=has_mask)
+    # Before anything is written: no wrong graph reaches the disk.
+    return model, check_onnx(model, network=network, layout=layout, has_mask=has_mask)
 
 
 def _network(
