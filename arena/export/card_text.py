@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from arena.export.card import AnyCard, Card, CardRating, MixtureCard
+from arena.export.card import AnyCard, Card, CardLevel, CardRating, MixtureCard
 
 RATED = {
     "sampled": "by matches in which policies sample their actions",
@@ -24,6 +24,7 @@ def card_for_people(card: Card) -> str:
     sections = [
         f"# {card.player}",
         _table(("", ""), summary(card)),
+        *_levels(card),
         "## Record",
         "Opponents sample their actions.",
         _record(card),
@@ -42,6 +43,29 @@ def card_for_people(card: Card) -> str:
         _USAGE,
     ]
     return "\n\n".join(sections)
+
+
+def _levels(card: Card) -> tuple[str, ...]:
+    if not card.levels:
+        return ()
+    return (
+        "## Levels",
+        "`Champion(DIR, level=3)` plays at a level: it samples its actions. Ratings are by matches "
+        "of the levels, the highest having the rating above.",
+        _table(
+            (*("level", "player", "temperature", "rating"), "score against the one below"),
+            [
+                (
+                    *(level.level, level.player, f"{level.temperature:.3g}"),
+                    level_rating_text(level),
+                    ""
+                    if level.score_below is None
+                    else f"{level.score_below:.3f} in {level.matches_below}",
+                )
+                for level in card.levels
+            ],
+        ),
+    )
 
 
 def _hyperparameters(card: Card) -> str:
@@ -214,6 +238,12 @@ def _calibration(rating: CardRating) -> list[tuple[str, object]]:
     if rating.pair_deviation is not None:
         lines.append(("pairs are off their ratings by, Elo", f"{rating.pair_deviation:.0f}"))
     return lines
+
+
+def level_rating_text(level: CardLevel) -> str:
+    """Return the rating of a level, as `rating_text` does."""
+    ends = level.model_dump(include={"rating", "rating_low", "rating_high"})
+    return rating_text(CardRating(**ends, open=level.rating_high is None))
 
 
 def rating_text(rating: CardRating) -> str:

@@ -25,7 +25,7 @@ from arena.export.card import (
 )
 from arena.export.card_text import card_for_people, mixture_card_for_people
 from arena.export.directory import check_target, replace_directory
-from arena.export.html.page import PagePlayer, champion_page, page_game
+from arena.export.html.page import champion_page
 from arena.export.onnx import LEAST_ONNXRUNTIME, OPSET, OnnxCheck, check_onnx, export_onnx
 from arena.networks.actor_critic import ActorCritic
 from arena.networks.make import make_actor_critic
@@ -52,6 +52,7 @@ def write_export(
     *,
     card: Card,
     weights: Mapping[str, torch.Tensor],
+    levels: Mapping[str, Mapping[str, torch.Tensor]] | None = None,
     force: bool = False,
     html: bool = False,
 ) -> Written:
@@ -61,6 +62,7 @@ def write_export(
         directory: Target directory; made with its parents.
         card: Card without ``files`` and the versions of the exporter, which are added here.
         weights: Weights of the policy.
+        levels: Weights of the card's levels by their graphs, but for those of the policy.
         force: Whether to replace an existing export.
         html: Whether to write a page to play against it, too.
 
@@ -74,7 +76,7 @@ def write_export(
     # takes seconds.
     directory = directory.resolve()
     check_target(directory, force=force)
-    files, written_card, check = _contents(card, weights, html=html)
+    files, written_card, check = _contents(card, weights, levels or {}, html=html)
     _put(directory, files)
     return Written(directory=directory, card=written_card, check=check)
 
@@ -146,13 +148,14 @@ def _player() -> bytes:
 
 
 def _contents(
-    card: Card, weights: Mapping[str, torch.Tensor], *, html: bool = False
+    card: Card,
+    weights: Mapping[str, torch.Tensor],
+    levels: Mapping[str, Mapping[str, torch.Tensor]] | None = None,
+    *,
+    html: bool = False,
 ) -> tuple[dict[str, bytes], Card, OnnxCheck]:
     network, layout = _network(card, weights)
-    has_mask = card.mask is not None
-    model = export_onnx(network, layout=layout, has_mask=has_mask)
-    # Before anything is written: no wrong graph reaches the disk.
-    check = check_onnx(model, network=network, layout=layout, has_mask=has_mask)
+    model, check = _graph(card, network, layout)
     # The card records every file but itself. The text for people shows the card, so it is written
     # from a card without its own record.
     files = {
@@ -160,12 +163,16 @@ def _contents(
         WEIGHTS: serialize(weights),
         PLAYER: _player(),
     }
+    networks = {POLICY: network}
+    for level in card.levels:
+        # Levels may share a graph, and have the policy's.
+        if level.graph not in files:
+            tensors = (levels or {})[level.graph]
+            networks[level.graph], _ = _network(card, tensors)
+            files[level.graph], _ = _graph(card, networks[level.graph], layout)
+            files[level.weights] = serialize(tensors)
     if html:
-        game = page_game(card.environment.spec, card.network)
-        champion = PagePlayer(
-            name=card.player, rating=card.rating, temperature=game.temperature, network=network
-        )
-        files[PAGE] = champion_page(card, [champion])
+        files[PAGE] = champion_page(card, networks)
     versions = card.versions | {
         "torch": torch.__version__,
         "opset": str(OPSET),
@@ -181,6 +188,13 @@ def _contents(
     files[CARD_FOR_PEOPLE] = card_for_people(written).encode()
     written = written.model_copy(update={"files": file_records(files)})
     return files | {CARD: written.to_json()}, written, check
+
+
+def _graph(card: Card, network: ActorCritic, layout: ObservationLayout) -> tuple[bytes, OnnxCheck]:
+    has_mask = card.mask is not None
+    model = export_onnx(network, layout=layout, has_mask=has_mask)
+    # Before anything is written: no wrong graph reaches the disk.
+    return model, check_onnx(model, network=network, layout=layout, has_mask=has_mask)
 
 
 def _network(

@@ -31,10 +31,11 @@ def find_mixtures(inspection: Inspection) -> dict[str, Mixture]:
     from populations.inspection.documents.mixture import mixtures_of
 
     # Ghosts stay, but retention removes checkpoints of policies.
-    return mixtures_of(inspection, is_present=_is_present)
+    return mixtures_of(inspection, is_present=is_present)
 
 
-def _is_present(inspection: Inspection, line: Standing) -> bool:
+def is_present(inspection: Inspection, line: Standing) -> bool:
+    """Return whether a player's weights are in the run's directory."""
     from arena.checkpoints.manifest import MANIFEST
     from populations.inspection.documents.mixture import is_kept
 

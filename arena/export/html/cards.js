@@ -34,10 +34,10 @@ function drawHands(hands, facts) {
   };
 }
 
-// The hands of both agents, the person's first; the champion's is shown at the end.
+// The hands of both agents, the person's first; the other's is shown at the end.
 function handsOf(position, person, paid, cardOf) {
   return [person, 1 - person].map((agent) => [
-    `${agent === person ? "you" : "the champion"}: paid ${paid[agent]}`,
+    `${agent === person ? "you" : "the other"}: paid ${paid[agent]}`,
     agent === person || position.outcome ? cardOf(position.cards[agent]) : null,
   ]);
 }

@@ -1,11 +1,12 @@
 // A person against the champion. CHAMPION is what page.py writes; GAME is the game's own file.
 
 const CHAMPION = JSON.parse(document.getElementById("champion").textContent);
-for (const network of CHAMPION.networks) {
+for (const network of Object.values(CHAMPION.networks)) {
   network.weights = decodeWeights(network.weights);
 }
 // The weakest player first: the last one is the champion, who gives hints.
 const PLAYERS = CHAMPION.players.map((player) => ({ ...player, network: CHAMPION.networks[player.network] }));
+const CHAMPION_LEVEL = PLAYERS.length - 1;
 const THINKING_MS = 350;
 
 const at = (id) => document.getElementById(id);
@@ -16,6 +17,7 @@ let game = [], hint = null, timer = 0;
 const now = () => game[game.length - 1];
 const person = () => Number(side.value);
 const opponent = () => PLAYERS[Number(level.value)];
+const them = () => (Number(level.value) === CHAMPION_LEVEL ? "The champion" : `Level ${Number(level.value) + 1}`);
 const isMine = () => !now().outcome && now().turn === person();
 
 function make(tag, fields, ...children) {
@@ -49,7 +51,7 @@ function go(said) {
   } else if (isMine()) {
     show(`${said} Your move.`);
   } else {
-    show(`${said} The champion thinks.`);
+    show(`${said} ${them()} thinks.`);
     timer = setTimeout(answer, THINKING_MS);
   }
 }
@@ -64,7 +66,7 @@ function answer() {
   const { logits } = judge(network, GAME.observe(position));
   const action = draw(probabilities(logits, GAME.legal(position), temperature));
   game.push(GAME.step(position, action));
-  go(`The champion: ${GAME.actions[action]}.`);
+  go(`${them()}: ${GAME.actions[action]}.`);
 }
 
 function play(action) {
@@ -87,7 +89,7 @@ function ask() {
   if (!isMine()) {
     return;
   }
-  const { logits, value } = judge(PLAYERS[PLAYERS.length - 1].network, GAME.observe(now()));
+  const { logits, value } = judge(PLAYERS[CHAMPION_LEVEL].network, GAME.observe(now()));
   hint = probabilities(logits, GAME.legal(now()), 1);
   const likeliest = hint.indexOf(Math.max(...hint));
   const expects = value === null ? "" : `, and expects ${value.toFixed(2)}`;
@@ -155,10 +157,10 @@ GAME.sides.forEach((name, agent) => {
   }
 });
 PLAYERS.forEach((_, number) => {
-  const isLast = number === PLAYERS.length - 1;
-  level.append(make("option", { value: number, textContent: `${number + 1}${isLast ? ", the champion" : ""}` }));
+  const note = number === CHAMPION_LEVEL ? ", the champion" : "";
+  level.append(make("option", { value: number, textContent: `${number + 1}${note}` }));
 });
-level.value = PLAYERS.length - 1;
+level.value = CHAMPION_LEVEL;
 at("levels").hidden = PLAYERS.length === 1;
 at("about").textContent = CHAMPION.about;
 at("keys").textContent = `Keys: 1 to ${GAME.order.length} to move, n new game, u undo, h hint.`;

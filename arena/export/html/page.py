@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from html import escape
 from importlib import resources
@@ -21,8 +21,8 @@ from arena.drawings.picture import CROSS, RING, Piece
 from arena.environment_spec import EnvironmentSpec
 from arena.envs.twins import TWINS
 from arena.errors import ConfigError
-from arena.export.card import Card, CardRating
-from arena.export.card_text import RATED, rating_text
+from arena.export.card import POLICY, Card
+from arena.export.card_text import RATED, level_rating_text, rating_text
 from arena.export.html.layers import network_document
 from arena.networks.actor_critic import ActorCritic
 
@@ -37,8 +37,8 @@ class PageGame:
         title: Name for people.
         scripts: Files of the game, in order.
         pieces: Pieces of the agents on a board.
-        temperature: Temperature of a champion alone: 0 where a position holds all that there is to
-            know, 1 where play has to be mixed.
+        temperature: Temperature of a champion without levels: 0 where a position holds all that
+            there is to know, 1 where play has to be mixed.
     """
 
     title: str
@@ -67,23 +67,6 @@ GAMES: Mapping[str, PageGame] = {
 """Games by the names of their batched games."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PagePlayer:
-    """Player of a page.
-
-    Attributes:
-        name: Name for people.
-        rating: Its rating.
-        temperature: Divisor of its logits; 0: it plays its likeliest move.
-        network: Its network.
-    """
-
-    name: str
-    rating: CardRating
-    temperature: float
-    network: ActorCritic
-
-
 def page_game(spec: EnvironmentSpec, network: NetworkConfig) -> PageGame:
     """Return the game of a page, before anything is made for it.
 
@@ -107,34 +90,40 @@ def page_game(spec: EnvironmentSpec, network: NetworkConfig) -> PageGame:
     return game
 
 
-def champion_page(card: Card, players: Sequence[PagePlayer]) -> bytes:
-    """Return a page.
+def champion_page(card: Card, networks: Mapping[str, ActorCritic]) -> bytes:
+    """Return a page with the levels of a card, or with its policy where it has none.
 
     Args:
         card: Card of the champion.
-        players: Players of one architecture, the weakest first: the last one is the champion.
+        networks: Networks of the policy and of the levels by their graphs, on the CPU.
 
     Raises:
         ConfigError: If a page cannot play this environment, or this network.
         ExportError: If a network has a layer that pages do not have.
     """
     game = page_game(card.environment.spec, card.network)
-    networks = [
-        network_document(one.network, config=card.network, layout=card.observation_layout)
-        for one in players
-    ]
-    # Levels may differ in temperature alone.
-    kept = [one for at, one in enumerate(networks) if one not in networks[:at]]
     document = {
-        "networks": kept,
+        "networks": {
+            graph: network_document(network, config=card.network, layout=card.observation_layout)
+            for graph, network in networks.items()
+        },
+        # The weakest first: the last one is the champion.
         "players": [
             {
-                "name": one.name,
-                "rating": rating_text(one.rating),
-                "temperature": one.temperature,
-                "network": kept.index(network),
+                "name": level.player,
+                "rating": level_rating_text(level),
+                "temperature": level.temperature,
+                "network": level.graph,
             }
-            for one, network in zip(players, networks, strict=True)
+            for level in sorted(card.levels, key=lambda level: level.level)
+        ]
+        or [
+            {
+                "name": card.player,
+                "rating": rating_text(card.rating),
+                "temperature": game.temperature,
+                "network": POLICY,
+            }
         ],
         "agents": [card.environment.agents.index(agent) for agent in card.agents],
         "pieces": [piece.svg for piece in game.pieces],

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
@@ -11,8 +11,8 @@ from arena.config import NetworkConfig
 from arena.envs.batched.find import find_game
 from arena.envs.batched.game import BatchedGame
 from arena.envs.twins import TWINS
-from arena.export.card import Card, CardAction, CardObservation
-from arena.export.html.page import GAMES, PagePlayer, champion_page
+from arena.export.card import POLICY, Card, CardAction, CardLevel, CardObservation
+from arena.export.html.page import GAMES, champion_page
 from arena.networks.actor_critic import ActorCritic
 from arena.networks.make import make_actor_critic
 
@@ -76,16 +76,30 @@ def champion(board_policy: tuple[Card, dict[str, torch.Tensor]]) -> Make:
 def page_file(champion: Make, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """Write a page, of a champion or of several levels of it."""
 
-    def write(
-        environment: str, *, temperatures: tuple[float, ...] = (0.0,), **options: object
-    ) -> Path:
+    def write(environment: str, *, temperatures: tuple[float, ...] = (), **options: Any) -> Path:
         card, network = champion(environment, **options)
-        players = [
-            PagePlayer(name=card.player, rating=card.rating, temperature=one, network=network)
-            for one in temperatures
-        ]
+        levels = tuple(
+            CardLevel(
+                level=at,
+                player=options.get("player", f"player/p{at:03d}"),
+                graph=POLICY,
+                temperature=one,
+                agent_steps=1,
+                weights_digest=card.weights_digest,
+                rating=600.0 + 100 * at,
+                rating_low=590.0 + 100 * at,
+                rating_high=610.0 + 100 * at,
+            )
+            for at, one in enumerate(temperatures, start=1)
+        )
+        if levels:
+            # Nobody took a point from the champion.
+            top = levels[-1].model_copy(update={"rating_low": 900.0, "rating_high": None})
+            levels = (top, *levels[:-1])
         path = tmp_path_factory.mktemp("page") / "champion.html"
-        path.write_bytes(champion_page(card, players))
+        path.write_bytes(
+            champion_page(card.model_copy(update={"levels": levels}), {POLICY: network})
+        )
         return path
 
     return write

@@ -28,7 +28,7 @@ NUM_POSITIONS = 1_000
 BOUND = 1e-4
 
 JUDGE = """(rows) => rows.map((row) => {
-  const { logits, value } = judge(CHAMPION.networks[0], row);
+  const { logits, value } = judge(CHAMPION.networks["policy.onnx"], row);
   return [...logits, value];
 })"""
 

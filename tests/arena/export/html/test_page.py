@@ -129,7 +129,7 @@ def test_hidden_cards_stay_hidden_until_the_end(
 ) -> None:
     with opened(browser, page_file("openspiel:kuhn_poker")) as page:
         drawing = page.locator("#board > svg")
-        assert "the champion: paid 1, face down" in str(drawing.get_attribute("aria-label"))
+        assert "the other: paid 1, face down" in str(drawing.get_attribute("aria-label"))
         while not OVER.search(said(page)):
             page.get_by_role("button", name="bet").click()
         assert "face down" not in str(drawing.get_attribute("aria-label"))
@@ -139,16 +139,18 @@ def test_levels_are_chosen_and_share_their_weights(
     page_file: Callable[..., Path], browser: Browser
 ) -> None:
     one = page_file(CONNECT_FOUR)
-    path = page_file(CONNECT_FOUR, temperatures=(3.0, 1.0, 0.0))
+    path = page_file(CONNECT_FOUR, temperatures=(3.0, 2.0, 1.0))
     assert path.stat().st_size < one.stat().st_size + 1_000
     with opened(browser, one) as page:
         assert not page.get_by_label("Level").is_visible()
     with opened(browser, path) as page:
         level = page.get_by_label("Level")
         assert level.input_value() == "2"
+        assert "p003, rated 900+" in page.locator("#opponent").inner_text()
         level.select_option("0")
+        assert "p001, rated 700 (95%: 690 to 710)" in page.locator("#opponent").inner_text()
         page.get_by_role("button", name="column 4").click()
-        assert "Your move" in said(page)
+        assert "Level 1: column" in said(page)
 
 
 @pytest.mark.slow
@@ -158,7 +160,7 @@ def test_levels_are_chosen_and_share_their_weights(
 def test_everybody_can_read_a_page(
     page_file: Callable[..., Path], browser: Browser, environment: str, scheme: str, width: int
 ) -> None:
-    path = page_file(environment, temperatures=(1.0, 0.0))
+    path = page_file(environment, temperatures=(2.0, 1.0))
     size = {"width": width, "height": 844}
     with opened(browser, path, viewport=size, color_scheme=scheme, bypass_csp=True) as page:
         for key in ("1", "h"):
@@ -171,7 +173,7 @@ def test_everybody_can_read_a_page(
 
 def test_names_of_anybody_are_text(page_file: Callable[..., Path], browser: Browser) -> None:
     name = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
-    path = page_file(CONNECT_FOUR, player=name, run=name, temperatures=(1.0, 0.0))
+    path = page_file(CONNECT_FOUR, player=name, run=name, temperatures=(2.0, 1.0))
     with opened(browser, path) as page:
         assert name in page.locator("#opponent").inner_text()
         assert name in page.locator("#about").inner_text()
