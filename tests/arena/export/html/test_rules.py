@@ -40,7 +40,8 @@ def lines(game: Played) -> list[str]:
 
 
 def bits(row: npt.NDArray[Any]) -> str:
-    return "".join(f"{number:g}" for number in row.astype(np.float32).tolist())
+    assert np.isin(row, (0, 1)).all()
+    return (row.astype(np.uint8) + ord("0")).tobytes().decode()
 
 
 def compare(path: Path, browser: Browser, environment: str, *, num_games: int) -> None:
