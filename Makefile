@@ -50,7 +50,7 @@ demo: setup
 	$(BIN)/python $(DEMO)/champion/champion.py --games 200
 	$(BIN)/arena web $(DEMO) --export $(DEMO)/page
 	@echo
-	@echo "Play against it: open $(CURDIR)/$(DEMO)/champion/champion.html in a browser and click a column."
+	@echo "Play against it: open file://$(CURDIR)/$(DEMO)/champion/champion.html in a browser and click a column."
 
 # -n: every reference must resolve; -W: a warning is an error, --keep-going: all are shown.
 docs: $(DOCS_STAMP)
