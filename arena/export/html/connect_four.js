@@ -18,6 +18,7 @@ function pieces(cells, column) {
 const GAME = {
   actions: Array.from({ length: COLUMNS }, (_, column) => `column ${column + 1}`),
   sides: ["red", "yellow"],
+  what: "a column",
   across: COLUMNS,
   start: () => startBoard(ROWS * COLUMNS),
   legal: ({ cells }) => cells.slice(0, COLUMNS).map((top) => top === EMPTY),

@@ -5,6 +5,7 @@ const PASS = 0, BET = 1;
 const GAME = {
   actions: ["pass", "bet"],
   sides: ["first", "second"],
+  what: "pass or bet",
   across: 1,
   deck: 3,
   start: (cards) => startCards(cards.slice(0, 2)),

@@ -43,6 +43,7 @@ function winnings(cards, { rounds, paid, folded }) {
 const GAME = {
   actions: ["fold", "call", "raise"],
   sides: ["first", "second"],
+  what: "fold, call or raise",
   across: 1,
   deck: 6,
   start: (cards) => startCards(cards.slice(0, 3)),

@@ -38,18 +38,18 @@ function shuffled(count) {
 function begin() {
   game = [GAME.start(shuffled(GAME.deck || 0))];
   at("opponent").textContent = `Against ${opponent().name}, rated ${opponent().rating}`;
-  go(`A new game: you are ${GAME.sides[person()]}.`);
+  go(`A new game: you are ${GAME.sides[person()]}.`, `: choose ${GAME.what}`);
 }
 
 // Shows the position; where the champion is on turn, it moves soon.
-function go(said) {
+function go(said, how = "") {
   clearTimeout(timer);
   hint = null;
   const { outcome } = now();
   if (outcome) {
     show(`${said} ${ending(outcome[person()])}`);
   } else if (isMine()) {
-    show(`${said} Your move.`);
+    show(`${said} Your move${how}.`);
   } else {
     show(`${said} ${them()} thinks.`);
     timer = setTimeout(answer, THINKING_MS);

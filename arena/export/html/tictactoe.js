@@ -7,6 +7,7 @@ const place = (cell) => [cell % 3, Math.floor(cell / 3)];
 const GAME = {
   actions: Array.from({ length: 9 }, (_, cell) => `row ${place(cell)[0] + 1}, column ${place(cell)[1] + 1}`),
   sides: ["cross", "ring"],
+  what: "a cell",
   across: 3,
   start: () => startBoard(9),
   legal: ({ cells }) => cells.map((piece) => piece === EMPTY),

@@ -74,7 +74,7 @@ def test_a_whole_game_is_played_by_touch_on_a_phone(
             assert legal(page).count() == 0
             assert page.evaluate("document.documentElement.scrollWidth") <= 390
             page.get_by_role("button", name="New game").tap()
-            assert "A new game" in page.get_by_role("status").inner_text()
+            assert "A new game: you are" in page.get_by_role("status").inner_text()
 
 
 def test_a_stone_falls_where_it_is_put_and_is_taken_back(
