@@ -17,7 +17,7 @@ SOAK_MINUTES ?= 30
 
 help:
 	@echo "make setup        a virtual environment in $(VENV) with all that the others need"
-	@echo "make demo         train, rank and export a Connect Four champion (under four minutes)"
+	@echo "make demo         train, rank and export a Connect Four champion, and play against it (under four minutes)"
 	@echo "make docs         the documents as web pages, $(DOCS_BUILD)/html/index.html"
 	@echo "make test         all tests that take no more than two seconds (under five minutes)"
 	@echo "make test-slow    the others: whole runs, intervals over many draws, pages (apt-get install chromium)"
@@ -45,10 +45,12 @@ $(STAMP): pyproject.toml constraints.txt
 demo: setup
 	$(BIN)/arena launch connect_four --run-dir $(DEMO) --force
 	$(BIN)/arena league $(DEMO)
-	$(BIN)/arena export $(DEMO) --force
+	$(BIN)/arena export $(DEMO) --html --force
 	$(BIN)/arena evaluate $(DEMO)/champion bot:random --matches 200 --greedy
 	$(BIN)/python $(DEMO)/champion/champion.py --games 200
 	$(BIN)/arena web $(DEMO) --export $(DEMO)/page
+	@echo
+	@echo "Play against it: open file://$(CURDIR)/$(DEMO)/champion/champion.html in a browser and click a column."
 
 # -n: every reference must resolve; -W: a warning is an error, --keep-going: all are shown.
 docs: $(DOCS_STAMP)

@@ -1,6 +1,7 @@
 """Ids of bots: ``bot:random``, or a class with keyword literals for its constructor.
 
-``bot:package.module:Class(depth=3, name="x")``. An id is parsed, never evaluated, and anything but
+``bot:package.module:Class(depth=3, name="x")``, or with each argument as an option,
+``bot:package.module:Class:depth=3:name=x``. An id is parsed, never evaluated, and anything but
 literals is refused. Equal arguments have one spelling, so that a bot has one name in tallies,
 ratings and files. Torch-free.
 """
@@ -14,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from arena.errors import ConfigError
+from arena.player_options import check_options, split_options
 from arena.types import BOT_PREFIX, RANDOM_BOT, PlayerId
 
 MAX_LENGTH = 400
@@ -58,11 +60,19 @@ def parse_bot(player: str) -> BotId | None:
     # Before it is parsed: a long nest of brackets would cost the parser memory.
     if len(player) > MAX_LENGTH:
         raise _too_long(player)
+    name, options = split_options(player)
+    if name == RANDOM_BOT:
+        check_options(name, options, ())
+        return None
     # An id without parentheses has no arguments; with empty ones it is the same bot.
-    reference, opened, given = player.removeprefix(BOT_PREFIX).partition("(")
+    reference, opened, given = name.removeprefix(BOT_PREFIX).partition("(")
     if not player.startswith(BOT_PREFIX) or not REFERENCE.fullmatch(reference):
         raise ConfigError(f"a bot is {FORM}, got {player!r}")
     arguments = _arguments(f"({given}", player=player) if opened else {}
+    for key, text in options.items():
+        if key in arguments:
+            raise ConfigError(f"a bot takes each keyword once, {key} occurs twice in {player!r}")
+        arguments[key] = _option(text)
     bot = BotId(reference=reference, arguments=dict(sorted(arguments.items())))
     # The canonical spelling may be longer: it escapes and quotes.
     spelled = str(bot)
@@ -123,6 +133,14 @@ def _arguments(given: str, *, player: str) -> dict[str, object]:
         except ValueError as error:
             raise ConfigError(f"{keyword.arg} of {player!r} must be a literal: {error}") from None
     return arguments
+
+
+def _option(text: str) -> object:
+    """Return the literal that an option is, or its text: that needs no quotes."""
+    try:
+        return _literal(ast.parse(text, mode="eval").body)
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return text
 
 
 def _literal(node: ast.expr) -> object:

@@ -18,8 +18,10 @@ from arena.bot_ids import FORM, parse_bot
 from arena.environment_spec import MaskPlace
 from arena.envs.spaces.actions import ActionLayout
 from arena.errors import ConfigError
+from arena.player_options import check_options
 from arena.processes.settings import SETTINGS
 from arena.resolve import resolve
+from arena.types import BOT_PREFIX
 from arena.users_code import users_code
 
 
@@ -233,6 +235,11 @@ def make_object(player: str, *, launch_directory: str) -> Bot | None:
     bot_class = resolve(bot.reference, launch_directory=launch_directory)
     if not callable(bot_class):
         raise ConfigError(f"{player} must name a class, got {bot_class!r}; a bot is {FORM}")
+    signature = _signature(bot_class)
+    kinds = {} if signature is None else {p.name: p.kind for p in signature.parameters.values()}
+    # A class that takes any keyword, or tells no signature, says itself what it does not know.
+    if signature is not None and inspect.Parameter.VAR_KEYWORD not in kinds.values():
+        check_options(f"{BOT_PREFIX}{bot.reference}", bot.arguments, kinds)
     with users_code(f"{player}, when it was made,"):
         made: Bot = SETTINGS.run(bot_class, **bot.arguments)
     return made

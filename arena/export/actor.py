@@ -19,6 +19,7 @@ from arena.config import NetworkConfig
 from arena.core import Actor, ActorInput, ActorOutput
 from arena.errors import CheckpointCorrupt
 from arena.export.card import POLICY, WEIGHTS, Card, read_card
+from arena.export.champion import at_temperature
 from arena.export.inputs import ACTION_MASK, STATE_IN, Feeds, feeds_of
 from arena.export.outputs import STATE_OUT, parameter_names
 from arena.export.session import make_session
@@ -31,6 +32,8 @@ class ExportedActor(Actor):
     Args:
         directory: Export directory.
         greedy: Play the likeliest action instead of sampling.
+        graph: Graph to play by: the champion's, or that of one of the levels.
+        temperature: Temperature of the probabilities to sample by.
 
     Raises:
         CheckpointMissing: If it is no export.
@@ -40,10 +43,18 @@ class ExportedActor(Actor):
     # An agent id is a part of the observation's row, where the policy reads it.
     reads_agent = False
 
-    def __init__(self, directory: Path, *, greedy: bool = False) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        greedy: bool = False,
+        graph: str = POLICY,
+        temperature: float = 1.0,
+    ) -> None:
         self.card = read_card(directory)
         self._greedy = greedy
-        self._session = make_session(_verified(directory, self.card, POLICY))
+        self._temperature = temperature
+        self._session = make_session(_verified(directory, self.card, graph))
         # [batch, H]; the batch is symbolic.
         shapes = {node.name: node.shape for node in self._session.get_inputs()}
         self._state_size = int(shapes[STATE_IN][1]) if STATE_IN in shapes else 0
@@ -93,21 +104,25 @@ class ExportedActor(Actor):
         device: torch.device,
         generator: torch.Generator,
     ) -> torch.Tensor:
-        parameters = torch.cat([torch.from_numpy(part) for part in values], dim=1)
+        parts = dict(zip(self._outputs, values, strict=True))
+        at = at_temperature(parts, self._temperature)
+        parameters = torch.cat([torch.from_numpy(at[name]) for name in self._outputs], dim=1)
         # The graph has put illegal choices at the minimum already.
         distribution = self._make_distribution(parameters.to(device), None)
         return distribution.greedy() if self._greedy else distribution.sample(generator)
 
 
-def load_export_weights(directory: Path) -> tuple[NetworkConfig, dict[str, torch.Tensor]]:
-    """Read architecture and weights of an export.
+def load_export_weights(
+    directory: Path, *, weights: str = WEIGHTS
+) -> tuple[NetworkConfig, dict[str, torch.Tensor]]:
+    """Read architecture and weights of an export, the champion's or those of one of its levels.
 
     Raises:
         CheckpointMissing: If it is no export.
         CheckpointCorrupt: If its weights are not those that its card names.
     """
     card = read_card(directory)
-    return card.network, deserialize(_verified(directory, card, WEIGHTS))
+    return card.network, deserialize(_verified(directory, card, weights))
 
 
 def _verified(directory: Path, card: Card, name: str) -> bytes:

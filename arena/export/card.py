@@ -24,7 +24,7 @@ from arena.environment_spec import (
 )
 from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.observations import ObservationLayout
-from arena.errors import CheckpointCorrupt, CheckpointMissing
+from arena.errors import CheckpointCorrupt, CheckpointMissing, ConfigError
 from arena.export.directory import CARD as CARD
 from arena.files import read_regular
 from arena.rules import broken_rules
@@ -34,6 +34,7 @@ CARD_FOR_PEOPLE = "card.md"
 POLICY = "policy.onnx"
 WEIGHTS = "policy.safetensors"
 PLAYER = "champion.py"
+PAGE = "champion.html"
 
 MAX_ROUNDING = 1e-6
 """Tolerance for the sum of probabilities, which must be 1."""
@@ -277,6 +278,42 @@ class AnyCard(_Part):
         return (json.dumps(document, indent=2, allow_nan=False) + "\n").encode()
 
 
+class CardLevel(_Part):
+    """Level of play: a member of the league, or one that plays less well by a temperature.
+
+    Attributes:
+        level: Number from 1, the weakest.
+        player: Player's id in the run.
+        graph: Its graph inside the export; its weights lie beside.
+        temperature: Temperature at which it samples its actions.
+        agent_steps: Player's agent steps.
+        weights_digest: Digest of the weights, without the temperature.
+        rating: Rating in Elo by direct play of the levels, the highest having the card's rating.
+        rating_low: Lower end of its 95% interval.
+        rating_high: Upper end; None: open above, as the champion's.
+        score_below: Mean score against the level below. None: it is the lowest.
+        matches_below: Matches that this is from.
+    """
+
+    level: int = Field(ge=1)
+    player: str
+    # A part of a path: nothing else than this is taken.
+    graph: str = Field(pattern=r"^(levels/[0-9]{2}/)?policy\.onnx$")
+    temperature: float = Field(gt=0.0)
+    agent_steps: int = Field(ge=0)
+    weights_digest: Digest
+    rating: float
+    rating_low: float
+    rating_high: float | None
+    score_below: float | None = None
+    matches_below: int = Field(0, ge=0)
+
+    @property
+    def weights(self) -> str:
+        """Its weights inside the export."""
+        return self.graph.removesuffix(POLICY) + WEIGHTS
+
+
 class Card(AnyCard):
     """Card of the export of a policy.
 
@@ -293,6 +330,7 @@ class Card(AnyCard):
         hyperparameters: Hyperparameters of the last training.
         factors: Factors by which PBT had moved those that have a schedule.
         lineage: Ancestors, the nearest first.
+        levels: Levels of play, the weakest first; none unless asked for.
     """
 
     # A card without a kind is a policy's (`_Kind`).
@@ -308,6 +346,25 @@ class Card(AnyCard):
     hyperparameters: dict[str, bool | float | str]
     factors: dict[str, float] = Field(default_factory=dict)
     lineage: tuple[Ancestor, ...]
+    levels: tuple[CardLevel, ...] = ()
+
+    @model_validator(mode="after")
+    def _levels_are_numbered(self) -> Card:
+        numbers = [level.level for level in self.levels]
+        if numbers != [*range(1, len(numbers) + 1)]:
+            raise ValueError(f"levels must be numbered from 1, got {numbers}")
+        return self
+
+    def level(self, number: int) -> CardLevel:
+        """Return a level by its number.
+
+        Raises:
+            ConfigError: If there is none.
+        """
+        if not 1 <= number <= len(self.levels):
+            has = f"1 to {len(self.levels)}" if self.levels else "none: arena export --levels N"
+            raise ConfigError(f"{self.player} has no level {number}; its export has {has}")
+        return self.levels[number - 1]
 
     @property
     def observation_layout(self) -> ObservationLayout:

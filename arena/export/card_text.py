@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from arena.export.card import AnyCard, Card, CardRating, MixtureCard
+from arena.export.card import AnyCard, Card, CardLevel, CardRating, MixtureCard
 
-_RATED = {
+RATED = {
     "sampled": "by matches in which policies sample their actions",
     "greedy": "by matches in which policies play their likeliest actions",
 }
@@ -24,6 +24,7 @@ def card_for_people(card: Card) -> str:
     sections = [
         f"# {card.player}",
         _table(("", ""), summary(card)),
+        *_levels(card),
         "## Record",
         "Opponents sample their actions.",
         _record(card),
@@ -42,6 +43,29 @@ def card_for_people(card: Card) -> str:
         _USAGE,
     ]
     return "\n\n".join(sections)
+
+
+def _levels(card: Card) -> tuple[str, ...]:
+    if not card.levels:
+        return ()
+    return (
+        "## Levels",
+        "`Champion(DIR, level=3)` plays at a level: it samples its actions. Ratings are by matches "
+        "of the levels, the highest having the rating above.",
+        _table(
+            (*("level", "player", "temperature", "rating"), "score against the one below"),
+            [
+                (
+                    *(level.level, level.player, f"{level.temperature:.3g}"),
+                    level_rating_text(level),
+                    ""
+                    if level.score_below is None
+                    else f"{level.score_below:.3f} in {level.matches_below}",
+                )
+                for level in card.levels
+            ],
+        ),
+    )
 
 
 def _hyperparameters(card: Card) -> str:
@@ -70,7 +94,7 @@ def mixture_card_for_people(card: MixtureCard) -> str:
             [
                 (
                     *(member.directory, member.player, f"{member.probability:.4f}"),
-                    *(_strength(member.rating), member.agent_steps, member.weights_digest[:12]),
+                    *(rating_text(member.rating), member.agent_steps, member.weights_digest[:12]),
                 )
                 for member in card.members
             ],
@@ -158,11 +182,11 @@ it import the environment where that is code of somebody's.
 def summary(card: Card) -> list[tuple[str, object]]:
     """Return what a policy is, its strength and its origin, as names and values."""
     network = card.network
-    strength = f"{_strength(card.rating)}; bot:random is 0, 400 points are odds of 10 to 1"
+    strength = f"{rating_text(card.rating)}; bot:random is 0, 400 points are odds of 10 to 1"
     return [
         *_environment(card),
         ("rating", strength),
-        ("rated", _RATED[card.rating.mode]),
+        ("rated", RATED[card.rating.mode]),
         *_calibration(card.rating),
         *_exploitability(card),
         ("encoder", network.encoder),
@@ -216,7 +240,14 @@ def _calibration(rating: CardRating) -> list[tuple[str, object]]:
     return lines
 
 
-def _strength(rating: CardRating) -> str:
+def level_rating_text(level: CardLevel) -> str:
+    """Return the rating of a level, as `rating_text` does."""
+    ends = level.model_dump(include={"rating", "rating_low", "rating_high"})
+    return rating_text(CardRating(**ends, open=level.rating_high is None))
+
+
+def rating_text(rating: CardRating) -> str:
+    """Return a rating with its interval, in words where it has none."""
     if rating.rating is None:
         return "unrated"
     if rating.open and rating.rating_low is not None:

@@ -6,7 +6,8 @@
     champion.value(observation)
 
 ``reset`` begins an episode: it clears the state of a recurrent policy, and draws the member of a
-mixture that plays the episode.
+mixture that plays the episode. ``Champion(directory, level=3)`` is one of the levels on the card,
+where there are some, the weakest being 1.
 
 ``observation`` is the PettingZoo environment's observation, its dictionary with an ``action_mask``
 included, and ``action`` is the environment's action. Where each array has a leading axis of N, they
@@ -121,6 +122,8 @@ class GraphPlayer:
         sessions: Graph of each member of the mixture, with the methods of an onnxruntime session;
             one of a policy.
         probabilities: Probability of each member.
+        temperature: Temperature of the probabilities; all actions are sampled then. None: they are
+            as ``sample`` says.
         seed: Seed of all random draws. None: different draws each time.
 
     Attributes:
@@ -135,8 +138,12 @@ class GraphPlayer:
         sessions: Sequence[Any],
         *,
         probabilities: Sequence[float] = (1.0,),
+        temperature: float | None = None,
         seed: int | None = None,
     ) -> None:
+        if temperature is not None and not 0.0 < temperature < math.inf:
+            raise ValueError(f"temperature must be above 0 and finite, got {temperature}")
+        self._temperature = temperature
         self._sessions = list(sessions)
         # Members are policies of one population, so their graphs have equal inputs and outputs.
         inputs = {graph.name for graph in self._sessions[0].get_inputs()}
@@ -177,7 +184,8 @@ class GraphPlayer:
             agent: Agent that decides; it must be one that the policy can play. Needed by a policy
                 with an agent id (``network.agent_id`` on the card), and where a recurrent policy
                 (``network.core``) plays several agents in one game: it keeps a state for each.
-            sample: Sample an action instead of taking the likeliest one.
+            sample: Sample an action instead of taking the likeliest one. A level, or a player at a
+                temperature, always samples.
             seed: Seed that restarts the random numbers, for this and later calls. The member of a
                 mixture stays.
 
@@ -194,7 +202,8 @@ class GraphPlayer:
         values = self._run(inputs, agent=agent)
         if self._state_size:
             self._states[agent] = values["state_out"]
-        return self._actions.chosen(values, rng=self._rng if sample else None, is_one=is_one)
+        samples = sample or self._temperature is not None
+        return self._actions.chosen(values, rng=self._rng if samples else None, is_one=is_one)
 
     def probabilities(
         self, observation: object, action_mask: object = None, *, agent: str | None = None
@@ -278,7 +287,7 @@ class GraphPlayer:
         if outputs is None:
             outputs = [*self._parameters, *(["state_out"] if self._state_size else [])]
         values = self._sessions[self.member].run(outputs, inputs)
-        return dict(zip(outputs, values, strict=True))
+        return at_temperature(dict(zip(outputs, values, strict=True)), self._temperature or 1.0)
 
 
 class Champion(GraphPlayer):
@@ -286,6 +295,8 @@ class Champion(GraphPlayer):
 
     Args:
         directory: Directory with ``card.json`` and the files that it names.
+        level: Level of the card to play at, from 1. None: the champion.
+        temperature: As for `GraphPlayer`; a level has its own.
         seed: Seed of all random draws. None: different draws each time.
 
     Attributes:
@@ -293,11 +304,19 @@ class Champion(GraphPlayer):
         member: Member of the mixture that plays this episode, from 0; 0 without a mixture.
 
     Raises:
-        ValueError: If the card is of another schema, or a ``policy.onnx`` is not the file it names.
+        ValueError: If the card is of another schema or has no such level, or a graph is not the
+            file that it names.
         RuntimeError: If onnxruntime is too old for it.
     """
 
-    def __init__(self, directory: str | Path, *, seed: int | None = None) -> None:
+    def __init__(
+        self,
+        directory: str | Path,
+        *,
+        level: int | None = None,
+        temperature: float | None = None,
+        seed: int | None = None,
+    ) -> None:
         path = Path(directory)
         self.card: dict[str, Any] = json.loads((path / "card.json").read_text(encoding="utf-8"))
         if self.card.get("schema") != _SCHEMA:
@@ -306,10 +325,16 @@ class Champion(GraphPlayer):
         _require_onnxruntime(self.card.get("versions", {}).get("onnxruntime_at_least", "0"))
         # Without members the export is one policy, in a file beside the card.
         policies = [f"{member['directory']}/policy.onnx" for member in members] or ["policy.onnx"]
+        if level is not None:
+            chosen = level_of(self.card, level)
+            if temperature is not None:
+                raise ValueError(f"level {level} has its own temperature, got {temperature}")
+            policies, temperature = [chosen["graph"]], chosen["temperature"]
         super().__init__(
             self.card,
             [_session(self._verified(path, policy)) for policy in policies],
             probabilities=[member["probability"] for member in members] or [1.0],
+            temperature=temperature,
             seed=seed,
         )
 
@@ -320,6 +345,42 @@ class Champion(GraphPlayer):
         if digest != self.card["files"][name]["sha256"]:
             raise ValueError(f"{name} is not the file of card.json: its sha256 is {digest}")
         return data
+
+
+class NoLevel(ValueError):
+    """An export has no level of a number."""
+
+
+def level_of(card: Mapping[str, Any], level: int) -> Mapping[str, Any]:
+    """Return a level of a card: its ``graph``, ``temperature``, ``rating`` and more.
+
+    Raises:
+        NoLevel: If there is none of that number.
+    """
+    levels: list[Mapping[str, Any]] = card.get("levels", [])
+    for one in levels:
+        if one["level"] == level:
+            return one
+    has = f"it has 1 to {len(levels)}" if levels else "arena export --levels N writes some"
+    raise NoLevel(f"there is no level {level!r} in this export: {has}")
+
+
+def at_temperature(
+    values: Mapping[str, npt.NDArray[Any]], temperature: float
+) -> dict[str, npt.NDArray[Any]]:
+    """Return outputs of a graph whose probabilities are those to the power of 1 / temperature."""
+    changed = dict(values)
+    if temperature == 1.0:
+        return changed
+    if "logits" in values:
+        # An illegal choice stays at the minimum, where a legal one cannot get.
+        least = np.finfo(np.float32).min
+        logits = np.maximum(values["logits"].astype(np.float64) / temperature, least)
+        changed["logits"] = np.where(values["logits"] > least, logits, least).astype(np.float32)
+    if "log_std" in values:
+        # p(x)^(1 / T) of a normal density has T times its variance.
+        changed["log_std"] = values["log_std"] + np.float32(0.5 * math.log(temperature))
+    return changed
 
 
 @dataclass(frozen=True)
@@ -921,6 +982,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--directory", default=Path(__file__).parent, help="default: this file's")
     parser.add_argument("--env", help="default: the environment of the card")
     parser.add_argument("--games", type=int, default=100, help="in each seat")
+    parser.add_argument("--level", type=int, help="of the card; default: the champion")
     parser.add_argument("--sample", action="store_true", help="draw actions instead of the best")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument(
@@ -930,8 +992,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.games < 1:
         parser.error(f"--games must be at least 1, got {options.games}")
     try:
-        champion = Champion(options.directory)
-    except RuntimeError as error:
+        champion = Champion(options.directory, level=options.level)
+    except (RuntimeError, ValueError) as error:
         parser.error(str(error))
     environment_id = options.env or champion.card["environment"]["id"]
     # A name on the command line is the user's word, too.

@@ -16,6 +16,7 @@ from arena.errors import ExportError
 from arena.export.card import (
     CARD,
     CARD_FOR_PEOPLE,
+    PAGE,
     PLAYER,
     POLICY,
     WEIGHTS,
@@ -24,6 +25,7 @@ from arena.export.card import (
 )
 from arena.export.card_text import card_for_people, mixture_card_for_people
 from arena.export.directory import check_target, replace_directory
+from arena.export.html.page import champion_page
 from arena.export.onnx import LEAST_ONNXRUNTIME, OPSET, OnnxCheck, check_onnx, export_onnx
 from arena.networks.actor_critic import ActorCritic
 from arena.networks.make import make_actor_critic
@@ -46,7 +48,13 @@ class Written:
 
 
 def write_export(
-    directory: Path, *, card: Card, weights: Mapping[str, torch.Tensor], force: bool = False
+    directory: Path,
+    *,
+    card: Card,
+    weights: Mapping[str, torch.Tensor],
+    levels: Mapping[str, Mapping[str, torch.Tensor]] | None = None,
+    force: bool = False,
+    html: bool = False,
 ) -> Written:
     """Write an export and verify it.
 
@@ -54,10 +62,13 @@ def write_export(
         directory: Target directory; made with its parents.
         card: Card without ``files`` and the versions of the exporter, which are added here.
         weights: Weights of the policy.
+        levels: Weights of the card's levels by their graphs, but for those of the policy.
         force: Whether to replace an existing export.
+        html: Whether to write a page to play against it, too.
 
     Raises:
-        ConfigError: If an export is there and ``force`` is not given, or anything else is there.
+        ConfigError: If an export is there and ``force`` is not given, or anything else is there, or
+            a page cannot play this.
         ExportError: If the graph does not reproduce the policy, or the disk refuses.
         CheckpointCorrupt: If the weights are not those of ``card.network``.
     """
@@ -65,7 +76,7 @@ def write_export(
     # takes seconds.
     directory = directory.resolve()
     check_target(directory, force=force)
-    files, written_card, check = _contents(card, weights)
+    files, written_card, check = _contents(card, weights, levels or {}, html=html)
     _put(directory, files)
     return Written(directory=directory, card=written_card, check=check)
 
@@ -137,13 +148,14 @@ def _player() -> bytes:
 
 
 def _contents(
-    card: Card, weights: Mapping[str, torch.Tensor]
+    card: Card,
+    weights: Mapping[str, torch.Tensor],
+    levels: Mapping[str, Mapping[str, torch.Tensor]] | None = None,
+    *,
+    html: bool = False,
 ) -> tuple[dict[str, bytes], Card, OnnxCheck]:
     network, layout = _network(card, weights)
-    has_mask = card.mask is not None
-    model = export_onnx(network, layout=layout, has_mask=has_mask)
-    # Before anything is written: no wrong graph reaches the disk.
-    check = check_onnx(model, network=network, layout=layout, has_mask=has_mask)
+    model, check = _graph(card, network, layout)
     # The card records every file but itself. The text for people shows the card, so it is written
     # from a card without its own record.
     files = {
@@ -151,6 +163,16 @@ def _contents(
         WEIGHTS: serialize(weights),
         PLAYER: _player(),
     }
+    networks = {POLICY: network}
+    for level in card.levels:
+        # Levels may share a graph, and have the policy's.
+        if level.graph not in files:
+            tensors = (levels or {})[level.graph]
+            networks[level.graph], _ = _network(card, tensors)
+            files[level.graph], _ = _graph(card, networks[level.graph], layout)
+            files[level.weights] = serialize(tensors)
+    if html:
+        files[PAGE] = champion_page(card, networks)
     versions = card.versions | {
         "torch": torch.__version__,
         "opset": str(OPSET),
@@ -166,6 +188,13 @@ def _contents(
     files[CARD_FOR_PEOPLE] = card_for_people(written).encode()
     written = written.model_copy(update={"files": file_records(files)})
     return files | {CARD: written.to_json()}, written, check
+
+
+def _graph(card: Card, network: ActorCritic, layout: ObservationLayout) -> tuple[bytes, OnnxCheck]:
+    has_mask = card.mask is not None
+    model = export_onnx(network, layout=layout, has_mask=has_mask)
+    # Before anything is written: no wrong graph reaches the disk.
+    return model, check_onnx(model, network=network, layout=layout, has_mask=has_mask)
 
 
 def _network(

@@ -42,7 +42,8 @@ def load(
         player: PLAYER of the commands: a run directory (its champion, of each population),
             ``RUN:player/p003`` (latest checkpoint), ``RUN:player/p003@120000`` (a kept checkpoint
             or a ghost) or its directory, a directory that ``arena export`` wrote, ``bot:random`` or
-            ``bot:package.module:Class(depth=3)``.
+            ``bot:package.module:Class(depth=3)``; with options as ``DIR:level=3`` or
+            ``RUN:temperature=2``, which sample.
         environment: Environment to play; needed by bots, and for them only.
         seed: Seed of all draws. None: different draws each time.
         trust: Whether code that a run or an export from elsewhere names may be imported: it runs
@@ -53,7 +54,7 @@ def load(
         CheckpointError: If its weights are missing or damaged.
         StorageError: If the journal of its run cannot be read.
     """
-    from ..players.resolve import exports_at
+    from ..players.resolve import exports_at, split_policy
 
     name = os.fspath(player)
     if is_bot(name):
@@ -64,8 +65,10 @@ def load(
         raise ConfigError(
             f"environment={environment} is for bots: {name} plays what it was trained in"
         )
-    if exports := exports_at(name):
-        return _exported(name, exports, seed=seed, trust=trust)
+    path, level, temperature = split_policy(name)
+    if exports := exports_at(path):
+        options = {"level": level, "temperature": temperature, "seed": seed}
+        return _exported(name, exports, options, trust=trust)
     return _of_run(name, seed=seed, trust=trust)
 
 
@@ -115,10 +118,12 @@ def _facts(game: Game, agents: tuple[str, ...]) -> dict[str, Any]:
     }
 
 
-def _exported(name: str, directories: list[Path], *, seed: int | None, trust: bool) -> Player:
+def _exported(
+    name: str, directories: list[Path], options: Mapping[str, Any], *, trust: bool
+) -> Player:
     champions: dict[str, Champion] = {}
     for directory in directories:
-        champion = _champion(directory, seed=seed)
+        champion = _champion(directory, options)
         champions[str(champion.card["population"])] = champion
     environments = [champion.card["environment"] for champion in champions.values()]
     # A directory may hold exports that were never made together.
@@ -141,11 +146,13 @@ def _exported(name: str, directories: list[Path], *, seed: int | None, trust: bo
     return Player(name, champions, why_no_value=why_no_value, modules=module)
 
 
-def _champion(directory: Path, *, seed: int | None) -> Champion:
-    from arena.export.champion import Champion
+def _champion(directory: Path, options: Mapping[str, Any]) -> Champion:
+    from arena.export.champion import Champion, NoLevel
 
     try:
-        return Champion(directory, seed=seed)
+        return Champion(directory, **options)
+    except NoLevel as error:
+        raise ConfigError(str(error)) from None
     # An export may come from anywhere: its card may lack any key, and its graph be no graph.
     except Exception as error:
         raise CheckpointCorrupt(
@@ -205,7 +212,9 @@ def _torch_player(
     facts = _facts(game, policy.agents)
     observation, _ = game.layouts(policy.agents, network=policy.network)
     session = TorchSession(network, layout=observation, has_mask=facts["mask"] is not None)
-    return GraphPlayer(facts, [session], seed=seed)
+    # The tensors have the temperature in them; at 1 it only samples.
+    temperature = None if policy.temperature is None else 1.0
+    return GraphPlayer(facts, [session], temperature=temperature, seed=seed)
 
 
 def _member(weights: PolicyWeights | MixtureWeights, index: int) -> PolicyWeights:

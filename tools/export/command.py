@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,11 +17,18 @@ from ..terminal.options import AsJson, Code, OnlyPopulation, RunDirectory, Trust
 from ..terminal.output import console, log_console, print_json
 
 if TYPE_CHECKING:
+    from arena.export.card import CardLevel
     from arena.export.write import Written, WrittenMixture
     from arena.types import WeightsRef
     from populations.views.questions.inspection import Inspection
 
     from .record import Export, ExportSettings, Mode
+
+LEVELS = (
+    *(Column("level", "count"), Column("player", "player"), Column("temperature")),
+    *(Column("rating", "elo"), Column("rating_low", "elo"), Column("rating_high", "elo")),
+    Column("score_below", title="score against the one below"),
+)
 
 MEMBERS = (
     *(Column("directory", "word"), Column("player", "player"), Column("probability")),
@@ -47,6 +54,20 @@ def export(
         typer.Option(
             "--mixture", help="Export the Nash mixture of frozen players, for cyclic games."
         ),
+    ] = False,
+    levels: Annotated[
+        int | None,
+        typer.Option(
+            min=2,
+            max=99,
+            metavar="N",
+            help="Levels of play, each of which beats the one below in 64 to 81% of their matches.",
+            show_default="none",
+        ),
+    ] = None,
+    html: Annotated[
+        bool,
+        typer.Option("--html", help="Page to play against it, in a browser and offline, too."),
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing export.")] = False,
     matches: Annotated[
@@ -74,7 +95,13 @@ def export(
     # Before the run is read, which takes seconds in a large league.
     if mixture and player is not None:
         raise ConfigError("--mixture and --player exclude each other: a mixture is of many players")
-    settings = ExportSettings(to=to, num_matches=matches, seed=seed, force=force, trust=trust)
+    if mixture and levels is not None:
+        raise ConfigError("--mixture and --levels exclude each other: levels are of single players")
+    if mixture and html:
+        raise ConfigError("--mixture and --html exclude each other: a page plays one policy")
+    settings = ExportSettings(
+        to=to, num_matches=matches, seed=seed, force=force, html=html, trust=trust
+    )
     written: Mapping[str, Written | WrittenMixture]
     # The tables stay in memory: only the journal is closed.
     with closing(Inspection.open(run)) as inspection:
@@ -82,7 +109,7 @@ def export(
             written = _export_mixtures(inspection, settings, population=population)
         else:
             chosen = _chosen(inspection, population=population, player=player)
-            written = _export_policies(inspection, settings, chosen)
+            written = _export_policies(inspection, settings, chosen, levels=levels)
     if as_json:
         run_id = inspection.tables.run.run
         print_json({"run": run_id, "exports": {k: _document(v) for k, v in written.items()}})
@@ -119,16 +146,29 @@ def _begun(inspection: Inspection, settings: ExportSettings) -> Iterator[Export]
 
 
 def _export_policies(
-    inspection: Inspection, settings: ExportSettings, chosen: Mapping[str, tuple[str, WeightsRef]]
+    inspection: Inspection,
+    settings: ExportSettings,
+    chosen: Mapping[str, tuple[str, WeightsRef]],
+    *,
+    levels: int | None,
 ) -> dict[str, Written]:
+    from arena.errors import ConfigError
     from arena.export.write import write_export
 
     from ..players.weights import load_policy
     from .card import Cards
+    from .levels import find_levels, on_scale
     from .record import play_record
 
     # Before matches are played, which take minutes.
+    if levels is not None and (missing := set(inspection.standings()) - set(chosen)):
+        raise ConfigError(
+            "--levels plays whole matches, in which every population has a player of the run; "
+            f"without are {', '.join(sorted(missing))}"
+        )
     targets = settings.targets(inspection, chosen)
+    if settings.html:
+        _check_pages(inspection, chosen)
     counts: dict[Mode, int] = {
         "greedy": settings.num_matches,
         "sampled": (settings.num_matches + 1) // 2,
@@ -136,17 +176,33 @@ def _export_policies(
     written: dict[str, Written] = {}
     with _begun(inspection, settings) as export:
         cards = Cards.of(inspection, export.game)
+        found = find_levels(export, chosen, number=levels) if levels is not None else {}
         for name, (player_id, reference) in chosen.items():
             manifest, policy = load_policy(inspection, player_id, reference, word=export.game.word)
             record = play_record(export, policy, population=name, num_matches=counts)
-            card = cards.make(policy.player, manifest, population=name).model_copy(
-                update={"record": record, "exploitability": export.measured(policy)}
-            )
+            card = cards.make(policy.player, manifest, population=name)
+            update = {
+                "record": record,
+                "exploitability": export.measured(policy),
+                "levels": tuple(on_scale(level, card.rating) for level, _ in found.get(name, [])),
+            }
             export.progress.begin(f"{player_id}: writing and verifying the graph")
             written[name] = write_export(
-                targets[name], card=card, weights=policy.tensors, force=settings.force
+                targets[name],
+                card=card.model_copy(update=update),
+                weights=policy.tensors,
+                levels={level.graph: one.tensors for level, one in found.get(name, [])},
+                force=settings.force,
+                html=settings.html,
             )
     return written
+
+
+def _check_pages(inspection: Inspection, names: Iterable[str]) -> None:
+    from arena.export.html.page import page_game
+
+    for name in names:
+        page_game(inspection.run_file.spec, inspection.run_file.config.populations[name].network)
 
 
 def _export_mixtures(
@@ -240,12 +296,14 @@ def _document(written: Written | WrittenMixture) -> dict[str, object]:
         "agent_steps": card.agent_steps,
         "weights": card.weights_digest,
         **card.rating.model_dump(),
+        "levels": [level.model_dump(mode="json") for level in card.levels],
         "verified_observations": written.check.observations,
         "max_logit_difference": written.check.max_difference,
     }
 
 
 def _print_tables(written: Mapping[str, Written | WrittenMixture]) -> None:
+    from arena.export.card import PAGE
     from arena.export.write import WrittenMixture
 
     screen = console()
@@ -254,6 +312,9 @@ def _print_tables(written: Mapping[str, Written | WrittenMixture]) -> None:
         title = f"{name}: {card.player}"
         if isinstance(result, WrittenMixture):
             _print_members(result, title=title)
+        elif result.card.levels:
+            lines = [_level_row(level) for level in reversed(result.card.levels)]
+            print_framed(Table(LEVELS, lines), title=f"{title}: levels")
         if card.record:
             rows = [
                 {key: "" if value is None else value for key, value in line.model_dump().items()}
@@ -267,6 +328,15 @@ def _print_tables(written: Mapping[str, Written | WrittenMixture]) -> None:
             f"(largest difference of a logit or mean {max(c.max_difference for c in checks):.1e})"
         )
         screen.print(f"written to {result.directory}")
+        if PAGE in card.files:
+            screen.print(f"to play against it: open {result.directory / PAGE} in a browser")
+
+
+def _level_row(level: CardLevel) -> dict[str, object]:
+    shown = {"temperature": f"{level.temperature:.3g}", "score_below": ""}
+    if level.score_below is not None:
+        shown["score_below"] = f"{level.score_below:.3f}"
+    return level.model_dump() | shown
 
 
 def _print_members(written: WrittenMixture, *, title: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,16 +29,16 @@ def find_mixtures(inspection: Inspection) -> dict[str, Mixture]:
     Raises:
         ConfigError: As `populations.league.mixture.nash_mixtures`.
     """
+    return inspection.mixtures(partial(is_present, inspection))
+
+
+def is_present(inspection: Inspection, line: Standing) -> bool:
+    """Return whether a player's weights are in the run's directory."""
     from arena.checkpoints.manifest import MANIFEST
 
-    def is_present(line: Standing) -> bool:
-        # Ghosts stay, but retention removes checkpoints of policies. The row first: a doomed
-        # directory may still be there, and be removed meanwhile.
-        return (
-            inspection.is_kept(line) and (inspection.run_dir / str(line.key) / MANIFEST).is_file()
-        )
-
-    return inspection.mixtures(is_present)
+    # Ghosts stay, but retention removes checkpoints of policies. The row first: a doomed directory
+    # may still be there, and be removed meanwhile.
+    return inspection.is_kept(line) and (inspection.run_dir / str(line.key) / MANIFEST).is_file()
 
 
 def export_mixture(export: Export, mixture: Mixture, *, target: Path) -> WrittenMixture:

@@ -40,6 +40,7 @@ class ExportSettings:
         num_matches: Matches of a record, per opponent and seat; 0: there is none.
         seed: Seed of episodes and actions of a record.
         force: Replace exports that are there.
+        html: Write a page to play against each, too.
         trust: Whether code that run.yaml names may be imported, wherever it is from.
     """
 
@@ -47,6 +48,7 @@ class ExportSettings:
     num_matches: int
     seed: int
     force: bool
+    html: bool = False
     trust: bool = False
 
     def targets(self, inspection: Inspection, names: Iterable[str]) -> dict[str, Path]:

@@ -27,7 +27,8 @@ _FORMS = (
     "a PLAYER is a run directory (its champion), RUN:player/p003 (latest checkpoint), "
     "RUN:p003@4.628M (a kept checkpoint or a ghost) or its directory, RUN:p003@best (its "
     "best-rated checkpoint), a directory that "
-    "arena export wrote, bot:random or bot:package.module:Class(depth=3)"
+    "arena export wrote, bot:random or bot:package.module:Class(depth=3), each with options "
+    "(NAME:level=3 of an export with levels, NAME:temperature=2 of any policy)"
 )
 
 CHAMPION = "champion"
@@ -62,7 +63,10 @@ class ResolvedPlayer:
         if self.game is None:
             return self.name != str(RANDOM_BOT)
         # A mixture draws a member for each match, however its members play.
-        return not any(isinstance(policy, MixtureWeights) for policy in self.policies.values())
+        return not any(
+            isinstance(policy, MixtureWeights) or policy.temperature is not None
+            for policy in self.policies.values()
+        )
 
     def make_actors(self, game: Game, *, greedy: bool) -> Mapping[str, Actor | ActorMixture]:
         """Make an actor for each population."""
@@ -85,13 +89,50 @@ def resolve_player(name: str, *, trust: bool = False) -> ResolvedPlayer:
         CheckpointError: If its weights are missing or damaged.
     """
     from arena.bot_ids import canonical_bot
-    from arena.errors import ConfigError
     from arena.types import is_bot
 
     if is_bot(name):
         return ResolvedPlayer(name=canonical_bot(name), game=None, policies={})
+    path, level, temperature = split_policy(name)
+    found = replace(_resolved(path, level=level, trust=trust), name=name)
+    if temperature is None:
+        return found
+    policies = found.policies.items()
+    return replace(found, policies={k: one.at_temperature(temperature) for k, one in policies})
+
+
+def split_policy(player: str) -> tuple[str, int | None, float | None]:
+    """Split a PLAYER that is no bot into its name, its level and its temperature. Torch-free.
+
+    Raises:
+        ConfigError: If it has other options, or one has no such value.
+    """
+    from arena.errors import ConfigError
+    from arena.player_options import check_options, split_options
+
+    name, given = split_options(player)
+    check_options(name, given, ("level", "temperature"))
+    if len(given) > 1:
+        raise ConfigError(f"a level has its own temperature, {player!r} has another one, too")
+    level = temperature = None
+    try:
+        if "level" in given:
+            level = int(given["level"])
+        if "temperature" in given and not 0.0 < (temperature := float(given["temperature"])) < 1e6:
+            raise ValueError
+    except ValueError:
+        rule = "level must be a number of 1 and more, temperature one above 0 and below 1,000,000"
+        raise ConfigError(f"{rule}, got {player!r}") from None
+    return name, level, temperature
+
+
+def _resolved(name: str, *, level: int | None, trust: bool) -> ResolvedPlayer:
+    from arena.errors import ConfigError
+
     if exports := exports_at(name):
-        return _exported(name, exports, trust=trust)
+        return _exported(name, exports, level=level, trust=trust)
+    if level is not None:
+        raise ConfigError(f"{name} has no levels: it must be a directory of arena export --levels")
     path = Path(name)
     if path.is_dir():
         if (path / "run.yaml").is_file():
@@ -163,7 +204,9 @@ def exports_at(name: str) -> list[Path]:
     return sorted(card.parent for card in path.glob("*/card.json"))
 
 
-def _exported(name: str, directories: Sequence[Path], *, trust: bool) -> ResolvedPlayer:
+def _exported(
+    name: str, directories: Sequence[Path], *, level: int | None, trust: bool
+) -> ResolvedPlayer:
     from arena.errors import ConfigError
     from arena.export.card import MixtureCard, read_any_card
 
@@ -171,10 +214,12 @@ def _exported(name: str, directories: Sequence[Path], *, trust: bool) -> Resolve
     games: list[Game] = []
     for directory in directories:
         card = read_any_card(directory)
-        if isinstance(card, MixtureCard):
+        if not isinstance(card, MixtureCard):
+            policies[card.population] = _exported_policy(directory, card, level=level, trust=trust)
+        elif level is None:
             policies[card.population] = _exported_mixture(directory, card, trust=trust)
         else:
-            policies[card.population] = _exported_policy(directory, card, trust=trust)
+            raise ConfigError(f"{name} has no levels: it is a mixture")
         games.append(_game_of_card(card, word=_word_for(card, directory, trust=trust)))
     # A directory may hold exports that were never made together.
     if len({game.spec.digest for game in games}) > 1:
@@ -195,22 +240,31 @@ def _word_for(card: Card | MixtureCard, directory: Path, *, trust: bool) -> Word
     return word_for_card(document, directory / CARD, trust=trust)
 
 
-def _exported_policy(directory: Path, card: Card, *, trust: bool) -> PolicyWeights:
+def _exported_policy(
+    directory: Path, card: Card, *, trust: bool, level: int | None = None
+) -> PolicyWeights:
     from arena.export.actor import load_export_weights
+    from arena.export.card import WEIGHTS
 
+    chosen = None if level is None else card.level(level)
+    one = card if chosen is None else chosen
     # Weights are data, and verified against the card.
-    network, tensors = load_export_weights(directory)
-    return PolicyWeights(
-        player=card.player,
+    weights = WEIGHTS if chosen is None else chosen.weights
+    network, tensors = load_export_weights(directory, weights=weights)
+    policy = PolicyWeights(
+        player=one.player,
         agents=card.agents,
         network=network,
         tensors=tensors,
-        digest=card.weights_digest,
-        agent_steps=card.agent_steps,
+        digest=one.weights_digest,
+        agent_steps=one.agent_steps,
         word=_word_for(card, directory, trust=trust),
         export=directory,
         trained_with=TrainedWith(hyperparameters=card.hyperparameters, factors=card.factors),
     )
+    if chosen is None:
+        return policy
+    return replace(policy, graph=chosen.graph).at_temperature(chosen.temperature)
 
 
 def _exported_mixture(directory: Path, card: MixtureCard, *, trust: bool) -> MixtureWeights:

@@ -6,7 +6,7 @@ Tests: `tests/tools/players/test_exploitability.py`, `tests/tools/export/test_mi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,6 +38,9 @@ class PolicyWeights:
         digest: Digest of the weights in that run's league.
         agent_steps: Agent steps that it was trained for.
         export: The directory it was exported to, if it comes from one.
+        graph: Graph in that directory.
+        temperature: Temperature at which it samples, always; ``tensors`` have it in them. None:
+            it plays as the caller asks.
         word: The user's word for the code of the file that the architecture is from.
         trained_with: Hyperparameters of its last training; None: they were not looked up.
     """
@@ -50,6 +53,8 @@ class PolicyWeights:
     agent_steps: int
     word: Word
     export: Path | None = None
+    graph: str = "policy.onnx"
+    temperature: float | None = None
     trained_with: TrainedWith | None = None
 
     @property
@@ -63,8 +68,28 @@ class PolicyWeights:
 
         if self.export is not None:
             # The graph is what was exported: its weights alone may play otherwise.
-            return ExportedActor(self.export, greedy=greedy)
-        return self.make_policy(game, greedy=greedy)
+            return ExportedActor(
+                self.export,
+                greedy=greedy and self.temperature is None,
+                graph=self.graph,
+                temperature=self.temperature or 1.0,
+            )
+        return self.make_policy(game, greedy=greedy and self.temperature is None)
+
+    def at_temperature(self, temperature: float) -> PolicyWeights:
+        """Return the policy that samples by the probabilities of this one to the power of 1 /
+        temperature, which no other temperature has changed.
+        """
+        from arena.checkpoints.files import sha256_bytes
+        from arena.checkpoints.tensors import serialize
+        from arena.export.temperature import tempered
+
+        # At 1 these are the very weights, whose digest the league knows.
+        if temperature == 1.0:
+            return replace(self, temperature=temperature)
+        tensors = tempered(self.tensors, self.network, temperature=temperature)
+        digest = sha256_bytes(serialize(tensors))
+        return replace(self, temperature=temperature, tensors=tensors, digest=digest)
 
     def make_policy(self, game: Game, *, greedy: bool = False) -> FrozenPolicy:
         """Make the policy from its weights on the CPU, of an export, too."""
@@ -109,6 +134,11 @@ class MixtureWeights:
         """As of its members, which have one architecture."""
         # Members have the same agents and environment (`resolve._exported_mixture`).
         return self.members[0].is_told_who_decides
+
+    def at_temperature(self, temperature: float) -> MixtureWeights:
+        """Return the mixture of its members at a temperature."""
+        members = tuple(member.at_temperature(temperature) for member in self.members)
+        return replace(self, members=members)
 
     def make_actor(self, game: Game, *, greedy: bool) -> ActorMixture:
         """Make an actor on the CPU for each member."""

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from arena.checkpoints.files import sha256_bytes
 from arena.export.actor import load_export_weights
 from arena.export.card import read_card
 from arena.export.champion import Champion, play_record
@@ -63,6 +64,28 @@ def test_the_champion_is_exported_with_its_record(
         assert line.matches == {"greedy": 4, "sampled": 2}[line.mode]
         assert line.wins + line.draws + line.losses == line.matches
         assert line.mean_return == pytest.approx((line.wins - line.losses) / line.matches)
+
+
+@pytest.mark.slow
+def test_a_page_is_among_the_files_of_an_export(
+    command: Command, board_run: Path, tmp_path: Path
+) -> None:
+    directory = tmp_path / "champion"
+    command("export", board_run, "--html", "--matches", 0, "--to", directory, "--json")
+    page = (directory / "champion.html").read_bytes()
+    record = read_card(directory).files["champion.html"]
+    assert (record.size_bytes, record.sha256) == (len(page), sha256_bytes(page))
+
+
+def test_a_page_of_another_game_is_refused_before_anything_is_played(
+    command: Command, cyclic_run: Path, board_run: Path, tmp_path: Path
+) -> None:
+    directory = tmp_path / "champion"
+    error = command("export", cyclic_run, "--html", "--to", directory, code=2)["error"]
+    assert "openspiel:kuhn_poker, openspiel:leduc_poker, not classic/rps-v2" in error
+    error = command("export", board_run, "--html", "--mixture", "--to", directory, code=2)["error"]
+    assert "--mixture and --html exclude each other" in error
+    assert not directory.exists()
 
 
 @pytest.mark.slow

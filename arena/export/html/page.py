@@ -1,0 +1,155 @@
+"""The page of a champion: rules, network and weights in one file, which is opened from the disk.
+
+Tests: `tests/arena/export/html/test_rules.py`, `tests/arena/export/html/test_page.py`.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from html import escape
+from importlib import resources
+from string import Template
+
+from arena.config import NetworkConfig
+from arena.drawings import colours
+from arena.drawings.games.connect_four import DISCS
+from arena.drawings.picture import CROSS, RING, Piece
+from arena.environment_spec import EnvironmentSpec
+from arena.envs.twins import TWINS
+from arena.errors import ConfigError
+from arena.export.card import POLICY, Card
+from arena.export.card_text import RATED, level_rating_text, rating_text
+from arena.export.html.layers import network_document
+from arena.networks.actor_critic import ActorCritic
+
+ENCODERS = ("auto", "mlp", "cnn", "residual_cnn")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageGame:
+    """Game that a page knows the rules of.
+
+    Attributes:
+        title: Name for people.
+        scripts: Files of the game, in order.
+        pieces: Pieces of the agents on a board.
+        temperature: Temperature of a champion without levels: 0 where a position holds all that
+            there is to know, 1 where play has to be mixed.
+    """
+
+    title: str
+    scripts: tuple[str, ...]
+    pieces: tuple[Piece, ...] = ()
+    temperature: float = 0.0
+
+
+GAMES: Mapping[str, PageGame] = {
+    f"arena.envs.batched.{name}": game
+    for name, game in {
+        "connect_four:ConnectFour": PageGame(
+            title="Connect Four", scripts=("board.js", "connect_four.js"), pieces=DISCS
+        ),
+        "tictactoe:TicTacToe": PageGame(
+            title="Tic-tac-toe", scripts=("board.js", "tictactoe.js"), pieces=(CROSS, RING)
+        ),
+        "kuhn_poker:KuhnPoker": PageGame(
+            title="Kuhn poker", scripts=("cards.js", "kuhn_poker.js"), temperature=1.0
+        ),
+        "leduc_poker:LeducPoker": PageGame(
+            title="Leduc poker", scripts=("cards.js", "leduc_poker.js"), temperature=1.0
+        ),
+    }.items()
+}
+"""Games by the names of their batched games."""
+
+
+def page_game(spec: EnvironmentSpec, network: NetworkConfig) -> PageGame:
+    """Return the game of a page, before anything is made for it.
+
+    Raises:
+        ConfigError: If a page cannot play this environment, or this network.
+    """
+    game = GAMES.get(TWINS.get(spec.id, spec.id))
+    if game is None:
+        known = ", ".join(one for one, twin in TWINS.items() if twin in GAMES)
+        raise ConfigError(f"--html plays {known}, not {spec.id}")
+    if spec.kwargs:
+        raise ConfigError(f"--html plays {spec.id} without environment.kwargs, got {spec.kwargs}")
+    if network.encoder not in ENCODERS:
+        raise ConfigError(
+            f"--html plays network.encoder {', '.join(ENCODERS)}, got {network.encoder}"
+        )
+    if network.core != "none":
+        raise ConfigError(f"--html plays networks without network.core, got {network.core}")
+    if network.agent_id:
+        raise ConfigError("--html plays networks without network.agent_id")
+    return game
+
+
+def champion_page(card: Card, networks: Mapping[str, ActorCritic]) -> bytes:
+    """Return a page with the levels of a card, or with its policy where it has none.
+
+    Args:
+        card: Card of the champion.
+        networks: Networks of the policy and of the levels by their graphs, on the CPU.
+
+    Raises:
+        ConfigError: If a page cannot play this environment, or this network.
+        ExportError: If a network has a layer that pages do not have.
+    """
+    game = page_game(card.environment.spec, card.network)
+    document = {
+        "networks": {
+            graph: network_document(network, config=card.network, layout=card.observation_layout)
+            for graph, network in networks.items()
+        },
+        # The weakest first: the last one is the champion.
+        "players": [
+            {
+                "name": level.player,
+                "rating": level_rating_text(level),
+                "temperature": level.temperature,
+                "network": level.graph,
+            }
+            for level in sorted(card.levels, key=lambda level: level.level)
+        ]
+        or [
+            {
+                "name": card.player,
+                "rating": rating_text(card.rating),
+                "temperature": game.temperature,
+                "network": POLICY,
+            }
+        ],
+        "agents": [card.environment.agents.index(agent) for agent in card.agents],
+        "pieces": [piece.svg for piece in game.pieces],
+        "colours": {name: value for name, value in vars(colours).items() if name.isupper()},
+        "about": f"Run {card.run}, {card.agent_steps:,} agent steps, exported {card.created[:10]}. "
+        f"Ratings are in Elo, {RATED[card.rating.mode]}: bot:random is 0, 400 points are odds "
+        "of 10 to 1.",
+    }
+    style = _file("page.css")
+    script = "\n".join(map(_file, ("network.js", *game.scripts, "page.js")))
+    page = Template(_file("page.html")).substitute(
+        title=escape(game.title),
+        # These very texts and no others, and nothing from anywhere.
+        policy="default-src 'none'; base-uri 'none'; form-action 'none'; "
+        f"style-src {_hash(style)}; script-src {_hash(script)}",
+        style=style,
+        script=script,
+        # A name that ends the element would be read as HTML.
+        champion=json.dumps(document).replace("<", "\\u003c"),
+    )
+    return page.encode()
+
+
+def _file(name: str) -> str:
+    return (resources.files("arena.export.html") / name).read_text(encoding="utf-8")
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

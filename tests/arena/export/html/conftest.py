@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+
+from arena.config import NetworkConfig
+from arena.envs.batched.find import find_game
+from arena.envs.batched.game import BatchedGame
+from arena.envs.twins import TWINS
+from arena.export.card import POLICY, Card, CardAction, CardLevel, CardObservation
+from arena.export.html.page import GAMES, champion_page
+from arena.networks.actor_critic import ActorCritic
+from arena.networks.make import make_actor_critic
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+IDS = [one for one, twin in TWINS.items() if twin in GAMES]
+CONNECT_FOUR = "classic/connect_four-v3"
+
+
+def make_game(environment: str, num_games: int) -> BatchedGame:
+    game = find_game(environment, launch_directory=".")
+    assert game is not None
+    return game(num_games, device=torch.device("cpu"))
+
+
+Make = Callable[..., tuple[Card, ActorCritic]]
+
+
+@pytest.fixture(scope="session")
+def champion(board_policy: tuple[Card, dict[str, torch.Tensor]]) -> Make:
+    """Make a card and a network whose weights and statistics are far from those of a fresh one."""
+
+    def make(
+        environment: str, *, network: NetworkConfig | None = None, **updates: object
+    ) -> tuple[Card, ActorCritic]:
+        game, config = make_game(environment, 1), network or NetworkConfig(hidden_sizes=(16,))
+        facts = game.agent_specs[game.agents[0]]
+        place = board_policy[0].environment.model_copy(
+            update={
+                "id": environment,
+                "agents": game.agents,
+                "agent_specs": dict(game.agent_specs),
+            }
+        )
+        card = board_policy[0].model_copy(
+            update={
+                "environment": place,
+                "agents": game.agents,
+                "observation": CardObservation.from_space(facts.observation),
+                "action": CardAction.from_space(facts.action),
+                "mask": facts.mask,
+                "network": config,
+                **updates,
+            }
+        )
+        made = make_actor_critic(
+            config, observation=card.observation_layout, action=card.action_layout, seed=5
+        )
+        generator = torch.Generator().manual_seed(6)
+        for name, tensor in made.state_dict().items():
+            # Statistics stay positive, the others do not drive all outputs up.
+            shift = 0.0 if "normalizer" in name else -0.1
+            tensor.add_(torch.rand(tensor.shape, generator=generator) * 0.2 + shift)
+        return card, made.eval()
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def page_file(champion: Make, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Write a page, of a champion or of several levels of it."""
+
+    def write(environment: str, *, temperatures: tuple[float, ...] = (), **options: Any) -> Path:
+        card, network = champion(environment, **options)
+        levels = tuple(
+            CardLevel(
+                level=at,
+                player=options.get("player", f"player/p{at:03d}"),
+                graph=POLICY,
+                temperature=one,
+                agent_steps=1,
+                weights_digest=card.weights_digest,
+                rating=600.0 + 100 * at,
+                rating_low=590.0 + 100 * at,
+                rating_high=610.0 + 100 * at,
+            )
+            for at, one in enumerate(temperatures, start=1)
+        )
+        if levels:
+            # Nobody took a point from the champion.
+            top = levels[-1].model_copy(update={"rating_low": 900.0, "rating_high": None})
+            levels = (top, *levels[:-1])
+        path = tmp_path_factory.mktemp("page") / "champion.html"
+        path.write_bytes(
+            champion_page(card.model_copy(update={"levels": levels}), {POLICY: network})
+        )
+        return path
+
+    return write
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    # Here: the browser's package takes long to import.
+    from tests.tools.web.browsing import launched
+
+    with launched(tmp_path_factory.mktemp("chromium")) as browser:
+        yield browser

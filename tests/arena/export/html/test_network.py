@@ -1,0 +1,98 @@
+"""The network of a page, in a browser, beside onnxruntime."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from torch import nn
+
+from arena.config import NetworkConfig
+from arena.errors import ExportError
+from arena.export.html.layers import network_document
+from arena.export.onnx import export_onnx
+from arena.export.session import make_session
+from tests.arena.export.html.conftest import CONNECT_FOUR, Make
+from tests.arena.export.html.random_games import random_games
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+pytestmark = pytest.mark.xdist_group("html")
+
+NUM_POSITIONS = 1_000
+BOUND = 1e-4
+
+JUDGE = """(rows) => rows.map((row) => {
+  const { logits, value } = judge(CHAMPION.networks["policy.onnx"], row);
+  return [...logits, value];
+})"""
+
+NETWORKS = {
+    "mlp": NetworkConfig(encoder="mlp", hidden_sizes=(64, 32)),
+    "mlp, plain": NetworkConfig(encoder="auto", hidden_sizes=(), normalize_observations=False),
+    "mlp, apart": NetworkConfig(encoder="mlp", hidden_sizes=(16,), separate_value=True),
+    "cnn": NetworkConfig(encoder="cnn", hidden_sizes=(32,)),
+    "cnn, first": NetworkConfig(encoder="cnn", hidden_sizes=(8,), channels="first"),
+    "residual_cnn": NetworkConfig(encoder="residual_cnn", hidden_sizes=(32,)),
+    "residual_cnn, apart": NetworkConfig(
+        encoder="residual_cnn", hidden_sizes=(8,), separate_value=True
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_page_judges_positions_as_the_graph_does(
+    page_file: Callable[..., Path], champion: Make, browser: Browser, name: str
+) -> None:
+    card, network = champion(CONNECT_FOUR, network=NETWORKS[name])
+    games = random_games(CONNECT_FOUR, 100, seed=1)
+    rows = np.array(list(islice((o for g in games for o in g.observations), NUM_POSITIONS)))
+    assert len(rows) == NUM_POSITIONS
+    graph = export_onnx(network, layout=card.observation_layout, has_mask=True)
+    feeds: dict[str, Any] = {
+        "observation": rows.reshape(-1, 6, 7, 2),
+        "action_mask": np.ones((len(rows), 7), dtype=bool),
+    }
+    logits, value = make_session(graph).run(["logits", "value"], feeds)
+    page = browser.new_page()
+    page.goto(page_file(CONNECT_FOUR, network=NETWORKS[name]).as_uri())
+    judged = np.array(page.evaluate(JUDGE, rows.tolist()))
+    page.close()
+    # Numbers that do not differ would agree with anything.
+    assert logits.std() > 0.01
+    assert np.abs(judged[:, :7] - logits).max() < BOUND
+    assert np.abs(judged[:, 7] - value).max() < BOUND
+
+
+def test_probabilities_are_those_of_legal_actions(
+    page_file: Callable[..., Path], browser: Browser
+) -> None:
+    page = browser.new_page()
+    page.goto(page_file(CONNECT_FOUR).as_uri())
+    call = "(temperature) => probabilities([1, 3, 2, 3], [true, false, true, true], temperature)"
+    # e^1 / (e^1 + e^2 + e^3) = 1 / (1 + e + e^2), and so on; halved logits at temperature 2.
+    for temperature in (1.0, 2.0):
+        weights = np.exp(np.array([1.0, 2.0, 3.0]) / temperature)
+        expected = weights / weights.sum()
+        one, none, two, three = page.evaluate(call, temperature)
+        assert none == 0
+        assert [one, two, three] == pytest.approx(expected)
+    assert page.evaluate(call, 0) == [0, 0, 0, 1]
+    drawn = page.evaluate("Array.from({ length: 3000 }, () => draw([0.5, 0, 0.3, 0.2]))")
+    # Three deviations of a share of .5 in 3,000 draws are .027.
+    shares = np.bincount(drawn, minlength=4) / 3000
+    assert shares == pytest.approx([0.5, 0.0, 0.3, 0.2], abs=0.04)
+    page.close()
+
+
+def test_a_layer_that_pages_do_not_have_is_refused(champion: Make) -> None:
+    card, network = champion(CONNECT_FOUR)
+    network.trunk[1] = nn.Tanh()
+    with pytest.raises(ExportError, match="no layer for Tanh"):
+        network_document(network, config=card.network, layout=card.observation_layout)
