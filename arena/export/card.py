@@ -34,6 +34,11 @@ CARD_FOR_PEOPLE = "card.md"
 POLICY = "policy.onnx"
 WEIGHTS = "policy.safetensors"
 PLAYER = "champion.py"
+CHESS = "classic/chess"
+"""Beginning of the environment's id of exports that are chess engines."""
+
+ENGINE = "uci.py"
+"""Part of those exports."""
 
 MAX_ROUNDING = 1e-6
 """Tolerance for the sum of probabilities, which must be 1."""

@@ -16,9 +16,12 @@ from arena.errors import ExportError
 from arena.export.card import (
     CARD,
     CARD_FOR_PEOPLE,
+    CHESS,
+    ENGINE,
     PLAYER,
     POLICY,
     WEIGHTS,
+    AnyCard,
     Card,
     MixtureCard,
 )
@@ -113,7 +116,7 @@ def write_mixture(
     """
     directory = directory.resolve()
     check_target(directory, force=force)
-    files = {PLAYER: _player()}
+    files = _players(card)
     checks: list[OnnxCheck] = []
     versions = dict(card.versions)
     for member, (member_card, weights) in zip(card.members, members, strict=True):
@@ -138,8 +141,9 @@ def _put(directory: Path, files: Mapping[str, bytes]) -> None:
         raise ExportError(f"cannot write {where}: {error.strerror or error}") from error
 
 
-def _player() -> bytes:
-    return (resources.files("arena.export") / PLAYER).read_bytes()
+def _players(card: AnyCard) -> dict[str, bytes]:
+    names = [PLAYER, ENGINE] if card.environment.id.startswith(CHESS) else [PLAYER]
+    return {name: (resources.files("arena.export") / name).read_bytes() for name in names}
 
 
 def _contents(
@@ -154,7 +158,7 @@ def _contents(
     files = {
         POLICY: model,
         WEIGHTS: serialize(weights),
-        PLAYER: _player(),
+        **_players(card),
     }
     for level in card.levels:
         # Levels may share a graph, and have the policy's.
