@@ -87,7 +87,7 @@ def with_levels(board_policy: Policy, tmp_path_factory: pytest.TempPathFactory) 
     weak = {name: tensor.clone() for name, tensor in weights.items()}
     weak["head.weight"].zero_()
     weak["head.bias"].zero_()[5] = math.log(6.0)
-    other = {"player": "player/p001@000000000007", "graph": "levels/01/policy.onnx"}
+    other: dict[str, Any] = {"player": "player/p001@000000000007", "graph": "levels/01/policy.onnx"}
     other |= {"weights_digest": sha256_bytes(serialize(weak)), "agent_steps": 7}
     levels = (
         level(1, card, **other, temperature=2.0),

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from arena.errors import ConfigError
 from arena.export.card import CardLevel, CardRating, read_card
 from arena.export.champion import Champion
-from arena.types import RANDOM_BOT
+from arena.types import RANDOM_BOT, Digest
 from tests.tools.conftest import NETWORK, RunBuilder
 from tools.export.levels import (
     SCORES,
@@ -48,7 +48,7 @@ class League:
         return self.strengths[candidate.member] / math.sqrt(candidate.temperature)
 
     def share(self, upper: Candidate, lower: Candidate) -> float:
-        return 1.0 / (1.0 + 10.0 ** ((self.strength(lower) - self.strength(upper)) / 400.0))
+        return 1.0 / (1.0 + math.pow(10.0, (self.strength(lower) - self.strength(upper)) / 400.0))
 
     def meet(self, upper: Candidate, lower: Candidate) -> float:
         self.won[upper, lower] += self.rng.binomial(self.matches, self.share(upper, lower))
@@ -140,7 +140,7 @@ def test_matches_are_seen_from_the_upper_one_in_both_orders() -> None:
     pair = Candidate(0), Candidate(0, 2.0)
     assert matches.meet(*pair) == pytest.approx(0.8)
     assert matches.meet(*pair) == pytest.approx(0.8)
-    assert matches.score(*pair) == (pytest.approx(0.8), 40)
+    assert matches.score(*pair) == pytest.approx((0.8, 40))
     # Other games the second time.
     assert len(set(seeds)) == 2
 
@@ -242,7 +242,7 @@ def test_a_level_is_as_unsure_as_the_exported_player() -> None:
         graph="policy.onnx",
         temperature=1.0,
         agent_steps=0,
-        weights_digest="0" * 64,  # type: ignore[arg-type]
+        weights_digest=Digest("0" * 64),
         rating=-200.0,
         rating_low=-240.0,
         rating_high=-160.0,
