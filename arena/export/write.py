@@ -27,6 +27,7 @@ from arena.export.card import (
 )
 from arena.export.card_text import card_for_people, mixture_card_for_people
 from arena.export.directory import check_target, replace_directory
+from arena.export.engines import Engine, for_engine
 from arena.export.onnx import LEAST_ONNXRUNTIME, OPSET, OnnxCheck, check_onnx, export_onnx
 from arena.networks.actor_critic import ActorCritic
 from arena.networks.make import make_actor_critic
@@ -54,6 +55,7 @@ def write_export(
     card: Card,
     weights: Mapping[str, torch.Tensor],
     levels: Mapping[str, Mapping[str, torch.Tensor]] | None = None,
+    engine: Engine | None = None,
     force: bool = False,
 ) -> Written:
     """Write an export and verify it.
@@ -63,6 +65,8 @@ def write_export(
         card: Card without ``files`` and the versions of the exporter, which are added here.
         weights: Weights of the policy.
         levels: Weights of the card's levels by their graphs, but for those of the policy.
+        engine: Game engine that gets a graph of its own, ``unity.onnx`` or ``godot.onnx``, after
+            `arena.export.engines.check_engine`.
         force: Whether to replace an existing export.
 
     Raises:
@@ -74,7 +78,7 @@ def write_export(
     # takes seconds.
     directory = directory.resolve()
     check_target(directory, force=force)
-    files, written_card, check = _contents(card, weights, levels or {})
+    files, written_card, check = _contents(card, weights, levels or {}, engine)
     _put(directory, files)
     return Written(directory=directory, card=written_card, check=check)
 
@@ -150,6 +154,7 @@ def _contents(
     card: Card,
     weights: Mapping[str, torch.Tensor],
     levels: Mapping[str, Mapping[str, torch.Tensor]] | None = None,
+    engine: Engine | None = None,
 ) -> tuple[dict[str, bytes], Card, OnnxCheck]:
     network, layout = _network(card, weights)
     model, check = _graph(card, network, layout)
@@ -160,6 +165,10 @@ def _contents(
         WEIGHTS: serialize(weights),
         **_players(card),
     }
+    if engine is not None:
+        files[f"{engine}.onnx"] = for_engine(
+            engine, model, observation=layout, action=card.action_layout
+        )
     for level in card.levels:
         # Levels may share a graph, and have the policy's.
         if level.graph not in files:
