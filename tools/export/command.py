@@ -64,7 +64,7 @@ def export(
             max=99,
             metavar="N",
             help="Levels of play, each of which beats the one below in 64 to 81% of their matches.",
-            show_default="none",
+            show_default=False,
         ),
     ] = None,
     engine: Annotated[
@@ -73,7 +73,7 @@ def export(
             "--for",
             metavar="ENGINE",
             help="Game engine that gets a graph: unity (ML-Agents), godot (Godot RL Agents).",
-            show_default="none",
+            show_default=False,
         ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing export.")] = False,

@@ -135,7 +135,9 @@ def facts(values: Any) -> Facts:
 
 def in_engines_units(card: Card, outputs: dict[str, Any]) -> tuple[Any, Any]:
     """Return the champion's choices from 0 [N, B], and its numbers between -1 and 1 [N, C]."""
-    action, choices, numbers = card.action_layout, [], []
+    choices: list[Any] = []
+    numbers: list[Any] = []
+    action = card.action_layout
     for name, leaf in zip(action_names(action), action.leaves, strict=True):
         rows = outputs[name].reshape(ROWS, -1)
         (numbers if leaf.is_box else choices).append(rows)
@@ -218,7 +220,8 @@ def test_a_graph_is_what_its_engine_documents_and_plays_as_the_champion(
 
 def as_the_plugin_takes(output: list[float], card: Card) -> tuple[list[int], list[float]]:
     """Take choices and numbers as `_extract_action_dict` of sync.gd does."""
-    choices, numbers = [], []
+    choices: list[int] = []
+    numbers: list[float] = []
     for leaf in card.action_layout.leaves:
         for size in leaf.choices:
             # Its largest number begins at 0.
@@ -251,7 +254,7 @@ def test_what_an_engine_has_no_place_for_is_refused(
     network = NetworkConfig(hidden_sizes=(16,), agent_id=options.pop("agent_id", False))
     card, _ = make_policy(VECTOR, actions=actions, mask=None, network=network)
     given: dict[str, Any] = {"has_mask": False, "is_recurrent": False, **options}
-    layouts = {"observation": card.observation_layout, "action": card.action_layout}
+    layouts: dict[str, Any] = {"observation": card.observation_layout, "action": card.action_layout}
     if not why:
         check_engine(engine, **layouts, **given)
         return
