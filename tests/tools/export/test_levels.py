@@ -15,9 +15,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import arena
+from arena.checkpoints.files import sha256_bytes
+from arena.checkpoints.tensors import serialize
 from arena.errors import ConfigError
 from arena.export.card import CardLevel, CardRating, read_card
 from arena.export.champion import Champion
+from arena.networks.frozen import FrozenPolicy
 from arena.types import RANDOM_BOT, Digest
 from tests.tools.conftest import NETWORK, RunBuilder
 from tools.export.levels import (
@@ -30,6 +34,7 @@ from tools.export.levels import (
     on_scale,
 )
 from tools.players.resolve import resolve_player
+from tools.players.weights import PolicyWeights
 
 Command = Callable[..., dict[str, Any]]
 
@@ -200,6 +205,35 @@ def test_levels_of_a_run_are_exported_and_play(
     board = {"observation": np.zeros((6, 7, 2), np.int8), "action_mask": np.ones(7, np.int8)}
     lowest = Champion(directory, level=1)
     assert len({lowest.act(board) for _ in range(200)}) > 1
+    loaded = arena.load(names[1])
+    assert loaded.probabilities(board) == pytest.approx(lowest.probabilities(board))
+    assert len({loaded.act(board) for _ in range(200)}) > 1
+
+
+@pytest.mark.slow
+def test_a_player_of_a_run_has_a_temperature(leveled_run: Path) -> None:
+    board = {"observation": np.zeros((6, 7, 2), np.int8), "action_mask": np.ones(7, np.int8)}
+    name = f"{leveled_run}:player/p000@1000"
+    own, hot = (arena.load(one).probabilities(board) for one in (name, f"{name}:temperature=0.01"))
+    powers = own**100.0
+    assert hot == pytest.approx(powers / powers.sum(), rel=1e-3)
+    # The champion of the run always plays 3, and exp(100 / 50) to 1 for each of the six others.
+    player = arena.load(f"{leveled_run}:temperature=50", seed=1)
+    chosen = [player.act(board) for _ in range(600)]
+    assert chosen.count(3) / 600 == pytest.approx(math.exp(2.0) / (math.exp(2.0) + 6.0), abs=0.07)
+    found = resolve_player(f"{name}:temperature=0.01")
+    plain = resolve_player(name).policies["player"]
+    policy = found.policies["player"]
+    assert isinstance(policy, PolicyWeights)
+    assert isinstance(plain, PolicyWeights)
+    assert policy.digest == sha256_bytes(serialize(policy.tensors)) != plain.digest
+    # It samples where others would play their likeliest action.
+    assert found.game is not None
+    actor = policy.make_actor(found.game, greedy=True)
+    assert isinstance(actor, FrozenPolicy)
+    assert not actor.greedy
+    assert not found.can_repeat
+    assert resolve_player(name).can_repeat
 
 
 @pytest.mark.slow
