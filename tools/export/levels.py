@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from arena.export.card import CardLevel, CardRating
     from arena.matches.tournament import Contender
     from arena.types import Digest, WeightsRef
-    from populations.views.questions.inspection import Inspection
     from populations.league.standings import Standing
+    from populations.views.questions.inspection import Inspection
 
     from ..players.weights import PolicyWeights
     from .record import Export
