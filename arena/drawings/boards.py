@@ -78,7 +78,12 @@ def draw_board(
         parts.append(write(name, x=centre(len(cells) - 1, column)[0], y=below + 14, **small))
     text = _text(cells, last=last, rows=rows, columns=columns, slant=2 * slant)
     height = below + (20 if columns else 4)
-    return sheet(caption, parts=parts, height=height, lines=text, legend=legend)
+    grid = {
+        f"{row},{column}": (*centre(row, column), squeeze * size)
+        for row, pieces in enumerate(cells)
+        for column in range(len(pieces))
+    }
+    return sheet(caption, parts=parts, height=height, lines=text, legend=legend, grid=grid)
 
 
 def _wall(ground: Ground, *, num_rows: int, num_columns: int, left: float, size: float) -> str:

@@ -66,7 +66,7 @@ def draw_game(game: Game, *, timeout_s: float = 60.0) -> Drawn:
     for line in reply.output.splitlines():
         try:
             drawn = _LINE.validate_json(line)
-            pictures += map(_checked, drawn.pictures)
+            pictures += map(checked, drawn.pictures)
         # A torn line: the process has ended while it wrote.
         except ValidationError:
             break
@@ -112,7 +112,7 @@ def pictures_of(game: Game) -> Iterator[tuple[Moment, Picture]]:
         yield moment, picture
 
 
-def _checked(picture: Picture) -> Picture:
+def checked(picture: Picture) -> Picture:
     """Return a picture with nothing in it that a terminal or a page would carry out.
 
     Raises:

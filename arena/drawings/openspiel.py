@@ -54,5 +54,15 @@ def draw_cells(
 
 
 def draw_text(moment: Moment) -> Picture:
-    """Return what a state of any game prints."""
-    return Picture(text=f"{moment.caption()}\n{moment.env}")
+    """Return what a state of any game prints, or what an agent that plays observes."""
+    state = moment.env
+    facts = state.get_game().get_type()
+    if moment.viewer is None or facts.information.name == "PERFECT_INFORMATION":
+        return Picture(text=f"{moment.caption()}\n{state}")
+    viewer = moment.agents.index(moment.viewer)
+    # What others did may be hidden, too.
+    return Picture(
+        text=state.observation_string(viewer)
+        if facts.provides_observation_string
+        else state.information_state_string(viewer)
+    )

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from itertools import zip_longest
+from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
 from pydantic import ConfigDict
@@ -24,8 +25,12 @@ WIDTH = 360
 NUM_COLUMNS, NUM_CHARACTERS = 80, 48
 """Most characters of a line of a terminal, and of a line of a drawing."""
 
-LINE = 22
-"""Pixels of a line of the legend."""
+LINE, TOP = 22, 32
+"""Pixels of a line of the legend, and of the caption."""
+
+
+Square = tuple[float, float, float]
+"""Centre and size of a cell, in pixels."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +41,8 @@ class Picture:
         text: Lines for a terminal of `NUM_COLUMNS`, ASCII but for names. Empty: there are none.
         svg: Whole SVG without styles and scripts. Empty: there is none.
         png: Pixels as a PNG file, of an environment that renders itself. Empty: there are none.
+        grid: Centre and size of each cell of a board in the SVG, by its row and column, as in
+            ``3,0``. Empty: it is no board.
     """
 
     # Bytes are text in JSON.
@@ -46,6 +53,7 @@ class Picture:
     text: str = ""
     svg: str = ""
     png: bytes = b""
+    grid: Mapping[str, Square] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,21 +64,24 @@ class Game:
         spec: Environment; id and kwargs are taken from here.
         seed: Seed of the episode, from `arena.envs.chance.episode_seed`.
         turns: Draws of the agents that decided in each step, as rows of
-            `arena.envs.spaces.actions`: an integer from 0, or numbers.
+            `arena.envs.spaces.actions`: an integer from 0, or numbers. Of a game that goes on, a
+            list to which each step is added before its moment is asked for.
         launch_directory: Directory put first on ``sys.path``.
         possible_agents: ``environment.possible_agents``.
         continuous_actions: ``environment.continuous_actions``.
         drawing: Function that draws it, as ``package.module:function``. None: Arena's own, or the
             environment renders itself.
+        viewer: Agent that plays and sees no other's cards until the end. None: all are seen.
     """
 
     spec: EnvironmentSpec
     seed: int
-    turns: tuple[Mapping[str, int | tuple[float, ...]], ...]
+    turns: Sequence[Mapping[str, int | tuple[float, ...]]]
     launch_directory: str
     possible_agents: list[str] | None = None
     continuous_actions: ContinuousActions = "squashed"
     drawing: str | None = None
+    viewer: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +96,7 @@ class Moment:
         turns: All actions until now, in the environment's own form: those of each step by agent.
         move: Last actions in the game's own words, where it has them (OpenSpiel's do).
         returns: Sum of each agent's rewards until now. Empty: nobody has acted.
+        viewer: Agent whose cards alone are seen. None: all are.
     """
 
     env: Any
@@ -93,6 +105,11 @@ class Moment:
     turns: Sequence[Mapping[str, Any]] = ()
     move: str = ""
     returns: Mapping[str, float] = field(default_factory=dict)
+    viewer: str | None = None
+
+    def shows(self, agent: str) -> bool:
+        """Return whether an agent's cards are seen."""
+        return self.viewer in (None, agent)
 
     @property
     def moves(self) -> list[tuple[int, Any]]:
@@ -165,7 +182,13 @@ def write(content: str, **attributes: object) -> str:
 
 
 def sheet(
-    caption: str, *, parts: Sequence[str], height: float, lines: Sequence[str], legend: Legend = ()
+    caption: str,
+    *,
+    parts: Sequence[str],
+    height: float,
+    lines: Sequence[str],
+    legend: Legend = (),
+    grid: Mapping[str, Square] = MappingProxyType({}),
 ) -> Picture:
     """Return a picture of parts on paper, with a caption above and a legend below.
 
@@ -175,6 +198,7 @@ def sheet(
         height: Pixels of the parts.
         lines: The same for a terminal.
         legend: Pieces and what they are.
+        grid: Cells of a board among the parts.
     """
     below = []
     for y, (piece, name) in zip(range(0, LINE * len(legend), LINE), legend, strict=True):
@@ -194,7 +218,8 @@ def sheet(
         + tag("desc", escape("\n".join(text[1:])))
         + tag("rect", class_="paper", width=WIDTH, height=whole, rx=8, fill=colours.PAPER)
         + write(caption, x=14, y=22, font_weight="bold")
-        + tag("g", "".join(parts), transform="translate(0 32)")
+        + tag("g", "".join(parts), transform=f"translate(0 {TOP})")
         + tag("g", "".join(below), transform=f"translate(0 {36 + height:g})")
     )
-    return Picture(text="\n".join(text), svg=f"{svg}</svg>")
+    moved = {cell: (x, y + TOP, size) for cell, (x, y, size) in grid.items()}
+    return Picture(text="\n".join(text), svg=f"{svg}</svg>", grid=moved)

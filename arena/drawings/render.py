@@ -19,6 +19,9 @@ from arena.errors import ConfigError, EnvironmentFault
 MODES = ("rgb_array", "ansi")
 """Values of ``render_mode`` that give a picture, the best first."""
 
+SHOW_ALL_HANDS = re.compile(r"classic/(leduc_holdem|texas_holdem|gin_rummy|hanabi)")
+"""Environments whose pictures show what an agent must not see."""
+
 MAX_PIXELS = 1 << 22
 ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 """Colours and the like of a terminal."""
@@ -31,6 +34,8 @@ def render_mode_of(game: Game) -> str:
         ConfigError: If it has none that gives a picture.
     """
     spec, place = game.spec, game.launch_directory
+    if game.viewer is not None and SHOW_ALL_HANDS.match(spec.id):
+        raise ConfigError(f"{spec.id} draws everybody's hands, so whoever plays gets no picture")
     modes: list[str] = []
     if find_game(spec.id, launch_directory=place) is None:
         env = make_environment(spec.id, kwargs=spec.kwargs, api=spec.api, launch_directory=place)

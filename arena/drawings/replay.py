@@ -60,7 +60,7 @@ def replay(game: Game, *, render_mode: str | None = None) -> Iterator[Moment]:
         for agent, facts in spec.agent_specs.items()
     }
     stepper.start(game.seed)
-    moment = Moment(env=live(), environment_id=spec.id, agents=spec.agents)
+    moment = Moment(env=live(), environment_id=spec.id, agents=spec.agents, viewer=game.viewer)
     yield moment
     returns, over = np.zeros(num_agents), False
     for number, rows in enumerate(game.turns):
@@ -85,6 +85,8 @@ def replay(game: Game, *, render_mode: str | None = None) -> Iterator[Moment]:
             turns=(*moment.turns, {agent: action for agent, (action,) in actions.items()}),
             move=move,
             returns=dict(zip(spec.agents, returns.tolist(), strict=True)),
+            # The cards are turned.
+            viewer=None if over else game.viewer,
         )
         yield moment
 

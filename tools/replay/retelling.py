@@ -188,7 +188,7 @@ class Retelling:
 
         environment = self._game.environment
         turns = [
-            {one["agent"]: _draw_of(one["action"]) for one in step["decisions"]}
+            {one["agent"]: draw_of(one["action"]) for one in step["decisions"]}
             for step in document["steps"]
         ]
         drawn = draw_game(
@@ -312,9 +312,9 @@ class Retelling:
                     "action": told_action(action, layout),
                 }
                 if agent in minds:
-                    decision |= _thoughts(minds[agent], agent, group, slot, action, layout)
+                    decision |= thoughts(minds[agent], agent, group, slot, action, layout)
                 if agent in others:
-                    seen = _thoughts(others[agent], agent, group, slot, action, layout)
+                    seen = thoughts(others[agent], agent, group, slot, action, layout)
                     decision["beside"] = {
                         "player": others[agent].player,
                         "action": seen["likeliest"],
@@ -324,7 +324,7 @@ class Retelling:
                 yield decision
 
 
-def _draw_of(action: int | list[float]) -> int | tuple[float, ...]:
+def draw_of(action: int | list[float]) -> int | tuple[float, ...]:
     """Return an action of the document as a drawing takes it."""
     return tuple(action) if isinstance(action, list) else action
 
@@ -343,7 +343,7 @@ def _named(row: GameRow, environment: str) -> Iterator[None]:
         ) from None
 
 
-def _thoughts(
+def thoughts(
     mind: Mind, agent: str, group: Group, slot: int, action: torch.Tensor, layout: ActionLayout
 ) -> Document:
     """Return what a policy thinks of a decision, and of the action that was chosen."""

@@ -1,4 +1,4 @@
-"""Kuhn poker: all cards face up, and what each player has paid."""
+"""Kuhn poker: the cards, and what each player has paid."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ def draw(moment: Moment) -> Picture:
     faces = "JQK" if len(moment.agents) == 2 else "123456789"
     bets = [WORDS[action] for _, action in moment.moves]
     hands = [
-        (f"{agent}: paid {1 + moment.moves.count((at, 1))}", [Card(faces[card])])
+        (
+            f"{agent}: paid {1 + moment.moves.count((at, 1))}",
+            [Card(faces[card] if moment.shows(agent) else "")],
+        )
         for at, (agent, card) in enumerate(zip(moment.agents, dealt(moment), strict=True))
     ]
     return draw_hands(moment.caption("".join(bets[-1:])), hands, facts=[f"bets: {', '.join(bets)}"])

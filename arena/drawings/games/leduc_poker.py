@@ -1,4 +1,4 @@
-"""Leduc poker for two: all cards face up, the public one once it is dealt."""
+"""Leduc poker for two: the cards, the public one once it is dealt."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ def draw(moment: Moment) -> Picture:
     # Two suits, which win nothing.
     cards = [Card("JQK"[card // 2], (INK, RED)[card % 2]) for card in dealt(moment)]
     hands = [
-        (f"{agent}: paid {betting.paid[at]}", [cards[at]]) for at, agent in enumerate(moment.agents)
+        (f"{agent}: paid {betting.paid[at]}", [cards[at] if moment.shows(agent) else Card("")])
+        for at, agent in enumerate(moment.agents)
     ]
     hands.append(("public card", [cards[2] if len(betting.rounds) > 1 else Card("")]))
     facts = [
