@@ -37,7 +37,9 @@ class Moment:
     actions: Mapping[str, torch.Tensor] | None
 
 
-def replay(env: BatchedEnv, game: Game, *, phase: Phase | None = None) -> Iterator[Moment]:
+def replay(
+    env: BatchedEnv, game: Game, *, phase: Phase | None = None, is_over: bool = True
+) -> Iterator[Moment]:
     """Play a recorded game again.
 
     A turn is valid until the next one is asked for.
@@ -46,6 +48,7 @@ def replay(env: BatchedEnv, game: Game, *, phase: Phase | None = None) -> Iterat
         env: One environment, as matches of the run are played in.
         game: The game.
         phase: Phase that the environment is told before, if it wants to know.
+        is_over: Whether the game was played to its end.
 
     Yields:
         Each moment, after its digest was found to be that of the game.
@@ -74,7 +77,7 @@ def replay(env: BatchedEnv, game: Game, *, phase: Phase | None = None) -> Iterat
             turn = env.step(chosen)
         except ValueError as error:
             raise GameParted(f"at step {step} of {game.steps} it refuses: {error}") from error
-    if not bool(turn.episode_over[0]):
+    if is_over and not bool(turn.episode_over[0]):
         raise GameParted(f"after step {game.steps} it goes on, where the game was over")
     yield Moment(step=game.steps, turn=turn, actions=None)
 

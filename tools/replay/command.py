@@ -14,7 +14,7 @@ from populations.views.parts import Document
 
 from ..league.tables import fit_screen, room_of
 from ..show.text import drawn
-from ..terminal.options import AsJson, Code, RunDirectory, Trust
+from ..terminal.options import AsJson, Code, Trust
 from ..terminal.output import console, print_json, say
 
 KEY_WAIT_S = 1.0
@@ -22,7 +22,10 @@ BACK, ENDING = ("b", "B", "\x7f", "left", "up"), ("q", "Q", "\x04", "escape")
 
 
 def replay(
-    run: RunDirectory,
+    run: Annotated[
+        Path,
+        typer.Argument(metavar="RUN", help="Run directory, or a game that arena play has saved."),
+    ],
     player: Annotated[
         str | None,
         typer.Option(
@@ -90,6 +93,12 @@ def replay(
         others = {"--player": player, "--opponent": opponent, "--worst": worst}
         for name in (name for name, given in others.items() if given is not None):
             raise ConfigError(f"--id and {name} exclude each other")
+    if run.is_file():
+        others = {"--id": game, "--player": player, "--opponent": opponent, "--beside": beside}
+        for name in (
+            name for name, given in {**others, "--worst": worst}.items() if given is not None
+        ):
+            raise ConfigError(f"{run} is one game, so {name} has no meaning")
     if to is not None:
         check_ending(to)
     told = retold(

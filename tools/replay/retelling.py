@@ -76,7 +76,7 @@ def retold(
     """Find a game of a run, and tell it; the arguments are those of `find_game`.
 
     Args:
-        run_dir: The run.
+        run_dir: The run, or the file of a game that a person played.
         player: Player that took part.
         opponent: Player that took part, too.
         worst: The N-th worst game of the player.
@@ -94,6 +94,8 @@ def retold(
     from populations.config.trust import word_for_run
     from populations.inspection.views import Inspection
 
+    if run_dir.is_file():
+        return _retold_file(run_dir, has_pictures=has_pictures, trust=trust)
     with closing(Inspection.open(run_dir)) as inspection:
         row = find_game(inspection, player=player, opponent=opponent, worst=worst, game=game)
         setup = learner_setup(inspection.run_file, root=run_dir)
@@ -105,26 +107,40 @@ def retold(
     return Retold(document=document, populations=tuple(setup.populations))
 
 
+def _retold_file(path: Path, *, has_pictures: bool, trust: bool) -> Retold:
+    from ..play.saved import read_game
+
+    document, game = read_game(path, trust=trust)
+    telling = Retelling(None, game, trust=trust)
+    told = telling.tell(document.row, is_over=document.is_over)
+    if has_pictures:
+        telling.draw(told)
+    return Retold(document=told, populations=tuple(game.populations))
+
+
 class Retelling:
     """Tells games of one run.
 
     Args:
-        inspection: The run.
+        inspection: The run; None: the game is from a file.
         game: Its game, with the user's word for its code.
+        trust: Whether code that players' files name may be imported, of a game from a file.
     """
 
-    def __init__(self, inspection: Inspection, game: Game) -> None:
+    def __init__(self, inspection: Inspection | None, game: Game, *, trust: bool = False) -> None:
+        self._trust = trust
         self._inspection = inspection
         self._game = game
         self._layouts = game.action_layouts()
 
-    def tell(self, row: GameRow, *, beside: str | None = None) -> Document:
+    def tell(self, row: GameRow, *, beside: str | None = None, is_over: bool = True) -> Document:
         """Play a game again and tell it.
 
         Args:
             row: The game.
             beside: Player of the run of whom it is told what it would have done; None: the champion
                 of each population.
+            is_over: Whether it was played to its end.
 
         Raises:
             GameParted: If the environment shows something else than it did.
@@ -142,7 +158,7 @@ class Retelling:
         phase = Phase(name="evaluation", agent_steps=None, players=players)
         steps: list[Document] = []
         with closing(self._game.make_env(1)) as env, _named(row, self._game.spec.id):
-            for moment in replay(env, row.recorded, phase=phase):
+            for moment in replay(env, row.recorded, phase=phase, is_over=is_over):
                 rewards = moment.turn.reward[0].tolist() if moment.step else []
                 steps.append(
                     {
@@ -164,7 +180,7 @@ class Retelling:
                     "seat": seat.name,
                     "agents": list(seat.agents),
                     "player": player,
-                    "weights": None if is_bot(player) else entrant,
+                    "weights": None if is_bot(player) else entrant or None,
                     "points": self._points(row, place),
                     "return": row.returns[place],
                 }
@@ -238,7 +254,7 @@ class Retelling:
         notes: dict[str, None] = {}
         told = zip(row.seats, row.players, row.entrants, row.keys, strict=True)
         for seat, player, entrant, key in told:
-            if is_bot(player):
+            if not entrant or is_bot(player):
                 continue
             mind = self._mind(player, entrant, key)
             if mind is None:
@@ -253,6 +269,8 @@ class Retelling:
         from arena.types import population_of
 
         found = {}
+        if self._inspection is None:
+            return {}
         if beside is not None:
             named = find_in_run(self._inspection, beside)
             found = {population_of(named[0]): named}
@@ -279,6 +297,8 @@ class Retelling:
 
         from ..players.weights import load_policy
 
+        if self._inspection is None:
+            return self._mind_by_name(player, entrant)
         if is_external(player):
             return None
         reference = WeightsRef(digest=Digest(entrant), key=key)
@@ -287,6 +307,22 @@ class Retelling:
         except CheckpointError:
             return None
         return Mind(player=player, policy=weights.make_policy(self._game))
+
+    def _mind_by_name(self, player: str, entrant: str) -> Mind | None:
+        """Load a player by the name that a file has for it; None: it is gone, or another one."""
+        from arena.errors import ArenaError
+
+        from ..players.resolve import resolve_player
+
+        try:
+            found = resolve_player(player, trust=self._trust)
+            for weights in found.policies.values():
+                for one in getattr(weights, "members", (weights,)):
+                    if str(one.digest) == entrant:
+                        return Mind(player=player, policy=one.make_policy(self._game))
+        except ArenaError:
+            return None
+        return None
 
     def _decisions(
         self,
