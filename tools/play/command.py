@@ -62,6 +62,6 @@ def play(
         with_level(player, level), environment=environment, seat=seat, greedy=greedy, trust=trust
     )
     first = secrets.randbelow(1 << 31) if seed is None else seed
-    from .terminal import Seance
+    from .terminal import Evening
 
-    Seance(table, seed=first).run()
+    Evening(table, seed=first).run()

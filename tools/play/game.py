@@ -2,7 +2,7 @@
 
 One environment is stepped as in matches. The person's decisions come from outside; all others are
 the player's. What was done is the seed and the actions, of which the game is played again to take
-a decision back and to show it later (`tools.play.saved`).
+a decision back and to show it later (`tools.replay.saved`).
 
 Tests: `tests/tools/play/test_game.py`.
 """
@@ -27,7 +27,7 @@ from arena.envs.chance import episode_seed
 from arena.envs.openspiel.game import is_openspiel
 from arena.envs.phase import players_of_agents
 from arena.envs.spaces.leaves import nested
-from arena.envs.spaces.observations import ObservationLayout
+from arena.envs.spaces.observations import ObservationLayout, unflattened
 from arena.errors import ArenaError
 from arena.games.recording import shown
 from arena.matches.seated import SeatedPlayers
@@ -50,7 +50,7 @@ HERE = torch.zeros(1, dtype=torch.int64)
 
 
 class Refused(ArenaError):
-    """What the person asked for cannot be done; the game stays as it was."""
+    """Refusal of what the person asked for; the game stays as it was."""
 
 
 class _Person:
@@ -68,7 +68,7 @@ class _Way:
         seated: Players in their seats.
         turn: Turn of the environment.
         mind: Policy that says what it would do in the person's place; None: there is none.
-        thought: What it thinks of the person's decision.
+        thought: Document of its thoughts on the person's decision.
     """
 
     env: BatchedEnv
@@ -82,16 +82,16 @@ class PersonsGame:
     """A game against the player of a table, of which the person decides for one agent.
 
     Args:
-        table: Who plays what.
+        table: Environment, person and player.
         seed: Seed of the environment and of the player's draws, in [0, 2**63).
 
     Attributes:
-        table: Who plays what.
+        table: Environment, person and player.
         seed: Seed of the environment.
         is_over: Whether it has ended.
         points: Points of each side at the end; NaN where a side has none.
         returns: Sum of each agent's rewards. float64 [A].
-        told: What the others did since the person's last decision, in words.
+        told: Decisions of the others since the person's last one, in words.
 
     Raises:
         ConfigError: If the environment or a player cannot be made.
@@ -143,7 +143,7 @@ class PersonsGame:
 
     @property
     def asks_for(self) -> str:
-        """What the person types where an action is more than one choice, part by part."""
+        """Parts of an action that is more than one choice, as the person types them."""
         parts = []
         for leaf in self.layout.leaves:
             if leaf.is_box:
@@ -157,17 +157,18 @@ class PersonsGame:
 
     @property
     def observation(self) -> Any:  # noqa: ANN401
-        """What the person's agent observes, as its environment gives it."""
+        """Observation of the person's agent, as its environment gives it."""
         _, group, slot = self._decision(self._way)
         facts = self.table.game.spec.agent_specs[self.table.agent]
         layout = ObservationLayout.from_json(facts.observation)
         # A policy may be told beside who decides.
-        rows = group.observation[:1, slot, : layout.size]
-        return layout.to_environment(rows.cpu())
+        rows = group.observation[0, slot, : layout.size].cpu().numpy()
+        parts = [unflattened(leaf, rows[None, leaf.place])[0] for leaf in layout.leaves]
+        return nested(layout.nest, parts)
 
     @property
     def thought(self) -> Document:
-        """What the player would do in the person's place: choices, probabilities, value.
+        """Choices, probabilities and value of the player in the person's place.
 
         Raises:
             Refused: If it tells none: a bot, or a player of other populations.
@@ -338,7 +339,9 @@ class PersonsGame:
             players = players_of_agents(game.seats, self.table.players)
             env.tell([Phase(name="evaluation", agent_steps=None, players=players)])
         own = self._weights.get(self.table.population)
-        mind = own and Mind(player=own.player, policy=own.make_policy(game))
+        mind = None
+        if own is not None:
+            mind = Mind(player=own.player, policy=own.make_policy(game))
         turn = env.reset([self.seed])
         if not self._shown:
             self._shown += shown(turn, HERE)

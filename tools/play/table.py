@@ -21,7 +21,7 @@ PERSON = "you"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """Who plays what, for any number of games.
+    """Environment, person and player, for any number of games.
 
     Attributes:
         game: The game; the person's agent has a seat of its own.

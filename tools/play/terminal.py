@@ -18,7 +18,7 @@ from arena.errors import ArenaError
 from ..league.keys import is_in_background
 from ..terminal.output import console
 from .game import PersonsGame, Refused, listed
-from .saved import save
+from .saving import save
 from .table import Table
 
 HELP = """\
@@ -41,7 +41,7 @@ class Quit(Exception):
     """The person has had enough."""
 
 
-class Seance:
+class Evening:
     """Games at one table, one after the other, on standard input and output."""
 
     def __init__(self, table: Table, *, seed: int) -> None:

@@ -108,7 +108,7 @@ def retold(
 
 
 def _retold_file(path: Path, *, has_pictures: bool, trust: bool) -> Retold:
-    from ..play.saved import read_game
+    from .saved import read_game
 
     document, game = read_game(path, trust=trust)
     telling = Retelling(None, game, trust=trust)
@@ -313,11 +313,13 @@ class Retelling:
         from arena.errors import ArenaError
 
         from ..players.resolve import resolve_player
+        from ..players.weights import MixtureWeights
 
         try:
             found = resolve_player(player, trust=self._trust)
             for weights in found.policies.values():
-                for one in getattr(weights, "members", (weights,)):
+                members = weights.members if isinstance(weights, MixtureWeights) else (weights,)
+                for one in members:
                     if str(one.digest) == entrant:
                         return Mind(player=player, policy=one.make_policy(self._game))
         except ArenaError:

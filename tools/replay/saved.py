@@ -1,4 +1,4 @@
-"""File of a game that a person played: written here, shown by ``arena replay FILE``.
+"""File of a game that a person played: written by ``arena play``, shown by ``arena replay FILE``.
 
 It has what a kept game of a run has: seed, actions and digests of what was shown, and the
 environment as an export's card describes it. A file may come from anywhere, so all of it is checked
@@ -9,10 +9,8 @@ Tests: `tests/tools/play/test_saved.py`.
 
 from __future__ import annotations
 
-import zlib
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from pydantic import Base64Bytes, ConfigDict, Field, ValidationError, model_validator
 
@@ -22,15 +20,10 @@ from arena.errors import ConfigError
 from arena.export.card import CardEnvironment
 from arena.files import read_regular, words_of
 from arena.rules import broken_rules
-from arena.types import MAX_GAME_BYTES, SHOWN_BYTES, Entrant, PlayerId
-from populations.errors import StorageError
+from arena.types import SHOWN_BYTES, Entrant, PlayerId
 from populations.records.rows import GameRow
 
-from ..export.card import environment_of
 from ..players.game import Game
-
-if TYPE_CHECKING:
-    from .game import PersonsGame
 
 MAX_FILE_BYTES = 16 << 20
 
@@ -105,62 +98,6 @@ class SavedGame(Model):
             actions=self.actions,
             shown=self.shown,
         )
-
-
-def saved(game: PersonsGame) -> bytes:
-    """Return a game as a file has it.
-
-    Raises:
-        ConfigError: If it is longer than a game that is kept may be.
-    """
-    import base64
-
-    from arena.matches.tally import mean_of_agents
-
-    table = game.table
-    seats = table.game.seats
-    packed = zlib.compress(
-        b"".join(
-            rows.contiguous().numpy().tobytes() for step in game.steps for rows in step.values()
-        )
-    )
-    if len(packed) + len(game.shown) > MAX_GAME_BYTES:
-        raise ConfigError(f"a game that is saved has at most {MAX_GAME_BYTES} bytes of actions")
-    means = game.returns @ mean_of_agents(seats, agents=table.game.spec.agents)
-    document = SavedGame(
-        created=datetime.now(UTC).isoformat(timespec="seconds"),
-        config=table.game.environment,
-        environment=environment_of(table.game),
-        agent_ids=table.game.agent_ids,
-        players=table.players,
-        weights=tuple(
-            None
-            if seat.agents == (table.agent,) or seat.population not in game.weights
-            else str(game.weights[seat.population].digest)
-            for seat in seats
-        ),
-        seed=game.seed,
-        steps=len(game.steps),
-        is_over=game.is_over,
-        points=game.points if len(game.points) > 1 else (),
-        returns=tuple(means.tolist()),
-        actions=base64.b64encode(packed),
-        shown=base64.b64encode(game.shown),
-    )
-    return f"{document.model_dump_json(indent=1)}\n".encode()
-
-
-def save(game: PersonsGame, path: Path) -> None:
-    """Write a game to a new file.
-
-    Raises:
-        StorageError: If the file is there already, or the disk refuses.
-    """
-    try:
-        with path.open("xb") as file:
-            file.write(saved(game))
-    except OSError as error:
-        raise StorageError(f"{path} cannot be written: {words_of(error)}") from error
 
 
 def read_game(path: Path, *, trust: bool) -> tuple[SavedGame, Game]:
