@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated
 
 import typer
@@ -40,6 +41,12 @@ def play(
             show_default=False,
         ),
     ] = None,
+    web: Annotated[
+        bool, typer.Option("--web", help="Play in a browser: the first line is the address.")
+    ] = False,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port of --web; 0: any that is free.")
+    ] = 8518,
     trust: Trust = False,
     code: Code = None,
 ) -> None:
@@ -56,12 +63,36 @@ def play(
 
     from .table import sit_down, with_level
 
-    # Before an environment looks: pictures are text or pixels here.
-    os.environ.update(NO_WINDOWS)
-    table = sit_down(
-        with_level(player, level), environment=environment, seat=seat, greedy=greedy, trust=trust
-    )
     first = secrets.randbelow(1 << 31) if seed is None else seed
+    name = with_level(player, level)
+    if web:
+        chosen = {"environment": environment, "seat": seat, "greedy": greedy, "trust": trust}
+        _serve({**chosen, "player": name, "code": code and str(code)}, seed=first, port=port)
+        return
     from .terminal import Evening
 
+    # Before an environment looks: pictures are text or pixels here.
+    os.environ.update(NO_WINDOWS)
+    table = sit_down(name, environment=environment, seat=seat, greedy=greedy, trust=trust)
     Evening(table, seed=first).run()
+
+
+def _serve(table: Mapping[str, object], *, seed: int, port: int) -> None:
+    from functools import partial
+
+    from ..web.command import require_packages, serve
+
+    require_packages("arena play --web")
+    from .site import METHODS, make_app
+    from .tables import Tables
+
+    with Tables(table, seed=seed) as tables:
+        tables.begin_first()
+        serve(
+            partial(make_app, tables),
+            host="127.0.0.1",
+            port=port,
+            methods=METHODS,
+            opens=False,
+            ends="Ctrl-C ends it, and its games.",
+        )

@@ -182,6 +182,30 @@ class PersonsGame:
             )
         return self._way.thought
 
+    @property
+    def advice(self) -> str:
+        """`thought` in words."""
+        thought = self.thought
+        chances = [
+            f"{self.name_of(one['action'])} {one['probability']:.0%}"
+            for one in thought.get("choices", ())
+        ]
+        told = f"it would play {', '.join(chances) or self.name_of(thought['likeliest'])}"
+        if thought["value"] is None:
+            return told
+        return f"{told}, and expects {thought['value']:+.2f} for {self.table.agent}"
+
+    @property
+    def hint(self) -> str:
+        """Name of the likeliest action of `thought`."""
+        return self.name_of(self.thought["likeliest"])
+
+    @property
+    def seen(self) -> str:
+        """`observation` in words."""
+        with np.printoptions(threshold=200, precision=4, suppress=True):
+            return f"you observe {self.observation}"
+
     def name_of(self, action: Any) -> str:  # noqa: ANN401
         """Return an action of the person's agent, as `thought` has it, as the person types it."""
         if not self.layout.is_discrete:

@@ -11,8 +11,6 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-import numpy as np
-
 from arena.errors import ArenaError
 
 from ..league.keys import is_in_background
@@ -114,8 +112,7 @@ class Evening:
         if game.picture is not None and game.picture.text:
             self._say(game.picture.text)
         elif not game.is_over:
-            with np.printoptions(threshold=200, precision=4, suppress=True):
-                self._say(f"you observe {game.observation}")
+            self._say(game.seen)
         if game.is_over:
             self._say(f"{game.ending}; new, save, undo or quit")
         else:
@@ -125,17 +122,10 @@ class Evening:
             )
 
     def _think(self, _: str) -> None:
-        game, thought = self._game, self._game.thought
-        chances = [
-            f"{game.name_of(one['action'])} {one['probability']:.0%}"
-            for one in thought.get("choices", ())
-        ]
-        self._say(f"it would play {', '.join(chances) or game.name_of(thought['likeliest'])}")
-        if thought["value"] is not None:
-            self._say(f"and expects {thought['value']:+.2f} for {self._table.agent}")
+        self._say(self._game.advice)
 
     def _hint(self, _: str) -> None:
-        self._say(f"hint: {self._game.name_of(self._game.thought['likeliest'])}")
+        self._say(f"hint: {self._game.hint}")
 
     def _list(self, _: str) -> None:
         game = self._game
