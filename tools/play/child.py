@@ -40,6 +40,7 @@ def state_of(game: PersonsGame) -> Document:
         "player": game.table.player.name,
         "environment": game.table.game.spec.id,
         "steps": len(game.steps),
+        "advises": game.advises,
         "told": game.told,
         "svg": picture.svg if picture else "",
         "png": base64.b64encode(picture.png).decode() if picture else "",

@@ -28,7 +28,7 @@ from arena.envs.openspiel.game import is_openspiel
 from arena.envs.phase import players_of_agents
 from arena.envs.spaces.leaves import nested
 from arena.envs.spaces.observations import ObservationLayout, unflattened
-from arena.errors import ArenaError
+from arena.errors import ArenaError, EnvironmentFault
 from arena.games.recording import shown
 from arena.matches.seated import SeatedPlayers
 from arena.matches.seeds import seed_everything
@@ -165,6 +165,11 @@ class PersonsGame:
         rows = group.observation[0, slot, : layout.size].cpu().numpy()
         parts = [unflattened(leaf, rows[None, leaf.place])[0] for leaf in layout.leaves]
         return nested(layout.nest, parts)
+
+    @property
+    def advises(self) -> bool:
+        """Whether the player can say what it would do in the person's place."""
+        return self._way.mind is not None
 
     @property
     def thought(self) -> Document:
@@ -420,6 +425,8 @@ class PersonsGame:
         self._turns.append(turn)
         self._shown += shown(reached, HERE)
         self.returns += reached.reward[0]
+        if reached.void is not None and bool(reached.void[0]):
+            raise EnvironmentFault("the environment broke, and its game with it")
         if bool(reached.episode_over[0]):
             self.is_over = True
             self.points = tuple(reached.score[0].tolist())

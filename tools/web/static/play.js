@@ -90,6 +90,7 @@
     draw();
     list(state.moves);
     undo.disabled = !state.steps;
+    hint.hidden = think.hidden = !state.advises;
     hint.disabled = think.disabled = Boolean(state.ending);
     mark(asked === "hint" ? state.answer : "");
   }
