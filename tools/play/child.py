@@ -39,7 +39,7 @@ def state_of(game: PersonsGame) -> Document:
         "agent": game.table.agent,
         "player": game.table.player.name,
         "environment": game.table.game.spec.id,
-        "steps": len(game.steps),
+        "steps": len(game.actions),
         "advises": game.advises,
         "told": game.told,
         "svg": picture.svg if picture else "",
@@ -62,7 +62,7 @@ def answer(game: PersonsGame, request: Mapping[str, Any]) -> Document:
     words: dict[str, Callable[[], str]] = {"think": lambda: game.advice, "hint": lambda: game.hint}
     do, said, told = request.get("do"), "", ""
     try:
-        if do in ("move", "undo") and request.get("steps") != len(game.steps):
+        if do in ("move", "undo") and request.get("steps") != len(game.actions):
             raise Refused("the game went on in another tab: this is where it stands")
         if do == "move":
             game.play(game.read(str(request.get("move", ""))))

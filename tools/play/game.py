@@ -88,6 +88,10 @@ class PersonsGame:
     Attributes:
         table: Environment, person and player.
         seed: Seed of the environment.
+        agents: All agents.
+        weights: Weights that play, by population.
+        actions: Actions of each step, by population.
+        shown: Digests of what the start and each step showed.
         is_over: Whether it has ended.
         points: Points of each side at the end; NaN where a side has none.
         returns: Sum of each agent's rewards. float64 [A].
@@ -105,15 +109,15 @@ class PersonsGame:
         self.told: list[str] = []
         self._layouts = table.game.action_layouts()
         self._generator = seed_everything(seed, device=torch.device("cpu"))
-        self._weights = dict(self._drawn(np.random.default_rng(seed)))
-        self._actions: list[Actions] = []
+        self.weights = dict(self._drawn(np.random.default_rng(seed)))
+        self.actions: list[Actions] = []
         self._turns: list[dict[str, Any]] = []
-        self._shown: list[bytes] = []
+        self.shown: list[bytes] = []
         self._mine: list[int] = []
         self._way = self._begin()
-        agents = self._way.env.agents
-        self._agent = agents.index(table.agent)
-        self.returns = torch.zeros(len(agents), dtype=torch.float64)
+        self.agents = self._way.env.agents
+        self._agent = self.agents.index(table.agent)
+        self.returns = torch.zeros(len(self.agents), dtype=torch.float64)
         self._pictures = _Pictures(table, seed)
         self._go_on()
 
@@ -251,7 +255,7 @@ class PersonsGame:
             EnvironmentFault: If the environment breaks.
         """
         population, _, slot = self._decision(self._way)
-        self._mine.append(len(self._actions))
+        self._mine.append(len(self.actions))
         self.told = []
         actions = self._others(self._way, self._generator)
         actions[population][0, slot] = row
@@ -273,12 +277,12 @@ class PersonsGame:
         returns = torch.zeros_like(self.returns)
         # What players draw on the way is not used: they only remember it.
         spare = torch.Generator().manual_seed(0)
-        for number, actions in enumerate(self._actions[:until]):
+        for number, actions in enumerate(self.actions[:until]):
             self._think(way)
             self._others(way, spare)
             self._advance(way, actions)
             returns += way.turn.reward[0]
-            if shown(way.turn, HERE) != [self._shown[number + 1]]:
+            if shown(way.turn, HERE) != [self.shown[number + 1]]:
                 way.env.close()
                 raise Refused(
                     "it cannot be taken back: from the same seed and actions the environment goes "
@@ -287,7 +291,7 @@ class PersonsGame:
         self._way.env.close()
         self._think(way)
         self._way, self.returns, self.is_over, self.told = way, returns, False, []
-        del self._actions[until:], self._turns[until:], self._shown[until + 1 :], self._mine[-1:]
+        del self.actions[until:], self._turns[until:], self.shown[until + 1 :], self._mine[-1:]
         self._pictures = _Pictures(self.table, self.seed)
         for turn in self._turns:
             self._pictures.add(turn)
@@ -316,21 +320,6 @@ class PersonsGame:
         word = "won" if self.points[own] > best else "lost" if self.points[own] < best else "drew"
         return f"the game is over: you {word}, with {mine:g}"
 
-    @property
-    def steps(self) -> list[Actions]:
-        """Actions of each step until now."""
-        return list(self._actions)
-
-    @property
-    def shown(self) -> bytes:
-        """Digests of what the start and each step showed, one after the other."""
-        return b"".join(self._shown)
-
-    @property
-    def weights(self) -> Mapping[str, PolicyWeights]:
-        """Weights that play, by population."""
-        return self._weights
-
     # How it goes
 
     def _drawn(self, rng: np.random.Generator) -> Iterator[tuple[str, PolicyWeights]]:
@@ -350,7 +339,7 @@ class PersonsGame:
         actors: Mapping[str, Actor] = (
             game.make_bots(self.table.player.name, is_named=True)
             if self.table.player.game is None
-            else {name: one.make_actor(game, greedy=greedy) for name, one in self._weights.items()}
+            else {name: one.make_actor(game, greedy=greedy) for name, one in self.weights.items()}
         )
         env = game.make_env(1)
         seated = SeatedPlayers[Any](
@@ -367,13 +356,13 @@ class PersonsGame:
         if isinstance(env, Told):
             players = players_of_agents(game.seats, self.table.players)
             env.tell([Phase(name="evaluation", agent_steps=None, players=players)])
-        own = self._weights.get(self.table.population)
+        own = self.weights.get(self.table.population)
         mind = None
         if own is not None:
             mind = Mind(player=own.player, policy=own.make_policy(game))
         turn = env.reset([self.seed])
-        if not self._shown:
-            self._shown += shown(turn, HERE)
+        if not self.shown:
+            self.shown += shown(turn, HERE)
         return _Way(env, seated, turn, mind)
 
     def _decision(self, way: _Way) -> tuple[str, Group, int]:
@@ -421,16 +410,16 @@ class PersonsGame:
         self._tell(turn)
         self._advance(self._way, actions)
         reached = self._way.turn
-        self._actions.append({name: rows.clone() for name, rows in actions.items()})
+        self.actions.append({name: rows.clone() for name, rows in actions.items()})
         self._turns.append(turn)
-        self._shown += shown(reached, HERE)
+        self.shown += shown(reached, HERE)
         self.returns += reached.reward[0]
         if reached.void is not None and bool(reached.void[0]):
             raise EnvironmentFault("the environment broke, and its game with it")
         if bool(reached.episode_over[0]):
             self.is_over = True
             self.points = tuple(reached.score[0].tolist())
-        paid = dict(zip(self._way.env.agents, self.returns.tolist(), strict=True))
+        paid = dict(zip(self.agents, self.returns.tolist(), strict=True))
         self._pictures.add(turn, returns=paid)
 
     def _go_on(self) -> None:
@@ -458,7 +447,7 @@ class PersonsGame:
             for slot, index in enumerate(group.agent_index[0].tolist()):
                 if index >= 0:
                     action = told_action(actions[population][0, slot], self._layouts[population])
-                    decided[self._way.env.agents[index]] = draw_of(action)
+                    decided[self.agents[index]] = draw_of(action)
         return decided
 
     def _tell(self, turn: Mapping[str, Any]) -> None:

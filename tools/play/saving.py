@@ -5,7 +5,6 @@ Tests: `tests/tools/play/test_saving.py`.
 
 from __future__ import annotations
 
-import base64
 import zlib
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,8 +13,9 @@ from typing import TYPE_CHECKING
 from arena.errors import ConfigError
 from arena.files import words_of
 from arena.matches.tally import mean_of_agents
-from arena.types import MAX_GAME_BYTES
+from arena.types import MAX_GAME_BYTES, Entrant, PlayerId
 from populations.errors import StorageError
+from populations.records.rows import GameRow
 
 from ..export.card import environment_of
 from ..replay.saved import SavedGame
@@ -30,35 +30,39 @@ def saved(game: PersonsGame) -> bytes:
     Raises:
         ConfigError: If it is longer than a game that is kept may be.
     """
-    table = game.table
-    seats = table.game.seats
-    packed = zlib.compress(
-        b"".join(
-            rows.contiguous().numpy().tobytes() for step in game.steps for rows in step.values()
-        )
+    table, seats = game.table, game.table.game.seats
+    rows = (rows for step in game.actions for rows in step.values())
+    created = datetime.now(UTC).isoformat(timespec="seconds")
+    row = GameRow(
+        game=created,
+        time=created,
+        seats=tuple(range(len(seats))),
+        players=tuple(map(PlayerId, table.players)),
+        entrants=tuple(
+            Entrant(game.weights[seat.population].digest)
+            if seat.agents != (table.agent,) and seat.population in game.weights
+            else Entrant("")
+            for seat in seats
+        ),
+        keys=("",) * len(seats),
+        seed=game.seed,
+        steps=len(game.actions),
+        points=game.points if len(game.points) > 1 else (),
+        returns=tuple((game.returns @ mean_of_agents(seats, agents=game.agents)).tolist()),
+        actions=zlib.compress(b"".join(one.contiguous().numpy().tobytes() for one in rows)),
+        shown=b"".join(game.shown),
     )
-    if len(packed) + len(game.shown) > MAX_GAME_BYTES:
-        raise ConfigError(f"a game that is saved has at most {MAX_GAME_BYTES} bytes of actions")
-    means = game.returns @ mean_of_agents(seats, agents=table.game.spec.agents)
+    if row.recorded.size_bytes > MAX_GAME_BYTES:
+        raise ConfigError(
+            f"a game that is saved has at most {MAX_GAME_BYTES} bytes, this one "
+            f"{row.recorded.size_bytes}"
+        )
     document = SavedGame(
-        created=datetime.now(UTC).isoformat(timespec="seconds"),
         config=table.game.environment,
         environment=environment_of(table.game),
         agent_ids=table.game.agent_ids,
-        players=table.players,
-        weights=tuple(
-            None
-            if seat.agents == (table.agent,) or seat.population not in game.weights
-            else str(game.weights[seat.population].digest)
-            for seat in seats
-        ),
-        seed=game.seed,
-        steps=len(game.steps),
         is_over=game.is_over,
-        points=game.points if len(game.points) > 1 else (),
-        returns=tuple(means.tolist()),
-        actions=base64.b64encode(packed),
-        shown=base64.b64encode(game.shown),
+        row=row,
     )
     return f"{document.model_dump_json(indent=1)}\n".encode()
 
@@ -67,10 +71,12 @@ def save(game: PersonsGame, path: Path) -> None:
     """Write a game to a new file.
 
     Raises:
+        ConfigError: If it is longer than a game that is kept may be.
         StorageError: If the file is there already, or the disk refuses.
     """
+    data = saved(game)
     try:
         with path.open("xb") as file:
-            file.write(saved(game))
+            file.write(data)
     except OSError as error:
         raise StorageError(f"{path} cannot be written: {words_of(error)}") from error

@@ -1,18 +1,18 @@
 """File of a game that a person played: written by ``arena play``, shown by ``arena replay FILE``.
 
-It has what a kept game of a run has: seed, actions and digests of what was shown, and the
-environment as an export's card describes it. A file may come from anywhere, so all of it is checked
-when it is read, and the game is checked step by step as it is played again.
+It has a game as a run keeps it, and the environment as an export's card describes it. A file may
+come from anywhere, so all of it is checked when it is read, and the game is checked step by step as
+it is played again.
 
-Tests: `tests/tools/play/test_saved.py`.
+Tests: `tests/tools/play/test_saving.py`.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import Base64Bytes, ConfigDict, Field, ValidationError, model_validator
+from pydantic import ConfigDict, ValidationError, model_validator
 
 from arena.config import EnvironmentConfig, Model
 from arena.envs.chance import MAX_SEED
@@ -20,14 +20,12 @@ from arena.errors import ConfigError
 from arena.export.card import CardEnvironment
 from arena.files import read_regular, words_of
 from arena.rules import broken_rules
-from arena.types import SHOWN_BYTES, Entrant, PlayerId
+from arena.types import SHOWN_BYTES
 from populations.records.rows import GameRow
 
 from ..players.game import Game
 
 MAX_FILE_BYTES = 16 << 20
-
-Text = Annotated[str, Field(max_length=4096)]
 
 
 class SavedGame(Model):
@@ -35,73 +33,46 @@ class SavedGame(Model):
 
     Attributes:
         arena_game: Version of this form.
-        created: Time in UTC, ISO 8601.
         config: Configuration of the environment.
         environment: Its facts, its sides and the seats of this game.
         agent_ids: Populations whose observations end with the agent.
-        players: PLAYER of each seat, ``you`` for the person.
-        weights: Digest of the weights in each seat; None: there are none.
-        seed: Seed of an environment of which this is the first episode.
-        steps: Calls of ``step``.
         is_over: Whether it was played to its end.
-        points: Points of each side; empty in cooperation and before the end.
-        returns: Mean return of the agents of each seat.
-        actions: Actions of each step, as in `arena.types.Game`.
-        shown: Digests, as in `arena.types.Game`.
+        row: The game. Its players are named as on the command line, ``you`` for the person, and its
+            entrants are digests of weights; empty where there are none.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        allow_inf_nan=False,
+        ser_json_bytes="base64",
+        val_json_bytes="base64",
+    )
 
     arena_game: Literal[1] = 1
-    created: Text
     config: EnvironmentConfig
     environment: CardEnvironment
-    agent_ids: tuple[Text, ...]
-    players: tuple[Text, ...]
-    weights: tuple[Text | None, ...]
-    seed: int = Field(ge=0, lt=MAX_SEED)
-    steps: int = Field(ge=0)
+    agent_ids: tuple[str, ...]
     is_over: bool
-    points: tuple[float, ...]
-    returns: tuple[float, ...]
-    actions: Base64Bytes
-    shown: Base64Bytes
+    row: GameRow
 
     @model_validator(mode="after")
     def _fit(self) -> SavedGame:
-        seats = self.environment.seats
-        for values in (self.players, self.weights, self.returns):
-            if len(values) != len(seats):
-                raise ValueError(
-                    f"players, weights and returns must have one for each of {len(seats)} seats"
-                )
-        if self.points and len(self.points) != len(self.environment.sides):
+        row, number = self.row, len(self.environment.seats)
+        each = (row.seats, row.players, row.entrants, row.keys, row.returns)
+        if row.seats != tuple(range(number)) or any(len(one) != number for one in each):
+            raise ValueError(f"the game must have a player for each of {number} seats")
+        if len(row.points) not in (0, len(self.environment.sides)):
             raise ValueError("points must have one for each side")
-        if len(self.shown) != SHOWN_BYTES * (self.steps + 1):
+        if not 0 <= row.seed < MAX_SEED:
+            raise ValueError(f"seed must be in [0, 2**63), got {row.seed}")
+        if row.steps < 0 or len(row.shown) != SHOWN_BYTES * (row.steps + 1):
             raise ValueError(f"shown must have {SHOWN_BYTES} bytes for the start and each step")
         return self
 
-    @property
-    def row(self) -> GameRow:
-        """The game as a run would keep it."""
-        return GameRow(
-            game=self.created,
-            time=self.created,
-            seats=tuple(range(len(self.players))),
-            players=tuple(map(PlayerId, self.players)),
-            entrants=tuple(Entrant(one or "") for one in self.weights),
-            keys=("",) * len(self.players),
-            seed=self.seed,
-            steps=self.steps,
-            points=self.points,
-            returns=self.returns,
-            actions=self.actions,
-            shown=self.shown,
-        )
-
 
 def read_game(path: Path, *, trust: bool) -> tuple[SavedGame, Game]:
-    """Read a file of `save`.
+    """Read a file that `tools.play.saving` wrote.
 
     Args:
         path: The file.
@@ -109,7 +80,6 @@ def read_game(path: Path, *, trust: bool) -> tuple[SavedGame, Game]:
 
     Raises:
         ConfigError: If it is none.
-        NotTrusted: If it names code that nobody vouches for.
     """
     from populations.config.trust import word_for_card
 

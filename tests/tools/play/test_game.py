@@ -50,7 +50,7 @@ def test_whole_games_have_pictures_and_end(environment: str, seat: str) -> None:
         play_on(game, np.random.default_rng(1))
         assert game.problem == ""
         assert game.picture is not None
-        assert len(game.steps) == len(game.shown) // SHOWN_BYTES - 1
+        assert len(game.actions) == len(game.shown) - 1
         if environment != "classic/chess-v6":
             assert game.is_over
             assert float(game.returns.sum()) == 0.0, "these games are zero-sum"
@@ -66,7 +66,7 @@ def test_a_move_that_is_taken_back_leaves_nothing(environment: str) -> None:
     with game_of("bot:random", environment=environment) as game:
         for _ in range(2):
             if not game.is_over:
-                before = (game.shown, list(game.moves), game.picture, game.observation)
+                before = (list(game.shown), list(game.moves), game.picture, game.observation)
                 returns = game.returns.clone()
                 game.play(any_move(game, rng))
         game.undo()
@@ -92,14 +92,14 @@ def test_an_environment_that_does_not_follow_its_seed_cannot_go_back(
     code_of_assets: None,
 ) -> None:
     with game_of("bot:random", environment="environments:ScriptedTurns", seat="b") as game:
-        assert len(game.steps) == 1
+        assert len(game.actions) == 1
         game.play(game.read("0"))
-        kept = game.shown
+        kept = list(game.shown)
         # As if it had shown something else at the first step.
-        game._shown[1] = bytes(SHOWN_BYTES)
+        game.shown[1] = bytes(SHOWN_BYTES)
         with pytest.raises(Refused, match="goes on differently at step 1"):
             game.undo()
-        game._shown[1] = kept[SHOWN_BYTES : 2 * SHOWN_BYTES]
+        game.shown[1] = kept[1]
         assert game.shown == kept, "the game stayed as it was"
 
 

@@ -56,7 +56,7 @@ def test_a_game_whose_player_is_gone_is_replayed_without_it(
 ) -> None:
     path = played(tmp_path / "game.json", str(board_run), "4")
     document = json.loads(path.read_text())
-    document["players"][1] = "runs/gone"
+    document["row"]["players"][1] = "runs/gone"
     path.write_text(json.dumps(document))
     told = retold(path).document
     assert told["notes"] == ["the weights of runs/gone are gone: what it thought is not known"]
@@ -74,22 +74,31 @@ def test_a_finished_game_has_points(tmp_path: Path) -> None:
     ("change", "says"),
     [
         ({"steps": 3}, "shown must have 4 bytes for the start and each step"),
-        ({"players": ["you"]}, "must have one for each of 2 seats"),
-        ({"seed": -1}, "seed"),
-        ({"arena_game": 2}, "arena_game"),
-        ({"extra": 1}, "extra"),
-        ({"actions": 5}, "actions"),
-        ({"returns": [0.0, "nan"]}, "returns"),
+        ({"players": ["you"]}, "must have a player for each of 2 seats"),
+        ({"seats": [0, 7]}, "must have a player for each of 2 seats"),
+        ({"points": [1.0]}, "points must have one for each side"),
+        ({"seed": -1}, "seed must be in [0, 2**63), got -1"),
+        ({"actions": 5}, "row.actions"),
+        ({"returns": [0.0, "nan"]}, "row.returns"),
     ],
 )
 def test_a_file_that_is_none_is_refused(
     game_file: Path, tmp_path: Path, command: Command, change: dict[str, Any], says: str
 ) -> None:
+    document = json.loads(game_file.read_text())
     path = tmp_path / "changed.json"
-    path.write_text(json.dumps({**json.loads(game_file.read_text()), **change}))
+    path.write_text(json.dumps({**document, "row": {**document["row"], **change}}))
     error = command("replay", path, code=2)["error"]
     assert "is no game that arena play has saved" in error
     assert says in error
+
+
+@pytest.mark.parametrize("change", [{"arena_game": 2}, {"extra": 1}, {"config": {"id": 1}}])
+def test_another_form_is_refused(game_file: Path, tmp_path: Path, change: dict[str, Any]) -> None:
+    path = tmp_path / "changed.json"
+    path.write_text(json.dumps({**json.loads(game_file.read_text()), **change}))
+    with pytest.raises(ConfigError, match="is no game that arena play has saved"):
+        retold(path)
 
 
 def test_a_game_that_was_changed_parts(game_file: Path, tmp_path: Path, command: Command) -> None:

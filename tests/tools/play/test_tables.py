@@ -65,7 +65,7 @@ def test_answers_are_what_a_page_shows(game: PersonsGame) -> None:
     assert stale["refusal"] == "the game went on in another tab: this is where it stands"
     assert stale["steps"] == 2
     assert "has no probabilities" in answer(game, {"do": "think"})["refusal"]
-    assert json.loads(answer(game, {"do": "save"})["file"])["steps"] == 2
+    assert json.loads(answer(game, {"do": "save"})["file"])["row"]["steps"] == 2
     assert answer(game, {"do": "undo", "steps": 2})["steps"] == 0
 
 
