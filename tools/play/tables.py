@@ -112,7 +112,7 @@ class Tables:
     """Games of one server, by their ids in addresses. Any thread may ask.
 
     Args:
-        table: Who plays what, as `tools.play.child` reads it, without a seed.
+        table: Table as `tools.play.child` reads it, without a seed.
         seed: Seed of the first game; others count on.
         clock: Seconds, for what is idle.
     """

@@ -258,7 +258,8 @@ def test_a_recurrent_player_remembers_the_same_after_undo(original_run: Path) ->
         game.undo()
         assert game.thought == thought
         # Its memory counts: the same position without a past is judged otherwise.
-        fresh = {name: torch.zeros_like(state) for name, state in game._way.mind.states.items()}
-        game._way.mind.states.update(fresh)
+        mind = game._way.mind
+        assert mind is not None
+        mind.states.update({name: torch.zeros_like(state) for name, state in mind.states.items()})
         game._think(game._way)
         assert game.thought != thought
