@@ -6,10 +6,12 @@ Tests: `tests/arena/drawings/test_games.py`.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from itertools import chain
+from textwrap import wrap
 from typing import Any
 
 from arena.drawings.boards import draw_board
-from arena.drawings.picture import BLACK, WHITE, Moment, Picture, Piece
+from arena.drawings.picture import BLACK, NUM_COLUMNS, WHITE, Moment, Picture, Piece
 
 TWO = {"x": BLACK, "o": WHITE}
 CHANCE = -1
@@ -61,8 +63,10 @@ def draw_text(moment: Moment) -> Picture:
         return Picture(text=f"{moment.caption()}\n{state}")
     viewer = moment.agents.index(moment.viewer)
     # What others did may be hidden, too.
-    return Picture(
-        text=state.observation_string(viewer)
+    observed = (
+        state.observation_string(viewer)
         if facts.provides_observation_string
         else state.information_state_string(viewer)
     )
+    lines = (wrap(line, NUM_COLUMNS) or [""] for line in observed.splitlines())
+    return Picture(text="\n".join(chain.from_iterable(lines)))

@@ -316,8 +316,10 @@ class PersonsGame:
         if len(self.points) < 2:
             return f"the game is over: {self.table.agent} got {mine:g}"
         own = [self.table.agent in agents for agents in game.sides.values()].index(True)
-        best = max(points for side, points in enumerate(self.points) if side != own)
-        word = "won" if self.points[own] > best else "lost" if self.points[own] < best else "drew"
+        better = sum(points > self.points[own] for points in self.points)
+        word = "lost" if better else "won" if self.points.count(self.points[own]) == 1 else "drew"
+        if len(self.points) > 2:
+            word = f"came {better + 1} of {len(self.points)}"
         return f"the game is over: you {word}, with {mine:g}"
 
     # How it goes

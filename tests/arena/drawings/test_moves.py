@@ -118,7 +118,7 @@ def test_a_state_with_hidden_information_shows_what_the_viewer_observes() -> Non
             return SimpleNamespace(get_type=lambda: facts)
 
         def observation_string(self, player: int) -> str:
-            return f"seen by {player}"
+            return f"seen by {player}" + " and more" * 10
 
         def information_state_string(self, player: int) -> str:
             return f"known to {player}"
@@ -133,7 +133,11 @@ def test_a_state_with_hidden_information_shows_what_the_viewer_observes() -> Non
     one = moment("openspiel:liars_dice", Hidden())
     seen = replace(one, viewer="player_1")
     assert draw_text(one).text == "start\neverything"
-    assert draw_text(seen).text == "seen by 1"
+    # No line is cut off.
+    assert draw_text(seen).text.splitlines() == [
+        "seen by 1" + " and more" * 7,
+        "and more " * 2 + "and more",
+    ]
     facts.provides_observation_string = False
     assert draw_text(seen).text == "known to 1"
     facts.information.name = "PERFECT_INFORMATION"

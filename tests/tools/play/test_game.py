@@ -146,6 +146,24 @@ def test_hidden_cards_stay_hidden_until_the_end() -> None:
             assert "[?]" not in game.picture.text
 
 
+def test_of_hidden_information_one_sees_what_ones_agent_observes() -> None:
+    with game_of("bot:random", environment="openspiel:liars_dice", seat="2") as game:
+        state = game._pictures.moment
+        assert state is not None
+        assert game.picture is not None
+        # What the others did is in it as far as it may be, and told nowhere else.
+        assert game.picture.text == state.env.observation_string(1).strip()
+        assert game.told == []
+        assert "Liar" in game.moves
+
+
+def test_of_several_others_ones_place_is_told() -> None:
+    with game_of("bot:random", environment="openspiel:kuhn_poker(players=3)") as game:
+        play_on(game, np.random.default_rng(1))
+        better = sum(points > game.points[0] for points in game.points)
+        assert f"you came {better + 1} of 3, with {game.returns[0]:g}" in game.ending
+
+
 def test_the_player_says_what_it_would_do(board_run: Path) -> None:
     import arena
 

@@ -116,6 +116,7 @@ def test_ends_are_clean(seated: list[Table], keys: bytes, code: int, says: str) 
         ("--env", "openspiel:kuhn_poker"),
         ("--env", "openspiel:leduc_poker"),
         ("--env", "classic/rps-v2"),
+        ("--env", "openspiel:tic_tac_toe"),
         ("--env", "environments:ScriptedTurns", "--code", str(ASSETS)),
     ],
     ids=lambda arguments: arguments[1],
