@@ -152,7 +152,7 @@ def test_of_hidden_information_one_sees_what_ones_agent_observes() -> None:
         assert state is not None
         assert game.picture is not None
         # What the others did is in it as far as it may be, and told nowhere else.
-        assert game.picture.text == state.env.observation_string(1).strip()
+        assert game.picture.text == state.env.information_state_string(1)
         assert game.told == []
         assert "Liar" in game.moves
 
