@@ -8,9 +8,7 @@ from __future__ import annotations
 import zlib
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from arena.errors import ConfigError
 from arena.files import words_of
 from arena.matches.tally import mean_of_agents
 from arena.types import MAX_GAME_BYTES, Entrant, PlayerId
@@ -19,16 +17,14 @@ from populations.records.rows import GameRow
 
 from ..export.card import environment_of
 from ..replay.saved import SavedGame
-
-if TYPE_CHECKING:
-    from .game import PersonsGame
+from .game import PersonsGame, Refused
 
 
 def saved(game: PersonsGame) -> bytes:
     """Return a game as a file has it.
 
     Raises:
-        ConfigError: If it is longer than a game that is kept may be.
+        Refused: If it is longer than a game that is kept may be.
     """
     table, seats = game.table, game.table.game.seats
     rows = (rows for step in game.actions for rows in step.values())
@@ -53,7 +49,7 @@ def saved(game: PersonsGame) -> bytes:
         shown=b"".join(game.shown),
     )
     if row.recorded.size_bytes > MAX_GAME_BYTES:
-        raise ConfigError(
+        raise Refused(
             f"a game that is saved has at most {MAX_GAME_BYTES} bytes, this one "
             f"{row.recorded.size_bytes}"
         )
@@ -71,7 +67,7 @@ def save(game: PersonsGame, path: Path) -> None:
     """Write a game to a new file.
 
     Raises:
-        ConfigError: If it is longer than a game that is kept may be.
+        Refused: If it is longer than a game that is kept may be.
         StorageError: If the file is there already, or the disk refuses.
     """
     data = saved(game)

@@ -99,6 +99,8 @@ class _Site:
         """Send the game as ``arena replay`` reads it."""
         game = request.path_params["game"]
         document = self._tables.ask(game, {"do": "save"})
+        if "file" not in document:
+            return PlainTextResponse(f"{document['refusal']}\n", status_code=409, headers=NOT_KEPT)
         headers = {**NOT_KEPT, "content-disposition": f'attachment; filename="game-{game}.json"'}
         return Response(document["file"], media_type="application/json", headers=headers)
 

@@ -12,7 +12,9 @@ import pytest
 
 from arena.errors import ConfigError
 from populations.errors import StorageError
-from tools.play.game import PersonsGame
+from tools.play import saving
+from tools.play.child import answer
+from tools.play.game import PersonsGame, Refused
 from tools.play.saving import save
 from tools.play.table import sit_down
 from tools.replay.retelling import retold
@@ -131,6 +133,19 @@ def test_options_that_find_a_game_have_no_meaning(
 ) -> None:
     error = command("replay", game_file, option, "p000", code=2)["error"]
     assert f"is one game, so {option} has no meaning" in error
+
+
+def test_a_game_that_is_too_long_is_not_saved_and_goes_on(
+    board_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(saving, "MAX_GAME_BYTES", 10)
+    with closing(PersonsGame(sit_down(str(board_run)), seed=5)) as game:
+        with pytest.raises(Refused, match="has at most 10 bytes, this one 12"):
+            save(game, tmp_path / "game.json")
+        refused = answer(game, {"do": "save"})
+        assert "has at most 10 bytes" in refused["refusal"]
+        assert "file" not in refused
+    assert not (tmp_path / "game.json").exists()
 
 
 def test_other_files_are_refused(tmp_path: Path) -> None:
