@@ -31,6 +31,7 @@ from .launch.command import launch
 from .league.command import league
 from .learner import learner
 from .pin import pin
+from .play.command import play
 from .presets import presets
 from .rate import rate
 from .replay.command import replay
@@ -73,7 +74,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 COMMANDS = (
-    *(launch, league, web, replay, export, evaluate, compare, presets, rate, simulate),
+    *(launch, league, web, replay, play, export, evaluate, compare, presets, rate, simulate),
     *(rewind, pin, verify, learner, bench),
 )
 for command in COMMANDS:

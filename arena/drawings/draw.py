@@ -19,7 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 from arena.drawings.find import find_drawing
 from arena.drawings.picture import NUM_COLUMNS, Game, Moment, Picture
 from arena.drawings.svg import check_svg, printable
-from arena.errors import ArenaError, EnvironmentFault
+from arena.errors import ArenaError, ConfigError, EnvironmentFault
 from arena.processes.child import end_with_guard
 from arena.processes.questions import answering, ask
 from arena.users_code import users_code
@@ -66,7 +66,7 @@ def draw_game(game: Game, *, timeout_s: float = 60.0) -> Drawn:
     try:
         for line in reply.output.splitlines():
             drawn = _LINE.validate_json(line)
-            pictures += map(_checked, drawn.pictures)
+            pictures += map(checked, drawn.pictures)
             problem = drawn.problem
     # A torn line: the process has ended while it wrote.
     except ValidationError:
@@ -90,11 +90,15 @@ def pictures_of(game: Game) -> Iterator[tuple[Moment, Picture]]:
         ArenaError: If it cannot be played again or drawn.
     """
     # PettingZoo stays out of the parent.
-    from arena.drawings.render import render
+    from arena.drawings.render import SHOW_ALL_HANDS, render
     from arena.drawings.replay import replay
 
     place = game.launch_directory
     draw = find_drawing(game.spec.id, reference=game.drawing, launch_directory=place) or render
+    if game.viewer is not None and draw is render and SHOW_ALL_HANDS.match(game.spec.id):
+        raise ConfigError(
+            f"{game.spec.id} draws everybody's hands, so whoever plays gets no picture"
+        )
     what = game.drawing or ("render" if draw is render else "its drawing")
     moments = replay(game, renders=draw is render)
     while True:
@@ -110,7 +114,7 @@ def pictures_of(game: Game) -> Iterator[tuple[Moment, Picture]]:
         yield moment, picture
 
 
-def _checked(picture: Picture) -> Picture:
+def checked(picture: Picture) -> Picture:
     """Return a picture with nothing in it that a terminal or a page would carry out.
 
     Raises:

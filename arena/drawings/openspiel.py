@@ -6,10 +6,12 @@ Tests: `tests/arena/drawings/test_games.py`.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import chain
+from textwrap import wrap
 from typing import Any
 
 from arena.drawings.boards import BLACK, WHITE, draw_board
-from arena.drawings.picture import Moment, Picture
+from arena.drawings.picture import NUM_COLUMNS, Moment, Picture
 
 STONES = {"x": BLACK, "o": WHITE}
 CHANCE = -1
@@ -41,8 +43,20 @@ def draw_stones(moment: Moment, **look: Any) -> Picture:  # noqa: ANN401
 
 
 def draw_text(moment: Moment) -> Picture:
-    """Return what a state of any game prints."""
-    return Picture(text=f"{moment.caption()}\n{moment.env}")
+    """Return what a state of any game prints, or what an agent that plays observes."""
+    state = moment.env
+    facts = state.get_game().get_type()
+    if moment.viewer is None or facts.information.name == "PERFECT_INFORMATION":
+        return Picture(text=f"{moment.caption()}\n{state}")
+    viewer = moment.agents.index(moment.viewer)
+    # What others did may be hidden, too.
+    observed = (
+        state.observation_string(viewer)
+        if facts.provides_observation_string
+        else state.information_state_string(viewer)
+    )
+    lines = (wrap(line, NUM_COLUMNS) or [""] for line in observed.splitlines())
+    return Picture(text="\n".join(chain.from_iterable(lines)))
 
 
 def dealt(moment: Moment) -> list[int]:

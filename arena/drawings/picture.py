@@ -36,21 +36,24 @@ class Game:
         spec: Environment; id and kwargs are taken from here.
         seed: Seed of the episode, from `arena.envs.chance.episode_seed`.
         turns: Draws of the agents that decided in each step, as rows of
-            `arena.envs.spaces.actions`: an integer from 0, or numbers.
+            `arena.envs.spaces.actions`: an integer from 0, or numbers. Of a game that goes on, a
+            list to which each step is added before its moment is asked for.
         launch_directory: Directory put first on ``sys.path``.
         possible_agents: ``environment.possible_agents``.
         continuous_actions: ``environment.continuous_actions``.
         drawing: Function that draws it, as ``package.module:function``. None: Arena's own, or the
             environment renders itself.
+        viewer: Agent that plays and sees no other's cards until the end. None: all are seen.
     """
 
     spec: EnvironmentSpec
     seed: int
-    turns: tuple[Mapping[str, int | tuple[float, ...]], ...]
+    turns: Sequence[Mapping[str, int | tuple[float, ...]]]
     launch_directory: str
     possible_agents: list[str] | None = None
     continuous_actions: ContinuousActions = "squashed"
     drawing: str | None = None
+    viewer: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +68,7 @@ class Moment:
         turns: All actions until now, in the environment's own form: those of each step by agent.
         move: Last actions in the game's own words, where it has them (OpenSpiel's do).
         returns: Sum of each agent's rewards until now. Empty: nobody has acted.
+        viewer: Agent whose cards alone are seen. None: all are.
     """
 
     env: Any
@@ -73,6 +77,12 @@ class Moment:
     turns: Sequence[Mapping[str, Any]] = ()
     move: str = ""
     returns: Mapping[str, float] = field(default_factory=dict)
+    viewer: str | None = None
+
+    def hidden(self, hands: Sequence[Sequence[str]]) -> list[Sequence[str]]:
+        """Return each agent's cards, ``?`` in place of those that are not seen."""
+        named = zip(self.agents, hands, strict=True)
+        return [hand if self.viewer in (None, agent) else "?" * len(hand) for agent, hand in named]
 
     @property
     def moves(self) -> list[tuple[int, Any]]:

@@ -17,6 +17,9 @@ from arena.errors import ConfigError, EnvironmentFault
 MODES = ("rgb_array", "ansi")
 """Values of ``render_mode`` that give a picture, the best first."""
 
+SHOW_ALL_HANDS = re.compile(r"classic/(leduc_holdem|texas_holdem|gin_rummy|hanabi)")
+"""Environments whose pictures show what an agent must not see."""
+
 MAX_PIXELS = 1 << 22
 ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 """Colours and the like of a terminal."""

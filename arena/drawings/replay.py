@@ -63,7 +63,7 @@ def replay(game: Game, *, renders: bool = False) -> Iterator[Moment]:
         for agent, facts in spec.agent_specs.items()
     }
     stepper.start(game.seed)
-    moment = Moment(env=live(), environment_id=spec.id, agents=spec.agents)
+    moment = Moment(env=live(), environment_id=spec.id, agents=spec.agents, viewer=game.viewer)
     yield moment
     returns, over = np.zeros(len(spec.agents)), False
     for number, rows in enumerate(game.turns):
@@ -88,6 +88,8 @@ def replay(game: Game, *, renders: bool = False) -> Iterator[Moment]:
             turns=(*moment.turns, turn),
             move=move,
             returns=dict(zip(spec.agents, returns.tolist(), strict=True)),
+            # The cards are turned.
+            viewer=None if over else game.viewer,
         )
         yield moment
 

@@ -36,7 +36,9 @@ class Moment:
     actions: Mapping[str, torch.Tensor] | None
 
 
-def replay(env: BatchedEnv, game: Game, *, phase: Phase | None = None) -> Iterator[Moment]:
+def replay(
+    env: BatchedEnv, game: Game, *, phase: Phase | None = None, is_over: bool = True
+) -> Iterator[Moment]:
     """Play a recorded game again.
 
     A turn is valid until the next one is asked for.
@@ -45,6 +47,7 @@ def replay(env: BatchedEnv, game: Game, *, phase: Phase | None = None) -> Iterat
         env: One environment, as matches of the run are played in.
         game: The game.
         phase: Phase that the environment is told before, if it wants to know.
+        is_over: Whether the game was played to its end.
 
     Yields:
         Each moment, after its digest was found to be that of the game.
@@ -66,7 +69,7 @@ def replay(env: BatchedEnv, game: Game, *, phase: Phase | None = None) -> Iterat
                 f"at step {step} of {game.steps} it shows or pays something else than in the game"
             )
         chosen = next(actions, None)
-        if chosen is None and not bool(turn.episode_over[0]):
+        if chosen is None and is_over and not bool(turn.episode_over[0]):
             raise GameParted(f"after step {game.steps} it goes on, where the game was over")
         yield Moment(step=step, turn=turn, actions=chosen)
         if chosen is not None:

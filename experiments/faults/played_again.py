@@ -52,7 +52,7 @@ from populations.config.trust import word_for_run
 from populations.controller.evaluation.games import take
 from populations.controller.state.events import Now
 from populations.controller.state.state import make_state
-from populations.records.rows import AssignmentRow
+from populations.records.rows import AssignmentRow, Row
 from populations.simulation.world import make_tables
 from populations.storage.database import JOURNAL
 from populations.storage.journal import Journal, JournalReader
@@ -153,7 +153,7 @@ def keep_games(case: Case, run: Path, *, number: int) -> int:
     run_file.save(run / "run.yaml")
     setup = learner_setup(run_file, root=run)
     tables = make_tables(run_file)
-    rows = [tables.run, *tables.policies.values(), *tables.generations.values()]
+    rows: list[Row] = [tables.run, *tables.policies.values(), *tables.generations.values()]
     left_out = 0
     worker = Worker(setup, progress=NoProgress(), should_stop=lambda: False)
     with closing(worker), Journal.create(run / JOURNAL, rows) as journal:
@@ -266,7 +266,7 @@ def played_again(run: Path) -> Again:
             players = players_of_agents([game.seats[seat] for seat in row.seats], row.players)
             phase = Phase(name="evaluation", agent_steps=None, players=players)
             try:
-                for _ in replay(env, row.recorded, phase=phase):
+                for _ in replay(env, row, phase=phase):
                     pass
             except GameParted as error:
                 reasons.append(str(error))
@@ -274,7 +274,7 @@ def played_again(run: Path) -> Again:
         games=len(rows),
         steps=sum(row.steps for row in rows),
         longest_steps=max((row.steps for row in rows), default=0),
-        most_bytes=max((row.recorded.size_bytes for row in rows), default=0),
+        most_bytes=max((row.size_bytes for row in rows), default=0),
         exact=len(rows) - len(reasons),
         parted=len(reasons),
         reason=reasons[0] if reasons else "",

@@ -73,6 +73,7 @@ def lost(number: int, *, points: tuple[float, float]) -> GameRow:
         returns=points,
         actions=b"a",
         shown=bytes(2 * SHOWN_BYTES),
+        pairing=0,
     )
 
 

@@ -13,7 +13,11 @@ from ..players.resolve import ResolvedPlayer, resolve_player
 
 
 def resolve_players(
-    names: Sequence[str], *, environment: str | None, trust: bool = False
+    names: Sequence[str],
+    *,
+    environment: str | None,
+    trust: bool = False,
+    option: str = "--environment",
 ) -> tuple[Game, list[ResolvedPlayer]]:
     """Find players who are to meet, and what they play.
 
@@ -21,6 +25,7 @@ def resolve_players(
         names: Players as the user wrote them.
         environment: Environment, needed where all are bots; the user's word for it.
         trust: Whether code that the players' files name may be imported, wherever they are from.
+        option: Name of the option for the environment.
 
     Raises:
         ConfigError: If a name is given twice, if the players do not share an environment and its
@@ -39,16 +44,16 @@ def resolve_players(
     games = {player.name: player.game for player in players if player.game is not None}
     if not games:
         if environment is None:
-            raise ConfigError("bots alone play anything: --environment ID says what")
+            raise ConfigError(f"bots alone play anything: {option} ID says what")
         return Game.of_environment(environment), players
     # A run knows more of its game than an export; code that nobody vouches for is not used.
     first, game = min(
         games.items(), key=lambda item: (not item[1].is_playable, item[1].is_exported)
     )
     if environment is not None and canonical_id(environment) != game.spec.id:
-        raise ConfigError(f"--environment {environment}: {first} plays {game.spec.id}")
+        raise ConfigError(f"{option} {environment}: {first} plays {game.spec.id}")
     if not game.is_playable and environment is not None:
-        first, game = "--environment", game.vouched_for(environment)
+        first, game = option, game.vouched_for(environment)
     game.check_word()
     for name, other in games.items():
         # The digest covers spaces and kwargs: rows of another one would mean something else.

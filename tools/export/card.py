@@ -91,7 +91,7 @@ class Cards:
             player=player,
             agents=manifest.population_agents,
             seats=_seats(game, population),
-            environment=_environment(game),
+            environment=environment_of(game),
             observation=CardObservation.from_space(facts.observation),
             action=CardAction.from_space(facts.action),
             mask=facts.mask,
@@ -174,7 +174,8 @@ def lineage(league: League, digest: Digest) -> Iterator[Ancestor]:
             )
 
 
-def _environment(game: Game) -> CardEnvironment:
+def environment_of(game: Game) -> CardEnvironment:
+    """Return the environment of a game as cards have it."""
     from arena.export.card import CardEnvironment
 
     spec = game.spec

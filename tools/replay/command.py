@@ -15,7 +15,7 @@ from populations.views.parts import Document
 
 from ..league.tables import fit_screen, room_of
 from ..show.text import drawn
-from ..terminal.options import AsJson, Code, RunDirectory, Trust
+from ..terminal.options import AsJson, Code, Trust
 from ..terminal.output import console, print_json, say
 
 KEY_WAIT_S = 1.0
@@ -27,7 +27,10 @@ def _option(metavar: str, text: str, *names: str, least: int | None = None) -> o
 
 
 def replay(
-    run: RunDirectory,
+    run: Annotated[
+        Path,
+        typer.Argument(metavar="RUN", help="Run directory, or a game that arena play has saved."),
+    ],
     player: Annotated[
         str | None,
         _option(
@@ -81,6 +84,12 @@ def replay(
         others = {"--player": player, "--opponent": opponent, "--worst": worst}
         for name in (name for name, given in others.items() if given is not None):
             raise ConfigError(f"--id and {name} exclude each other")
+    if run.is_file():
+        others = {"--id": game, "--player": player, "--opponent": opponent, "--beside": beside}
+        for name in (
+            name for name, given in {**others, "--worst": worst}.items() if given is not None
+        ):
+            raise ConfigError(f"{run} is one game, so {name} has no meaning")
     if to is not None:
         check_ending(to)
     from .retelling import retold

@@ -23,7 +23,7 @@ from arena.envs.base import Group, Phase
 from arena.envs.chance import episode_seed
 from arena.envs.phase import players_of_agents
 from arena.envs.spaces.actions import ActionLayout
-from arena.errors import CheckpointError, ConfigError
+from arena.errors import ArenaError, CheckpointError, ConfigError
 from arena.games.replay import GameParted, Moment, replay
 from arena.networks.distributions import Categorical
 from arena.networks.frozen import FrozenPolicy
@@ -37,7 +37,9 @@ from populations.views.questions.inspection import Inspection
 
 from ..players.game import Game
 from ..players.in_run import champions, find_in_run
-from ..players.weights import load_policy
+from ..players.resolve import resolve_player
+from ..players.weights import MixtureWeights, PolicyWeights, load_policy
+from .saved import read_game
 
 Document = dict[str, Any]
 
@@ -93,7 +95,7 @@ def retold(
     """Find a game of a run, and tell it; the arguments are those of `find_game`.
 
     Args:
-        run_dir: The run.
+        run_dir: The run, or the file of a game that a person played.
         player: Player that took part.
         opponent: Player that took part, too.
         worst: The N-th worst game of the player.
@@ -107,6 +109,8 @@ def retold(
         NotTrusted: If the run names code that nobody vouches for.
         GameParted: If the environment shows something else than in the game.
     """
+    if run_dir.is_file():
+        return _retold_file(run_dir, has_pictures=has_pictures, trust=trust)
     with closing(Inspection.open(run_dir)) as inspection:
         row = find_game(inspection, player=player, opponent=opponent, worst=worst, game=game)
         setup = learner_setup(inspection.run_file, root=run_dir)
@@ -118,26 +122,38 @@ def retold(
     return Retold(document=document, populations=tuple(setup.populations))
 
 
+def _retold_file(path: Path, *, has_pictures: bool, trust: bool) -> Retold:
+    document, game = read_game(path, trust=trust)
+    telling = Retelling(None, game, trust=trust)
+    told = telling.tell(document.row, is_over=document.is_over)
+    if has_pictures:
+        telling.draw(told)
+    return Retold(document=told, populations=tuple(game.populations))
+
+
 class Retelling:
     """Tells games of one run.
 
     Args:
-        inspection: The run.
+        inspection: The run; None: the game is from a file.
         game: Its game, with the user's word for its code.
+        trust: Whether code that players' files name may be imported, of a game from a file.
     """
 
-    def __init__(self, inspection: Inspection, game: Game) -> None:
+    def __init__(self, inspection: Inspection | None, game: Game, *, trust: bool = False) -> None:
+        self._trust = trust
         self._inspection = inspection
         self._game = game
         self._layouts = game.action_layouts()
 
-    def tell(self, row: GameRow, *, beside: str | None = None) -> Document:
+    def tell(self, row: GameRow, *, beside: str | None = None, is_over: bool = True) -> Document:
         """Play a game again and tell it.
 
         Args:
             row: The game.
             beside: Player of the run of whom it is told what it would have done; None: the champion
                 of each population.
+            is_over: Whether it was played to its end.
 
         Raises:
             GameParted: If the environment shows something else than it did.
@@ -146,14 +162,14 @@ class Retelling:
         seats = [self._game.seats[seat] for seat in row.seats]
         seated = list(zip(seats, row.players, row.entrants, row.keys, strict=True))
         players = players_of_agents(seats, row.players)
-        minds, gone = self._minds(one for one in seated if not is_bot(one[1]))
+        minds, gone = self._minds(one for one in seated if one[2] and not is_bot(one[1]))
         others, _ = self._minds(self._onlookers(seated, beside))
         phase = Phase(name="evaluation", agent_steps=None, players=players)
         try:
             with closing(self._game.make_env(1)) as env:
                 steps = [
                     self._step(moment, env.agents, players, minds, others)
-                    for moment in replay(env, row, phase=phase)
+                    for moment in replay(env, row, phase=phase, is_over=is_over)
                 ]
         except GameParted as error:
             raise GameParted(
@@ -171,7 +187,7 @@ class Retelling:
                     "seat": seat.name,
                     "agents": list(seat.agents),
                     "player": player,
-                    "weights": None if is_bot(player) else entrant,
+                    "weights": None if is_bot(player) else entrant or None,
                     "points": self._points(row, seat),
                     "return": paid,
                 }
@@ -191,7 +207,7 @@ class Retelling:
         """
         environment = self._game.environment
         turns = [
-            {one["agent"]: _draw_of(one["action"]) for one in step["decisions"]}
+            {one["agent"]: draw_of(one["action"]) for one in step["decisions"]}
             for step in document["steps"]
         ]
         drawn = draw_game(
@@ -227,6 +243,8 @@ class Retelling:
     def _onlookers(self, seated: Iterable[Seated], beside: str | None) -> Iterator[Seated]:
         """Yield who would have played in a seat: the champion, or whom the user names."""
         found = {}
+        if self._inspection is None:
+            return
         if beside is not None:
             named = find_in_run(self._inspection, beside)
             found = {population_of(named[0]): named}
@@ -244,17 +262,28 @@ class Retelling:
         minds: dict[str, Mind] = {}
         gone: dict[str, None] = {}
         for seat, player, entrant, key in seated:
-            reference = WeightsRef(digest=Digest(entrant), key=key)
-            try:
-                if is_external(player):
-                    raise CheckpointError(f"{player} was never of this run")
-                weights = load_policy(self._inspection, player, reference, word=self._game.word)[1]
-            except CheckpointError:
+            weights = self._weights(player, entrant, key)
+            if weights is None:
                 gone[player] = None
             else:
                 mind = Mind(player=player, policy=weights.make_policy(self._game))
                 minds.update(dict.fromkeys(seat.agents, mind))
         return minds, list(gone)
+
+    def _weights(self, player: str, entrant: str, key: str) -> PolicyWeights | None:
+        """Load a player's weights; None: they are gone, or others by now."""
+        with suppress(ArenaError if self._inspection is None else CheckpointError):
+            if self._inspection is None:
+                found = resolve_player(player, trust=self._trust).policies.values()
+                for one in found:
+                    members = one.members if isinstance(one, MixtureWeights) else (one,)
+                    for weights in members:
+                        if str(weights.digest) == entrant:
+                            return weights
+            elif not is_external(player):
+                reference = WeightsRef(digest=Digest(entrant), key=key)
+                return load_policy(self._inspection, player, reference, word=self._game.word)[1]
+        return None
 
     def _step(
         self,
@@ -279,9 +308,9 @@ class Retelling:
                     "action": told_action(action, layout),
                 }
                 if agent in minds:
-                    decision |= _thoughts(minds[agent], agent, group, slot, action, layout)
+                    decision |= thoughts(minds[agent], agent, group, slot, action, layout)
                 if agent in others:
-                    seen = _thoughts(others[agent], agent, group, slot, action, layout)
+                    seen = thoughts(others[agent], agent, group, slot, action, layout)
                     decision["beside"] = {"player": others[agent].player, **seen}
                 decisions.append(decision)
         return {
@@ -291,12 +320,12 @@ class Retelling:
         }
 
 
-def _draw_of(action: int | list[float]) -> int | tuple[float, ...]:
+def draw_of(action: int | list[float]) -> int | tuple[float, ...]:
     """Return an action of the document as a drawing takes it."""
     return tuple(action) if isinstance(action, list) else action
 
 
-def _thoughts(
+def thoughts(
     mind: Mind, agent: str, group: Group, slot: int, action: torch.Tensor, layout: ActionLayout
 ) -> Document:
     """Return what a policy thinks of a decision, and of the action that was chosen."""

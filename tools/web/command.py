@@ -5,6 +5,7 @@ Tests: `tests/tools/web/`.
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
@@ -15,8 +16,12 @@ from ..terminal.output import say, tell
 if TYPE_CHECKING:
     import asyncio
     import socket
+    from collections.abc import Callable
+
+    from starlette.types import ASGIApp
 
     from .runs import Run
+    from .security import Access
 
 
 def web(
@@ -53,10 +58,12 @@ def web(
     """
     from arena.errors import ConfigError
 
-    _require_packages()
+    require_packages("arena web")
+    from .app import make_app
     from .maker import WAIT_S, Makers
     from .pages.pages import PAGES
     from .runs import named_runs
+    from .site import Site
 
     if token is not None and not (token.isascii() and token.isprintable() and len(token) >= 8):
         raise ConfigError("--token has 8 or more printable ASCII characters")
@@ -70,15 +77,25 @@ def web(
             for run in named.values():
                 # While the server begins: its first page is asked for soon.
                 run.begin(PAGES["index"].views if len(named) == 1 else ["status"])
-            _serve(
-                named, host=host, port=port, token=token, root_path=root_path, opens=open_browser
+            serve(
+                partial(make_app, Site(named)),
+                host=host,
+                port=port,
+                token=token,
+                root_path=root_path,
+                opens=open_browser,
+                ends="Ctrl-C ends it; the runs go on.",
             )
     else:
         _export(named_runs(runs), export, opens=open_browser)
 
 
-def _require_packages() -> None:
-    """Check that the packages of the page are installed."""
+def require_packages(command: str) -> None:
+    """Check that the packages of a page are installed.
+
+    Raises:
+        ConfigError: If one is missing.
+    """
     from importlib.util import find_spec
 
     from arena.errors import ConfigError
@@ -86,7 +103,7 @@ def _require_packages() -> None:
     names = ("starlette", "uvicorn", "jinja2")
     missing = [name for name in names if find_spec(name) is None]
     if missing:
-        raise ConfigError(f"arena web needs {', '.join(missing)}: pip install {' '.join(missing)}")
+        raise ConfigError(f"{command} needs {', '.join(missing)}: pip install {' '.join(missing)}")
 
 
 def _export(runs: dict[str, Run], target: Path, *, opens: bool) -> None:
@@ -103,16 +120,33 @@ def _export(runs: dict[str, Run], target: Path, *, opens: bool) -> None:
         _open(index.as_uri())
 
 
-def _serve(
-    runs: dict[str, Run],
+def serve(
+    make: Callable[[Access], ASGIApp],
     *,
     host: str,
     port: int,
-    token: str | None,
-    root_path: str,
+    token: str | None = None,
+    root_path: str = "",
+    methods: tuple[str, ...] = ("GET", "HEAD"),
     opens: bool,
+    ends: str,
 ) -> None:
-    """Listen, say where, and answer until a signal."""
+    """Listen, say where, and answer until a signal.
+
+    Args:
+        make: Maker of the application, from the rules of who may read.
+        host: Address or name to listen on.
+        port: Port to listen on; 0: any that is free.
+        token: Secret of the address; None: a new one.
+        root_path: Path below which a proxy shows the page.
+        methods: Methods of requests.
+        opens: Whether the page is opened in a browser.
+        ends: Line that says what ends it.
+
+    Raises:
+        AddressInUse: If another program listens there.
+        ConfigError: If there is no such address on this machine.
+    """
     import logging
     import sys
     from urllib.parse import quote
@@ -122,25 +156,23 @@ def _serve(
     from arena.processes.descriptors import raise_limit
     from arena.processes.paced_log import OneASecond
 
-    from .app import make_app
     from .connections import BACKLOG, MAX_HEADER_BYTES, Room
     from .security import WILDCARDS, Access
-    from .site import Site
 
     with _listening(host, port) as listener:
         port = listener.getsockname()[1]
-        access = Access.to(host, port, token=token, root_path=root_path)
+        access = Access.to(host, port, token=token, root_path=root_path, methods=methods)
         shown_host = "127.0.0.1" if host in WILDCARDS else host
         name = f"[{shown_host}]" if ":" in shown_host else shown_host
         url = f"http://{name}:{port}{access.root_path}/?token={quote(access.token, safe='')}"
         # The first line, at once: a program may wait for it.
         sys.stdout.write(f"{url}\n")
         sys.stdout.flush()
-        tell("Ctrl-C ends it; the runs go on.")
+        tell(ends)
         if opens:
             _open(url)
         config = uvicorn.Config(
-            make_app(Site(runs), access),
+            make(access),
             http=cast("type[asyncio.Protocol]", Room.within(raise_limit()).protocol()),
             backlog=BACKLOG,
             h11_max_incomplete_event_size=MAX_HEADER_BYTES,

@@ -137,7 +137,7 @@ def render_alone(content: Content) -> str:
     )
 
 
-def render(content: Content, frame: Frame) -> str:
+def render(content: Content, frame: Frame, *, scripts: Sequence[str] = SCRIPTS) -> str:
     """Return a page."""
     # Files have no version: they are never replaced by others.
     version = "" if frame.is_static else f"?v={static_version()}"
@@ -147,7 +147,7 @@ def render(content: Content, frame: Frame) -> str:
         .render(
             content=content,
             frame=frame,
-            scripts=SCRIPTS,
+            scripts=scripts,
             version=version,
             inline=None,
             policy=CONFINED if frame.is_static else "",

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 LOCAL = ("localhost", "127.0.0.1", "::1")
-METHODS = ("GET", "HEAD")
 WILDCARDS = ("0.0.0.0", "::")
 
 POLICY = f"{CONFINED}; frame-ancestors 'none'"
@@ -39,7 +38,7 @@ HEADERS = {
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
 }
-ADVICE = "open the address that arena web printed: it has the token\n"
+ADVICE = "open the address that the command printed: it has the token\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +53,8 @@ class Access:
         any_address: Whether every numeric address may be, as for a server on all interfaces. A
             name of another host that resolves to this machine is no numeric address.
         root_path: Path below which a proxy shows the page, such as ``/arena``.
+        methods: Methods of requests. One that changes something says that its body is JSON, which
+            a page of another origin cannot say unasked.
     """
 
     token: str
@@ -61,9 +62,18 @@ class Access:
     hosts: frozenset[str] = frozenset()
     any_address: bool = False
     root_path: str = ""
+    methods: tuple[str, ...] = ("GET", "HEAD")
 
     @classmethod
-    def to(cls, host: str, port: int, *, token: str | None, root_path: str = "") -> Access:
+    def to(
+        cls,
+        host: str,
+        port: int,
+        *,
+        token: str | None,
+        root_path: str = "",
+        methods: tuple[str, ...] = ("GET", "HEAD"),
+    ) -> Access:
         """Return the rules of a server that listens on a host and port."""
         return cls(
             token=token or secrets.token_urlsafe(24),
@@ -71,6 +81,7 @@ class Access:
             hosts=frozenset({host.lower()}) - set(WILDCARDS),
             any_address=host in WILDCARDS,
             root_path=root_path.rstrip("/"),
+            methods=methods,
         )
 
     def knows_host(self, netloc: str) -> bool:
@@ -147,8 +158,11 @@ class Guard:
     def _refusal(self, scope: Scope) -> Response | None:
         """Return why a request is refused whoever sends it; None: it is not."""
         headers = Headers(scope=scope)
-        if scope["method"] not in METHODS:
-            return _refused(405, "only GET and HEAD", {"allow": ", ".join(METHODS)})
+        methods = self._access.methods
+        if scope["method"] not in methods:
+            return _refused(405, f"only {' and '.join(methods)}", {"allow": ", ".join(methods)})
+        if scope["method"] == "POST" and headers.get("content-type") != "application/json":
+            return _refused(415, "the body must be application/json")
         # Exactly one: of two a proxy may have checked the other.
         hosts = headers.getlist("host")
         if len(hosts) != 1 or not self._access.knows_host(hosts[0]):

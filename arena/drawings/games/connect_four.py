@@ -7,6 +7,8 @@ from arena.drawings.openspiel import cells_of
 from arena.drawings.picture import Moment, Picture
 from arena.envs.openspiel.game import is_openspiel
 
+DISCS = {"x": disc(RED), "o": disc(YELLOW, core=GOLD)}
+
 
 def draw(moment: Moment) -> Picture:
     """Draw the discs that fell: an action is a column."""
@@ -21,7 +23,7 @@ def draw(moment: Moment) -> Picture:
     return draw_board(
         moment,
         cells,
-        {"x": disc(RED), "o": disc(YELLOW, core=GOLD)},
+        DISCS,
         move="".join(f"column {column + 1}" for _, column in last),
         ground="holes",
         last=last,

@@ -1,4 +1,4 @@
-"""Kuhn poker: all cards face up, and what each player has paid."""
+"""Kuhn poker: the cards, and what each player has paid."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def draw(moment: Moment) -> Picture:
     paid = [1 + moment.moves.count((at, 1)) for at in range(len(moment.agents))]
     return draw_board(
         moment,
-        [[faces[one]] for one in dealt(moment)],
-        {face: card(face) for face in faces},
+        moment.hidden([[faces[one]] for one in dealt(moment)]),
+        {"?": card(""), **{face: card(face) for face in faces}},
         move="".join(bets[-1:]),
         facts=[f"bets: {', '.join(bets)}"],
         ground="table",

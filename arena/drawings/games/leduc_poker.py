@@ -1,4 +1,4 @@
-"""Leduc poker for two: all cards face up, the public one once it is dealt."""
+"""Leduc poker for two: the cards, the public one once it is dealt."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def draw(moment: Moment) -> Picture:
     paid = zip(moment.agents, betting.paid, strict=True)
     return draw_board(
         moment,
-        [[one] for one in (*cards[:2], public)],
+        [*moment.hidden([[one] for one in cards[:2]]), [public]],
         {**CARDS, "?": card("")},
         move="".join(WORDS[action] for _, action in moment.moves[-1:]),
         facts=[

@@ -22,12 +22,12 @@ function observeBoard({ cells, turn }) {
 
 // A board in squares of 100; place gives row and column of a cell.
 function drawBoard({ cells, last }, { rows, columns, holes, names, place }) {
-  const { BLUE, SKY, WOOD, GRAIN, MARK, WHITE } = CHAMPION.colours;
+  const { BLUE, SKY, WOOD, GRAIN, MARK } = CHAMPION.colours;
   const wall = holes ? `<rect width="${100 * columns}" height="${100 * rows}" rx="12" fill="${BLUE}"/>` : "";
   const ground = holes
     ? `<circle cx="50" cy="50" r="40" fill="${SKY}"/>`
     : `<rect width="100" height="100" fill="${WOOD}" stroke="${GRAIN}" stroke-width="2"/>`;
-  const ring = `<circle cx="50" cy="50" r="46" fill="none" stroke="${holes ? WHITE : MARK}" stroke-width="7"/>`;
+  const ring = `<circle cx="50" cy="50" r="46" fill="none" stroke="${holes ? "#ffffff" : MARK}" stroke-width="7"/>`;
   const drawn = cells.map((piece, cell) => {
     const [row, column] = place(cell);
     const shapes = ground + (CHAMPION.pieces[piece] || "") + (cell === last ? ring : "");

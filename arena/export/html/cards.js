@@ -19,10 +19,10 @@ function oneHots(size, places) {
 
 // Hands below each other, of a name and a card: a face, its colour, or null where it lies face down.
 function drawHands(hands, facts) {
-  const { WHITE, BLUE, INK } = CHAMPION.colours;
+  const { BLUE, INK } = CHAMPION.colours;
   const drawn = hands.map(([name, card], at) => `<g transform="translate(14 ${88 * at})">
     <text class="name left" y="16">${name}</text>
-    <rect y="24" width="42" height="56" rx="4" fill="${card ? WHITE : BLUE}" stroke="${INK}"/>
+    <rect y="24" width="42" height="56" rx="4" fill="${card ? "#ffffff" : BLUE}" stroke="${INK}"/>
     ${card ? `<text x="21" y="58" text-anchor="middle" font-size="18" fill="${card.colour}">${card.face}</text>` : ""}
   </g>`);
   const below = facts.map((fact, at) => `<text class="name left" x="14" y="${88 * hands.length + 18 + 22 * at}">${fact}</text>`);

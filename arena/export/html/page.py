@@ -15,9 +15,9 @@ from importlib import resources
 from string import Template
 
 from arena.config import NetworkConfig
-from arena.drawings import colours
+from arena.drawings import boards
+from arena.drawings.boards import CROSS, RING
 from arena.drawings.games.connect_four import DISCS
-from arena.drawings.picture import CROSS, RING, Piece
 from arena.environment_spec import EnvironmentSpec
 from arena.envs.twins import TWINS
 from arena.errors import ConfigError
@@ -25,6 +25,9 @@ from arena.export.card import POLICY, Card
 from arena.export.card_text import RATED, level_rating_text, rating_text
 from arena.export.html.layers import network_document
 from arena.networks.actor_critic import ActorCritic
+
+COLOURS = ("BLUE", "GRAIN", "INK", "MARK", "RED", "SKY", "WOOD")
+"""Colours of drawings that pages use."""
 
 ENCODERS = ("auto", "mlp", "cnn", "residual_cnn")
 
@@ -36,14 +39,14 @@ class PageGame:
     Attributes:
         title: Name for people.
         scripts: Files of the game, in order.
-        pieces: Pieces of the agents on a board.
+        pieces: Shapes of the agents' pieces on a board, each in a square of 100 by 100.
         temperature: Temperature of a champion without levels: 0 where a position holds all that
             there is to know, 1 where play has to be mixed.
     """
 
     title: str
     scripts: tuple[str, ...]
-    pieces: tuple[Piece, ...] = ()
+    pieces: tuple[str, ...] = ()
     temperature: float = 0.0
 
 
@@ -51,7 +54,9 @@ GAMES: Mapping[str, PageGame] = {
     f"arena.envs.batched.{name}": game
     for name, game in {
         "connect_four:ConnectFour": PageGame(
-            title="Connect Four", scripts=("board.js", "connect_four.js"), pieces=DISCS
+            title="Connect Four",
+            scripts=("board.js", "connect_four.js"),
+            pieces=tuple(DISCS.values()),
         ),
         "tictactoe:TicTacToe": PageGame(
             title="Tic-tac-toe", scripts=("board.js", "tictactoe.js"), pieces=(CROSS, RING)
@@ -126,8 +131,8 @@ def champion_page(card: Card, networks: Mapping[str, ActorCritic]) -> bytes:
             }
         ],
         "agents": [card.environment.agents.index(agent) for agent in card.agents],
-        "pieces": [piece.svg for piece in game.pieces],
-        "colours": {name: value for name, value in vars(colours).items() if name.isupper()},
+        "pieces": game.pieces,
+        "colours": {name: getattr(boards, name) for name in COLOURS},
         "about": f"Run {card.run}, {card.agent_steps:,} agent steps, exported {card.created[:10]}. "
         f"Ratings are in Elo, {RATED[card.rating.mode]}: bot:random is 0, 400 points are odds "
         "of 10 to 1.",

@@ -157,6 +157,7 @@ def _hostile_rows(texts: Sequence[str]) -> Iterator[Row]:
             returns=(1.0, -1.0),
             actions=b"",
             shown=b"",
+            pairing=0,
         )
         yield PolicyRow(
             policy=policy, population="player", index=index, hyperparameters={text: 0.5}

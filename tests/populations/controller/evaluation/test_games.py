@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -124,7 +125,7 @@ def test_defeats_hold_a_quarter_of_a_small_pool_at_most(pool: int | None, held: 
     for rated in list(state.tables.ratings.values()):
         tx.put(replace(rated, champion=champion))
     # Against bots: their games always can be held.
-    lost = {
+    lost: dict[str, Any] = {
         "seats": (0, 1),
         "players": (PlayerId(RANDOM_BOT),) * 2,
         "entrants": (champion, Entrant(RANDOM_BOT)),

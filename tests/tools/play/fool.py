@@ -1,0 +1,27 @@
+"""A bot that plays the first moves of the fool's mate."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import chess
+from pettingzoo.classic.chess import chess_utils
+
+
+class Fool:
+    """Plays f3, then g4, whatever the other does."""
+
+    def __init__(self) -> None:
+        self._moves = ["f2f3", "g2g4"]
+
+    def reset(self, *_: Any, **__: Any) -> None:
+        self._moves = ["f2f3", "g2g4"]
+
+    def act(self, observation: Any, action_mask: Any, **_: Any) -> list[int]:
+        wanted, board = chess.Move.from_uci(self._moves.pop(0)), chess.Board()
+        actions = [
+            action
+            for action in action_mask[0].nonzero()[0].tolist()
+            if chess_utils.action_to_move(board, action, 0) == wanted
+        ]
+        return actions[:1]

@@ -1,0 +1,180 @@
+"""Games in processes: what they answer, how many there are, and how they end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from typing import Any, cast
+
+import httpx
+import psutil
+import pytest
+
+from arena.errors import ConfigError
+from tests.tools.web.conftest import TOKEN
+from tools.play import tables as module
+from tools.play.child import answer
+from tools.play.game import PersonsGame
+from tools.play.site import METHODS, make_app
+from tools.play.table import sit_down
+from tools.play.tables import Ended, Full, Tables
+from tools.web.security import Access
+
+TABLE: Mapping[str, object] = {
+    "player": "bot:random",
+    "environment": "classic/tictactoe-v3",
+    "seat": None,
+    "greedy": False,
+    "trust": False,
+    "code": None,
+}
+
+
+@pytest.fixture(scope="module")
+def game() -> Iterator[PersonsGame]:
+    table = sit_down("bot:random", environment="classic/tictactoe-v3")
+    with closing(PersonsGame(table, seed=1)) as game:
+        yield game
+
+
+def test_answers_are_what_a_page_shows(game: PersonsGame) -> None:
+    begun = answer(game, {"do": "look"})
+    assert begun["steps"] == 0
+    assert begun["svg"].startswith("<svg")
+    assert begun["moves"][0] == {"name": "1,1", "cells": ("0,0",)}
+    assert begun["svg"].count("data-cell=") == 9
+    moved = answer(game, {"do": "move", "move": "2,2", "steps": 0})
+    assert moved["steps"] == 2
+    assert moved["told"][0].startswith("player_2: ")
+    assert moved["refusal"] == ""
+    for request in (
+        {"do": "move", "move": "2,2", "steps": 2},
+        {"do": "move", "move": "9", "steps": 2},
+        {"do": "move", "steps": 2},
+    ):
+        refused = answer(game, request)
+        assert "is no legal move" in refused["refusal"]
+        assert refused["steps"] == 2
+    stale = answer(game, {"do": "undo", "steps": 0})
+    assert stale["refusal"] == "the game went on in another tab: this is where it stands"
+    assert stale["steps"] == 2
+    assert "has no probabilities" in answer(game, {"do": "think"})["refusal"]
+    assert json.loads(answer(game, {"do": "save"})["file"])["row"]["steps"] == 2
+    assert answer(game, {"do": "undo", "steps": 2})["steps"] == 0
+
+
+def test_games_are_processes_that_end_idle_killed_or_with_the_server(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "MOST_GAMES", 2)
+    now_s = [0.0]
+    with Tables(TABLE, seed=1, clock=lambda: now_s[0]) as tables:
+        tables.begin_first()
+        first = tables.new()
+        second = tables.new()
+        with pytest.raises(Full, match="2 games are played"):
+            tables.new()
+        processes = [psutil.Process(one._process.pid) for one in tables._games.values()]
+        now_s[0] = 500.0
+        tables.ask(first, {"do": "move", "move": "1,1", "steps": 0})
+        now_s[0] = 1000.0
+        tables.end_idle()
+        assert [one.is_running() for one in processes] == [True, False]
+        with pytest.raises(Ended, match="after 10 minutes without a move"):
+            tables.ask(second, {"do": "look"})
+        assert tables.ask(first, {"do": "look"})["steps"] == 2
+        third = tables.new()
+        (process,) = [one._process for name, one in tables._games.items() if name == third]
+        process.kill()
+        with pytest.raises(Ended, match="has ended"):
+            tables.ask(third, {"do": "look"})
+        assert list(tables._games) == [first]
+    assert not processes[0].is_running()
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"player": "nobody"}, "there is no player 'nobody'"),
+        ({"seat": "9"}, "--seat is one of"),
+        ({"environment": None}, "--env ID says what"),
+    ],
+)
+@pytest.mark.slow
+def test_what_cannot_be_is_said_before_there_is_an_address(
+    change: dict[str, Any], says: str
+) -> None:
+    with Tables({**TABLE, **change}, seed=1) as tables, pytest.raises(ConfigError, match=says):
+        tables.begin_first()
+
+
+class FakeTables:
+    """Games that answer with what they were asked."""
+
+    def new(self) -> str:
+        return "abc"
+
+    def ask(self, game: str, request: dict[str, Any]) -> dict[str, Any]:
+        if game != "abc":
+            raise Ended("it has ended")
+        return {"asked": request, "file": "{}"}
+
+
+ACCESS = Access.to("127.0.0.1", 8518, token=TOKEN, methods=METHODS)
+JSON = {"content-type": "application/json"}
+
+
+def request(method: str, path: str, **how: Any) -> httpx.Response:
+    headers = {"authorization": f"Bearer {TOKEN}", **how.pop("headers", {})}
+
+    async def send() -> httpx.Response:
+        app = cast("Any", make_app(cast("Tables", FakeTables()), ACCESS))
+        async with httpx.AsyncClient(
+            transport=httpx.ASGITransport(app), base_url="http://localhost:8518"
+        ) as client:
+            return await client.request(method, path, headers=headers, **how)
+
+    return asyncio.run(send())
+
+
+def test_a_new_game_has_an_address_of_its_own() -> None:
+    answered = request("GET", "/")
+    assert (answered.status_code, answered.headers["location"]) == (303, "games/abc")
+    assert '<script defer src="../static/play.js' in request("GET", "/games/abc").text
+    assert request("GET", "/static/play.js").status_code == 200
+    assert request("GET", "/games/abc/state").json()["asked"] == {"do": "look"}
+    wanted = {"do": "move", "move": "1"}
+    asked = request("POST", "/games/abc/do", json=wanted)
+    assert asked.json()["asked"] == wanted
+    kept = request("GET", "/games/abc/game.json")
+    assert kept.headers["content-disposition"] == 'attachment; filename="game-abc.json"'
+    gone = request("GET", "/games/xyz/state")
+    assert (gone.status_code, gone.text) == (410, "it has ended\n")
+
+
+@pytest.mark.parametrize(
+    ("how", "status"),
+    [
+        ({"headers": {**JSON, "authorization": "Bearer wrong-token"}, "content": "{}"}, 401),
+        ({"headers": {**JSON, "origin": "http://evil.example"}, "content": "{}"}, 403),
+        ({"headers": {**JSON, "sec-fetch-site": "cross-site"}, "content": "{}"}, 403),
+        ({"headers": {**JSON, "host": "evil.example"}, "content": "{}"}, 403),
+        # What a form of another page can send.
+        ({"headers": {"content-type": "text/plain"}, "content": "{}"}, 415),
+        ({"content": "{}"}, 415),
+        ({"headers": JSON, "content": "[1]"}, 400),
+        ({"headers": JSON, "content": "{"}, 400),
+        ({"headers": JSON, "content": b"\xff"}, 400),
+        ({"headers": JSON, "content": " " * 100_000}, 413),
+    ],
+)
+def test_a_request_that_is_not_the_pages_own_is_refused(how: dict[str, Any], status: int) -> None:
+    assert request("POST", "/games/abc/do", **how).status_code == status
+
+
+def test_pages_are_confined_and_other_methods_refused() -> None:
+    page = request("GET", "/games/abc")
+    assert "script-src 'self'" in page.headers["content-security-policy"]
+    assert request("PUT", "/games/abc/do", json={}).status_code == 405

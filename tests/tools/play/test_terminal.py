@@ -1,0 +1,187 @@
+"""`arena play` on a terminal of its own, and what ends it."""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import termios
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.tools.league.test_watch import TIMEOUT_S, Terminal
+from tools.main import main
+
+# The terminal becomes that of its session, so that Ctrl-C is a signal.
+CODE = """
+import os, sys
+os.close(os.open(os.ttyname(0), os.O_RDWR))
+from tools.main import main
+sys.argv = ["arena", "play", *{arguments!r}]
+main()
+"""
+ASSETS = Path(__file__).parents[2] / "assets"
+
+
+class Table(Terminal):
+    """`arena play` on a terminal."""
+
+    def __init__(self, *arguments: str) -> None:
+        super().__init__(Path(), code=CODE.format(arguments=arguments))
+
+    def type(self, line: str) -> None:
+        self.press(f"{line}\n".encode())
+
+    def until(self, *texts: str) -> str:
+        """Read until one of some texts stands behind all that was read before; give what came."""
+        wanted = re.compile("|".join(map(re.escape, texts)))
+        deadline_s = time.monotonic() + TIMEOUT_S
+        while (found := wanted.search(self.text)) is None:
+            assert time.monotonic() < deadline_s, self.text
+            if select.select([self._ours], [], [], 0.1)[0]:
+                self.text += os.read(self._ours, 65536).decode()
+        before, self.text = self.text[: found.end()], self.text[found.end() :]
+        return before
+
+
+@pytest.fixture
+def seated() -> Iterator[list[Table]]:
+    tables: list[Table] = []
+    yield tables
+    for table in tables:
+        table.close()
+
+
+def test_a_game_with_mistakes_hints_and_a_smaller_window(
+    seated: list[Table], board_run: Path, tmp_path: Path
+) -> None:
+    table = Table(str(board_run), "--seed", "1")
+    seated.append(table)
+    assert "you are player_0" in table.until("> ")
+    table.type("9")
+    assert "'9' is no legal move: 1 2 3 4 5 6 7" in table.until("> ")
+    table.type("?")
+    told = table.until("> ")
+    assert re.search(r"it would play \d \d+%, ", told)
+    assert re.search(r"and expects [+-]\d\.\d\d for player_0", told)
+    table.type("hint")
+    column = re.search(r"hint: (\d)", table.until("> "))
+    assert column is not None
+    table.type(column[1])
+    assert re.search(r"player_1: \d", table.until("> "))
+    table.type("undo")
+    assert "start" in table.until("> ")
+    table.type("undo")
+    assert "there is no move of yours to take back" in table.until("> ")
+    path = tmp_path / "game.json"
+    table.type(f"save {path}")
+    assert f"saved; arena replay {path} shows it" in " ".join(table.until("> ").split())
+    assert path.is_file()
+    termios.tcsetwinsize(table.theirs, (20, 30))
+    table.type("help")
+    lines = table.until("> ").replace("\r", "").splitlines()
+    assert max(map(len, lines)) <= 30
+    assert "begin another game" in " ".join(" ".join(lines).split())
+    table.type("quit")
+    assert table.process.wait(timeout=TIMEOUT_S) == 0
+    assert termios.tcgetattr(table.theirs) == table.before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("keys", "code", "says"),
+    [(b"\x04", 0, "\n"), (b"\x03", 130, "interrupted by SIGINT")],
+    ids=["end of file", "Ctrl-C"],
+)
+def test_ends_are_clean(seated: list[Table], keys: bytes, code: int, says: str) -> None:
+    table = Table("bot:random", "--env", "classic/tictactoe-v3")
+    seated.append(table)
+    table.until("> ")
+    table.press(keys)
+    ended = table.until(says)
+    assert table.process.wait(timeout=TIMEOUT_S) == code
+    assert "Traceback" not in ended + table.text
+    assert termios.tcgetattr(table.theirs) == table.before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--env", "classic/connect_four-v3"),
+        ("--env", "classic/tictactoe-v3", "--seat", "2"),
+        ("--env", "openspiel:kuhn_poker"),
+        ("--env", "openspiel:leduc_poker"),
+        ("--env", "classic/rps-v2"),
+        ("--env", "openspiel:tic_tac_toe"),
+        ("--env", "environments:ScriptedTurns", "--code", str(ASSETS)),
+    ],
+    ids=lambda arguments: arguments[1],
+)
+def test_whole_games_to_their_ends(seated: list[Table], arguments: tuple[str, ...]) -> None:
+    whole_game(seated, "bot:random", *arguments)
+
+
+@pytest.mark.slow
+def test_a_whole_game_of_a_run_that_steps_pettingzoos_own(
+    seated: list[Table], original_run: Path
+) -> None:
+    whole_game(seated, f"{original_run}:player/p000")
+
+
+def whole_game(seated: list[Table], *arguments: str) -> None:
+    table = Table(*arguments, "--seed", "2")
+    seated.append(table)
+    while True:
+        told = table.until("> ")
+        if "the game is over" in told:
+            break
+        moves = re.findall(r"your move as \S+: ([^\r]*)\r", told)
+        # The last one: the first is often illegal after a few moves, as in a column that is full.
+        table.type(moves[-1].split()[-1])
+    assert re.search(r"the game is over: you (won|lost|drew), with -?\d", told)
+    table.type("1")
+    assert "the game is over: new begins another one" in table.until("> ")
+    table.type("new")
+    assert "your move as" in table.until("> ")
+    table.type("quit")
+    assert table.process.wait(timeout=TIMEOUT_S) == 0
+
+
+@pytest.mark.slow
+def test_a_fools_mate(seated: list[Table]) -> None:
+    """A bot that plays f3 and g4, and a person who mates."""
+    player = "bot:tests.tools.play.fool:Fool"
+    table = Table(player, "--env", "classic/chess-v6", "--seat", "player_1")
+    seated.append(table)
+    assert "player_0: f2f3" in table.until("> ")
+    table.type("e7e5")
+    assert "player_0: g2g4" in table.until("> ")
+    table.type("d8h4")
+    assert "the game is over: you won, with 1" in table.until("> ")
+    table.type("undo")
+    assert "d8h4" in table.until("> ")
+    table.type("quit")
+    assert table.process.wait(timeout=TIMEOUT_S) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("bot:random",), "bots alone play anything: --env ID says what"),
+        (("bot:random", "--env", "classic/tictactoe-v3", "--seat", "9"), "--seat is one of"),
+        (("nobody",), "there is no player 'nobody'"),
+    ],
+)
+def test_what_cannot_be_is_one_line(
+    arguments: tuple[str, ...], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["play", *arguments])
+    error = capsys.readouterr().err
+    assert ended.value.code == 2
+    assert says in error
+    assert error.count("\n") == 1

@@ -1,0 +1,1 @@
+"""Games of a person against a player, in a terminal and in a browser."""
