@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from arena.metrics.jsonl import JsonlSink
-from arena.metrics.tracker import Point
+from arena.metrics.tracker import Note, Point, Reached
 from arena.types import SHOWN_BYTES, Entrant, PlayerId
-from populations.hooks.process import TrackerSettings
+from populations import tracking
+from populations.hooks.process import Control, TrackerSettings
 from populations.hooks.supervisor import HookProcess, Told
 from populations.records.rows import EventRow, GameRow, RatingsRow, RunRow
 from populations.storage.database import JOURNAL
@@ -57,6 +59,20 @@ Path(page).write_text(f"page of {game}")
 """
 
 ME, OTHER = Entrant("a" * 64), Entrant("bot:random")
+FIT = RatingsRow(
+    population="player", entrants=(ME,), ratings=(0.0,), deviations=(1.0,), cyclicity=0.0,
+    num_tallies=0, champion=ME,
+)  # fmt: skip
+
+
+def settings_of(run: Path) -> TrackerSettings:
+    return TrackerSettings(
+        run_dir=str(run),
+        launch_directory=str(run),
+        time_limit_s=5.0,
+        tracker="wandb",
+        replay_command=(sys.executable, "-c", REPLAY),
+    )
 
 
 def lost(number: int, *, points: tuple[float, float]) -> GameRow:
@@ -100,13 +116,7 @@ def process(
     sink.write("player/p000", 128, {"loss/policy": -0.5})
     sink.close()
     made = HookProcess(
-        settings=TrackerSettings(
-            run_dir=str(tmp_path),
-            launch_directory=str(tmp_path),
-            time_limit_s=5.0,
-            tracker="wandb",
-            replay_command=(sys.executable, "-c", REPLAY),
-        ),
+        settings=settings_of(tmp_path),
         log=tmp_path / "logs" / "wandb.log",
         module="populations.tracking",
         name="wandb",
@@ -187,11 +197,7 @@ def test_points_and_notes_go_on_to_the_end_of_the_run(
 def test_the_end_of_a_run_shows_a_champions_worst_game(
     process: HookProcess, journal: Journal, tmp_path: Path, is_told: bool
 ) -> None:
-    fit = RatingsRow(
-        population="player", entrants=(ME,), ratings=(0.0,), deviations=(1.0,), cyclicity=0.0,
-        num_tallies=0, champion=ME,
-    )  # fmt: skip
-    journal.commit([fit, lost(1, points=(0.0, 1.0)), lost(2, points=(1.0, 0.0))])
+    journal.commit([FIT, lost(1, points=(0.0, 1.0)), lost(2, points=(1.0, 0.0))])
     if not is_told:
         (tmp_path / "untellable").touch()
     told = heard(process, lambda _: len(told_to(tmp_path)) == 1)
@@ -201,6 +207,42 @@ def test_the_end_of_a_run_shows_a_champions_worst_game(
     # Nothing that comes after it says that all is well.
     problem = "" if is_told else "game 1.0: nobody has the environment of 1.0"
     assert told[-1] == Told("sink_failed", "wandb", problem)
+
+
+def test_a_game_is_shown_once_and_each_after_a_while(
+    journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal.commit([FIT, *(lost(n, points=(0.0, n / 10)) for n in (1, 2, 3))])
+    (tmp_path / "run.yaml").write_bytes((GOLDEN / "run.yaml").read_bytes())
+    sink = JsonlSink(tmp_path / "metrics.jsonl")
+    control = Control(io.StringIO())
+    control.woken.set()
+    shown: list[str] = []
+
+    class Tool:
+        def reached(self) -> Reached:
+            return Reached(games=frozenset({"2.0"}))
+
+        def write(self, points: Sequence[Point], notes: Sequence[Note]) -> None:
+            # Three times there is a game to show, and twice one that it lacks.
+            if points[-1].agent_steps == 3:
+                control.backlog_s = 0.0
+
+        def show(self, game: str, page: Path) -> None:
+            assert page.read_text() == f"page of {game}"
+            shown.append(game)
+            if len(shown) < 3:
+                sink.write("run", len(shown) + 1, {"a/b": 1.0})
+
+        def close(self) -> None:
+            shown.append("closed")
+
+    monkeypatch.setattr(tracking, "GAME_EVERY_S", 0.0)
+    monkeypatch.setattr(tracking, "open_tracker", lambda name, run: Tool())
+    sink.write("run", 1, {"a/b": 1.0})
+    tracking._serve(settings_of(tmp_path), control, lambda **_: None)
+    sink.close()
+    assert shown == ["3.0", "1.0", "closed"]
 
 
 def test_a_figure_that_has_not_changed_at_a_step_is_told_once(tmp_path: Path) -> None:

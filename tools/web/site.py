@@ -16,7 +16,7 @@ from populations.views.parts import SIDES, Column, Document, Line, Row, Section,
 from ..show.html import Block, Cell, Hypertext, Links, failed, guarded, page_name, short, slug
 from .pages.asked import Asked, colours_of, names_of
 from .pages.league import OTHERS
-from .pages.log import FIELDS, differences, event_filters, game_filters
+from .pages.log import FIELDS, differences, filters
 from .pages.pages import PAGES
 from .pages.player import VIEWS_OF_PLAYER, find_player, player_document, player_page
 from .pages.training import parts_of_metrics
@@ -221,8 +221,7 @@ class Site:
         """Return the parts of a page that is divided by a subject, and the fields of its form."""
         links, name = asked.medium.links, asked.medium.page
         if name in FIELDS:
-            filters = event_filters(asked) if name == "events" else game_filters()
-            return {"filters": filters, "query": asked.medium.query}
+            return {"filters": filters(asked), "query": asked.medium.query}
         if name == "metrics" and (parts := parts_of_metrics(asked)):
             return {
                 "parts": {one: links.page(name, number=number) for one, number in parts.items()},

@@ -12,6 +12,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
+from populations.records.games import worst_games
 from populations.storage.journal import Journal
 from populations.views.questions.inspection import Inspection
 from tests.tools.web.conftest import Client
@@ -39,7 +40,10 @@ def test_a_player_has_its_worst_games(kept_run: Path) -> None:
     section = page.partition('id="games-that-are-kept-its-worst-first"')[2].partition("</section>")
     games = re.findall(r'href="game-(\d+)-(\d+)\.html"', section[0])
     with closing(Inspection.open(kept_run)) as inspection:
-        rows = inspection.tables.games
+        rows, seats = inspection.tables.games, inspection.league.seats
+    # The order of `arena replay --worst N`.
+    worst = worst_games(rows.values(), ["player/p000"], seats=seats)
+    assert [".".join(game) for game in games] == [row.game for row in worst]
     points = [
         row.points[place]
         for row in (rows[".".join(game)] for game in games)

@@ -31,18 +31,17 @@ class Filter(NamedTuple):
     choices: Sequence[str] = ()
 
 
-FILTERS = ("kind", "player", "since", "event")
-"""Names of the fields that choose events."""
-
-PLAYERS = ("player", "opponent")
-"""Names of the fields that choose games."""
-
-FIELDS: Mapping[str, tuple[str, ...]] = {"events": FILTERS, "games": PLAYERS}
+FIELDS: Mapping[str, tuple[str, ...]] = {
+    "events": ("kind", "player", "since", "event"),
+    "games": ("player", "opponent"),
+}
 """Names of the fields that choose rows, by page."""
 
 
-def event_filters(asked: Asked) -> list[Filter]:
-    """Return the fields that choose events."""
+def filters(asked: Asked) -> list[Filter]:
+    """Return the fields of the form of a page."""
+    if asked.medium.page == "games":
+        return [Filter(name, name.capitalize()) for name in FIELDS["games"]]
     kinds = sorted({str(line["kind"]) for line in asked.rows("events", "events")})
     return [
         Filter("kind", "Kind", kinds),
@@ -51,16 +50,11 @@ def event_filters(asked: Asked) -> list[Filter]:
     ]
 
 
-def game_filters() -> list[Filter]:
-    """Return the fields that choose games."""
-    return [Filter(name, name.capitalize()) for name in PLAYERS]
-
-
 def games(asked: Asked) -> Iterator[Block]:
     """Yield the games that are kept, of players that the filters name."""
     every = asked.rows("games", "games")
     chosen = every
-    for name in filter(None, (asked.medium.query.get(key, "") for key in PLAYERS)):
+    for name in filter(None, (asked.medium.query.get(key, "") for key in FIELDS["games"])):
         chosen = select_rows(chosen, player=name)
 
     def make() -> Iterator[Section]:
@@ -82,7 +76,7 @@ def event_table(rows: Sequence[Row]) -> Table:
 def events(asked: Asked) -> Iterator[Block]:
     """Yield the events that the filters leave, the newest first."""
     every = asked.rows("events", "events")
-    kind, name, since, event = (asked.medium.query.get(key, "") for key in FILTERS)
+    kind, name, since, event = (asked.medium.query.get(key, "") for key in FIELDS["events"])
     loud = (row for row in every[::-1] if (row["kind"] == kind if kind else not is_quiet(row)))
     chosen = (
         [row for row in every if str(row["sequence"]) == event]
