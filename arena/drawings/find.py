@@ -15,20 +15,12 @@ from arena.envs.twins import TWINS
 from arena.errors import ConfigError
 from arena.resolve import resolve
 
+CLASSIC = ("chess", "connect_four", "go", "rps", "tictactoe")
+BOARDS = ("backgammon", "breakthrough", "connect_four", "hex", "nim", "othello")
+CARDS = ("kuhn_poker", "leduc_poker")
 DRAWINGS: Mapping[str, str] = {
-    "classic/chess": "chess",
-    "classic/connect_four": "connect_four",
-    "classic/go": "go",
-    "classic/rps": "rock_paper_scissors",
-    "classic/tictactoe": "tictactoe",
-    "openspiel:backgammon": "backgammon",
-    "openspiel:breakthrough": "breakthrough",
-    "openspiel:connect_four": "connect_four",
-    "openspiel:hex": "hex",
-    "openspiel:kuhn_poker": "kuhn_poker",
-    "openspiel:leduc_poker": "leduc_poker",
-    "openspiel:nim": "nim",
-    "openspiel:othello": "othello",
+    **{f"classic/{name}": name for name in CLASSIC},
+    **{f"openspiel:{name}": name for name in (*BOARDS, *CARDS)},
     "openspiel:tic_tac_toe": "tictactoe",
 }
 """Module of `arena.drawings.games` by an environment's id without version and parameters."""

@@ -22,9 +22,11 @@ def page() -> str:
 
 def columns(of: Table[Any]) -> list[tuple[str, str, str]]:
     """Return name, SQL type and meaning of each column."""
-    file = inspect.getsourcefile(of.row_type)
-    assert file is not None, "rows are classes of a module"
-    meanings = {SEAL: SEAL_MEANING, **attribute_docs(Path(file), of.row_type.__name__)}
+    meanings = {SEAL: SEAL_MEANING}
+    for row_type in of.row_type.__mro__[:-1]:
+        file = inspect.getsourcefile(row_type)
+        assert file is not None, "rows are classes of a module"
+        meanings |= attribute_docs(Path(file), row_type.__name__)
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.execute(of.create)
         # Place, name, type, whether it is NOT NULL, default, place in the key.
