@@ -37,7 +37,9 @@ from arena.learners.loop import NoProgress
 from arena.learners.work.worker import Worker
 from arena.matches.seating import seat_teams
 from arena.types import (
+    MAX_GAME_BYTES,
     RANDOM_BOT,
+    SHOWN_BYTES,
     AssignmentId,
     Player,
     PlayerId,
@@ -52,7 +54,7 @@ from populations.config.trust import word_for_run
 from populations.controller.evaluation.games import take
 from populations.controller.state.events import Now
 from populations.controller.state.state import make_state
-from populations.records.rows import AssignmentRow
+from populations.records.rows import AssignmentRow, Row
 from populations.simulation.world import make_tables
 from populations.storage.database import JOURNAL
 from populations.storage.journal import Journal, JournalReader
@@ -104,6 +106,12 @@ CASES: Mapping[str, Case] = MappingProxyType(
         "othello": Case(id="openspiel:othello"),
         "three_sides": Case(id="three_sides:Guess"),
         "births": Case(id="unruly:Grass", environment=TEAM),
+        "too_long": Case(
+            id="classic/rps-v2",
+            # Digests of its turns alone have more than 64 KiB.
+            kwargs={"max_cycles": MAX_GAME_BYTES // SHOWN_BYTES},
+            has_networks=False,
+        ),
         "unseeded": Case(id="mistakes:AtOnce", kwargs={"mistakes": ["unseeded"]}),
     }
 )
@@ -153,7 +161,7 @@ def keep_games(case: Case, run: Path, *, number: int) -> int:
     run_file.save(run / "run.yaml")
     setup = learner_setup(run_file, root=run)
     tables = make_tables(run_file)
-    rows = [tables.run, *tables.policies.values(), *tables.generations.values()]
+    rows: list[Row] = [tables.run, *tables.policies.values(), *tables.generations.values()]
     left_out = 0
     worker = Worker(setup, progress=NoProgress(), should_stop=lambda: False)
     with closing(worker), Journal.create(run / JOURNAL, rows) as journal:
