@@ -37,7 +37,9 @@ from arena.learners.loop import NoProgress
 from arena.learners.work.worker import Worker
 from arena.matches.seating import seat_teams
 from arena.types import (
+    MAX_GAME_BYTES,
     RANDOM_BOT,
+    SHOWN_BYTES,
     AssignmentId,
     Player,
     PlayerId,
@@ -104,6 +106,12 @@ CASES: Mapping[str, Case] = MappingProxyType(
         "othello": Case(id="openspiel:othello"),
         "three_sides": Case(id="three_sides:Guess"),
         "births": Case(id="unruly:Grass", environment=TEAM),
+        "too_long": Case(
+            id="classic/rps-v2",
+            # Digests of its turns alone have more than 64 KiB.
+            kwargs={"max_cycles": MAX_GAME_BYTES // SHOWN_BYTES},
+            has_networks=False,
+        ),
         "unseeded": Case(id="mistakes:AtOnce", kwargs={"mistakes": ["unseeded"]}),
     }
 )

@@ -16,7 +16,7 @@ from arena.games.replay import GameParted
 from experiments.faults.played_again import CASES, USERS, keep_games, played_again
 from tools.replay.retelling import retold
 
-UNSEEDED = "unseeded"
+UNSEEDED, TOO_LONG = "unseeded", "too_long"
 HEAVY = {"simple_spread", "simple_tag", "pistonball", "chess", "othello", "leduc_poker"}
 GAMES = 8
 SHOWS = "shows or pays something else than in the game"
@@ -27,13 +27,22 @@ def parameter(name: str) -> object:
     return pytest.param(name, marks=pytest.mark.slow if name in HEAVY else ())
 
 
-@pytest.mark.parametrize("name", [parameter(name) for name in CASES if name != UNSEEDED])
+@pytest.mark.parametrize(
+    "name", [parameter(name) for name in CASES if name not in (UNSEEDED, TOO_LONG)]
+)
 def test_games_of_a_run_are_played_again_exactly(name: str, tmp_path: Path) -> None:
     left_out = keep_games(CASES[name], tmp_path / "run", number=GAMES)
     found = played_again(tmp_path / "run")
     assert (found.reason, left_out) == ("", 0)
     assert found.exact == found.games >= GAMES
     assert found.steps >= found.games
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_games_that_are_too_long_are_left_out_and_counted(tmp_path: Path) -> None:
+    assert keep_games(CASES[TOO_LONG], tmp_path / "run", number=GAMES) == GAMES
+    assert played_again(tmp_path / "run").games == 0
 
 
 def refusal(run: Path, game: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -124,19 +123,20 @@ def test_defeats_hold_a_quarter_of_a_small_pool_at_most(pool: int | None, held: 
     champion = Entrant("c" * 64)
     for rated in list(state.tables.ratings.values()):
         tx.put(replace(rated, champion=champion))
-    # Against bots: their games always can be held.
-    lost: dict[str, Any] = {
-        "seats": (0, 1),
-        "players": (PlayerId(RANDOM_BOT),) * 2,
-        "entrants": (champion, Entrant(RANDOM_BOT)),
-        "keys": ("", ""),
-        "points": (0.0, 1.0),
-    }
-    for number in range(3 * MAX_HELD):
-        tx.put(replace(known, game=f"{10**6}.{number}", **lost))
+    # Bots have no weights that could be gone.
+    lost = replace(
+        known,
+        seats=(0, 1),
+        players=(PlayerId(RANDOM_BOT),) * 2,
+        entrants=(champion, Entrant(RANDOM_BOT)),
+        keys=("", ""),
+        points=(0.0, 1.0),
+    )
+    names = [f"{10**6}.{number}" for number in range(3 * MAX_HELD)]
+    for name in names:
+        tx.put(replace(lost, game=name))
     games.hold(state, tx)
-    newest = [f"{10**6}.{number}" for number in range(3 * MAX_HELD)][-held:]
-    assert [game.game for game in state.tables.games.values() if game.holds] == newest
+    assert [game.game for game in state.tables.games.values() if game.holds] == names[-held:]
 
 
 def test_evaluations_ask_for_no_game_where_none_are_kept() -> None:
