@@ -35,7 +35,7 @@ _HOMES = {
     "open": f"{_API}.runs",
     "load": f"{_API}.load",
     "evaluate": f"{_API}.evaluate",
-    "LaunchedRun": f"{_API}.launched",
+    "LaunchedRun": f"{_API}.launch",
     "Run": f"{_API}.runs",
     "Player": f"{_API}.player",
     "Records": f"{_API}.records",

@@ -18,9 +18,10 @@ from populations.views.views import VIEWS
 
 from ..terminal.options import AsJson, Code, OnlyPopulation, RunDirectory, Trust
 from ..terminal.output import print_json, say
-from .documents import Query, full_name, inspected, opened_views, view_named
+from .documents import full_name, inspected, opened_views, view_named
 from .keys import has_keys
 from .narrowing import checked_kinds, limited, since_time
+from .query import Query
 from .tables import Shown, print_view, warning_lines, write_csv
 
 WATCH_S = 2.0

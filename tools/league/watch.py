@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from populations.views.views import VIEWS
 
 from ..terminal.output import console
-from .documents import Query
 from .keys import Keys, read_keys
+from .query import Query
 from .tables import Shown, rendered, room, warning_lines
 
 if TYPE_CHECKING:

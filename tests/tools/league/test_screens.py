@@ -28,8 +28,8 @@ from tools.terminal.screen import Screen
 if TYPE_CHECKING:
     from rich.live import Live
 
-    from tools.league.documents import Query
     from tools.league.keys import Keys
+    from tools.league.query import Query
 
 
 def draw(
