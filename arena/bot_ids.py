@@ -1,9 +1,15 @@
-"""Ids of bots: ``bot:random``, or a class with keyword literals for its constructor.
+"""Ids of bots, and the options of any player.
 
+An id is ``bot:random``, or a class with keyword literals for its constructor:
 ``bot:package.module:Class(depth=3, name="x")``, or with each argument as an option,
 ``bot:package.module:Class:depth=3:name=x``. An id is parsed, never evaluated, and anything but
 literals is refused. Equal arguments have one spelling, so that a bot has one name in tallies,
-ratings and files. Torch-free.
+ratings and files.
+
+Options are ``NAME:KEY=VALUE``, and so ``NAME:KEY=VALUE:KEY=VALUE``: ``runs/four:temperature=0.5``,
+``runs/four/champion:level=3``. Torch-free.
+
+Tests: `tests/arena/test_bot_ids.py`, `tests/arena/test_player_options.py`.
 """
 
 from __future__ import annotations
@@ -11,12 +17,12 @@ from __future__ import annotations
 import ast
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from arena.errors import ConfigError
-from arena.player_options import check_options, split_options
-from arena.types import BOT_PREFIX, RANDOM_BOT, PlayerId
+from arena.types import BOT_PREFIX, RANDOM_BOT, PlayerId, is_bot
 
 MAX_LENGTH = 400
 """Most characters of an id in its canonical spelling: the limit of messages."""
@@ -28,6 +34,9 @@ FORM = "bot:random, bot:package.module:Class or bot:package.module:Class(depth=3
 REFERENCE = re.compile(
     r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*", flags=re.ASCII
 )
+
+# A name that ends with a parenthesis is that of a bot whose arguments may have both signs in them.
+_OPTION = re.compile(r"(?P<name>.+):(?P<key>[A-Za-z_]\w*)=(?P<value>[^:]*)(?<!\))", flags=re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,3 +214,35 @@ def _spelled(value: object) -> str:
             pairs = (f"{_spelled(key)}: {_spelled(entry)}" for key, entry in value.items())
             return f"{{{', '.join(pairs)}}}"
     return repr(value)
+
+
+def split_options(player: str) -> tuple[str, dict[str, str]]:
+    """Split a PLAYER into its name and its options, in the order in which they are written.
+
+    A file or a directory that is called so is a name without options.
+
+    Raises:
+        ConfigError: If an option is given twice, or has no value.
+    """
+    options: dict[str, str] = {}
+    name = player
+    while (found := _OPTION.fullmatch(name)) and (is_bot(name) or not Path(name).exists()):
+        name, key, value = found["name"], found["key"], found["value"]
+        if key in options or not value:
+            raise ConfigError(
+                f"an option of a PLAYER is NAME:KEY=VALUE, each key once, got {player!r}"
+            )
+        options = {key: value, **options}
+    return name, options
+
+
+def check_options(player: str, given: Collection[str], known: Collection[str]) -> None:
+    """Refuse options that a player does not have.
+
+    Raises:
+        ConfigError: If there is one; says which it has.
+    """
+    for key in given:
+        if key not in known:
+            has = ", ".join(known) or "no options"
+            raise ConfigError(f"{player} has no option {key}; it has {has}")

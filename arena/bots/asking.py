@@ -14,11 +14,10 @@ from typing import Any, Protocol, cast
 import numpy as np
 import numpy.typing as npt
 
-from arena.bot_ids import FORM, parse_bot
+from arena.bot_ids import FORM, check_options, parse_bot
 from arena.environment_spec import MaskPlace
 from arena.envs.spaces.actions import ActionLayout
 from arena.errors import ConfigError
-from arena.player_options import check_options
 from arena.processes.settings import SETTINGS
 from arena.resolve import resolve
 from arena.types import BOT_PREFIX

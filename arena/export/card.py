@@ -35,6 +35,11 @@ POLICY = "policy.onnx"
 WEIGHTS = "policy.safetensors"
 PLAYER = "champion.py"
 PAGE = "champion.html"
+CHESS = "classic/chess"
+"""Beginning of the environment's id of exports that are chess engines."""
+
+ENGINE = "uci.py"
+"""Part of those exports."""
 
 MAX_ROUNDING = 1e-6
 """Tolerance for the sum of probabilities, which must be 1."""

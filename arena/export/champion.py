@@ -16,6 +16,8 @@ environment against uniformly random moves::
 
     python champion.py --games 100
 
+Of PettingZoo's chess, ``python champion.py --uci`` is an engine for any chess program.
+
 Environments of PettingZoo and mpe2 are made by their names. Where the card names other code, it is
 imported only with ``--trust``, or where ``--env`` names it: a card may come from anywhere.
 
@@ -129,6 +131,7 @@ class GraphPlayer:
     Attributes:
         agents: Agents that it can play.
         has_value: Whether it has a value function.
+        is_recurrent: Whether it keeps a state, which `reset` clears.
         member: Member of the mixture that plays this episode, from 0; 0 without a mixture.
     """
 
@@ -153,6 +156,7 @@ class GraphPlayer:
         self._parameters = [name for name in _PARAMETERS if name in outputs]
         self.has_value = "value" in outputs
         self._state_size = _state_size(self._sessions[0])
+        self.is_recurrent = self._state_size > 0
         self._states: dict[str | None, npt.NDArray[np.float32]] = {}
         masses = np.array(probabilities)
         # numpy wants a sum closer to 1 than a card must have.
@@ -261,9 +265,13 @@ class GraphPlayer:
         """
         if seed is not None:
             self._rng = np.random.default_rng(seed)
-        self._states.clear()
+        self.clear()
         if len(self._sessions) > 1:
             self.member = int(self._rng.choice(len(self._sessions), p=self._shares))
+
+    def clear(self) -> None:
+        """Clear recurrent states; the member of a mixture stays."""
+        self._states.clear()
 
     def _run(
         self,
@@ -985,6 +993,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--level", type=int, help="of the card; default: the champion")
     parser.add_argument("--sample", action="store_true", help="draw actions instead of the best")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--uci", action="store_true", help="be a chess engine, by UCI")
     parser.add_argument(
         "--trust", action="store_true", help="import the code that the card names: it runs as you"
     )
@@ -996,6 +1005,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except (RuntimeError, ValueError) as error:
         parser.error(str(error))
     environment_id = options.env or champion.card["environment"]["id"]
+    if options.uci:
+        try:
+            # Beside this file, in exports of chess alone.
+            uci = importlib.import_module("uci")
+        except ModuleNotFoundError as error:
+            what = "is for PettingZoo's chess" if error.name == "uci" else f"needs {error.name}"
+            parser.error(f"--uci {what}; this export plays {environment_id}")
+        uci.serve(
+            champion.card,
+            lambda level: Champion(options.directory, level=level or options.level),
+            sample=options.sample,
+        )
+        return
     # A name on the command line is the user's word, too.
     trust = options.trust or options.env is not None
     if trust:

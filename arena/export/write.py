@@ -16,15 +16,19 @@ from arena.errors import ExportError
 from arena.export.card import (
     CARD,
     CARD_FOR_PEOPLE,
+    CHESS,
+    ENGINE,
     PAGE,
     PLAYER,
     POLICY,
     WEIGHTS,
+    AnyCard,
     Card,
     MixtureCard,
 )
 from arena.export.card_text import card_for_people, mixture_card_for_people
 from arena.export.directory import check_target, replace_directory
+from arena.export.engines import Engine, for_engine
 from arena.export.html.page import champion_page
 from arena.export.onnx import LEAST_ONNXRUNTIME, OPSET, OnnxCheck, check_onnx, export_onnx
 from arena.networks.actor_critic import ActorCritic
@@ -53,6 +57,7 @@ def write_export(
     card: Card,
     weights: Mapping[str, torch.Tensor],
     levels: Mapping[str, Mapping[str, torch.Tensor]] | None = None,
+    engine: Engine | None = None,
     force: bool = False,
     html: bool = False,
 ) -> Written:
@@ -63,6 +68,8 @@ def write_export(
         card: Card without ``files`` and the versions of the exporter, which are added here.
         weights: Weights of the policy.
         levels: Weights of the card's levels by their graphs, but for those of the policy.
+        engine: Game engine that gets a graph of its own, ``unity.onnx`` or ``godot.onnx``, after
+            `arena.export.engines.check_engine`.
         force: Whether to replace an existing export.
         html: Whether to write a page to play against it, too.
 
@@ -76,7 +83,7 @@ def write_export(
     # takes seconds.
     directory = directory.resolve()
     check_target(directory, force=force)
-    files, written_card, check = _contents(card, weights, levels or {}, html=html)
+    files, written_card, check = _contents(card, weights, levels or {}, engine, html=html)
     _put(directory, files)
     return Written(directory=directory, card=written_card, check=check)
 
@@ -118,7 +125,7 @@ def write_mixture(
     """
     directory = directory.resolve()
     check_target(directory, force=force)
-    files = {PLAYER: _player()}
+    files = _players(card)
     checks: list[OnnxCheck] = []
     versions = dict(card.versions)
     for member, (member_card, weights) in zip(card.members, members, strict=True):
@@ -143,14 +150,16 @@ def _put(directory: Path, files: Mapping[str, bytes]) -> None:
         raise ExportError(f"cannot write {where}: {error.strerror or error}") from error
 
 
-def _player() -> bytes:
-    return (resources.files("arena.export") / PLAYER).read_bytes()
+def _players(card: AnyCard) -> dict[str, bytes]:
+    names = [PLAYER, ENGINE] if card.environment.id.startswith(CHESS) else [PLAYER]
+    return {name: (resources.files("arena.export") / name).read_bytes() for name in names}
 
 
 def _contents(
     card: Card,
     weights: Mapping[str, torch.Tensor],
     levels: Mapping[str, Mapping[str, torch.Tensor]] | None = None,
+    engine: Engine | None = None,
     *,
     html: bool = False,
 ) -> tuple[dict[str, bytes], Card, OnnxCheck]:
@@ -161,8 +170,12 @@ def _contents(
     files = {
         POLICY: model,
         WEIGHTS: serialize(weights),
-        PLAYER: _player(),
+        **_players(card),
     }
+    if engine is not None:
+        files[f"{engine}.onnx"] = for_engine(
+            engine, model, observation=layout, action=card.action_layout
+        )
     networks = {POLICY: network}
     for level in card.levels:
         # Levels may share a graph, and have the policy's.

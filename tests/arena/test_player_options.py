@@ -4,10 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from arena.bot_ids import canonical_bot
+from arena.bot_ids import canonical_bot, check_options, split_options
 from arena.bots.asking import make_object
 from arena.errors import ConfigError
-from arena.player_options import check_options, split_options
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -18,10 +18,12 @@ from ..terminal.output import console, log_console, print_json
 
 if TYPE_CHECKING:
     from arena.export.card import CardLevel
+    from arena.export.engines import Engine
     from arena.export.write import Written, WrittenMixture
     from arena.types import WeightsRef
     from populations.inspection.views import Inspection
 
+    from ..players.game import Game
     from .record import Export, ExportSettings, Mode
 
 LEVELS = (
@@ -62,7 +64,16 @@ def export(
             max=99,
             metavar="N",
             help="Levels of play, each of which beats the one below in 64 to 81% of their matches.",
-            show_default="none",
+            show_default=False,
+        ),
+    ] = None,
+    engine: Annotated[
+        Literal["unity", "godot"] | None,
+        typer.Option(
+            "--for",
+            metavar="ENGINE",
+            help="Game engine that gets a graph: unity (ML-Agents), godot (Godot RL Agents).",
+            show_default=False,
         ),
     ] = None,
     html: Annotated[
@@ -95,10 +106,9 @@ def export(
     # Before the run is read, which takes seconds in a large league.
     if mixture and player is not None:
         raise ConfigError("--mixture and --player exclude each other: a mixture is of many players")
-    if mixture and levels is not None:
-        raise ConfigError("--mixture and --levels exclude each other: levels are of single players")
-    if mixture and html:
-        raise ConfigError("--mixture and --html exclude each other: a page plays one policy")
+    if mixture and (levels or engine or html):
+        option = "--levels" if levels else "--for" if engine else "--html"
+        raise ConfigError(f"--mixture and {option} exclude each other: it is of a single policy")
     settings = ExportSettings(
         to=to, num_matches=matches, seed=seed, force=force, html=html, trust=trust
     )
@@ -109,7 +119,7 @@ def export(
             written = _export_mixtures(inspection, settings, population=population)
         else:
             chosen = _chosen(inspection, population=population, player=player)
-            written = _export_policies(inspection, settings, chosen, levels=levels)
+            written = _export_policies(inspection, settings, chosen, levels=levels, engine=engine)
     if as_json:
         run_id = inspection.tables.run.run
         print_json({"run": run_id, "exports": {k: _document(v) for k, v in written.items()}})
@@ -151,6 +161,7 @@ def _export_policies(
     chosen: Mapping[str, tuple[str, WeightsRef]],
     *,
     levels: int | None,
+    engine: Engine | None,
 ) -> dict[str, Written]:
     from arena.errors import ConfigError
     from arena.export.write import write_export
@@ -175,6 +186,8 @@ def _export_policies(
     }
     written: dict[str, Written] = {}
     with _begun(inspection, settings) as export:
+        if engine is not None:
+            _check_engine(engine, inspection, export.game, chosen)
         cards = Cards.of(inspection, export.game)
         found = find_levels(export, chosen, number=levels) if levels is not None else {}
         for name, (player_id, reference) in chosen.items():
@@ -192,6 +205,7 @@ def _export_policies(
                 card=card.model_copy(update=update),
                 weights=policy.tensors,
                 levels={level.graph: one.tensors for level, one in found.get(name, [])},
+                engine=engine,
                 force=settings.force,
                 html=settings.html,
             )
@@ -203,6 +217,24 @@ def _check_pages(inspection: Inspection, names: Iterable[str]) -> None:
 
     for name in names:
         page_game(inspection.run_file.spec, inspection.run_file.config.populations[name].network)
+
+
+def _check_engine(
+    engine: Engine, inspection: Inspection, game: Game, populations: Iterable[str]
+) -> None:
+    """Refuse what an engine cannot play, before matches are played."""
+    from arena.export.engines import check_engine
+
+    for name in populations:
+        agents, config = game.populations[name], inspection.run_file.config.populations[name]
+        observation, action = game.layouts(agents, network=config.network)
+        check_engine(
+            engine,
+            observation=observation,
+            action=action,
+            has_mask=game.spec.agent_specs[agents[0]].mask is not None,
+            is_recurrent=config.network.core != "none",
+        )
 
 
 def _export_mixtures(

@@ -38,10 +38,10 @@ TOLERANCE = 0.03
 NUM_MATCHES = 200
 """Matches of each order of two candidates, each time that they meet."""
 
-MAX_TEMPERATURE = 64.0
+MAX_TEMPERATURE = 1000.0
 """Temperature at which play is almost uniform, whatever the policy."""
 
-NUM_TEMPERATURES = 10
+NUM_TEMPERATURES = 12
 """Most temperatures of a member that are tried for a level."""
 
 MAX_TEAMS = 32
@@ -111,7 +111,7 @@ def _tempered(upper: Candidate, member: int, meet: Meet, target: float) -> Candi
     high = math.inf
     tried: dict[float, float] = {}
     while len(tried) < NUM_TEMPERATURES and low < MAX_TEMPERATURE:
-        temperature = 1.5 * low if math.isinf(high) else math.sqrt(low * high)
+        temperature = 4.0 * low if math.isinf(high) else math.sqrt(low * high)
         score = _score(upper, Candidate(member, temperature), meet, target)
         if abs(score - target) <= TOLERANCE:
             return Candidate(member, temperature)

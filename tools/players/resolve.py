@@ -107,8 +107,8 @@ def split_policy(player: str) -> tuple[str, int | None, float | None]:
     Raises:
         ConfigError: If it has other options, or one has no such value.
     """
+    from arena.bot_ids import check_options, split_options
     from arena.errors import ConfigError
-    from arena.player_options import check_options, split_options
 
     name, given = split_options(player)
     check_options(name, given, ("level", "temperature"))

@@ -1,0 +1,234 @@
+"""A policy of PettingZoo's chess for any chess program, by UCI: ``python champion.py --uci``.
+
+Needs PettingZoo's chess (``pip install 'pettingzoo[classic]'``) beside numpy and onnxruntime. The
+file is copied unchanged beside ``champion.py`` into exports of chess and imports nothing of Arena.
+
+The policy looks at a position once and searches nothing, so every time control is kept and depth
+and nodes are 1. The protocol: https://backscattering.de/chess/uci/ (Meyer-Kahlen and Huber, 2006).
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import chess
+import numpy as np
+from pettingzoo.classic import chess_v6
+from pettingzoo.classic.chess import chess_utils
+
+_PLANES = 13
+"""Planes of one position in the environment's history."""
+
+
+class Position:
+    """Position as the environment shows it, by the environment's own functions.
+
+    Args:
+        fen: Position to begin with. None: a new game.
+    """
+
+    def __init__(self, fen: str | None = None) -> None:
+        self._env: Any = chess_v6.env().unwrapped
+        self._env.reset()
+        if fen is not None:
+            self._env.board = chess.Board(fen)
+            # The environment shows an empty history at the beginning of a game only.
+            self._remember()
+        self._select()
+
+    @property
+    def board(self) -> chess.Board:
+        """The board; not to be changed."""
+        board: chess.Board = self._env.board
+        return board
+
+    @property
+    def agent(self) -> str:
+        """Agent that is to move."""
+        return str(self._env.agent_selection)
+
+    def observe(self) -> dict[str, Any]:
+        """Return what the agent that is to move sees, with its action mask."""
+        observation: dict[str, Any] = self._env.observe(self._env.agent_selection)
+        return observation
+
+    def move_of(self, action: int) -> chess.Move:
+        """Return the move of an action of the agent that is to move."""
+        move: chess.Move = chess_utils.action_to_move(self.board, action, int(not self.board.turn))
+        return move
+
+    def push(self, move: chess.Move) -> None:
+        """Make a move.
+
+        Games go on where the environment ends them, at a draw that could be claimed: the program
+        in front decides that.
+
+        Raises:
+            ValueError: If it is illegal.
+        """
+        if move not in self.board.legal_moves:
+            raise ValueError(f"illegal move {move.uci()} in {self.board.fen()}")
+        self.board.push(move)
+        self._remember()
+        self._select()
+
+    def _remember(self) -> None:
+        shown = chess_utils.get_observation(self.board, player=0)[:, :, -_PLANES:]
+        history = self._env.board_history[:, :, :-_PLANES]
+        self._env.board_history = np.dstack((shown, history))
+
+    def _select(self) -> None:
+        self._env.agent_selection = self._env.possible_agents[int(not self.board.turn)]
+
+
+class Engine:
+    """Engine that answers lines of UCI.
+
+    Args:
+        make: Maker of the player of a level; None: the champion.
+        name: Name of the engine.
+        num_levels: Levels that there are.
+        sample: Whether the champion samples its moves at first, instead of the likeliest.
+    """
+
+    def __init__(
+        self, make: Callable[[int | None], Any], *, name: str, num_levels: int, sample: bool
+    ) -> None:
+        self._make = make
+        self._player = make(None)
+        self._name = name
+        self._num_levels = num_levels
+        self._sample = sample
+        self._start: str | None = None
+        self._moves: list[chess.Move] = []
+        # What is to be said at the next stop, after go infinite.
+        self._pending: str | None = None
+
+    def answers(self, line: str) -> Iterator[str]:
+        """Yield the answers to a line; unknown ones have none."""
+        command, *words = line.split() or [""]
+        try:
+            if command == "uci":
+                yield from self._introduced()
+            elif command == "isready":
+                yield "readyok"
+            elif command == "ucinewgame":
+                self._player.reset()
+            elif command == "setoption":
+                self._set_option(words)
+            elif command == "position":
+                self._set_position(words)
+            elif command == "go":
+                yield from self._chosen(words)
+            # The opponent has played what was expected: from now on the clock runs.
+            elif command in ("stop", "ponderhit") and self._pending is not None:
+                yield self._pending
+                self._pending = None
+        except ValueError as error:
+            # A program in front shows such a line to its user.
+            yield f"info string {error}"
+
+    def _introduced(self) -> Iterator[str]:
+        yield f"id name {self._name}"
+        yield "id author Arena"
+        yield f"option name Sample type check default {str(self._sample).lower()}"
+        if self._num_levels:
+            # 0 is the champion.
+            yield f"option name Level type spin default 0 min 0 max {self._num_levels}"
+        yield "uciok"
+
+    def _set_option(self, words: Sequence[str]) -> None:
+        # setoption name NAME value VALUE
+        given = _after(words, "name", ("value",)), _after(words, "value", ())
+        name, value = " ".join(given[0]).lower(), " ".join(given[1])
+        if name == "sample" and value in ("true", "false"):
+            self._sample = value == "true"
+        elif name == "level" and value.isdecimal() and int(value) <= self._num_levels:
+            self._player = self._make(int(value) or None)
+        else:
+            raise ValueError(
+                f"there is Sample (true or false) and Level (0 to {self._num_levels}), got "
+                f"{name} {value}"
+            )
+
+    def _set_position(self, words: Sequence[str]) -> None:
+        start = " ".join(_after(words, "fen", ("moves",))) or None
+        moves = [chess.Move.from_uci(word) for word in _after(words, "moves", ())]
+        board = chess.Board(start) if start else chess.Board()
+        if not board.is_valid():
+            raise ValueError(f"not a position of chess: {start}")
+        for move in moves:
+            if move not in board.legal_moves:
+                raise ValueError(f"illegal move {move.uci()} in {board.fen()}")
+            board.push(move)
+        # Only now, so that an illegal line changes nothing.
+        self._start, self._moves = start, moves
+
+    def _chosen(self, words: Sequence[str]) -> Iterator[str]:
+        position = Position(self._start)
+        if self._player.is_recurrent:
+            self._player.clear()
+        for move in self._moves:
+            if self._player.is_recurrent:
+                # What it remembers are its own earlier decisions.
+                self._player.act(position.observe(), agent=position.agent)
+            position.push(move)
+        best = "bestmove (none)"
+        if any(position.board.legal_moves):
+            observation, agent = position.observe(), position.agent
+            score = ""
+            if self._player.has_value:
+                score = f" score cp {_centipawns(self._player.value(observation, agent=agent))}"
+            action = self._player.act(observation, agent=agent, sample=self._sample)
+            move = position.move_of(action)
+            yield f"info depth 1 nodes 1{score} pv {move.uci()}"
+            best = f"bestmove {move.uci()}"
+        if "infinite" in words or "ponder" in words:
+            self._pending = best
+        else:
+            yield best
+
+
+def _after(words: Sequence[str], word: str, ends: Sequence[str]) -> list[str]:
+    """Return the words after one, up to the first of some others."""
+    if word not in words:
+        return []
+    rest = list(words[list(words).index(word) + 1 :])
+    last = min([rest.index(end) for end in ends if end in rest], default=len(rest))
+    return rest[:last]
+
+
+def _centipawns(value: float) -> int:
+    """Return the value of a position in hundredths of a pawn: 400 are odds of 10 to 1."""
+    # A value is an expected return in [-1, 1], but a network may leave the interval.
+    share = min(max((1.0 + value) / 2.0, 0.001), 0.999)
+    return round(400.0 * math.log10(share / (1.0 - share)))
+
+
+def serve(
+    card: Mapping[str, Any],
+    make: Callable[[int | None], Any],
+    *,
+    sample: bool = False,
+    lines: Iterable[str] = sys.stdin,
+) -> None:
+    """Answer lines of UCI on standard output until ``quit`` or the end of the input.
+
+    Args:
+        card: Content of the export's ``card.json``.
+        make: Maker of the player of a level; None: the champion.
+        sample: Whether the champion samples its moves.
+        lines: Lines that come in.
+    """
+    levels = card.get("levels", [])
+    engine = Engine(make, name=card["player"], num_levels=len(levels), sample=sample)
+    for line in lines:
+        if line.split()[:1] == ["quit"]:
+            return
+        for answer in engine.answers(line):
+            # One by one: whoever is in front waits for each of them.
+            sys.stdout.write(answer + "\n")
+            sys.stdout.flush()

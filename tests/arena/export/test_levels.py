@@ -1,0 +1,197 @@
+"""Temperatures, and levels of an export: files, card, and the standalone player."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+
+from arena.checkpoints.files import sha256_bytes
+from arena.checkpoints.tensors import serialize
+from arena.core import ActorInput
+from arena.errors import ConfigError
+from arena.export.actor import ExportedActor, load_export_weights
+from arena.export.card import Card, CardLevel, read_card
+from arena.export.champion import Champion, NoLevel, at_temperature
+from arena.export.temperature import tempered
+from arena.export.write import Written, write_export
+from tests.arena.export.conftest import make_policy
+from tests.layouts import frozen_policy
+
+Policy = tuple[Card, dict[str, torch.Tensor]]
+TEMPERATURE = 2.5
+
+
+def test_a_temperature_is_a_power_of_the_probabilities(board_policy: Policy) -> None:
+    card, weights = board_policy
+    rows = torch.rand(32, 84, generator=torch.Generator().manual_seed(1))
+    mask = torch.ones(32, 7, dtype=torch.bool)
+    mask[:, 4:] = False
+    policies = [
+        frozen_policy(card, one)
+        for one in (weights, tempered(weights, card.network, temperature=TEMPERATURE))
+    ]
+    before, after = (policy.logits(rows, mask).softmax(dim=1) for policy in policies)
+    powers = before ** (1.0 / TEMPERATURE)
+    assert torch.allclose(after, powers / powers.sum(dim=1, keepdim=True), atol=1e-6)
+    values = [policy.network(rows)[1] for policy in policies]
+    assert torch.equal(*values)
+    # Nothing of the weights that were given has changed.
+    assert sha256_bytes(serialize(weights)) == card.weights_digest
+
+
+def test_numbers_get_the_variance_of_the_power(board_policy: Policy) -> None:
+    box = gymnasium.spaces.Box(low=-1.0, high=1.0, shape=(3,), dtype=np.float32)
+    card, weights = make_policy(box, actions=box, mask=None)
+    weights["log_std"] = torch.tensor([0.1, -0.3, 0.0])
+    after = tempered(weights, card.network, temperature=4.0)
+    # A quarter of log p is a normal density with twice the deviation.
+    assert torch.allclose(after["log_std"].exp(), 2.0 * weights["log_std"].exp())
+    assert torch.equal(after["head.weight"], weights["head.weight"])
+    outputs = at_temperature({"mean": np.ones(3), "log_std": weights["log_std"].numpy()}, 4.0)
+    assert outputs["log_std"] == pytest.approx(after["log_std"].numpy())
+    assert (outputs["mean"] == 1.0).all()
+
+
+def test_an_illegal_choice_stays_at_the_minimum() -> None:
+    least = np.finfo(np.float32).min
+    logits = np.array([[1.0, least, -200.0]], dtype=np.float32)
+    for temperature in (0.01, 50.0):
+        found = at_temperature({"logits": logits}, temperature)["logits"]
+        assert found.dtype == np.float32
+        assert found[0].tolist() == pytest.approx(
+            [1.0 / temperature, float(least), -200.0 / temperature]
+        )
+
+
+def level(number: int, card: Card, **values: Any) -> CardLevel:
+    given: dict[str, Any] = {"player": card.player, "graph": "policy.onnx", "temperature": 1.0}
+    given |= {"agent_steps": 1, "weights_digest": card.weights_digest, "rating": 100.0 * number}
+    given |= {"rating_low": 50.0 * number, "rating_high": 150.0 * number} | values
+    return CardLevel(level=number, **given)
+
+
+@pytest.fixture(scope="module")
+def with_levels(board_policy: Policy, tmp_path_factory: pytest.TempPathFactory) -> Written:
+    """A weaker member that always plays column 5, at two temperatures, and the champion."""
+    card, weights = board_policy
+    weak = {name: tensor.clone() for name, tensor in weights.items()}
+    weak["head.weight"].zero_()
+    weak["head.bias"].zero_()[5] = math.log(6.0)
+    other: dict[str, Any] = {"player": "player/p001@000000000007", "graph": "levels/01/policy.onnx"}
+    other |= {"weights_digest": sha256_bytes(serialize(weak)), "agent_steps": 7}
+    levels = (
+        level(1, card, **other, temperature=2.0),
+        level(2, card, **other, score_below=0.7, matches_below=400),
+        level(3, card, score_below=0.75, matches_below=800, rating_high=None),
+    )
+    directory = tmp_path_factory.mktemp("levels") / "champion"
+    return write_export(
+        directory,
+        card=card.model_copy(update={"levels": levels}),
+        weights=weights,
+        levels={"levels/01/policy.onnx": weak},
+    )
+
+
+BOARD = {"observation": np.zeros((6, 7, 2), dtype=np.int8), "action_mask": np.ones(7, np.int8)}
+
+
+def test_levels_share_their_weights(with_levels: Written) -> None:
+    files = {
+        path.relative_to(with_levels.directory).as_posix()
+        for path in with_levels.directory.rglob("*")
+        if path.is_file()
+    }
+    assert files - {"card.json"} == set(with_levels.card.files)
+    assert {name for name in files if name.startswith("levels")} == {
+        "levels/01/policy.onnx",
+        "levels/01/policy.safetensors",
+    }
+    assert read_card(with_levels.directory) == with_levels.card
+    text = (with_levels.directory / "card.md").read_text(encoding="utf-8")
+    assert "| 1 | player/p001@000000000007 | 2 | 100 (95%: 50 to 150) |  |" in text
+    assert "| 2 | player/p001@000000000007 | 1 | 200 (95%: 100 to 300) | 0.700 in 400 |" in text
+
+
+def test_a_level_plays_its_graph_at_its_temperature(with_levels: Written) -> None:
+    # exp(log 6 / T) to 1 for each of the six others
+    for number, weight in ((1, math.sqrt(6.0)), (2, 6.0)):
+        champion = Champion(with_levels.directory, level=number, seed=1)
+        shares = champion.probabilities(BOARD)
+        assert shares[5] == pytest.approx(weight / (weight + 6.0), abs=1e-6)
+        # It always samples.
+        chosen = [champion.act(BOARD) for _ in range(2000)]
+        assert chosen.count(5) / 2000 == pytest.approx(shares[5], abs=0.04)
+    top, own = Champion(with_levels.directory, level=3), Champion(with_levels.directory)
+    assert (top.probabilities(BOARD) == own.probabilities(BOARD)).all()
+    assert len({top.act(BOARD) for _ in range(100)}) > 1
+    assert len({own.act(BOARD) for _ in range(100)}) == 1
+    network, weights = load_export_weights(
+        with_levels.directory, weights=with_levels.card.level(1).weights
+    )
+    assert weights["head.bias"][5] == pytest.approx(math.log(6.0))
+    assert network == with_levels.card.network
+
+
+def test_the_actor_of_a_level_plays_as_it_does(with_levels: Written) -> None:
+    actor = ExportedActor(with_levels.directory, graph="levels/01/policy.onnx", temperature=2.0)
+    inputs = ActorInput(
+        observation=torch.zeros(4000, 84), action_mask=torch.ones(4000, 7, dtype=torch.bool)
+    )
+    chosen = actor.act(inputs, agent="", generator=torch.Generator().manual_seed(1)).action
+    expected = Champion(with_levels.directory, level=1).probabilities(BOARD)
+    assert np.bincount(chosen, minlength=7) / 4000 == pytest.approx(expected, abs=0.03)
+
+
+@pytest.mark.parametrize("number", [0, 4, -1])
+def test_a_level_that_is_not_there_is_refused_with_those_that_are(
+    with_levels: Written, number: int
+) -> None:
+    with pytest.raises(NoLevel, match=f"no level {number} in this export: it has 1 to 3"):
+        Champion(with_levels.directory, level=number)
+    with pytest.raises(ConfigError, match=f"has no level {number}; its export has 1 to 3"):
+        with_levels.card.level(number)
+
+
+def test_an_export_without_levels_says_how_to_get_some(board_export: Written) -> None:
+    with pytest.raises(NoLevel, match="arena export --levels N writes some"):
+        Champion(board_export.directory, level=1)
+    with pytest.raises(ConfigError, match="none: arena export --levels N"):
+        board_export.card.level(1)
+    with pytest.raises(ValueError, match="above 0 and finite, got 0"):
+        Champion(board_export.directory, temperature=0.0)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"graph": "../policy.onnx"}, {"graph": "levels/1/policy.onnx"}, {"temperature": 0.0}],
+)
+def test_a_card_from_elsewhere_is_checked(
+    with_levels: Written, tmp_path: Path, change: Mapping[str, object]
+) -> None:
+    card = json.loads((with_levels.directory / "card.json").read_text())
+    with pytest.raises(ValueError, match=next(iter(change))):
+        CardLevel.model_validate(card["levels"][0] | change)
+    with pytest.raises(ValueError, match="numbered from 1"):
+        Card.model_validate(card | {"levels": card["levels"][1:]})
+
+
+def test_the_script_plays_at_a_level(with_levels: Written) -> None:
+    program = [sys.executable, str(with_levels.directory / "champion.py"), "--games", "2"]
+    done = subprocess.run([*program, "--level", "1"], capture_output=True, text=True, timeout=60)
+    assert json.loads(done.stdout)["seats"][0]["matches"] == 2
+    done = subprocess.run([*program, "--level", "9"], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, "no level 9" in done.stderr) == (2, True)
+    done = subprocess.run([*program, "--uci"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert "PettingZoo's chess; this export plays classic/connect_four-v3" in done.stderr

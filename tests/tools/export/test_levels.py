@@ -1,0 +1,295 @@
+"""The choice of levels, and their export from a run."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import arena
+from arena.checkpoints.files import sha256_bytes
+from arena.checkpoints.tensors import serialize
+from arena.errors import ConfigError
+from arena.export.card import CardLevel, CardRating, read_card
+from arena.export.champion import Champion
+from arena.networks.frozen import FrozenPolicy
+from arena.types import RANDOM_BOT, Digest
+from tests.tools.conftest import NETWORK, RunBuilder
+from tools.export.levels import (
+    SCORES,
+    Candidate,
+    Matches,
+    choose_levels,
+    distance_of,
+    find_teams,
+    on_scale,
+)
+from tools.players.resolve import resolve_player
+from tools.players.weights import PolicyWeights
+
+Command = Callable[..., dict[str, Any]]
+
+
+class League:
+    """Members with planted strengths, of which ratings say something; hot play comes to nothing."""
+
+    def __init__(self, strengths: Sequence[float], *, seed: int, matches: int = 400) -> None:
+        self.strengths = strengths
+        self.rng = np.random.default_rng(seed)
+        self.matches = matches
+        self.won: Counter[tuple[Candidate, Candidate]] = Counter()
+        self.played: Counter[tuple[Candidate, Candidate]] = Counter()
+
+    def strength(self, candidate: Candidate) -> float:
+        return self.strengths[candidate.member] / math.sqrt(candidate.temperature)
+
+    def share(self, upper: Candidate, lower: Candidate) -> float:
+        return 1.0 / (1.0 + math.pow(10.0, (self.strength(lower) - self.strength(upper)) / 400.0))
+
+    def meet(self, upper: Candidate, lower: Candidate) -> float:
+        self.won[upper, lower] += self.rng.binomial(self.matches, self.share(upper, lower))
+        self.played[upper, lower] += self.matches
+        return self.won[upper, lower] / self.played[upper, lower]
+
+
+@settings(max_examples=60)
+@given(
+    strengths=st.lists(st.floats(0.0, 1800.0), min_size=1, max_size=40),
+    number=st.integers(2, 10),
+    error=st.floats(0.5, 1.5),
+    seed=st.integers(0, 1000),
+)
+def test_each_level_beats_the_next_as_it_should(
+    strengths: list[float], number: int, error: float, seed: int
+) -> None:
+    ordered = sorted(strengths, reverse=True)
+    # Matches decide: ratings may be of another scale.
+    league = League(ordered, seed=seed, matches=100_000)
+    ratings = [error * strength for strength in ordered]
+    levels = choose_levels(ratings, league.meet, number=number)
+    assert levels[0] == Candidate(0)
+    assert len(levels) <= number
+    for upper, lower in pairwise(levels):
+        assert SCORES[0] <= league.share(upper, lower) <= SCORES[1]
+        assert lower.member > upper.member or lower.temperature > upper.temperature
+    # Fewer only where what is left between the last one and the hottest play is too little.
+    if len(levels) < number:
+        assert league.strength(levels[-1]) < 200.0 + ordered[-1] / 8.0
+
+
+def test_members_go_before_temperatures() -> None:
+    league = League([800.0 - 50.0 * at for at in range(17)], seed=1)
+    levels = choose_levels(league.strengths, league.meet, number=5)
+    assert len(levels) == 5
+    assert {level.temperature for level in levels} == {1.0}
+    # Two members that are 600 apart have others between them.
+    league = League([700.0, 100.0], seed=1)
+    levels = choose_levels(league.strengths, league.meet, number=5)
+    assert [level.member for level in levels[:3]] == [0, 0, 0]
+    assert 1.0 < levels[1].temperature < levels[2].temperature
+
+
+def test_chance_does_not_choose() -> None:
+    # With few matches every second one is off; who is chosen was near in twice as many.
+    strengths = [1000.0 - 30.0 * at for at in range(34)]
+    off = 0
+    for seed in range(20):
+        league = League(strengths, seed=seed)
+        for upper, lower in pairwise(choose_levels(strengths, league.meet, number=6)):
+            assert league.played[upper, lower] >= 2 * league.matches or lower.temperature > 1.0
+            off += not SCORES[0] <= league.share(upper, lower) <= SCORES[1]
+    assert off <= 2
+
+
+def test_distances_add_up_and_so_do_their_variances() -> None:
+    # 10 to 1 is 400 Elo; 1 to 1 is none.
+    distance, deviation = distance_of([(10.0 / 11.0, 100), (0.5, 400)])
+    assert distance == pytest.approx(400.0)
+    elo = 400.0 / math.log(10.0)
+    variance = elo**2 * (1.0 / (100 * 10.0 / 121.0) + 1.0 / (400 * 0.25))
+    assert deviation == pytest.approx(math.sqrt(variance))
+    assert distance_of([]) == (0.0, 0.0)
+
+
+def test_matches_are_seen_from_the_upper_one_in_both_orders() -> None:
+    seeds = []
+
+    def play(env: object, contenders: Any, *, seed: int, **_: object) -> object:
+        seeds.append(seed)
+        home, away = (contender.name for contender in contenders)
+        pairs = (
+            SimpleNamespace(home=home, away=away, score=0.9, matches=10),
+            SimpleNamespace(home=away, away=home, score=0.3, matches=10),
+        )
+        return SimpleNamespace(pairs=pairs)
+
+    policy = SimpleNamespace(make_actor=lambda game, *, greedy: None)
+    policy.at_temperature = lambda temperature: policy
+    export: Any = SimpleNamespace(
+        game=SimpleNamespace(play=play, word=None),
+        settings=SimpleNamespace(seed=5),
+        progress=SimpleNamespace(begin=lambda text: None),
+    )
+    team: Any = SimpleNamespace(players={"player": ("player/p000", None)})
+    matches = Matches(export, None, [team, team])  # type: ignore[arg-type]
+    matches._policies = {0: {"player": policy}, 1: {"player": policy}}  # type: ignore[dict-item]
+    pair = Candidate(0), Candidate(0, 2.0)
+    assert matches.meet(*pair) == pytest.approx(0.8)
+    assert matches.meet(*pair) == pytest.approx(0.8)
+    assert matches.score(*pair) == pytest.approx((0.8, 40))
+    # Other games the second time.
+    assert len(set(seeds)) == 2
+
+
+@pytest.fixture(scope="module")
+def leveled_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Connect Four: a champion that always takes the middle, and a ghost that plays at random."""
+    run = RunBuilder(
+        tmp_path_factory.mktemp("runs") / "leveled",
+        {
+            "environment": {"id": "classic/connect_four-v3"},
+            "populations": {"player": {"size": 1, "network": NETWORK}},
+        },
+    )
+    first = run.checkpoint("player/p000", agent_steps=1_000, seed=1)
+    latest = run.checkpoint("player/p000", agent_steps=2_000, seed=2, plays=3, parent=first)
+    run.policy("player/p000", index=0, latest=latest)
+    run.ghost(first)
+    run.met(latest.weights_digest, RANDOM_BOT)
+    run.rate("player", {latest.weights_digest: 300.0, first.weights_digest: 0.0})
+    return run.write()
+
+
+@pytest.mark.slow
+def test_levels_of_a_run_are_exported_and_play(
+    command: Command, leveled_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    monkeypatch.setattr("populations.commands.export.levels.tell", said.append)
+    directory = tmp_path / "champion"
+    arguments = ("--levels", 9, "--matches", 0, "--to", directory, "--json")
+    document = command("export", leveled_run, *arguments)["exports"]["player"]
+    card = read_card(directory)
+    assert [level.model_dump() for level in card.levels] == document["levels"]
+    assert 2 <= len(card.levels) < 9
+    top = card.levels[-1]
+    assert (top.player, top.graph, top.temperature) == ("player/p000", "policy.onnx", 1.0)
+    assert (top.rating, top.rating_low) == (card.rating.rating, card.rating.rating_low)
+    for lower, upper in pairwise(card.levels):
+        assert upper.score_below is not None
+        assert SCORES[0] <= upper.score_below <= SCORES[1]
+        assert upper.matches_below >= 400
+        assert lower.rating < upper.rating
+    assert [line.partition(":")[0] for line in said] == [f"{len(card.levels)} levels of 9"]
+
+    # Other matches than those that they were chosen by.
+    names = [f"{directory}:level={number}" for number in (2, 1)]
+    pairs = command("evaluate", *names, "--matches", 400, "--seed", 99, "--json")["pairs"]
+    score = (pairs[0]["score"] + 1.0 - pairs[1]["score"]) / 2.0
+    assert score == pytest.approx(card.levels[1].score_below, abs=0.06)
+
+    # A level samples where others play their likeliest action.
+    game = resolve_player(names[0]).game
+    assert game is not None
+    found = resolve_player(names[1])
+    assert not found.can_repeat
+    board = {"observation": np.zeros((6, 7, 2), np.int8), "action_mask": np.ones(7, np.int8)}
+    lowest = Champion(directory, level=1)
+    assert len({lowest.act(board) for _ in range(200)}) > 1
+    loaded = arena.load(names[1])
+    assert loaded.probabilities(board) == pytest.approx(lowest.probabilities(board))
+    assert len({loaded.act(board) for _ in range(200)}) > 1
+
+
+@pytest.mark.slow
+def test_a_player_of_a_run_has_a_temperature(leveled_run: Path) -> None:
+    board = {"observation": np.zeros((6, 7, 2), np.int8), "action_mask": np.ones(7, np.int8)}
+    name = f"{leveled_run}:player/p000@1000"
+    own, hot = (arena.load(one).probabilities(board) for one in (name, f"{name}:temperature=0.01"))
+    powers = own**100.0
+    assert hot == pytest.approx(powers / powers.sum(), rel=1e-3)
+    # The champion of the run always plays 3, and exp(100 / 50) to 1 for each of the six others.
+    player = arena.load(f"{leveled_run}:temperature=50", seed=1)
+    chosen = [player.act(board) for _ in range(600)]
+    assert chosen.count(3) / 600 == pytest.approx(math.exp(2.0) / (math.exp(2.0) + 6.0), abs=0.07)
+    found = resolve_player(f"{name}:temperature=0.01")
+    plain = resolve_player(name).policies["player"]
+    policy = found.policies["player"]
+    assert isinstance(policy, PolicyWeights)
+    assert isinstance(plain, PolicyWeights)
+    assert policy.digest == sha256_bytes(serialize(policy.tensors)) != plain.digest
+    # It samples where others would play their likeliest action.
+    assert found.game is not None
+    actor = policy.make_actor(found.game, greedy=True)
+    assert isinstance(actor, FrozenPolicy)
+    assert not actor.greedy
+    assert not found.can_repeat
+    assert resolve_player(name).can_repeat
+
+
+@pytest.mark.slow
+def test_levels_need_ratings_and_all_populations(
+    command: Command, tag_run: Path, board_run: Path, leveled_run: Path, tmp_path: Path
+) -> None:
+    to = ("--to", tmp_path / "out")
+    error = command("export", tag_run, "--levels", 3, "--population", "prey", *to, code=2)["error"]
+    assert "every population has a player of the run; without are predator" in error
+    error = command("export", board_run, "--levels", 3, "--mixture", *to, code=2)["error"]
+    assert "--mixture and --levels exclude each other" in error
+    error = command("evaluate", f"{leveled_run}:level=1", "bot:random", code=2)["error"]
+    assert "must be a directory of arena export --levels" in error
+    error = command("evaluate", f"{leveled_run}:depth=1", "bot:random", code=2)["error"]
+    assert "has no option depth; it has level, temperature" in error
+    error = command("evaluate", f"{leveled_run}:temperature=-1", "bot:random", code=2)["error"]
+    assert "one above 0 and below 1,000,000, got" in error
+
+
+@pytest.mark.slow
+def test_teams_of_two_populations_are_levels(
+    command: Command, tag_run: Path, tmp_path: Path
+) -> None:
+    arguments = ("--levels", 3, "--matches", 0, "--to", tmp_path, "--json")
+    exports = command("export", tag_run, *arguments)["exports"]
+    levels = [exports[name]["levels"] for name in ("predator", "prey")]
+    assert len(levels[0]) == len(levels[1]) >= 1
+    for predator, prey in zip(*levels, strict=True):
+        assert predator["temperature"] == prey["temperature"]
+        assert predator["score_below"] == prey["score_below"]
+    found = resolve_player(f"{tmp_path}:level={len(levels[0])}")
+    assert set(found.policies) == {"predator", "prey"}
+
+
+def test_a_level_is_as_unsure_as_the_exported_player() -> None:
+    rating = CardRating(rating=500.0, rating_low=470.0, rating_high=None, open=True)
+    level = CardLevel(
+        level=1,
+        player="p",
+        graph="policy.onnx",
+        temperature=1.0,
+        agent_steps=0,
+        weights_digest=Digest("0" * 64),
+        rating=-200.0,
+        rating_low=-240.0,
+        rating_high=-160.0,
+    )
+    scaled = on_scale(level, rating)
+    # hypot(40, 30)
+    assert (scaled.rating, scaled.rating_low, scaled.rating_high) == (300.0, 250.0, None)
+    rating = rating.model_copy(update={"rating_high": 530.0, "open": False})
+    assert on_scale(level, rating).rating_high == 350.0
+
+
+def test_an_unrated_player_has_no_levels() -> None:
+    inspection: Any = SimpleNamespace(standings=lambda name: {name: []})
+    top: Any = {"player": ("player/p009", SimpleNamespace(digest="x"))}
+    with pytest.raises(ConfigError, match="begins at a player with a rating: player/p009 has none"):
+        find_teams(inspection, top)
