@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
+import torch
 from torch import nn
 
 from arena.config import NetworkConfig
@@ -45,29 +47,54 @@ NETWORKS = {
 }
 
 
+def positions(number: int) -> npt.NDArray[Any]:
+    """Return observations of random games of Connect Four. float32 [number, 84]."""
+    games = random_games(CONNECT_FOUR, number // 7 + 1, seed=1)
+    rows = np.array(list(islice((o for g in games for o in g.observations), number)))
+    # No game is over before the seventh stone.
+    assert len(rows) == number
+    return rows
+
+
+def judged(path: Path, browser: Browser, rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return the logits and values that a page gives. [N, 7 + 1]."""
+    page = browser.new_page()
+    page.goto(path.as_uri())
+    found = np.array(page.evaluate(JUDGE, rows.tolist()))
+    page.close()
+    return found
+
+
+@pytest.mark.parametrize("name", ["mlp", "cnn", "residual_cnn"])
+def test_a_page_judges_positions_as_the_policy_does(
+    page_file: Callable[..., Path], champion: Make, browser: Browser, name: str
+) -> None:
+    _, network = champion(CONNECT_FOUR, network=NETWORKS[name])
+    rows = positions(50)
+    with torch.inference_mode():
+        seen = torch.from_numpy(rows)
+        logits, value = network.logits(seen).numpy(), network.value(seen).numpy()
+    found = judged(page_file(CONNECT_FOUR, network=NETWORKS[name]), browser, rows)
+    assert np.abs(found - np.column_stack([logits, value])).max() < BOUND
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NETWORKS)
 def test_a_page_judges_positions_as_the_graph_does(
     page_file: Callable[..., Path], champion: Make, browser: Browser, name: str
 ) -> None:
     card, network = champion(CONNECT_FOUR, network=NETWORKS[name])
-    games = random_games(CONNECT_FOUR, 100, seed=1)
-    rows = np.array(list(islice((o for g in games for o in g.observations), NUM_POSITIONS)))
-    assert len(rows) == NUM_POSITIONS
+    rows = positions(NUM_POSITIONS)
     graph = export_onnx(network, layout=card.observation_layout, has_mask=True)
     feeds: dict[str, Any] = {
         "observation": rows.reshape(-1, 6, 7, 2),
         "action_mask": np.ones((len(rows), 7), dtype=bool),
     }
     logits, value = make_session(graph).run(["logits", "value"], feeds)
-    page = browser.new_page()
-    page.goto(page_file(CONNECT_FOUR, network=NETWORKS[name]).as_uri())
-    judged = np.array(page.evaluate(JUDGE, rows.tolist()))
-    page.close()
+    found = judged(page_file(CONNECT_FOUR, network=NETWORKS[name]), browser, rows)
     # Numbers that do not differ would agree with anything.
     assert logits.std() > 0.01
-    assert np.abs(judged[:, :7] - logits).max() < BOUND
-    assert np.abs(judged[:, 7] - value).max() < BOUND
+    assert np.abs(found - np.column_stack([logits, value])).max() < BOUND
 
 
 def test_probabilities_are_those_of_legal_actions(
