@@ -1006,12 +1006,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.error(str(error))
     environment_id = options.env or champion.card["environment"]["id"]
     if options.uci:
+        if not environment_id.startswith("classic/chess"):
+            parser.error(f"--uci is for PettingZoo's chess; this export plays {environment_id}")
         try:
             # Beside this file, in exports of chess alone.
             uci = importlib.import_module("uci")
         except ModuleNotFoundError as error:
-            what = "is for PettingZoo's chess" if error.name == "uci" else f"needs {error.name}"
-            parser.error(f"--uci {what}; this export plays {environment_id}")
+            parser.error(f"--uci needs {error.name}: pip install 'pettingzoo[classic]'")
         uci.serve(
             champion.card,
             lambda level: Champion(options.directory, level=level or options.level),

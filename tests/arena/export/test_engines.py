@@ -260,3 +260,17 @@ def test_what_an_engine_has_no_place_for_is_refused(
         return
     with pytest.raises(ConfigError, match=f"--for {engine}: it has no place for .*{why}"):
         check_engine(engine, **layouts, **given)
+
+
+def test_unity_masks_choices_of_a_policy_that_knows_no_masks(tmp_path: Path) -> None:
+    card, weights = make_policy(VECTOR, actions=MultiDiscrete([3, 2]), mask=None, network=SMALL)
+    written = write_export(tmp_path / "out", card=card, weights=weights, engine="unity")
+    rng = np.random.default_rng(2)
+    rows = rng.normal(size=(ROWS, 5)).astype(np.float32)
+    legal = np.zeros((ROWS, 5), dtype=np.float32)
+    # One choice of each branch is left.
+    chosen = np.stack([rng.integers(3, size=ROWS), rng.integers(2, size=ROWS)], axis=1)
+    legal[np.arange(ROWS), chosen[:, 0]] = legal[np.arange(ROWS), 3 + chosen[:, 1]] = 1.0
+    session = onnxruntime.InferenceSession(written.directory / "unity.onnx")
+    (found,) = session.run(["discrete_actions"], {"obs_0": rows, "action_masks": legal})
+    assert (found == chosen).all()
