@@ -131,6 +131,8 @@ IMPORTS_BY_NAME = {
     # Tables in the module itself.
     "arena/__init__.py": {"_HOMES[name]"},
     "arena/testing.py": {"_HOMES[name]"},
+    # Modules of a package of ours.
+    "tools/web/making.py": {"module.name"},
 }
 
 

@@ -97,8 +97,9 @@ def test_a_table_is_drawn_anew_only_where_it_changed(monkeypatch: pytest.MonkeyP
         return framed(table, **style)
 
     monkeypatch.setattr(display, "framed", counted)
-    # As if drawing took no time.
+    # As if drawing took no time, and on a terminal that draws, whatever other tests have set.
     monkeypatch.setattr(display, "SHARE", math.inf)
+    monkeypatch.setenv("TERM", "xterm")
     stream = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
     screen = screens.Screen(stream, force_terminal=True, width=80, height=60, no_color=True)
     status: dict[str, Any] = {"elapsed_s": 0.0, "agent_steps_per_s": None, "alerts": []}

@@ -60,13 +60,15 @@ class Terminal:
         self._ours, self.theirs = pty.openpty()
         termios.tcsetwinsize(self.theirs, (40, 80))
         self.before = termios.tcgetattr(self.theirs)
+        # A size in the environment goes before that of the terminal.
+        sizeless = {key: value for key, value in os.environ.items() if key != "COLUMNS"}
         self.process = subprocess.Popen(
             [sys.executable, "-c", code, str(run), view],
             stdin=self.theirs,
             stdout=self.theirs,
             stderr=self.theirs,
             start_new_session=True,
-            env={**os.environ, "TERM": "xterm", "OMP_NUM_THREADS": "1"},
+            env={**sizeless, "TERM": "xterm", "OMP_NUM_THREADS": "1"},
         )
         self.text = ""
 

@@ -27,7 +27,7 @@ def test_their_text_is_the_lower_end_and_a_plus() -> None:
     assert [text(one, "interval", room) for one in values] == ["50..150", "700+", "-"]
     card_text = importlib.import_module("arena.export.card_text")
     card = importlib.import_module("arena.export.card")
-    assert card_text._strength(card.CardRating(**OPEN)).startswith("700+ (nobody")
+    assert card_text.rating_text(card.CardRating(**OPEN)).startswith("700+ (nobody")
 
 
 def test_each_kind_is_written() -> None:
