@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
@@ -30,9 +30,6 @@ def play(
             min=1, help="Level of an export that has some. Default: the best.", show_default=False
         ),
     ] = None,
-    greedy: Annotated[
-        bool, typer.Option("--greedy", help="Let it play its likeliest actions, not sample.")
-    ] = False,
     seed: Annotated[
         int | None,
         typer.Option(
@@ -61,23 +58,25 @@ def play(
 
     from arena.drawings.draw import NO_WINDOWS
 
-    from .table import sit_down, with_level
-
     first = secrets.randbelow(1 << 31) if seed is None else seed
-    name = with_level(player, level)
+    table: dict[str, Any] = {
+        "player": player if level is None else f"{player}:level={level}",
+        "environment": environment,
+        "seat": seat,
+        "trust": trust,
+    }
     if web:
-        chosen = {"environment": environment, "seat": seat, "greedy": greedy, "trust": trust}
-        _serve({**chosen, "player": name, "code": code and str(code)}, seed=first, port=port)
+        _serve(table, seed=first, code=code, port=port)
         return
-    from .terminal import Evening
+    from .table import sit_down
+    from .terminal import play_in_terminal
 
     # Before an environment looks: pictures are text or pixels here.
     os.environ.update(NO_WINDOWS)
-    table = sit_down(name, environment=environment, seat=seat, greedy=greedy, trust=trust)
-    Evening(table, seed=first).run()
+    play_in_terminal(sit_down(**table), seed=first)
 
 
-def _serve(table: Mapping[str, object], *, seed: int, port: int) -> None:
+def _serve(table: dict[str, Any], *, seed: int, code: Path | None, port: int) -> None:
     from functools import partial
 
     from ..web.command import require_packages, serve
@@ -86,7 +85,7 @@ def _serve(table: Mapping[str, object], *, seed: int, port: int) -> None:
     from .site import METHODS, make_app
     from .tables import Tables
 
-    with Tables(table, seed=seed) as tables:
+    with Tables(table, seed=seed, code=code) as tables:
         tables.begin_first()
         serve(
             partial(make_app, tables),

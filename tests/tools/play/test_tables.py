@@ -15,7 +15,7 @@ import pytest
 from arena.errors import ConfigError
 from tests.tools.web.conftest import TOKEN
 from tools.play import tables as module
-from tools.play.child import answer
+from tools.play.answers import answer
 from tools.play.game import PersonsGame
 from tools.play.site import METHODS, make_app
 from tools.play.table import sit_down
@@ -26,9 +26,7 @@ TABLE: Mapping[str, object] = {
     "player": "bot:random",
     "environment": "classic/tictactoe-v3",
     "seat": None,
-    "greedy": False,
     "trust": False,
-    "code": None,
 }
 
 
