@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .game import Document, PersonsGame, Refused
+from ..replay.retelling import Document
+from .game import PersonsGame, Refused
 from .saving import saved
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -26,14 +27,19 @@ from .table import sit_down
 
 
 def main() -> None:
-    """Play one game: arguments of `sit_down` in JSON, its seed, and the directory of ``--code``."""
+    """Play one game. Arguments are those of `sit_down` in JSON, a seed, ``--code``, and the seconds
+    without a request after which it ends.
+    """
     end_with_guard()
-    table, seed, code = sys.argv[1:]
+    table, seed, code, idle_s = sys.argv[1:]
     with answering() as output:
         try:
             use_code(Path(code) if code else None)
             game = PersonsGame(sit_down(**json.loads(table)), seed=int(seed))
+            # Whose default is the end of the process.
+            signal.setitimer(signal.ITIMER_REAL, float(idle_s))
             for line in sys.stdin:
+                signal.setitimer(signal.ITIMER_REAL, float(idle_s))
                 print(json.dumps(answer(game, json.loads(line))), file=output, flush=True)
         except ArenaError as error:
             last = {"error": str(error), "code": exit_code(error)}

@@ -18,25 +18,13 @@ def play(
     ] = None,
     seat: Annotated[
         str | None,
-        typer.Option(
-            metavar="AGENT|N",
-            help="Agent that you play, or its number from 1. Default: the first one.",
-            show_default=False,
-        ),
+        typer.Option(metavar="AGENT|N", help="Agent that you play, or its number from 1."),
     ] = None,
     level: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="Level of an export that has some. Default: the best.", show_default=False
-        ),
+        int | None, typer.Option(min=1, help="Level of an export that has some: as PLAYER:level=N.")
     ] = None,
     seed: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            help="Seed of the first game. Default: another one each time.",
-            show_default=False,
-        ),
+        int | None, typer.Option(min=0, help="Seed of the game; without one all differ.")
     ] = None,
     web: Annotated[
         bool, typer.Option("--web", help="Play in a browser: the first line is the address.")

@@ -21,9 +21,7 @@ import torch
 from arena.drawings.draw import checked, pictures_of
 from arena.drawings.find import DRAWINGS, OPTIONS
 from arena.drawings.moves import Move, move_of
-from arena.drawings.picture import Game as Drawable
 from arena.envs.base import Phase, Told
-from arena.envs.chance import episode_seed
 from arena.envs.openspiel.game import is_openspiel
 from arena.envs.phase import players_of_agents
 from arena.envs.spaces.leaves import nested
@@ -34,7 +32,7 @@ from arena.matches.seated import SeatedPlayers
 from arena.matches.seeds import seed_everything
 
 from ..players.weights import MixtureWeights, PolicyWeights
-from ..replay.retelling import NEAR, Document, Mind, draw_of, thoughts, told_action
+from ..replay.retelling import NEAR, Document, Mind, draw_of, drawable, thoughts, told_action
 from .table import Table
 
 if TYPE_CHECKING:
@@ -126,15 +124,7 @@ class PersonsGame:
         # An environment that is only drawn follows this one.
         self._turns: list[dict[str, Any]] = []
         self._moments = pictures_of(
-            Drawable(
-                spec=game.spec,
-                seed=episode_seed(seed, episode=0),
-                turns=self._turns,
-                launch_directory=game.launch_directory,
-                possible_agents=game.environment.possible_agents,
-                continuous_actions=game.environment.continuous_actions,
-                viewer=table.agent,
-            )
+            drawable(game, seed=seed, turns=self._turns, viewer=table.agent)
         )
         self.moment: Moment | None = None
         self.picture: Picture | None = None

@@ -10,8 +10,7 @@ import secrets
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -26,10 +25,7 @@ MOST_GAMES = 8
 """Most games at a time."""
 
 IDLE_S = 600.0
-"""Seconds without a request after which a game ends."""
-
-LOOK_S = 5.0
-"""Seconds between two looks for games that are idle."""
+"""Seconds without a request after which a game's process ends."""
 
 ANSWER_S = 120.0
 """Longest wait for an answer of a game, whose process is killed after it."""
@@ -46,12 +42,16 @@ class Full(ArenaError):
 class Ended(ArenaError):
     """The game has ended, or never was."""
 
+    def __init__(self, why: str = "") -> None:
+        minutes = f"{IDLE_S / 60:g} minutes"
+        ends = f"so does each after {minutes} without a move, and one that does not answer"
+        super().__init__(why or f"this game has ended: {ends}")
+
 
 class _Game:
     """Game in a process of its own. Any thread may ask."""
 
-    def __init__(self, *arguments: str, now_s: float) -> None:
-        self.used_s = now_s
+    def __init__(self, *arguments: str) -> None:
         self._lock = threading.Lock()
         self._process = spawn(
             [sys.executable, "-P", "-m", f"{__package__}.child", *arguments],
@@ -80,13 +80,18 @@ class _Game:
                     check_svg(document["svg"])
             # ValueError: a line that is none, or a pipe that another thread has closed.
             except (OSError, ValueError) as error:
-                raise Ended("the game's process has ended, or does not answer") from error
+                raise Ended from error
             finally:
                 late.cancel()
         if "error" in document:
             kind = ConfigError if document["code"] == 2 else Ended
             raise kind(document["error"])
         return document
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether its process has ended: nobody asked for long, or it broke."""
+        return self._process.poll() is not None
 
     def end(self) -> None:
         """End its process."""
@@ -101,7 +106,6 @@ class Tables:
         table: Arguments of `tools.play.table.sit_down`.
         seed: Seed of the first game; others count on.
         code: Directory of the user's modules; None: the default.
-        clock: Seconds, for what is idle.
     """
 
     def __init__(
@@ -110,14 +114,11 @@ class Tables:
         *,
         seed: int,
         code: Path | None = None,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._table, self._code = json.dumps(table), str(code or "")
-        self._seed, self._clock = seed, clock
+        self._table, self._seed, self._code = json.dumps(table), seed, str(code or "")
         self._games: dict[str, _Game] = {}
         self._lock = threading.Lock()
         self._first: str | None = None
-        self._is_closed = threading.Event()
 
     def begin_first(self) -> None:
         """Begin a game for the first tab, and wait until it can be played.
@@ -137,8 +138,10 @@ class Tables:
             Full: If there are too many.
         """
         with self._lock:
+            for game in [game for game, one in self._games.items() if one.has_ended]:
+                self._games.pop(game).end()
             first, self._first = self._first, None
-            if first in self._games:
+            if first and first in self._games:
                 return first
             if len(self._games) >= MOST_GAMES:
                 raise Full(
@@ -146,8 +149,7 @@ class Tables:
                     f"{IDLE_S / 60:g} minutes without a move"
                 )
             game = secrets.token_urlsafe(9)
-            now_s = self._clock()
-            self._games[game] = _Game(self._table, str(self._seed), self._code, now_s=now_s)
+            self._games[game] = _Game(self._table, str(self._seed), self._code, str(IDLE_S))
             self._seed += 1
             return game
 
@@ -158,40 +160,21 @@ class Tables:
             ConfigError: If the game cannot be begun as the user has said.
             Ended: If there is no such game any more.
         """
-        with self._lock:
-            found = self._games.get(game)
-            if found is None:
-                minutes = f"{IDLE_S / 60:g} minutes"
-                raise Ended(f"this game has ended: so does each after {minutes} without a move")
-            found.used_s = self._clock()
+        found = self._games.get(game)
+        if found is None:
+            raise Ended
         try:
             return found.ask(request)
         except ArenaError:
+            found.end()
             with self._lock:
                 self._games.pop(game, None)
-            found.end()
             raise
 
-    def end_idle(self) -> None:
-        """End games that nobody has asked for in `IDLE_S`."""
-        with self._lock:
-            limit_s = self._clock() - IDLE_S
-            idle = [game for game, one in self._games.items() if one.used_s < limit_s]
-            ended = [self._games.pop(game) for game in idle if game != self._first]
-        for one in ended:
-            one.end()
-
     def __enter__(self) -> Self:
-        threading.Thread(target=self._watch, daemon=True).start()
         return self
 
-    def _watch(self) -> None:
-        while not self._is_closed.wait(LOOK_S):
-            self.end_idle()
-
     def __exit__(self, *exception: object) -> None:
-        self._is_closed.set()
         with self._lock:
-            games, self._games = self._games, {}
-        for one in games.values():
-            one.end()
+            for one in self._games.values():
+                one.end()

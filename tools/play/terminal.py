@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING
 from populations.errors import StorageError
 
 from ..league.keys import is_in_background
+from ..replay.retelling import Document
 from ..terminal.output import console
 from .answers import answer, state_of
-from .game import Document, PersonsGame, Refused
+from .game import PersonsGame, Refused
 from .saving import save
 from .table import Table
 

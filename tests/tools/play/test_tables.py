@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from typing import Any, cast
@@ -28,6 +29,9 @@ TABLE: Mapping[str, object] = {
     "seat": None,
     "trust": False,
 }
+
+
+TIMEOUT_S = 60.0
 
 
 @pytest.fixture(scope="module")
@@ -67,19 +71,18 @@ def test_games_are_processes_that_end_idle_killed_or_with_the_server(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(module, "MOST_GAMES", 2)
-    now_s = [0.0]
-    with Tables(TABLE, seed=1, clock=lambda: now_s[0]) as tables:
+    with Tables(TABLE, seed=1) as tables:
         tables.begin_first()
         first = tables.new()
-        second = tables.new()
+        with monkeypatch.context() as context:
+            context.setattr(module, "IDLE_S", 0.01)
+            second = tables.new()
         with pytest.raises(Full, match="2 games are played"):
             tables.new()
         processes = [psutil.Process(one._process.pid) for one in tables._games.values()]
-        now_s[0] = 500.0
         tables.ask(first, {"do": "move", "move": "1,1", "steps": 0})
-        now_s[0] = 1000.0
-        tables.end_idle()
-        assert [one.is_running() for one in processes] == [True, False]
+        processes[1].wait(TIMEOUT_S)
+        assert processes[0].is_running()
         with pytest.raises(Ended, match="after 10 minutes without a move"):
             tables.ask(second, {"do": "look"})
         assert tables.ask(first, {"do": "look"})["steps"] == 2
@@ -89,7 +92,22 @@ def test_games_are_processes_that_end_idle_killed_or_with_the_server(
         with pytest.raises(Ended, match="has ended"):
             tables.ask(third, {"do": "look"})
         assert list(tables._games) == [first]
+        # One that nobody asks for any more makes room, too.
+        unasked = tables.new()
+        tables._games[unasked]._process.kill()
+        tables.new()
+        assert unasked not in tables._games
     assert not processes[0].is_running()
+
+
+@pytest.mark.slow
+def test_a_game_that_is_asked_for_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "IDLE_S", 3.0)
+    with Tables(TABLE, seed=1) as tables:
+        tables.begin_first()
+        game, until_s = tables.new(), time.monotonic() + 4.0
+        while time.monotonic() < until_s:
+            assert tables.ask(game, {"do": "look"})["steps"] == 0
 
 
 @pytest.mark.parametrize(
