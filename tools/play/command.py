@@ -74,7 +74,6 @@ def _serve(table: dict[str, Any], *, seed: int, code: Path | None, port: int) ->
     from .tables import Tables
 
     with Tables(table, seed=seed, code=code) as tables:
-        tables.begin_first()
         serve(
             partial(make_app, tables),
             host="127.0.0.1",

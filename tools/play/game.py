@@ -165,16 +165,11 @@ class PersonsGame:
     def asks_for(self) -> str:
         """Parts of an action that is more than one choice, as the person types them."""
         ends = zip(self.layout.low, self.layout.high, strict=True)
-        parts = [
-            f"{low:g}..{high:g}"
-            for leaf in self.layout.leaves
-            for low, high in (
-                islice(ends, leaf.size)
-                if leaf.is_box
-                else zip(leaf.starts, np.add(leaf.starts, leaf.choices) - 1, strict=True)
-            )
-        ]
-        return f"{len(parts)} numbers, {' '.join(parts)}"
+        spans: list[tuple[float, float]] = []
+        for leaf in self.layout.leaves:
+            last = np.add(leaf.starts, leaf.choices) - 1
+            spans += islice(ends, leaf.size) if leaf.is_box else zip(leaf.starts, last, strict=True)
+        return f"{len(spans)} numbers, {' '.join(f'{low:g}..{high:g}' for low, high in spans)}"
 
     @property
     def observation(self) -> Any:  # noqa: ANN401

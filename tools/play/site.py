@@ -53,10 +53,8 @@ def make_app(tables: Tables, access: Access) -> ASGIApp:
             if len(body) > MAX_BODY_BYTES:
                 return PlainTextResponse("too long\n", status_code=413)
         try:
-            wanted = json.loads(body)
-        except ValueError:
-            wanted = None
-        if not isinstance(wanted, dict):
+            wanted = dict(json.loads(body))
+        except (TypeError, ValueError):
             return PlainTextResponse("the body must be an object of JSON\n", status_code=400)
         document = await run_in_threadpool(tables.ask, request.path_params["game"], wanted)
         return JSONResponse(document, headers=NOT_KEPT)
@@ -71,7 +69,6 @@ def make_app(tables: Tables, access: Access) -> ASGIApp:
 
     routes = [
         Route("/", new),
-        Route("/index.html", new),
         Route("/static/{name}", static),
         Route("/games/{game}", _page),
         Route("/games/{game}/state", state),

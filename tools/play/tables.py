@@ -42,10 +42,11 @@ class Full(ArenaError):
 class Ended(ArenaError):
     """The game has ended, or never was."""
 
-    def __init__(self, why: str = "") -> None:
-        minutes = f"{IDLE_S / 60:g} minutes"
-        ends = f"so does each after {minutes} without a move, and one that does not answer"
-        super().__init__(why or f"this game has ended: {ends}")
+
+ENDED = (
+    f"this game has ended: so does each after {IDLE_S / 60:g} minutes without a move, and one that "
+    "does not answer"
+)
 
 
 class _Game:
@@ -80,7 +81,7 @@ class _Game:
                     check_svg(document["svg"])
             # ValueError: a line that is none, or a pipe that another thread has closed.
             except (OSError, ValueError) as error:
-                raise Ended from error
+                raise Ended(ENDED) from error
             finally:
                 late.cancel()
         if "error" in document:
@@ -120,7 +121,7 @@ class Tables:
         self._lock = threading.Lock()
         self._first: str | None = None
 
-    def begin_first(self) -> None:
+    def __enter__(self) -> Self:
         """Begin a game for the first tab, and wait until it can be played.
 
         Raises:
@@ -130,6 +131,7 @@ class Tables:
         first = self.new()
         self.ask(first, {"do": "look"})
         self._first = first
+        return self
 
     def new(self) -> str:
         """Begin a game, and return its id.
@@ -162,7 +164,7 @@ class Tables:
         """
         found = self._games.get(game)
         if found is None:
-            raise Ended
+            raise Ended(ENDED)
         try:
             return found.ask(request)
         except ArenaError:
@@ -170,9 +172,6 @@ class Tables:
             with self._lock:
                 self._games.pop(game, None)
             raise
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *exception: object) -> None:
         with self._lock:

@@ -103,9 +103,6 @@ def _shown(state: Document) -> str:
     more = f" and {len(names) - MOST_MOVES} more" if len(names) > MOST_MOVES else ""
     asks = " ".join(names[:MOST_MOVES]) + more or state["asks"]
     ending = state["ending"] and f"{state['ending']}; undo, save or quit"
-    lines = [
-        ", ".join(state["told"][-MOST_TOLD:]),
-        state["text"],
-        ending or f"your move as {state['agent']}: {asks}",
-    ]
+    told = ", ".join(state["told"][-MOST_TOLD:])
+    lines = [told, state["text"], ending or f"your move as {state['agent']}: {asks}"]
     return "\n".join(filter(None, lines))

@@ -72,7 +72,6 @@ def test_games_are_processes_that_end_idle_killed_or_with_the_server(
 ) -> None:
     monkeypatch.setattr(module, "MOST_GAMES", 2)
     with Tables(TABLE, seed=1) as tables:
-        tables.begin_first()
         first = tables.new()
         with monkeypatch.context() as context:
             context.setattr(module, "IDLE_S", 0.01)
@@ -104,7 +103,6 @@ def test_games_are_processes_that_end_idle_killed_or_with_the_server(
 def test_a_game_that_is_asked_for_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "IDLE_S", 3.0)
     with Tables(TABLE, seed=1) as tables:
-        tables.begin_first()
         game, until_s = tables.new(), time.monotonic() + 4.0
         while time.monotonic() < until_s:
             assert tables.ask(game, {"do": "look"})["steps"] == 0
@@ -122,8 +120,8 @@ def test_a_game_that_is_asked_for_goes_on(monkeypatch: pytest.MonkeyPatch) -> No
 def test_what_cannot_be_is_said_before_there_is_an_address(
     change: dict[str, Any], says: str
 ) -> None:
-    with Tables({**TABLE, **change}, seed=1) as tables, pytest.raises(ConfigError, match=says):
-        tables.begin_first()
+    with pytest.raises(ConfigError, match=says), Tables({**TABLE, **change}, seed=1):
+        pass
 
 
 class FakeTables:

@@ -7,11 +7,14 @@ import re
 import select
 import termios
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
+from arena.export.champion import Champion
 from tests.tools.league.test_watch import TIMEOUT_S, Terminal
 from tools.main import main
 
@@ -150,6 +153,29 @@ def whole_game(seated: list[Table], *arguments: str) -> None:
 
 
 @pytest.mark.slow
+def test_a_level_of_an_export_is_played(
+    seated: list[Table], command: Callable[..., Any], leveled_run: Path, tmp_path: Path
+) -> None:
+    directory = tmp_path / "champion"
+    command("export", leveled_run, "--levels", 2, "--matches", 0, "--to", directory)
+    board = {"observation": np.zeros((6, 7, 2), np.int8), "action_mask": np.ones(7, np.int8)}
+    middle = []
+    for level in (1, 2):
+        table = Table(str(directory), "--level", str(level))
+        seated.append(table)
+        table.until("> ")
+        table.type("?")
+        chances = dict(re.findall(r"(\d) (\d+)%", table.until("> ")))
+        assert len(chances) >= 1
+        wanted = Champion(directory, level=level).probabilities(board)
+        for column, percent in chances.items():
+            assert int(percent) == pytest.approx(100 * wanted[int(column) - 1], abs=0.51)
+        middle.append(int(chances["4"]))
+    # The best one always takes the middle; the other is a weaker one.
+    assert middle[0] < middle[1] == 100
+
+
+@pytest.mark.slow
 def test_a_fools_mate(seated: list[Table]) -> None:
     """A bot that plays f3 and g4, and a person who mates."""
     player = "bot:tests.tools.play.fool:Fool"
@@ -172,6 +198,7 @@ def test_a_fools_mate(seated: list[Table]) -> None:
         (("bot:random",), "bots alone play anything: --env ID says what"),
         (("bot:random", "--env", "classic/tictactoe-v3", "--seat", "9"), "--seat is one of"),
         (("nobody",), "there is no player 'nobody'"),
+        (("bot:random", "--env", "classic/tictactoe-v3", "--level", "1"), "no option level"),
     ],
 )
 def test_what_cannot_be_is_one_line(
