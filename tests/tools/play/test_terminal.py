@@ -157,7 +157,7 @@ def test_a_level_of_an_export_is_played(
     seated: list[Table], command: Callable[..., Any], leveled_run: Path, tmp_path: Path
 ) -> None:
     directory = tmp_path / "champion"
-    command("export", leveled_run, "--levels", 2, "--matches", 0, "--to", directory)
+    command("export", leveled_run, "--levels", 2, "--matches", 0, "--to", directory, "--json")
     board = {"observation": np.zeros((6, 7, 2), np.int8), "action_mask": np.ones(7, np.int8)}
     middle = []
     for level in (1, 2):
