@@ -15,7 +15,7 @@ from .saving import saved
 
 def state_of(game: PersonsGame) -> Document:
     """Return what is shown of a game, as JSON has it."""
-    picture, moves = game.picture, game.moves
+    picture, moves = game.picture, {} if game.is_over else game.moves
     return {
         "agent": game.table.agent,
         "player": game.table.player.name,

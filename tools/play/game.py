@@ -99,17 +99,10 @@ class PersonsGame:
         own = self.weights.get(table.population)
         self.mind = None if own is None else Mind(player=own.player, policy=own.make_policy(game))
         self._thought: Document = {}
-        actors = replace(table.player, policies=self.weights).make_actors(game, greedy=False)
         self._env = game.make_env(1)
         self.agents = self._env.agents
         self._agent = self.agents.index(table.agent)
-        seated = [
-            _Person() if seat.agents == (table.agent,) else actors[seat.population]
-            for seat in game.seats
-        ]
-        self._seated = SeatedPlayers[Any](
-            [seated], block_of_env=HERE, seats=game.seats, agents=self.agents
-        )
+        self._seated = self._sit_down()
         if isinstance(self._env, Told):
             players = players_of_agents(game.seats, table.players)
             self._env.tell([Phase(name="evaluation", agent_steps=None, players=players)])
@@ -151,10 +144,15 @@ class PersonsGame:
 
     @property
     def moves(self) -> dict[str, tuple[int, Move]]:
-        """Legal choices by name, with their indices; empty if actions are more than one choice."""
-        if self.is_over or not self.layout.is_discrete:
+        """Legal choices by name, with their indices; empty if actions are more than one choice.
+
+        Raises:
+            Refused: If the game is over.
+        """
+        mask = self._mask
+        if not self.layout.is_discrete:
             return {}
-        (number,), start, mask = self.layout.branches, self.layout.leaves[0].starts[0], self._mask
+        (number,), start = self.layout.branches, self.layout.leaves[0].starts[0]
         found = {}
         for index in range(number) if mask is None else mask.nonzero().flatten().tolist():
             move = self._named(self.table.agent, index) or Move(str(index + start))
@@ -216,7 +214,6 @@ class PersonsGame:
         Raises:
             Refused: If it is none, or not legal now; the text has the rule and what was typed.
         """
-        _ = self._decision
         if not self.layout.is_discrete:
             return self._numbers(text)
         moves = self.moves
@@ -275,6 +272,14 @@ class PersonsGame:
         return f"the game is over: you {word}, with {mine}"
 
     # How it goes
+
+    def _sit_down(self) -> SeatedPlayers[Any]:
+        game, person = self.table.game, (self.table.agent,)
+        actors = replace(self.table.player, policies=self.weights).make_actors(game, greedy=False)
+        seated = [
+            _Person() if seat.agents == person else actors[seat.population] for seat in game.seats
+        ]
+        return SeatedPlayers([seated], block_of_env=HERE, seats=game.seats, agents=self.agents)
 
     @property
     def _on_turn(self) -> tuple[Group, int] | None:

@@ -42,10 +42,6 @@ def make_app(tables: Tables, access: Access) -> ASGIApp:
     def new(_request: Request) -> Response:
         return RedirectResponse(f"games/{tables.new()}", status_code=303, headers=NOT_KEPT)
 
-    def state(request: Request) -> Response:
-        document = tables.ask(request.path_params["game"], {"do": "look"})
-        return JSONResponse(document, headers=NOT_KEPT)
-
     async def do(request: Request) -> Response:
         body = b""
         async for part in request.stream():
@@ -71,7 +67,6 @@ def make_app(tables: Tables, access: Access) -> ASGIApp:
         Route("/", new),
         Route("/static/{name}", static),
         Route("/games/{game}", _page),
-        Route("/games/{game}/state", state),
         Route("/games/{game}/game.json", file),
         Route("/games/{game}/do", do, methods=["POST"]),
     ]
