@@ -101,15 +101,12 @@ def _go(moment: Moment, _agent: str, action: int) -> Move:
     return Move(f"{LETTERS[column]}{size - row}".lower(), (_cell(row, column),))
 
 
-CLASSIC: Mapping[str, Callable[[Moment, str, int], Move]] = {
-    "chess": _chess,
-    "connect_four": _column,
-    "go": _go,
-    "rps": _words("rock", "paper", "scissors", "spock", "lizard"),
-    "tictactoe": _tictactoe,
-}
 NAMED: Mapping[str, Callable[[Moment, str, int], Move]] = {
-    **{f"classic/{name}": named for name, named in CLASSIC.items()},
+    "classic/chess": _chess,
+    "classic/connect_four": _column,
+    "classic/go": _go,
+    "classic/rps": _words("rock", "paper", "scissors", "spock", "lizard"),
+    "classic/tictactoe": _tictactoe,
     "openspiel:connect_four": _column,
     "openspiel:kuhn_poker": _words("pass", "bet"),
     "openspiel:leduc_poker": _words("fold", "call", "raise"),

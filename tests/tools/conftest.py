@@ -235,6 +235,25 @@ def board_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def leveled_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Connect Four: a champion that always takes the middle, and a ghost that plays at random."""
+    run = RunBuilder(
+        tmp_path_factory.mktemp("runs") / "leveled",
+        {
+            "environment": {"id": "classic/connect_four-v3"},
+            "populations": {"player": {"size": 1, "network": NETWORK}},
+        },
+    )
+    first = run.checkpoint("player/p000", agent_steps=1_000, seed=1)
+    latest = run.checkpoint("player/p000", agent_steps=2_000, seed=2, plays=3, parent=first)
+    run.policy("player/p000", index=0, latest=latest)
+    run.ghost(first)
+    run.met(latest.weights_digest, RANDOM_BOT)
+    run.rate("player", {latest.weights_digest: 300.0, first.weights_digest: 0.0})
+    return run.write()
+
+
+@pytest.fixture(scope="session")
 def cyclic_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Rock, paper and scissors as ghosts (of p000, p001, p002), and who loses to all of them."""
     run = RunBuilder(

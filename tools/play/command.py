@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
@@ -18,28 +18,13 @@ def play(
     ] = None,
     seat: Annotated[
         str | None,
-        typer.Option(
-            metavar="AGENT|N",
-            help="Agent that you play, or its number from 1. Default: the first one.",
-            show_default=False,
-        ),
+        typer.Option(metavar="AGENT|N", help="Agent that you play, or its number from 1."),
     ] = None,
     level: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="Level of an export that has some. Default: the best.", show_default=False
-        ),
+        int | None, typer.Option(min=1, help="Level of an export that has some: as PLAYER:level=N.")
     ] = None,
-    greedy: Annotated[
-        bool, typer.Option("--greedy", help="Let it play its likeliest actions, not sample.")
-    ] = False,
     seed: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            help="Seed of the first game. Default: another one each time.",
-            show_default=False,
-        ),
+        int | None, typer.Option(min=0, help="Seed of the game; without one all differ.")
     ] = None,
     web: Annotated[
         bool, typer.Option("--web", help="Play in a browser: the first line is the address.")
@@ -61,23 +46,25 @@ def play(
 
     from arena.drawings.draw import NO_WINDOWS
 
-    from .table import sit_down, with_level
-
     first = secrets.randbelow(1 << 31) if seed is None else seed
-    name = with_level(player, level)
+    table: dict[str, Any] = {
+        "player": player if level is None else f"{player}:level={level}",
+        "environment": environment,
+        "seat": seat,
+        "trust": trust,
+    }
     if web:
-        chosen = {"environment": environment, "seat": seat, "greedy": greedy, "trust": trust}
-        _serve({**chosen, "player": name, "code": code and str(code)}, seed=first, port=port)
+        _serve(table, seed=first, code=code, port=port)
         return
-    from .terminal import Evening
+    from .table import sit_down
+    from .terminal import play_in_terminal
 
     # Before an environment looks: pictures are text or pixels here.
     os.environ.update(NO_WINDOWS)
-    table = sit_down(name, environment=environment, seat=seat, greedy=greedy, trust=trust)
-    Evening(table, seed=first).run()
+    play_in_terminal(sit_down(**table), seed=first)
 
 
-def _serve(table: Mapping[str, object], *, seed: int, port: int) -> None:
+def _serve(table: dict[str, Any], *, seed: int, code: Path | None, port: int) -> None:
     from functools import partial
 
     from ..web.command import require_packages, serve
@@ -86,8 +73,7 @@ def _serve(table: Mapping[str, object], *, seed: int, port: int) -> None:
     from .site import METHODS, make_app
     from .tables import Tables
 
-    with Tables(table, seed=seed) as tables:
-        tables.begin_first()
+    with Tables(table, seed=seed, code=code) as tables:
         serve(
             partial(make_app, tables),
             host="127.0.0.1",

@@ -18,6 +18,7 @@ from populations.records.rows import GameRow
 from ..export.card import environment_of
 from ..replay.saved import SavedGame
 from .game import PersonsGame, Refused
+from .table import PERSON
 
 
 def saved(game: PersonsGame) -> bytes:
@@ -27,7 +28,8 @@ def saved(game: PersonsGame) -> bytes:
         Refused: If it is longer than a game that is kept may be.
     """
     table, seats = game.table, game.table.game.seats
-    rows = (rows for step in game.actions for rows in step.values())
+    digests = {name: one.digest for name, one in game.weights.items()}
+    actions = (rows for step in game.actions for rows in step.values())
     created = datetime.now(UTC).isoformat(timespec="seconds")
     row = GameRow(
         game=created,
@@ -35,10 +37,8 @@ def saved(game: PersonsGame) -> bytes:
         seats=tuple(range(len(seats))),
         players=tuple(map(PlayerId, table.players)),
         entrants=tuple(
-            Entrant(game.weights[seat.population].digest)
-            if seat.agents != (table.agent,) and seat.population in game.weights
-            else Entrant("")
-            for seat in seats
+            Entrant("" if player == PERSON else digests.get(seat.population, ""))
+            for seat, player in zip(seats, table.players, strict=True)
         ),
         keys=("",) * len(seats),
         pairing=0,
@@ -46,7 +46,7 @@ def saved(game: PersonsGame) -> bytes:
         steps=len(game.actions),
         points=game.points if len(game.points) > 1 else (),
         returns=tuple((game.returns @ mean_of_agents(seats, agents=game.agents)).tolist()),
-        actions=zlib.compress(b"".join(one.contiguous().numpy().tobytes() for one in rows)),
+        actions=zlib.compress(b"".join(one.contiguous().numpy().tobytes() for one in actions)),
         shown=b"".join(game.shown),
     )
     if row.size_bytes > MAX_GAME_BYTES:

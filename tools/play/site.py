@@ -8,19 +8,20 @@ Tests: `tests/tools/play/test_browser.py`, `tests/tools/play/test_tables.py`.
 from __future__ import annotations
 
 import json
-from mimetypes import guess_type
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
+from arena.errors import ArenaError
 from populations.views.texts import one_line
 
-from ..web.render import Content, Frame, render, static_files
+from ..web.app import static
+from ..web.render import Content, Frame, render
 from ..web.security import Guard
-from .tables import Ended, Full
+from .tables import Full
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -36,82 +37,52 @@ NOT_KEPT = {"cache-control": "no-store"}
 
 def make_app(tables: Tables, access: Access) -> ASGIApp:
     """Return the application of some games, behind its guard."""
-    site = _Site(tables)
-    routes = [
-        Route("/", site.new),
-        Route("/index.html", site.new),
-        Route("/static/{name}", site.static),
-        Route("/games/{game}", site.page),
-        Route("/games/{game}/state", site.state),
-        Route("/games/{game}/game.json", site.file),
-        Route("/games/{game}/do", site.do, methods=["POST"]),
-    ]
-    app = Starlette(routes=routes, exception_handlers={Full: _full, Ended: _ended})
-    return Guard(app, access=access)
 
+    # Those that wait for a game run in a thread of their own.
+    def new(_request: Request) -> Response:
+        return RedirectResponse(f"games/{tables.new()}", status_code=303, headers=NOT_KEPT)
 
-def _full(_request: Request, error: Exception) -> Response:
-    return PlainTextResponse(f"{error}\n", status_code=503, headers=NOT_KEPT)
-
-
-def _ended(_request: Request, error: Exception) -> Response:
-    said = one_line(str(error), max_chars=1000)
-    return PlainTextResponse(f"{said}\n", status_code=410, headers=NOT_KEPT)
-
-
-class _Site:
-    """Answers to requests. Those that wait for a game run in a thread of their own."""
-
-    def __init__(self, tables: Tables) -> None:
-        self._tables = tables
-
-    def new(self, _request: Request) -> Response:
-        """Begin a game."""
-        return RedirectResponse(f"games/{self._tables.new()}", status_code=303, headers=NOT_KEPT)
-
-    def page(self, _request: Request) -> Response:
-        """Send the page, which asks for the game itself."""
-        content = Content(title="Play", blocks=())
-        frame = Frame(root="../", page="", navigation={"New game": "../"})
-        html = render(content, frame, scripts=("play.js",))
-        return Response(html, media_type="text/html", headers=NOT_KEPT)
-
-    def state(self, request: Request) -> Response:
-        """Send what there is to see."""
-        return self._asked(request, {"do": "look"})
-
-    async def do(self, request: Request) -> Response:
-        """Do what the page asks for."""
+    async def do(request: Request) -> Response:
         body = b""
         async for part in request.stream():
             body += part
             if len(body) > MAX_BODY_BYTES:
                 return PlainTextResponse("too long\n", status_code=413)
         try:
-            wanted: Any = json.loads(body)
-        except ValueError:
-            wanted = None
-        if not isinstance(wanted, dict):
+            wanted = dict(json.loads(body))
+        except (TypeError, ValueError):
             return PlainTextResponse("the body must be an object of JSON\n", status_code=400)
-        return await run_in_threadpool(self._asked, request, wanted)
+        document = await run_in_threadpool(tables.ask, request.path_params["game"], wanted)
+        return JSONResponse(document, headers=NOT_KEPT)
 
-    def file(self, request: Request) -> Response:
-        """Send the game as ``arena replay`` reads it."""
+    def file(request: Request) -> Response:
         game = request.path_params["game"]
-        document = self._tables.ask(game, {"do": "save"})
+        document = tables.ask(game, {"do": "save"})
         if "file" not in document:
             return PlainTextResponse(f"{document['refusal']}\n", status_code=409, headers=NOT_KEPT)
         headers = {**NOT_KEPT, "content-disposition": f'attachment; filename="game-{game}.json"'}
         return Response(document["file"], media_type="application/json", headers=headers)
 
-    def static(self, request: Request) -> Response:
-        """Send a script or a style sheet."""
-        name = request.path_params["name"]
-        content = static_files().get(name)
-        if content is None:
-            return PlainTextResponse("there is no such page\n", status_code=404)
-        kind = guess_type(name)[0]
-        return Response(content, media_type=kind, headers={"cache-control": "private, no-cache"})
+    routes = [
+        Route("/", new),
+        Route("/static/{name}", static),
+        Route("/games/{game}", _page),
+        Route("/games/{game}/game.json", file),
+        Route("/games/{game}/do", do, methods=["POST"]),
+    ]
+    app = Starlette(routes=routes, exception_handlers={ArenaError: _refused})
+    return Guard(app, access=access)
 
-    def _asked(self, request: Request, wanted: dict[str, Any]) -> Response:
-        return JSONResponse(self._tables.ask(request.path_params["game"], wanted), headers=NOT_KEPT)
+
+def _page(_request: Request) -> Response:
+    """Send the page, which asks for the game itself."""
+    content = Content(title="Play", blocks=())
+    frame = Frame(root="../", page="", navigation={"New game": "../"})
+    html = render(content, frame, scripts=("play.js",))
+    return Response(html, media_type="text/html", headers=NOT_KEPT)
+
+
+def _refused(_request: Request, error: Exception) -> Response:
+    said = one_line(str(error), max_chars=1000)
+    status = 503 if isinstance(error, Full) else 410
+    return PlainTextResponse(f"{said}\n", status_code=status, headers=NOT_KEPT)

@@ -6,21 +6,18 @@ Tests: `tests/tools/play/test_tables.py`.
 from __future__ import annotations
 
 import json
-import os
 import secrets
-import select
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Self
 
 from arena.drawings.draw import NO_WINDOWS
 from arena.drawings.svg import check_svg
 from arena.errors import ArenaError, ConfigError
-from arena.processes.parent import ChildProcess, spawn
+from arena.processes.parent import spawn
 
 from ..web.making import own_variables
 
@@ -28,10 +25,7 @@ MOST_GAMES = 8
 """Most games at a time."""
 
 IDLE_S = 600.0
-"""Seconds without a request after which a game ends."""
-
-LOOK_S = 5.0
-"""Seconds between two looks for games that are idle."""
+"""Seconds without a request after which a game's process ends."""
 
 ANSWER_S = 120.0
 """Longest wait for an answer of a game, whose process is killed after it."""
@@ -49,14 +43,19 @@ class Ended(ArenaError):
     """The game has ended, or never was."""
 
 
+ENDED = (
+    f"this game has ended: so does each after {IDLE_S / 60:g} minutes without a move, and one that "
+    "does not answer"
+)
+
+
 class _Game:
     """Game in a process of its own. Any thread may ask."""
 
-    def __init__(self, table: Mapping[str, object], *, now_s: float) -> None:
-        self.used_s = now_s
+    def __init__(self, *arguments: str) -> None:
         self._lock = threading.Lock()
-        self._process: ChildProcess = spawn(
-            [sys.executable, "-P", "-m", f"{__package__}.child", json.dumps(table)],
+        self._process = spawn(
+            [sys.executable, "-P", "-m", f"{__package__}.child", *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             variables={**NO_WINDOWS, **own_variables()},
@@ -67,40 +66,33 @@ class _Game:
 
         Raises:
             ConfigError: If the game cannot be begun as the user has said.
-            Ended: If its process has ended, or answers too late.
+            Ended: If its process has ended, answers too late, or with more than a page shows.
         """
         stdin, stdout = self._process.pipes
-        with self._lock, suppress(BrokenPipeError):
-            stdin.write(f"{json.dumps(request)}\n".encode())
-            stdin.flush()
-            document = self._answer(stdout.fileno())
-            if document is not None:
-                return document
-        self.end()
-        raise Ended("the game's process has ended, or does not answer")
-
-    def _answer(self, descriptor: int) -> Document | None:
-        deadline_s = time.monotonic() + ANSWER_S
-        data = b""
-        while not data.endswith(b"\n"):
-            # Not `select`, which takes no descriptor above 1,023.
-            ready = select.poll()
-            ready.register(descriptor, select.POLLIN)
-            if not ready.poll(max(0.0, deadline_s - time.monotonic()) * 1000):
-                return None
-            part = os.read(descriptor, 1 << 16)
-            data += part
-            if not part or len(data) > MAX_ANSWER_BYTES:
-                return None
-        document: Document = json.loads(data)
+        late = threading.Timer(ANSWER_S, self._process.kill)
+        with self._lock:
+            late.start()
+            try:
+                stdin.write(f"{json.dumps(request)}\n".encode())
+                stdin.flush()
+                document: Document = json.loads(stdout.readline(MAX_ANSWER_BYTES))
+                # Users' code runs there.
+                if document.get("svg"):
+                    check_svg(document["svg"])
+            # ValueError: a line that is none, or a pipe that another thread has closed.
+            except (OSError, ValueError) as error:
+                raise Ended(ENDED) from error
+            finally:
+                late.cancel()
         if "error" in document:
-            self.end()
             kind = ConfigError if document["code"] == 2 else Ended
-            raise kind(str(document["error"]))
-        # Users' code runs there.
-        if document.get("svg"):
-            check_svg(document["svg"])
+            raise kind(document["error"])
         return document
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether its process has ended: nobody asked for long, or it broke."""
+        return self._process.poll() is not None
 
     def end(self) -> None:
         """End its process."""
@@ -112,9 +104,9 @@ class Tables:
     """Games of one server, by their ids in addresses. Any thread may ask.
 
     Args:
-        table: Table as `tools.play.child` reads it, without a seed.
+        table: Arguments of `tools.play.table.sit_down`.
         seed: Seed of the first game; others count on.
-        clock: Seconds, for what is idle.
+        code: Directory of the user's modules; None: the default.
     """
 
     def __init__(
@@ -122,15 +114,14 @@ class Tables:
         table: Mapping[str, object],
         *,
         seed: int,
-        clock: Callable[[], float] = time.monotonic,
+        code: Path | None = None,
     ) -> None:
-        self._table, self._seed, self._clock = dict(table), seed, clock
+        self._table, self._seed, self._code = json.dumps(table), seed, str(code or "")
         self._games: dict[str, _Game] = {}
         self._lock = threading.Lock()
         self._first: str | None = None
-        self._is_closed = threading.Event()
 
-    def begin_first(self) -> None:
+    def __enter__(self) -> Self:
         """Begin a game for the first tab, and wait until it can be played.
 
         Raises:
@@ -138,11 +129,9 @@ class Tables:
             Ended: If the environment or the player breaks.
         """
         first = self.new()
-        try:
-            self.ask(first, {"do": "look"})
-        except Ended as error:
-            raise ArenaError(str(error)) from error
+        self.ask(first, {"do": "look"})
         self._first = first
+        return self
 
     def new(self) -> str:
         """Begin a game, and return its id.
@@ -151,18 +140,18 @@ class Tables:
             Full: If there are too many.
         """
         with self._lock:
-            if self._first is not None:
-                first, self._first = self._first, None
-                if first in self._games:
-                    return first
+            for game in [game for game, one in self._games.items() if one.has_ended]:
+                self._games.pop(game).end()
+            first, self._first = self._first, None
+            if first and first in self._games:
+                return first
             if len(self._games) >= MOST_GAMES:
                 raise Full(
                     f"{MOST_GAMES} games are played, which are as many as may be: each ends after "
                     f"{IDLE_S / 60:g} minutes without a move"
                 )
             game = secrets.token_urlsafe(9)
-            table = {**self._table, "seed": self._seed}
-            self._games[game] = _Game(table, now_s=self._clock())
+            self._games[game] = _Game(self._table, str(self._seed), self._code, str(IDLE_S))
             self._seed += 1
             return game
 
@@ -170,44 +159,21 @@ class Tables:
         """Return a game's answer to a request.
 
         Raises:
+            ConfigError: If the game cannot be begun as the user has said.
             Ended: If there is no such game any more.
         """
-        with self._lock:
-            found = self._games.get(game)
-            if found is None:
-                raise Ended(
-                    f"this game has ended: so does each after {IDLE_S / 60:g} minutes without a "
-                    "move"
-                )
-            found.used_s = self._clock()
+        found = self._games.get(game)
+        if found is None:
+            raise Ended(ENDED)
         try:
             return found.ask(request)
-        except (ArenaError, ValueError):
+        except ArenaError:
+            found.end()
             with self._lock:
                 self._games.pop(game, None)
-            found.end()
             raise
 
-    def end_idle(self) -> None:
-        """End games that nobody has asked for in `IDLE_S`."""
-        with self._lock:
-            limit_s = self._clock() - IDLE_S
-            idle = [game for game, one in self._games.items() if one.used_s < limit_s]
-            ended = [self._games.pop(game) for game in idle if game != self._first]
-        for one in ended:
-            one.end()
-
-    def __enter__(self) -> Self:
-        threading.Thread(target=self._watch, daemon=True).start()
-        return self
-
-    def _watch(self) -> None:
-        while not self._is_closed.wait(LOOK_S):
-            self.end_idle()
-
     def __exit__(self, *exception: object) -> None:
-        self._is_closed.set()
         with self._lock:
-            games, self._games = self._games, {}
-        for one in games.values():
-            one.end()
+            for one in self._games.values():
+                one.end()

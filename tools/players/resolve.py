@@ -18,8 +18,9 @@ from .trained_with import TrainedWith, trained_with
 from .weights import MixtureWeights, PolicyWeights, load_policy
 
 if TYPE_CHECKING:
+    from arena.config import EnvironmentConfig
     from arena.core import Actor
-    from arena.export.card import Card, MixtureCard
+    from arena.export.card import Card, CardEnvironment, MixtureCard
     from arena.matches.mixture import ActorMixture
     from populations.config.trust import Word
 
@@ -220,7 +221,8 @@ def _exported(
             policies[card.population] = _exported_mixture(directory, card, trust=trust)
         else:
             raise ConfigError(f"{name} has no levels: it is a mixture")
-        games.append(_game_of_card(card, word=_word_for(card, directory, trust=trust)))
+        word = _word_for(card, directory, trust=trust)
+        games.append(game_of_card(card.environment, card.environment_config, word=word))
     # A directory may hold exports that were never made together.
     if len({game.spec.digest for game in games}) > 1:
         raise ConfigError(f"the exports in {name} are of different environments")
@@ -296,10 +298,10 @@ def _exported_mixture(directory: Path, card: MixtureCard, *, trust: bool) -> Mix
     )
 
 
-def _game_of_card(card: Card | MixtureCard, *, word: Word) -> Game:
-    environment = card.environment
+def game_of_card(environment: CardEnvironment, config: EnvironmentConfig, *, word: Word) -> Game:
+    """Return the game of an environment as cards have it."""
     return Game(
-        environment=card.environment_config,
+        environment=config,
         spec=environment.spec,
         # From the card and not resolved again: an export has no run.yaml.
         sides=environment.sides,

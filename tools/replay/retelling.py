@@ -8,7 +8,7 @@ Tests: `tests/tools/replay/test_retelling.py`.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -205,22 +205,12 @@ class Retelling:
 
         Drawn by a process of its own: an environment may hang or break as it renders.
         """
-        environment = self._game.environment
         turns = [
             {one["agent"]: draw_of(one["action"]) for one in step["decisions"]}
             for step in document["steps"]
         ]
-        drawn = draw_game(
-            Drawable(
-                spec=self._game.spec,
-                seed=episode_seed(document["seed"], episode=0),
-                # Nobody decides at the end.
-                turns=tuple(turns[:-1]),
-                launch_directory=self._game.launch_directory,
-                possible_agents=environment.possible_agents,
-                continuous_actions=environment.continuous_actions,
-            )
-        )
+        # Nobody decides at the end.
+        drawn = draw_game(drawable(self._game, seed=document["seed"], turns=turns[:-1]))
         paid = {
             agent: sum(step["rewards"].get(agent, 0.0) for step in document["steps"])
             for agent in drawn.returns
@@ -318,6 +308,25 @@ class Retelling:
             "rewards": dict(zip(agents, rewards, strict=False)),
             "decisions": decisions,
         }
+
+
+def drawable(
+    game: Game,
+    *,
+    seed: int,
+    turns: Sequence[Mapping[str, int | tuple[float, ...]]],
+    viewer: str | None = None,
+) -> Drawable:
+    """Return a game of a seed as drawings take it; see there for the rest."""
+    return Drawable(
+        spec=game.spec,
+        seed=episode_seed(seed, episode=0),
+        turns=turns,
+        launch_directory=game.launch_directory,
+        possible_agents=game.environment.possible_agents,
+        continuous_actions=game.environment.continuous_actions,
+        viewer=viewer,
+    )
 
 
 def draw_of(action: int | list[float]) -> int | tuple[float, ...]:

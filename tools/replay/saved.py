@@ -9,6 +9,7 @@ Tests: `tests/tools/play/test_saving.py`.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -24,6 +25,7 @@ from arena.types import SHOWN_BYTES
 from populations.records.rows import GameRow
 
 from ..players.game import Game
+from ..players.resolve import game_of_card
 
 MAX_FILE_BYTES = 16 << 20
 
@@ -92,13 +94,5 @@ def read_game(path: Path, *, trust: bool) -> tuple[SavedGame, Game]:
         raise ConfigError(f"{path} cannot be read: {words_of(error)}") from error
     facts, config = document.environment, document.config
     named = {"environment": config.model_dump(mode="json"), "spec": {"id": facts.id}}
-    return document, Game(
-        environment=config,
-        spec=facts.spec,
-        sides=facts.sides,
-        seats=facts.seats,
-        populations=facts.populations,
-        word=word_for_card(named, path, trust=trust),
-        is_exported=True,
-        agent_ids=document.agent_ids,
-    )
+    word = word_for_card(named, path, trust=trust)
+    return document, replace(game_of_card(facts, config, word=word), agent_ids=document.agent_ids)

@@ -45,7 +45,7 @@ def make_app(site: Site, access: Access) -> ASGIApp:
         Route("/", answers.index),
         Route("/index.html", answers.index),
         Route("/metrics", answers.metrics),
-        Route("/static/{name}", answers.static),
+        Route("/static/{name}", static),
         Route("/{run}/{name}.html", answers.page),
         Route("/{run}/{name}.csv", answers.csv),
         Route("/{run}/{name}.json", answers.json),
@@ -64,6 +64,20 @@ def _put_off(_request: Request, error: Exception) -> Response:
     """Answer that data are still being made."""
     headers = {"cache-control": "no-store", "retry-after": "5"}
     return PlainTextResponse(f"{error}\n", status_code=503, headers=headers)
+
+
+def static(request: Request) -> Response:
+    """Send a script or a style sheet."""
+    name = request.path_params["name"]
+    content = static_files().get(name)
+    if content is None:
+        return _missing()
+    is_versioned = request.query_params.get("v") == static_version()
+    return Response(
+        content,
+        media_type=guess_type(name)[0],
+        headers={"cache-control": FOR_EVER if is_versioned else REVALIDATED},
+    )
 
 
 class Answers:
@@ -135,19 +149,6 @@ class Answers:
         kind = OPENMETRICS if "application/openmetrics-text" in accepted else TEXT
         text = exposition(list(self._site.runs.values()), openmetrics=kind is OPENMETRICS)
         return Response(text, headers={"content-type": kind, "cache-control": "no-store"})
-
-    def static(self, request: Request) -> Response:
-        """Send a script or a style sheet."""
-        name = request.path_params["name"]
-        content = static_files().get(name)
-        if content is None:
-            return _missing()
-        is_versioned = request.query_params.get("v") == static_version()
-        return Response(
-            content,
-            media_type=guess_type(name)[0],
-            headers={"cache-control": FOR_EVER if is_versioned else REVALIDATED},
-        )
 
     def _sent(
         self, request: Request, address: Hashable, tag: str, make: Callable[[], str | None]

@@ -22,8 +22,7 @@ from arena.errors import ConfigError
 from arena.export.card import CardLevel, CardRating, read_card
 from arena.export.champion import Champion
 from arena.networks.frozen import FrozenPolicy
-from arena.types import RANDOM_BOT, Digest
-from tests.tools.conftest import NETWORK, RunBuilder
+from arena.types import Digest
 from tools.export.levels import (
     SCORES,
     Candidate,
@@ -148,25 +147,6 @@ def test_matches_are_seen_from_the_upper_one_in_both_orders() -> None:
     assert matches.score(*pair) == pytest.approx((0.8, 40))
     # Other games the second time.
     assert len(set(seeds)) == 2
-
-
-@pytest.fixture(scope="module")
-def leveled_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Connect Four: a champion that always takes the middle, and a ghost that plays at random."""
-    run = RunBuilder(
-        tmp_path_factory.mktemp("runs") / "leveled",
-        {
-            "environment": {"id": "classic/connect_four-v3"},
-            "populations": {"player": {"size": 1, "network": NETWORK}},
-        },
-    )
-    first = run.checkpoint("player/p000", agent_steps=1_000, seed=1)
-    latest = run.checkpoint("player/p000", agent_steps=2_000, seed=2, plays=3, parent=first)
-    run.policy("player/p000", index=0, latest=latest)
-    run.ghost(first)
-    run.met(latest.weights_digest, RANDOM_BOT)
-    run.rate("player", {latest.weights_digest: 300.0, first.weights_digest: 0.0})
-    return run.write()
 
 
 @pytest.mark.slow

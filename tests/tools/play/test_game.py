@@ -14,7 +14,7 @@ import torch
 from arena.errors import ConfigError
 from arena.types import SHOWN_BYTES
 from tools.play.game import PersonsGame, Refused
-from tools.play.table import sit_down, with_level
+from tools.play.table import sit_down
 
 ENVIRONMENTS = [
     "classic/connect_four-v3",
@@ -148,7 +148,7 @@ def test_hidden_cards_stay_hidden_until_the_end() -> None:
 
 def test_of_hidden_information_one_sees_what_ones_agent_observes() -> None:
     with game_of("bot:random", environment="openspiel:liars_dice", seat="2") as game:
-        state = game._pictures.moment
+        state = game.moment
         assert state is not None
         assert game.picture is not None
         # What the others did is in it as far as it may be, and told nowhere else.
@@ -181,10 +181,11 @@ def test_the_player_says_what_it_would_do(board_run: Path) -> None:
         assert game.name_of(thought["likeliest"]) == str(int(wanted.argmax()) + 1)
 
 
-def test_a_greedy_player_plays_its_likeliest_move(board_run: Path) -> None:
-    with game_of(str(board_run), greedy=True, seat="player_1") as game:
+def test_a_cold_player_plays_its_likeliest_move(board_run: Path) -> None:
+    player = f"{board_run}:temperature=0.0001"
+    with game_of(player, seat="player_1") as game:
         first = game.told[0]
-        with game_of(str(board_run), greedy=True, seat="player_0") as mine:
+        with game_of(str(board_run), seat="player_0") as mine:
             assert first == f"player_0: {mine.name_of(mine.thought['likeliest'])}"
 
 
@@ -261,11 +262,6 @@ def test_another_environment_than_the_players_is_refused(board_run: Path) -> Non
         sit_down(str(board_run), environment="classic/tictactoe-v3")
 
 
-def test_a_level_is_an_option_of_the_player() -> None:
-    assert with_level("exports/best", 3) == "exports/best:level=3"
-    assert with_level("exports/best", None) == "exports/best"
-
-
 def test_a_recurrent_player_remembers_the_same_after_undo(original_run: Path) -> None:
     rng = np.random.default_rng(4)
     with game_of(f"{original_run}:player/p000") as game:
@@ -276,8 +272,8 @@ def test_a_recurrent_player_remembers_the_same_after_undo(original_run: Path) ->
         game.undo()
         assert game.thought == thought
         # Its memory counts: the same position without a past is judged otherwise.
-        mind = game._way.mind
+        mind = game.mind
         assert mind is not None
         mind.states.update({name: torch.zeros_like(state) for name, state in mind.states.items()})
-        game._think(game._way)
+        game._think()
         assert game.thought != thought

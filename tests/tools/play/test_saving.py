@@ -13,7 +13,7 @@ import pytest
 from arena.errors import ConfigError
 from populations.errors import StorageError
 from tools.play import saving
-from tools.play.child import answer
+from tools.play.answers import answer
 from tools.play.game import PersonsGame, Refused
 from tools.play.saving import save
 from tools.play.table import sit_down

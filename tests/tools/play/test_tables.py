@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from typing import Any, cast
@@ -15,7 +16,7 @@ import pytest
 from arena.errors import ConfigError
 from tests.tools.web.conftest import TOKEN
 from tools.play import tables as module
-from tools.play.child import answer
+from tools.play.answers import answer
 from tools.play.game import PersonsGame
 from tools.play.site import METHODS, make_app
 from tools.play.table import sit_down
@@ -26,10 +27,11 @@ TABLE: Mapping[str, object] = {
     "player": "bot:random",
     "environment": "classic/tictactoe-v3",
     "seat": None,
-    "greedy": False,
     "trust": False,
-    "code": None,
 }
+
+
+TIMEOUT_S = 60.0
 
 
 @pytest.fixture(scope="module")
@@ -69,19 +71,17 @@ def test_games_are_processes_that_end_idle_killed_or_with_the_server(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(module, "MOST_GAMES", 2)
-    now_s = [0.0]
-    with Tables(TABLE, seed=1, clock=lambda: now_s[0]) as tables:
-        tables.begin_first()
+    with Tables(TABLE, seed=1) as tables:
         first = tables.new()
-        second = tables.new()
+        with monkeypatch.context() as context:
+            context.setattr(module, "IDLE_S", 0.01)
+            second = tables.new()
         with pytest.raises(Full, match="2 games are played"):
             tables.new()
         processes = [psutil.Process(one._process.pid) for one in tables._games.values()]
-        now_s[0] = 500.0
         tables.ask(first, {"do": "move", "move": "1,1", "steps": 0})
-        now_s[0] = 1000.0
-        tables.end_idle()
-        assert [one.is_running() for one in processes] == [True, False]
+        processes[1].wait(TIMEOUT_S)
+        assert processes[0].is_running()
         with pytest.raises(Ended, match="after 10 minutes without a move"):
             tables.ask(second, {"do": "look"})
         assert tables.ask(first, {"do": "look"})["steps"] == 2
@@ -91,7 +91,21 @@ def test_games_are_processes_that_end_idle_killed_or_with_the_server(
         with pytest.raises(Ended, match="has ended"):
             tables.ask(third, {"do": "look"})
         assert list(tables._games) == [first]
+        # One that nobody asks for any more makes room, too.
+        unasked = tables.new()
+        tables._games[unasked]._process.kill()
+        tables.new()
+        assert unasked not in tables._games
     assert not processes[0].is_running()
+
+
+@pytest.mark.slow
+def test_a_game_that_is_asked_for_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "IDLE_S", 3.0)
+    with Tables(TABLE, seed=1) as tables:
+        game, until_s = tables.new(), time.monotonic() + 4.0
+        while time.monotonic() < until_s:
+            assert tables.ask(game, {"do": "look"})["steps"] == 0
 
 
 @pytest.mark.parametrize(
@@ -106,8 +120,8 @@ def test_games_are_processes_that_end_idle_killed_or_with_the_server(
 def test_what_cannot_be_is_said_before_there_is_an_address(
     change: dict[str, Any], says: str
 ) -> None:
-    with Tables({**TABLE, **change}, seed=1) as tables, pytest.raises(ConfigError, match=says):
-        tables.begin_first()
+    with pytest.raises(ConfigError, match=says), Tables({**TABLE, **change}, seed=1):
+        pass
 
 
 class FakeTables:
@@ -144,13 +158,12 @@ def test_a_new_game_has_an_address_of_its_own() -> None:
     assert (answered.status_code, answered.headers["location"]) == (303, "games/abc")
     assert '<script defer src="../static/play.js' in request("GET", "/games/abc").text
     assert request("GET", "/static/play.js").status_code == 200
-    assert request("GET", "/games/abc/state").json()["asked"] == {"do": "look"}
     wanted = {"do": "move", "move": "1"}
     asked = request("POST", "/games/abc/do", json=wanted)
     assert asked.json()["asked"] == wanted
     kept = request("GET", "/games/abc/game.json")
     assert kept.headers["content-disposition"] == 'attachment; filename="game-abc.json"'
-    gone = request("GET", "/games/xyz/state")
+    gone = request("POST", "/games/xyz/do", json={"do": "look"})
     assert (gone.status_code, gone.text) == (410, "it has ended\n")
 
 

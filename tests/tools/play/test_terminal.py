@@ -7,11 +7,14 @@ import re
 import select
 import termios
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
+from arena.export.champion import Champion
 from tests.tools.league.test_watch import TIMEOUT_S, Terminal
 from tools.main import main
 
@@ -85,7 +88,7 @@ def test_a_game_with_mistakes_hints_and_a_smaller_window(
     table.type("help")
     lines = table.until("> ").replace("\r", "").splitlines()
     assert max(map(len, lines)) <= 30
-    assert "begin another game" in " ".join(" ".join(lines).split())
+    assert "take your last move back" in " ".join(" ".join(lines).split())
     table.type("quit")
     assert table.process.wait(timeout=TIMEOUT_S) == 0
     assert termios.tcgetattr(table.theirs) == table.before
@@ -145,11 +148,32 @@ def whole_game(seated: list[Table], *arguments: str) -> None:
         table.type(moves[-1].split()[-1])
     assert re.search(r"the game is over: you (won|lost|drew), with -?\d", told)
     table.type("1")
-    assert "the game is over: new begins another one" in table.until("> ")
-    table.type("new")
-    assert "your move as" in table.until("> ")
+    assert table.until("> ").replace("\r", "").splitlines()[1:] == ["the game is over", "> "]
     table.type("quit")
     assert table.process.wait(timeout=TIMEOUT_S) == 0
+
+
+@pytest.mark.slow
+def test_a_level_of_an_export_is_played(
+    seated: list[Table], command: Callable[..., Any], leveled_run: Path, tmp_path: Path
+) -> None:
+    directory = tmp_path / "champion"
+    command("export", leveled_run, "--levels", 2, "--matches", 0, "--to", directory, "--json")
+    board = {"observation": np.zeros((6, 7, 2), np.int8), "action_mask": np.ones(7, np.int8)}
+    middle = []
+    for level in (1, 2):
+        table = Table(str(directory), "--level", str(level))
+        seated.append(table)
+        table.until("> ")
+        table.type("?")
+        chances = dict(re.findall(r"(\d) (\d+)%", table.until("> ")))
+        assert len(chances) >= 1
+        wanted = Champion(directory, level=level).probabilities(board)
+        for column, percent in chances.items():
+            assert int(percent) == pytest.approx(100 * wanted[int(column) - 1], abs=0.51)
+        middle.append(int(chances["4"]))
+    # The best one always takes the middle; the other is a weaker one.
+    assert middle[0] < middle[1] == 100
 
 
 @pytest.mark.slow
@@ -175,6 +199,7 @@ def test_a_fools_mate(seated: list[Table]) -> None:
         (("bot:random",), "bots alone play anything: --env ID says what"),
         (("bot:random", "--env", "classic/tictactoe-v3", "--seat", "9"), "--seat is one of"),
         (("nobody",), "there is no player 'nobody'"),
+        (("bot:random", "--env", "classic/tictactoe-v3", "--level", "1"), "no option level"),
     ],
 )
 def test_what_cannot_be_is_one_line(

@@ -42,13 +42,11 @@
     const name = moves.contains(focused) ? focused.textContent : null;
     let answer = null;
     try {
-      answer = wanted
-        ? await fetch(`${address}/do`, {
-          method: "POST",
-          headers: { "content-type": "application/json" },
-          body: JSON.stringify({ steps: state.steps, ...wanted }),
-        })
-        : await fetch(`${address}/state`);
+      answer = await fetch(`${address}/do`, {
+        method: "POST",
+        headers: { "content-type": "application/json" },
+        body: JSON.stringify({ steps: state && state.steps, ...wanted }),
+      });
     } catch (error) {
       end("The server does not answer: has the command ended?");
       return;
@@ -85,7 +83,7 @@
       ? `${told}${state.ending[0].toUpperCase()}${state.ending.slice(1)}.`
       : `${told}Your move.`);
     status.classList.toggle("is-refusal", Boolean(state.refusal));
-    const asked = wanted && wanted.do;
+    const asked = wanted.do;
     advice.textContent = !state.answer ? "" : asked === "hint" ? `Hint: ${state.answer}` : `${state.answer[0].toUpperCase()}${state.answer.slice(1)}.`;
     draw();
     list(state.moves);
@@ -198,5 +196,5 @@
   status.textContent = "The game is being set up.";
   moves.hidden = true;
   board.hidden = true;
-  ask(null);
+  ask({ do: "look" });
 })();
