@@ -144,8 +144,9 @@ class GraphPlayer:
         temperature: float | None = None,
         seed: int | None = None,
     ) -> None:
-        if temperature is not None and not 0.0 < temperature < math.inf:
-            raise ValueError(f"temperature must be above 0 and finite, got {temperature}")
+        # Below this, logits may leave float32.
+        if temperature is not None and not 1e-6 <= temperature < math.inf:
+            raise ValueError(f"temperature must be 0.000001 or more and finite, got {temperature}")
         self._temperature = temperature
         self._sessions = list(sessions)
         # Members are policies of one population, so their graphs have equal inputs and outputs.
@@ -1014,7 +1015,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             parser.error(f"--uci {what}; this export plays {environment_id}")
         uci.serve(
             champion.card,
-            lambda level: Champion(options.directory, level=level or options.level),
+            lambda level: Champion(options.directory, level=level or None),
+            level=options.level or 0,
             sample=options.sample,
         )
         return

@@ -118,10 +118,13 @@ def split_policy(player: str) -> tuple[str, int | None, float | None]:
     try:
         if "level" in given:
             level = int(given["level"])
-        if "temperature" in given and not 0.0 < (temperature := float(given["temperature"])) < 1e6:
+        if (
+            "temperature" in given
+            and not 1e-6 <= (temperature := float(given["temperature"])) < 1e6
+        ):
             raise ValueError
     except ValueError:
-        rule = "level must be a number of 1 and more, temperature one above 0 and below 1,000,000"
+        rule = "level must be a number of 1 and more, temperature one of 0.000001 to 1,000,000"
         raise ConfigError(f"{rule}, got {player!r}") from None
     return name, level, temperature
 

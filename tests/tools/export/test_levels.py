@@ -249,8 +249,10 @@ def test_levels_need_ratings_and_all_populations(
     assert "must be a directory of arena export --levels" in error
     error = command("evaluate", f"{leveled_run}:depth=1", "bot:random", code=2)["error"]
     assert "has no option depth; it has level, temperature" in error
-    error = command("evaluate", f"{leveled_run}:temperature=-1", "bot:random", code=2)["error"]
-    assert "one above 0 and below 1,000,000, got" in error
+    for temperature in ("-1", "1e-40", "nan", "1e7"):
+        name = f"{leveled_run}:temperature={temperature}"
+        error = command("evaluate", name, "bot:random", code=2)["error"]
+        assert "temperature one of 0.000001 to 1,000,000, got" in error
 
 
 @pytest.mark.slow
