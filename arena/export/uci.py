@@ -238,4 +238,4 @@ def serve(
             return
         for answer in engine.answers(line):
             # One by one: whoever is in front waits for each of them.
-            print(answer, flush=True)
+            print(answer, flush=True)  # noqa: T201  (the protocol)

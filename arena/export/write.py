@@ -173,9 +173,7 @@ def _contents(
         **_players(card),
     }
     if engine is not None:
-        files[f"{engine}.onnx"] = for_engine(
-            engine, model, observation=layout, action=card.action_layout
-        )
+        files[f"{engine}.onnx"] = for_engine(engine, model, card)
     networks = {POLICY: network}
     for level in card.levels:
         # Levels may share a graph, and have the policy's.

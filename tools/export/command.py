@@ -365,9 +365,9 @@ def _print_tables(written: Mapping[str, Written | WrittenMixture]) -> None:
 
 
 def _level_row(level: CardLevel) -> dict[str, object]:
-    shown = {"temperature": f"{level.temperature:.3g}", "score_below": ""}
-    if level.score_below is not None:
-        shown["score_below"] = f"{level.score_below:.3f}"
+    from arena.export.card_text import score_text
+
+    shown = {"temperature": f"{level.temperature:.3g}", "score_below": score_text(level)}
     return level.model_dump() | shown
 
 

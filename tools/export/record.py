@@ -318,10 +318,6 @@ def _ghosts(
 
 
 def _load(inspection: Inspection, line: Standing, game: Game) -> Actor:
-    from arena.types import WeightsRef
-
-    if line.weights is None or line.key is None:
-        raise ValueError(f"{line.player} has no weights")
-    reference = WeightsRef(digest=line.weights, key=line.key)
-    _, policy = load_policy(inspection, line.player, reference, word=game.word)
+    assert line.reference is not None, "a ghost has weights"
+    _, policy = load_policy(inspection, line.player, line.reference, word=game.word)
     return policy.make_actor(game, greedy=False)

@@ -22,7 +22,7 @@ from arena.environment_spec import EnvironmentSpec
 from arena.envs.twins import TWINS
 from arena.errors import ConfigError
 from arena.export.card import POLICY, Card
-from arena.export.card_text import RATED, level_rating_text, rating_text
+from arena.export.card_text import RATED, rating_text
 from arena.export.html.layers import network_document
 from arena.networks.actor_critic import ActorCritic
 
@@ -114,21 +114,11 @@ def champion_page(card: Card, networks: Mapping[str, ActorCritic]) -> bytes:
         },
         # The weakest first: the last one is the champion.
         "players": [
-            {
-                "name": level.player,
-                "rating": level_rating_text(level),
-                "temperature": level.temperature,
-                "network": level.graph,
-            }
-            for level in sorted(card.levels, key=lambda level: level.level)
-        ]
-        or [
-            {
-                "name": card.player,
-                "rating": rating_text(card.rating),
-                "temperature": game.temperature,
-                "network": POLICY,
-            }
+            {"name": name, "rating": rating_text(rating), "temperature": at, "network": graph}
+            for name, rating, at, graph in [
+                (level.player, level, level.temperature, level.graph) for level in card.levels
+            ]
+            or [(card.player, card.rating, game.temperature, POLICY)]
         ],
         "agents": [card.environment.agents.index(agent) for agent in card.agents],
         "pieces": game.pieces,
