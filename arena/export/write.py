@@ -43,12 +43,12 @@ class Written:
     Attributes:
         directory: Directory of the export.
         card: Card as it was written.
-        check: Comparison of the graph with the policy.
+        checks: Comparison of the policy's graph with it, or of that of each member of a mixture.
     """
 
     directory: Path
     card: Card
-    check: OnnxCheck
+    checks: tuple[OnnxCheck, ...]
 
 
 def write_export(
@@ -85,18 +85,12 @@ def write_export(
     check_target(directory, force=force)
     files, written_card, check = _contents(card, weights, levels or {}, engine, html=html)
     _put(directory, files)
-    return Written(directory=directory, card=written_card, check=check)
+    return Written(directory=directory, card=written_card, checks=(check,))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenMixture:
-    """Finished export of a mixture.
-
-    Attributes:
-        directory: Directory of the export.
-        card: Card as it was written.
-        checks: Comparison of each member's graph with its policy.
-    """
+    """Finished export of a mixture, as `Written`."""
 
     directory: Path
     card: MixtureCard
