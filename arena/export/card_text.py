@@ -196,13 +196,15 @@ def summary(card: Card) -> list[tuple[str, object]]:
 
 def _environment(card: AnyCard) -> list[tuple[str, object]]:
     environment = card.environment
+    bounds = ("numbers of actions are", environment.continuous_actions)
     return [
         ("environment", f"{environment.id} {json.dumps(environment.kwargs)}"),
         ("population", card.population),
         ("agents", ", ".join(card.agents)),
         ("observation", _space(card.observation.space)),
         ("actions", _space(card.action.space)),
-        *_bounds(card),
+        # Choices have no bounds.
+        *([bounds] if card.action_layout.num_continuous else []),
         ("action mask", card.mask or "none"),
     ]
 
@@ -261,13 +263,6 @@ def _space(space: Mapping[str, Any]) -> str:
     return (
         f"{space['kind']} {space['shape']} {space['dtype']}, from {' to '.join(map(str, bounds))}"
     )
-
-
-def _bounds(card: AnyCard) -> list[tuple[str, object]]:
-    # Choices have no bounds.
-    if not card.action_layout.num_continuous:
-        return []
-    return [("numbers of actions are", card.environment.continuous_actions)]
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:

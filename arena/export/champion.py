@@ -1013,12 +1013,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         except ModuleNotFoundError as error:
             what = "is for PettingZoo's chess" if error.name == "uci" else f"needs {error.name}"
             parser.error(f"--uci {what}; this export plays {environment_id}")
-        uci.serve(
-            champion.card,
+        engine = uci.Engine(
             lambda level: Champion(options.directory, level=level or None),
+            champion.card,
             level=options.level or 0,
             sample=options.sample,
         )
+        uci.serve(engine)
         return
     # A name on the command line is the user's word, too.
     trust = options.trust or options.env is not None

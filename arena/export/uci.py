@@ -88,8 +88,7 @@ class Engine:
 
     Args:
         make: Maker of the player of a level; 0: the champion.
-        name: Name of the engine.
-        num_levels: Levels that there are.
+        card: Content of the export's ``card.json``.
         level: Level at first.
         sample: Whether the champion samples its moves at first, instead of the likeliest.
     """
@@ -97,16 +96,15 @@ class Engine:
     def __init__(
         self,
         make: Callable[[int], Any],
+        card: Mapping[str, Any],
         *,
-        name: str,
-        num_levels: int,
         level: int = 0,
         sample: bool = False,
     ) -> None:
         self._make = make
         self._player = make(level)
-        self._name = name
-        self._num_levels = num_levels
+        self._name = card["player"]
+        self._num_levels = len(card.get("levels", []))
         self._level = level
         self._sample = sample
         self._position = Position()
@@ -214,25 +212,8 @@ def _centipawns(value: float) -> int:
     return round(400.0 * math.log10(share / (1.0 - share)))
 
 
-def serve(
-    card: Mapping[str, Any],
-    make: Callable[[int], Any],
-    *,
-    level: int = 0,
-    sample: bool = False,
-    lines: Iterable[str] = sys.stdin,
-) -> None:
-    """Answer lines of UCI on standard output until ``quit`` or the end of the input.
-
-    Args:
-        card: Content of the export's ``card.json``.
-        make: Maker of the player of a level; 0: the champion.
-        level: Level at first.
-        sample: Whether the champion samples its moves.
-        lines: Lines that come in.
-    """
-    num_levels = len(card.get("levels", []))
-    engine = Engine(make, name=card["player"], num_levels=num_levels, level=level, sample=sample)
+def serve(engine: Engine, *, lines: Iterable[str] = sys.stdin) -> None:
+    """Answer lines of UCI on standard output until ``quit`` or the end of the input."""
     for line in lines:
         if line.split()[:1] == ["quit"]:
             return

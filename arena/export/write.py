@@ -161,11 +161,7 @@ def _contents(
     model, check = _graph(card, network, layout)
     # The card records every file but itself. The text for people shows the card, so it is written
     # from a card without its own record.
-    files = {
-        POLICY: model,
-        WEIGHTS: serialize(weights),
-        **_players(card),
-    }
+    files = {POLICY: model, WEIGHTS: serialize(weights), **_players(card)}
     if engine is not None:
         files[f"{engine}.onnx"] = for_engine(engine, model, card)
     networks = {POLICY: network}
@@ -183,13 +179,8 @@ def _contents(
         "opset": str(OPSET),
         "onnxruntime_at_least": LEAST_ONNXRUNTIME,
     }
-    written = card.model_copy(
-        update={
-            "value": network.has_value,
-            "versions": versions,
-            "files": file_records(files),
-        }
-    )
+    facts = {"value": network.has_value, "versions": versions}
+    written = card.model_copy(update=facts | {"files": file_records(files)})
     files[CARD_FOR_PEOPLE] = card_for_people(written).encode()
     written = written.model_copy(update={"files": file_records(files)})
     return files | {CARD: written.to_json()}, written, check

@@ -186,12 +186,13 @@ def _ladder(
     yield Member(rating, player, reference)
     known = {reference.digest}
     for line in inspection.standings(name)[name]:
-        one = line.reference
-        is_below = one is not None and line.rating is not None and line.rating < rating
+        one, own = line.reference, line.rating
+        if one is None or own is None or own >= rating:
+            continue
         # A policy and its ghost may have the same weights.
-        if is_below and one.digest not in known and is_present(inspection, line):
+        if one.digest not in known and is_present(inspection, line):
             known.add(one.digest)
-            yield Member(line.rating, line.player, one)
+            yield Member(own, line.player, one)
 
 
 def _at(ladder: Sequence[Member], share: float) -> Member:

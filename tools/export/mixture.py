@@ -14,7 +14,7 @@ from .record import Export, play_record
 if TYPE_CHECKING:
     import torch
 
-    from arena.export.card import Card, MixtureCard
+    from arena.export.card import Card
     from arena.export.write import WrittenMixture
     from populations.league.mixture import Mixture
     from populations.league.standings import Standing
@@ -49,6 +49,7 @@ def export_mixture(export: Export, mixture: Mixture, *, target: Path) -> Written
         mixture: Mixture of one of the run's populations.
         target: Directory to write.
     """
+    from arena.export.card import AnyCard, CardMember, MixtureCard
     from arena.export.write import write_mixture
 
     shared = Cards.of(export.inspection, export.game)
@@ -73,37 +74,16 @@ def export_mixture(export: Export, mixture: Mixture, *, target: Path) -> Written
         num_matches={"sampled": export.settings.num_matches},
     )
     cards = [card for _, card in members]
-    card = _mixture_card(mixture, cards, player=weights.player, inspection=export.inspection)
-    return write_mixture(
-        target,
-        card=card.model_copy(update={"record": record, "exploitability": export.measured(weights)}),
-        members=_announced(weights, cards, progress=export.progress),
-        force=export.settings.force,
-    )
-
-
-def _announced(
-    weights: MixtureWeights, cards: list[Card], *, progress: PlayProgress
-) -> Iterator[tuple[Card, Mapping[str, torch.Tensor]]]:
-    """Yield members one after the other, as they are written."""
-    for card, policy in zip(cards, weights.members, strict=True):
-        # Lazily, so that the line names the member whose graph is being verified.
-        progress.begin(f"{card.player}: writing and verifying the graph")
-        yield card, policy.tensors
-
-
-def _mixture_card(
-    mixture: Mixture, cards: list[Card], *, player: str, inspection: Inspection
-) -> MixtureCard:
-    from arena.export.card import AnyCard, CardMember, MixtureCard
-
     # Members share a population, so what is about agents and environment is equal.
-    shared = {
-        name: getattr(cards[0], name) for name in AnyCard.model_fields if name != "schema_version"
-    }
-    ratings = inspection.tables.ratings.get(mixture.population)
-    return MixtureCard(
-        **shared | {"player": player},
+    shared_keys = AnyCard.model_fields.keys() - {"schema_version"}
+    ratings = export.inspection.tables.ratings.get(mixture.population)
+    card = MixtureCard(
+        **{name: getattr(cards[0], name) for name in shared_keys}
+        | {
+            "player": weights.player,
+            "record": record,
+            "exploitability": export.measured(weights),
+        },
         members=tuple(
             CardMember(
                 directory=f"members/{index:02d}",
@@ -120,3 +100,19 @@ def _mixture_card(
         worst_score=mixture.worst_score,
         cyclicity=None if ratings is None else ratings.cyclicity,
     )
+    return write_mixture(
+        target,
+        card=card,
+        members=_announced(weights, cards, progress=export.progress),
+        force=export.settings.force,
+    )
+
+
+def _announced(
+    weights: MixtureWeights, cards: list[Card], *, progress: PlayProgress
+) -> Iterator[tuple[Card, Mapping[str, torch.Tensor]]]:
+    """Yield members one after the other, as they are written."""
+    for card, policy in zip(cards, weights.members, strict=True):
+        # Lazily, so that the line names the member whose graph is being verified.
+        progress.begin(f"{card.player}: writing and verifying the graph")
+        yield card, policy.tensors

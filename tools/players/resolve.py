@@ -328,13 +328,11 @@ def _of_run(
 
     with closing(Inspection.open(run_dir)) as inspection:
         if directory is not None:
-            found_there = find_directory(inspection, directory)
-            found = {population_of(found_there[0]): found_there}
-        elif player is not None:
-            found_there = find_in_run(inspection, player)
-            found = {population_of(found_there[0]): found_there}
+            one = [find_directory(inspection, directory)]
         else:
-            found = champions(inspection)
+            one = [] if player is None else [find_in_run(inspection, player)]
+        found = {population_of(name): (name, reference) for name, reference in one}
+        found = found or champions(inspection)
     # The inspection is closed by now, but its rows stay in memory.
     setup = learner_setup(inspection.run_file, root=run_dir)
     word = word_for_run(inspection.run_file, run_dir, trust=trust)

@@ -135,8 +135,7 @@ def test_a_client_analyses_and_stops(engine: Any) -> None:
 def lines(chess_export: Written) -> Engine:
     return Engine(
         lambda level: Champion(chess_export.directory, level=level or None, seed=1),
-        name="player/p003",
-        num_levels=1,
+        chess_export.card.model_dump(),
     )
 
 
@@ -171,8 +170,8 @@ def test_a_level_is_an_option(lines: Engine) -> None:
 def test_the_level_of_the_command_line_is_the_first_and_the_champion_another(
     chess_export: Written,
 ) -> None:
-    made = []
-    engine = Engine(made.append, name="", num_levels=1, level=1)
+    made: list[int] = []
+    engine = Engine(made.append, chess_export.card.model_dump(), level=1)
     assert "option name Level type spin default 1 min 0 max 1" in [*engine.answers("uci")]
     assert not [*engine.answers("setoption name Level value 0")]
     assert made == [1, 0]
@@ -204,7 +203,7 @@ class Remembering:
 
 def test_a_player_of_one_colour_remembers_its_own_decisions() -> None:
     player = Remembering()
-    engine = Engine(lambda level: player, name="", num_levels=0)
+    engine = Engine(lambda level: player, {"player": ""})
     moves, expected, position = ["e2e4", "c7c5", "g1f3"], [], Position()
     for move in moves:
         position.push(chess.Move.from_uci(move))
