@@ -182,10 +182,8 @@ def _for_unity(graph: _Graph, observation: ObservationLayout) -> None:
         graph.take(f"obs_{at}", *(shape if len(shape) in (1, 2) else (math.prod(shape),)))
         to = graph.constant(f"{name}.shape", [-1, *shape], np.int64)
         graph.add("Reshape", [f"obs_{at}", to], name)
-    graph.constant("version_number", [3.0])
-    graph.constant("memory_size", [float(graph.state_size)])
-    graph.give("version_number", 1)
-    graph.give("memory_size", 1)
+    for number, name in ((3, "version_number"), (graph.state_size, "memory_size")):
+        graph.give(graph.constant(name, [number]), 1)
     if graph.state_size:
         graph.take("recurrent_in", 1, graph.state_size)
         flat = graph.constant("recurrent_in.shape", [-1, graph.state_size], np.int64)

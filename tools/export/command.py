@@ -36,6 +36,12 @@ MEMBERS = (
     *(Column("rating", "elo"), Column("agent_steps")),
 )
 
+SHOWN = {
+    *("kind", "player", "exploitability", "record", "agent_steps", "levels"),
+    *("members", "num_players", "worst_score", "cyclicity"),
+}
+"""Keys of cards, of a policy or of a mixture, that documents have."""
+
 
 def export(
     run: RunDirectory,
@@ -114,6 +120,9 @@ def export(
     written: Mapping[str, Written | WrittenMixture]
     # The tables stay in memory: only the journal is closed.
     with closing(Inspection.open(run)) as inspection:
+        known = inspection.standings()
+        if population is not None and population not in known:
+            raise ConfigError(f"--population {population}: the run has {', '.join(known)}")
         if mixture:
             written = _export_mixtures(inspection, settings, population=population)
         else:
@@ -178,10 +187,8 @@ def _export_policies(
             f"without are {', '.join(sorted(missing))}"
         )
     targets = settings.targets(inspection, chosen)
-    counts: dict[Mode, int] = {
-        "greedy": settings.num_matches,
-        "sampled": (settings.num_matches + 1) // 2,
-    }
+    matches = settings.num_matches
+    counts: dict[Mode, int] = {"greedy": matches, "sampled": (matches + 1) // 2}
     written: dict[str, Written] = {}
     with _begun(inspection, settings) as export:
         shared = Cards.of(inspection, export.game)
@@ -219,7 +226,6 @@ def _export_mixtures(
 ) -> dict[str, WrittenMixture]:
     from .mixture import export_mixture, find_mixtures
 
-    _check_population(inspection, population)
     names = [name for name in inspection.standings() if population in (None, name)]
     # Before matches are played, which take minutes.
     targets = settings.targets(inspection, names)
@@ -229,14 +235,6 @@ def _export_mixtures(
             name: export_mixture(export, mixtures[name], target=target)
             for name, target in targets.items()
         }
-
-
-def _check_population(inspection: Inspection, population: str | None) -> None:
-    from arena.errors import ConfigError
-
-    known = inspection.standings()
-    if population is not None and population not in known:
-        raise ConfigError(f"--population {population}: the run has {', '.join(known)}")
 
 
 def _chosen(
@@ -252,8 +250,6 @@ def _chosen(
 
     from ..players.in_run import champions, find_in_run
 
-    _check_population(inspection, population)
-    known = list(inspection.standings())
     # A player that is named needs no rating.
     if player is not None:
         chosen = find_in_run(inspection, player)
@@ -266,7 +262,7 @@ def _chosen(
     missing = {
         name: f"population {name} has no champion: "
         f"{f'{players[name]} has its agents' if players[name] else 'no player is rated yet'}"
-        for name in known
+        for name in inspection.standings()
         if name not in found and population in (None, name)
     }
     if population is not None:
@@ -280,33 +276,18 @@ def _chosen(
 
 
 def _document(written: Written | WrittenMixture) -> dict[str, Any]:
-    from arena.export.write import WrittenMixture
+    from arena.export.card import Card
 
-    document: dict[str, Any] = {
+    card = written.card
+    document = card.model_dump(mode="json", include=SHOWN) | {
         "directory": str(written.directory),
-        "kind": written.card.kind,
-        "player": written.card.player,
-        "exploitability": written.card.exploitability,
-        "record": [line.model_dump(mode="json") for line in written.card.record],
         # Over all members of a mixture, of which each has a graph of its own.
         "verified_observations": sum(check.observations for check in written.checks),
         "max_logit_difference": max(check.max_difference for check in written.checks),
     }
-    if isinstance(written, WrittenMixture):
-        mixture = written.card
-        return document | {
-            "members": [member.model_dump(mode="json") for member in mixture.members],
-            "num_players": mixture.num_players,
-            "worst_score": mixture.worst_score,
-            "cyclicity": mixture.cyclicity,
-        }
-    card = written.card
-    return document | {
-        "agent_steps": card.agent_steps,
-        "weights": card.weights_digest,
-        **card.rating.model_dump(),
-        "levels": [level.model_dump(mode="json") for level in card.levels],
-    }
+    if isinstance(card, Card):
+        document |= {"weights": card.weights_digest, **card.rating.model_dump()}
+    return document
 
 
 def _print_tables(written: Mapping[str, Written | WrittenMixture]) -> None:

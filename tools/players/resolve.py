@@ -235,9 +235,8 @@ def _word_for(card: Card | MixtureCard, directory: Path, *, trust: bool) -> Word
     from populations.config.trust import word_for_card
 
     environment = card.environment
-    document: dict[str, object] = {
-        "environment": {"id": environment.id, "outcome": environment.outcome}
-    }
+    named = {"id": environment.id, "outcome": environment.outcome}
+    document: dict[str, object] = {"environment": named}
     if isinstance(card, Card):
         document["network"] = {"encoder": card.network.encoder}
     return word_for_card(document, directory / CARD, trust=trust)
