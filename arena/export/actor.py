@@ -6,11 +6,8 @@ numbers of a recurrent state.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-import numpy.typing as npt
 import torch
 
 from arena.checkpoints.files import read_verified
@@ -77,17 +74,19 @@ class ExportedActor(Actor):
         state, device = inputs.recurrent_state, inputs.observation.device
         if (state is None) != (self._state_size == 0):
             raise ValueError("a recurrent policy needs its recurrent state, and no other has one")
-        feeds = self._feeds(inputs.observation, inputs.action_mask)
-        if state is None:
-            values = self._session.run(self._outputs, feeds)
-            return ActorOutput(action=self._chosen(values, device=device, generator=generator))
-        feeds[STATE_IN] = state.cpu().numpy()
-        # The graph runs on the CPU; only results go back to the environment's device.
-        *values, after = self._session.run([*self._outputs, STATE_OUT], feeds)
-        return ActorOutput(
-            action=self._chosen(values, device=device, generator=generator),
-            recurrent_state=torch.from_numpy(after).to(device),
-        )
+        feeds, names = self._feeds(inputs.observation, inputs.action_mask), self._outputs
+        if state is not None:
+            feeds[STATE_IN] = state.cpu().numpy()
+            names = [*names, STATE_OUT]
+        found = dict(zip(names, self._session.run(names, feeds), strict=True))
+        at = at_temperature(found, self._temperature)
+        parameters = torch.cat([torch.from_numpy(at[name]) for name in self._outputs], dim=1)
+        # The graph runs on the CPU; only results go back to the environment's device. It has put
+        # illegal choices at the minimum already.
+        distribution = self._make_distribution(parameters.to(device), None)
+        after = None if state is None else torch.from_numpy(found[STATE_OUT]).to(device)
+        action = distribution.greedy() if self._greedy else distribution.sample(generator)
+        return ActorOutput(action=action, recurrent_state=after)
 
     def _feeds(self, observation: torch.Tensor, action_mask: torch.Tensor | None) -> Feeds:
         feeds = feeds_of(observation.cpu(), self._layout)
@@ -96,20 +95,6 @@ class ExportedActor(Actor):
             legal = torch.ones(len(observation), self._action.num_logits, dtype=torch.bool)
             feeds[ACTION_MASK] = (legal if action_mask is None else action_mask.cpu()).numpy()
         return feeds
-
-    def _chosen(
-        self,
-        values: Sequence[npt.NDArray[np.float32]],
-        *,
-        device: torch.device,
-        generator: torch.Generator,
-    ) -> torch.Tensor:
-        parts = dict(zip(self._outputs, values, strict=True))
-        at = at_temperature(parts, self._temperature)
-        parameters = torch.cat([torch.from_numpy(at[name]) for name in self._outputs], dim=1)
-        # The graph has put illegal choices at the minimum already.
-        distribution = self._make_distribution(parameters.to(device), None)
-        return distribution.greedy() if self._greedy else distribution.sample(generator)
 
 
 def load_export_weights(

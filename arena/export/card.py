@@ -103,6 +103,9 @@ class CardEnvironment(_Part):  # type: ignore[no-redef]  # pydantic's plugin: __
         )
 
 
+_CONFIGURED = {"id", "kwargs", "sides", "outcome", "continuous_actions", "possible_agents"}
+
+
 class CardSeat(_Part):
     """Seat that the policy can have."""
 
@@ -260,17 +263,9 @@ class AnyCard(_Part):
     @property
     def environment_config(self) -> EnvironmentConfig:
         """Configuration of the environment, with defaults for keys that concern training only."""
-        environment = self.environment
-        return EnvironmentConfig.model_validate(
-            {
-                "id": environment.id,
-                "kwargs": environment.kwargs,
-                "sides": {side: list(agents) for side, agents in environment.sides.items()},
-                "outcome": environment.outcome,
-                "continuous_actions": environment.continuous_actions,
-                "possible_agents": environment.possible_agents,
-            }
-        )
+        # Lists where the configuration has some.
+        given = self.environment.model_dump(mode="json", include=_CONFIGURED)
+        return EnvironmentConfig.model_validate(given)
 
     @property
     def action_layout(self) -> ActionLayout:

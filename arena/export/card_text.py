@@ -57,15 +57,18 @@ def _levels(card: Card) -> tuple[str, ...]:
             [
                 (
                     *(level.level, level.player, f"{level.temperature:.3g}"),
-                    level_rating_text(level),
-                    ""
-                    if level.score_below is None
-                    else f"{level.score_below:.3f} in {level.matches_below}",
+                    *(rating_text(level), score_text(level)),
                 )
                 for level in card.levels
             ],
         ),
     )
+
+
+def score_text(level: CardLevel) -> str:
+    """Return a level's score against the one below, and the matches that it is from."""
+    score = level.score_below
+    return "" if score is None else f"{score:.3f} in {level.matches_below}"
 
 
 def _hyperparameters(card: Card) -> str:
@@ -103,7 +106,7 @@ def mixture_card_for_people(card: MixtureCard) -> str:
         "The mixture and its opponents sample their actions; a member is drawn for each match.",
         _record(card),
         *_files(card),
-        _MIXTURE_USAGE,
+        _USAGE,
     ]
     return "\n\n".join(sections)
 
@@ -154,28 +157,17 @@ def _files(card: AnyCard) -> tuple[str, ...]:
 
 _USAGE = """## Use
 
-`champion.py` needs numpy and onnxruntime; how old that may be is among the versions:
-
-    from champion import Champion
-    action = Champion(".").act(observation, action_mask)
-
-`python champion.py` plays the environment against uniformly random moves; `--trust` lets it import
-the environment where that is code of somebody's.
-"""
-
-
-_MIXTURE_USAGE = """## Use
-
 `champion.py` needs numpy and onnxruntime; how old that may be is among the versions. `reset` begins
-an episode and draws a member; the probabilities are those of policies that sample their actions:
+an episode: a policy with a memory forgets the one before, a mixture draws its member, with
+probabilities that are for members which sample their actions (`sample=True`, `--sample`):
 
     from champion import Champion
     champion = Champion(".", seed=1)
     champion.reset()
-    action = champion.act(observation, action_mask, sample=True)
+    action = champion.act(observation, action_mask)
 
-`python champion.py --sample` plays the environment against uniformly random moves; `--trust` lets
-it import the environment where that is code of somebody's.
+`python champion.py` plays the environment against uniformly random moves; `--trust` lets it import
+the environment where that is code of somebody's.
 """
 
 
@@ -204,13 +196,15 @@ def summary(card: Card) -> list[tuple[str, object]]:
 
 def _environment(card: AnyCard) -> list[tuple[str, object]]:
     environment = card.environment
+    bounds = ("numbers of actions are", environment.continuous_actions)
     return [
         ("environment", f"{environment.id} {json.dumps(environment.kwargs)}"),
         ("population", card.population),
         ("agents", ", ".join(card.agents)),
         ("observation", _space(card.observation.space)),
         ("actions", _space(card.action.space)),
-        *_bounds(card),
+        # Choices have no bounds.
+        *([bounds] if card.action_layout.num_continuous else []),
         ("action mask", card.mask or "none"),
     ]
 
@@ -240,20 +234,14 @@ def _calibration(rating: CardRating) -> list[tuple[str, object]]:
     return lines
 
 
-def level_rating_text(level: CardLevel) -> str:
-    """Return the rating of a level, as `rating_text` does."""
-    ends = level.model_dump(include={"rating", "rating_low", "rating_high"})
-    return rating_text(CardRating(**ends, open=level.rating_high is None))
-
-
-def rating_text(rating: CardRating) -> str:
+def rating_text(rating: CardRating | CardLevel) -> str:
     """Return a rating with its interval, in words where it has none."""
     if rating.rating is None:
         return "unrated"
-    if rating.open and rating.rating_low is not None:
-        return f"{rating.rating_low:.0f}+ (nobody of the league took a point from it)"
-    if rating.rating_low is None or rating.rating_high is None:
+    if rating.rating_low is None:
         return f"{rating.rating:.0f}"
+    if rating.rating_high is None:
+        return f"{rating.rating_low:.0f}+ (nobody of the league took a point from it)"
     return f"{rating.rating:.0f} (95%: {rating.rating_low:.0f} to {rating.rating_high:.0f})"
 
 
@@ -275,13 +263,6 @@ def _space(space: Mapping[str, Any]) -> str:
     return (
         f"{space['kind']} {space['shape']} {space['dtype']}, from {' to '.join(map(str, bounds))}"
     )
-
-
-def _bounds(card: AnyCard) -> list[tuple[str, object]]:
-    # Choices have no bounds.
-    if not card.action_layout.num_continuous:
-        return []
-    return [("numbers of actions are", card.environment.continuous_actions)]
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:

@@ -144,8 +144,9 @@ class GraphPlayer:
         temperature: float | None = None,
         seed: int | None = None,
     ) -> None:
-        if temperature is not None and not 0.0 < temperature < math.inf:
-            raise ValueError(f"temperature must be above 0 and finite, got {temperature}")
+        # Below this, logits may leave float32.
+        if temperature is not None and not 1e-6 <= temperature < math.inf:
+            raise ValueError(f"temperature must be 0.000001 or more and finite, got {temperature}")
         self._temperature = temperature
         self._sessions = list(sessions)
         # Members are policies of one population, so their graphs have equal inputs and outputs.
@@ -1013,11 +1014,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
             uci = importlib.import_module("uci")
         except ModuleNotFoundError as error:
             parser.error(f"--uci needs {error.name}: pip install 'pettingzoo[classic]'")
-        uci.serve(
+        engine = uci.Engine(
+            lambda level: Champion(options.directory, level=level or None),
             champion.card,
-            lambda level: Champion(options.directory, level=level or options.level),
+            level=options.level or 0,
             sample=options.sample,
         )
+        uci.serve(engine)
         return
     # A name on the command line is the user's word, too.
     trust = options.trust or options.env is not None

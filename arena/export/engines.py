@@ -30,9 +30,9 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.utils import Extractor
 
 from arena.envs.spaces.actions import ActionLayout
-from arena.envs.spaces.agent_id import is_agent_id
 from arena.envs.spaces.observations import ObservationLayout
 from arena.errors import ConfigError, ExportError
+from arena.export.card import Card
 from arena.export.inputs import ACTION_MASK, STATE_IN, input_names
 from arena.export.outputs import LOGITS, STATE_OUT, action_names
 
@@ -41,54 +41,42 @@ Engine = Literal["unity", "godot"]
 OPSET = 15
 """Version of the operators, the newest that Sentis reads."""
 
+FLOAT = int(TensorProto.FLOAT)
 _BATCH = "batch"
 
 
-def check_engine(
-    engine: Engine,
-    *,
-    observation: ObservationLayout,
-    action: ActionLayout,
-    has_mask: bool,
-    is_recurrent: bool,
-) -> None:
+def check_engine(engine: Engine, card: Card) -> None:
     """Check that an engine can play a policy.
 
     Raises:
         ConfigError: If it cannot give what the policy reads, or take what it answers.
     """
-    why = ""
-    if any(is_agent_id(leaf) for leaf in observation.leaves):
+    action, why = card.action_layout, ""
+    if card.network.agent_id:
         why = "a policy that is told which agent decides (network.agent_id)"
     elif not (np.isfinite(action.low).all() and np.isfinite(action.high).all()):
         why = "numbers without bounds"
-    elif engine == "godot" and has_mask:
+    elif engine == "godot" and card.mask is not None:
         why = "action masks"
-    elif engine == "godot" and is_recurrent:
+    elif engine == "godot" and card.network.core != "none":
         why = "a recurrent policy"
     if why:
         raise ConfigError(f"--for {engine}: it has no place for {why}")
 
 
-def for_engine(
-    engine: Engine, model: bytes, *, observation: ObservationLayout, action: ActionLayout
-) -> bytes:
+def for_engine(engine: Engine, model: bytes, card: Card) -> bytes:
     """Return a policy's graph with an engine's inputs and outputs.
 
     Args:
         engine: Engine, after `check_engine`.
         model: Graph as `arena.export.onnx.export_onnx` gives it.
-        observation: Layout of the observations.
-        action: Layout of the actions.
+        card: Card of the policy.
 
     Raises:
         ExportError: If it has an operator that engines do not read.
     """
-    graph = _Graph(onnx.load_from_string(model), action)
-    if engine == "unity":
-        _for_unity(graph, observation)
-    else:
-        _for_godot(graph, observation)
+    graph = _Graph(onnx.load_from_string(model), card.action_layout)
+    (_for_unity if engine == "unity" else _for_godot)(graph, card.observation_layout)
     return graph.finished()
 
 
@@ -102,33 +90,30 @@ class _Graph:
         self._outputs: list[onnx.ValueInfoProto] = []
         self._before: list[onnx.NodeProto] = []
         self._after: list[onnx.NodeProto] = []
+        # What the policy's operations make, and those after them.
+        self._made = {name for node in model.graph.node for name in node.output}
         given = {value.name: value for value in model.graph.input}
         self.has_mask = ACTION_MASK in given
         # [batch, H]
         state = given.get(STATE_IN)
         self.state_size = 0 if state is None else state.type.tensor_type.shape.dim[1].dim_value
 
-    def take(self, name: str, shape: Sequence[int]) -> None:
+    def take(self, name: str, *shape: int) -> None:
         """Add an input float32 [batch, ...]."""
-        self._inputs.append(
-            helper.make_tensor_value_info(name, TensorProto.FLOAT, [_BATCH, *shape])
-        )
+        self._inputs.append(helper.make_tensor_value_info(name, FLOAT, [_BATCH, *shape]))
 
-    def give(self, name: str, shape: Sequence[int | str], kind: int = TensorProto.FLOAT) -> None:
+    def give(self, name: str, *shape: int | str, kind: int = FLOAT) -> None:
         """Add an output."""
-        self._outputs.append(helper.make_tensor_value_info(name, kind, list(shape)))
+        self._outputs.append(helper.make_tensor_value_info(name, kind, shape))
 
-    def before(
-        self, kind: str, inputs: Sequence[str], outputs: Sequence[str], **given: object
-    ) -> None:
-        """Add an operation before those of the policy."""
-        self._before.append(helper.make_node(kind, inputs, outputs, **given))
-
-    def after(
-        self, kind: str, inputs: Sequence[str], outputs: Sequence[str], **given: object
-    ) -> None:
-        """Add an operation after those of the policy."""
-        self._after.append(helper.make_node(kind, inputs, outputs, **given))
+    def add(self, kind: str, inputs: Sequence[str], *outputs: str, **given: object) -> None:
+        """Add an operation, before those of the policy or after those whose outputs it takes."""
+        node = helper.make_node(kind, inputs, outputs, **given)
+        if self._made.isdisjoint(inputs):
+            self._before.append(node)
+        else:
+            self._made.update(outputs)
+            self._after.append(node)
 
     def constant(self, name: str, values: object, dtype: type[np.generic] = np.float32) -> str:
         """Add a constant and return its name."""
@@ -141,7 +126,7 @@ class _Graph:
         branches = self.action.branches
         names = [f"logits.{at}" for at in range(len(branches))]
         sizes = self.constant("branches", branches, np.int64)
-        self.after("Split", [logits, sizes], names, axis=1)
+        self.add("Split", [logits, sizes], *names, axis=1)
         return names
 
     def numbers(self) -> list[str]:
@@ -157,9 +142,9 @@ class _Graph:
             shape = self.constant(f"{output}.shape", [-1, leaf.size], np.int64)
             middle = self.constant(f"{output}.middle", low / 2 + high / 2)
             half = self.constant(f"{output}.half", high / 2 - low / 2)
-            self.after("Reshape", [output, shape], [f"{output}.row"])
-            self.after("Sub", [f"{output}.row", middle], [f"{output}.distance"])
-            self.after("Div", [f"{output}.distance", half], [name])
+            self.add("Reshape", [output, shape], f"{output}.row")
+            self.add("Sub", [f"{output}.row", middle], f"{output}.distance")
+            self.add("Div", [f"{output}.distance", half], name)
             names.append(name)
         return names
 
@@ -190,63 +175,61 @@ def _for_unity(graph: _Graph, observation: ObservationLayout) -> None:
     ):
         shape = leaf.shape
         if len(shape) == 3:
-            graph.take(f"obs_{at}", (shape[2], shape[0], shape[1]))
-            graph.before("Transpose", [f"obs_{at}"], [name], perm=[0, 2, 3, 1])
+            graph.take(f"obs_{at}", shape[2], shape[0], shape[1])
+            graph.add("Transpose", [f"obs_{at}"], name, perm=[0, 2, 3, 1])
             continue
         # A sensor has one to three axes.
-        graph.take(f"obs_{at}", shape if len(shape) in (1, 2) else (math.prod(shape),))
+        graph.take(f"obs_{at}", *(shape if len(shape) in (1, 2) else (math.prod(shape),)))
         to = graph.constant(f"{name}.shape", [-1, *shape], np.int64)
-        graph.before("Reshape", [f"obs_{at}", to], [name])
-    graph.constant("version_number", [3.0])
-    graph.constant("memory_size", [float(graph.state_size)])
-    graph.give("version_number", [1])
-    graph.give("memory_size", [1])
+        graph.add("Reshape", [f"obs_{at}", to], name)
+    for number, name in ((3, "version_number"), (graph.state_size, "memory_size")):
+        graph.give(graph.constant(name, [number]), 1)
     if graph.state_size:
-        graph.take("recurrent_in", (1, graph.state_size))
+        graph.take("recurrent_in", 1, graph.state_size)
         flat = graph.constant("recurrent_in.shape", [-1, graph.state_size], np.int64)
         deep = graph.constant("recurrent_out.shape", [-1, 1, graph.state_size], np.int64)
-        graph.before("Reshape", ["recurrent_in", flat], [STATE_IN])
-        graph.after("Reshape", [STATE_OUT, deep], ["recurrent_out"])
-        graph.give("recurrent_out", [_BATCH, 1, graph.state_size])
+        graph.add("Reshape", ["recurrent_in", flat], STATE_IN)
+        graph.add("Reshape", [STATE_OUT, deep], "recurrent_out")
+        graph.give("recurrent_out", _BATCH, 1, graph.state_size)
     if numbers := graph.numbers():
-        graph.after("Concat", numbers, ["continuous_actions"], axis=1)
+        graph.add("Concat", numbers, "continuous_actions", axis=1)
         _give_actions(graph, "continuous", [1], [graph.action.num_continuous])
     if graph.action.branches:
         # ML-Agents masks whatever has choices.
-        graph.take("action_masks", (graph.action.num_logits,))
+        graph.take("action_masks", graph.action.num_logits)
         half = graph.constant("half", 0.5)
         legal = ACTION_MASK if graph.has_mask else "legal"
-        graph.before("Greater", ["action_masks", half], [legal])
+        graph.add("Greater", ["action_masks", half], legal)
         least = graph.constant("least", np.finfo(np.float32).min)
-        graph.after("Where", [legal, LOGITS, least], ["legal_logits"])
+        graph.add("Where", [legal, LOGITS, least], "legal_logits")
         parts = graph.parts("legal_logits")
         for part in parts:
-            graph.after("ArgMax", [part], [f"{part}.choice"], axis=1, keepdims=1)
-        graph.after("Concat", [f"{part}.choice" for part in parts], ["discrete_actions"], axis=1)
+            graph.add("ArgMax", [part], f"{part}.choice", axis=1, keepdims=1)
+        graph.add("Concat", [f"{part}.choice" for part in parts], "discrete_actions", axis=1)
         branches = graph.action.branches
         _give_actions(graph, "discrete", [1, len(branches)], branches)
 
 
 def _give_actions(graph: _Graph, kind: str, shape: Sequence[int], sizes: Sequence[int]) -> None:
-    dtype = TensorProto.INT64 if kind == "discrete" else TensorProto.FLOAT
-    graph.after("Identity", [f"{kind}_actions"], [f"deterministic_{kind}_actions"])
+    dtype = TensorProto.INT64 if kind == "discrete" else FLOAT
+    graph.add("Identity", [f"{kind}_actions"], f"deterministic_{kind}_actions")
     for name in (f"{kind}_actions", f"deterministic_{kind}_actions"):
-        graph.give(name, [_BATCH, len(sizes) if kind == "discrete" else sizes[0]], dtype)
+        graph.give(name, _BATCH, len(sizes) if kind == "discrete" else sizes[0], kind=dtype)
     # Sentis reads these sizes as float32, too.
     name = f"{kind}_action_output_shape"
-    graph.give(graph.constant(name, np.reshape(sizes, shape)), shape)
+    graph.give(graph.constant(name, np.reshape(sizes, shape)), *shape)
 
 
 def _for_godot(graph: _Graph, observation: ObservationLayout) -> None:
     names = input_names(observation)
     sizes = [math.prod(leaf.shape) for leaf in observation.leaves]
-    graph.take("obs", (sum(sizes),))
-    graph.take("state_ins", ())
+    graph.take("obs", sum(sizes))
+    graph.take("state_ins")
     flat = [f"{name}.row" for name in names]
-    graph.before("Split", ["obs", graph.constant("sizes", sizes, np.int64)], flat, axis=1)
+    graph.add("Split", ["obs", graph.constant("sizes", sizes, np.int64)], *flat, axis=1)
     for name, row, leaf in zip(names, flat, observation.leaves, strict=True):
         to = graph.constant(f"{name}.shape", [-1, *leaf.shape], np.int64)
-        graph.before("Reshape", [row, to], [name])
+        graph.add("Reshape", [row, to], name)
     numbers = iter(graph.numbers())
     choices = iter(graph.parts(LOGITS) if graph.action.branches else ())
     parts = []
@@ -256,9 +239,9 @@ def _for_godot(graph: _Graph, observation: ObservationLayout) -> None:
             continue
         for _ in leaf.choices:
             part = next(choices)
-            graph.after("Softmax", [part], [f"{part}.share"], axis=1)
+            graph.add("Softmax", [part], f"{part}.share", axis=1)
             parts.append(f"{part}.share")
-    graph.after("Concat", parts, ["output"], axis=1)
-    graph.give("output", [_BATCH, graph.action.num_logits + graph.action.num_continuous])
-    graph.after("Identity", ["state_ins"], ["state_outs"])
-    graph.give("state_outs", [_BATCH])
+    graph.add("Concat", parts, "output", axis=1)
+    graph.give("output", _BATCH, graph.action.num_logits + graph.action.num_continuous)
+    graph.add("Identity", ["state_ins"], "state_outs")
+    graph.give("state_outs", _BATCH)

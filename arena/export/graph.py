@@ -57,13 +57,6 @@ class PolicyGraph(nn.Module):
             *further.values(),
         ]
 
-    def decisions(self, feeds: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        """Return all outputs but the greedy action, by name."""
-        network = self._network
-        parameters, further = _computed(network, self._flatten(feeds), feeds)
-        split = split_parameters(parameters, feeds.get(ACTION_MASK), action=network.action)
-        return dict(zip(parameter_names(network.action), split, strict=True)) | further
-
 
 def _computed(
     network: ActorCritic, rows: torch.Tensor, feeds: Mapping[str, torch.Tensor]
@@ -85,29 +78,15 @@ def _computed(
     return parameters, {VALUE: network.return_normalizer.denormalize(value), **further}
 
 
-def output_names(
-    action: ActionLayout, *, has_value: bool = False, is_recurrent: bool = False
-) -> tuple[str, ...]:
-    """Return the outputs of a graph.
-
-    Args:
-        action: Layout of the actions.
-        has_value: Whether the policy has a value function.
-        is_recurrent: Whether the policy is recurrent.
+def output_names(network: ActorCritic) -> tuple[str, ...]:
+    """Return the outputs of a network's graph.
 
     Raises:
         ExportError: If two have the same name.
     """
-    value = (VALUE,) if has_value else ()
-    state = (STATE_OUT,) if is_recurrent else ()
-    return (*parameter_names(action), *action_names(action), *value, *state)
-
-
-def output_names_of(network: ActorCritic) -> tuple[str, ...]:
-    """Return the outputs of a network's graph."""
-    return output_names(
-        network.action, has_value=network.has_value, is_recurrent=network.state_size > 0
-    )
+    value = (VALUE,) if network.has_value else ()
+    state = (STATE_OUT,) if network.state_size else ()
+    return (*parameter_names(network.action), *action_names(network.action), *value, *state)
 
 
 def split_parameters(
@@ -162,7 +141,7 @@ class TorchSession:
         if has_mask:
             self._inputs.append(Node(ACTION_MASK))
         actions = action_names(network.action)
-        self._outputs = [Node(n) for n in output_names_of(network) if n not in actions]
+        self._outputs = [Node(n) for n in output_names(network) if n not in actions]
 
     def get_inputs(self) -> list[Node]:
         """Return the inputs."""
@@ -176,5 +155,5 @@ class TorchSession:
     def run(self, names: Sequence[str], feeds: Feeds) -> list[npt.NDArray[Any]]:
         """Return some outputs for arrays by the names of the inputs."""
         inputs = {name: torch.from_numpy(values) for name, values in feeds.items()}
-        outputs = self._graph.decisions(inputs)
+        outputs = dict(zip(output_names(self.network), self._graph(inputs), strict=True))
         return [outputs[name].numpy() for name in names]

@@ -20,7 +20,7 @@ import torch
 from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.observations import ObservationLayout
 from arena.errors import ExportError
-from arena.export.graph import PolicyGraph, TorchSession, output_names_of
+from arena.export.graph import PolicyGraph, TorchSession, output_names
 from arena.export.inputs import ACTION_MASK, STATE_IN, Feeds, random_feeds
 from arena.export.outputs import LOGITS, MEAN, action_names
 from arena.export.session import make_session
@@ -74,7 +74,7 @@ def export_onnx(network: ActorCritic, *, layout: ObservationLayout, has_mask: bo
             graph,
             kwargs={"feeds": inputs},
             input_names=list(inputs),
-            output_names=list(output_names_of(network)),
+            output_names=list(output_names(network)),
             dynamic_shapes={"feeds": {name: {0: batch} for name in inputs}},
             # One file: the card names it with one digest.
             external_data=False,
@@ -146,7 +146,7 @@ def check_onnx(
     """
     action = network.action
     feeds = _random_feeds(network, layout, NUM_CHECKED, has_mask=has_mask, seed=seed)
-    names = output_names_of(network)
+    names = output_names(network)
     outputs = dict(zip(names, make_session(model).run(list(names), feeds), strict=True))
     expected = _expected(network, feeds, layout=layout)
     difference = max(_difference(name, outputs[name], values) for name, values in expected.items())

@@ -28,31 +28,29 @@ class Position:
 
     Args:
         fen: Position to begin with. None: a new game.
+
+    Attributes:
+        board: The board; not to be changed.
+        agent: Agent that is to move.
+
+    Raises:
+        ValueError: If it is no position of chess.
     """
 
     def __init__(self, fen: str | None = None) -> None:
         self._env: Any = chess_v6.env().unwrapped
         self._env.reset()
+        self.board = self._env.board = chess.Board(fen or chess.STARTING_FEN)
+        if not self.board.is_valid():
+            raise ValueError(f"not a position of chess: {fen}")
         if fen is not None:
-            self._env.board = chess.Board(fen)
             # The environment shows an empty history at the beginning of a game only.
             self._remember()
         self._select()
 
-    @property
-    def board(self) -> chess.Board:
-        """The board; not to be changed."""
-        board: chess.Board = self._env.board
-        return board
-
-    @property
-    def agent(self) -> str:
-        """Agent that is to move."""
-        return str(self._env.agent_selection)
-
     def observe(self) -> dict[str, Any]:
         """Return what the agent that is to move sees, with its action mask."""
-        observation: dict[str, Any] = self._env.observe(self._env.agent_selection)
+        observation: dict[str, Any] = self._env.observe(self.agent)
         return observation
 
     def move_of(self, action: int) -> chess.Move:
@@ -81,29 +79,37 @@ class Position:
         self._env.board_history = np.dstack((shown, history))
 
     def _select(self) -> None:
-        self._env.agent_selection = self._env.possible_agents[int(not self.board.turn)]
+        self.agent = str(self._env.possible_agents[int(not self.board.turn)])
+        self._env.agent_selection = self.agent
 
 
 class Engine:
     """Engine that answers lines of UCI.
 
     Args:
-        make: Maker of the player of a level; None: the champion.
-        name: Name of the engine.
-        num_levels: Levels that there are.
+        make: Maker of the player of a level; 0: the champion.
+        card: Content of the export's ``card.json``.
+        level: Level at first.
         sample: Whether the champion samples its moves at first, instead of the likeliest.
     """
 
     def __init__(
-        self, make: Callable[[int | None], Any], *, name: str, num_levels: int, sample: bool
+        self,
+        make: Callable[[int], Any],
+        card: Mapping[str, Any],
+        *,
+        level: int = 0,
+        sample: bool = False,
     ) -> None:
         self._make = make
-        self._player = make(None)
-        self._name = name
-        self._num_levels = num_levels
+        self._player = make(level)
+        self._name = card["player"]
+        self._num_levels = len(card.get("levels", []))
+        self._level = level
         self._sample = sample
-        self._start: str | None = None
-        self._moves: list[chess.Move] = []
+        self._position = Position()
+        # Of a recurrent player: what agents have seen before this position, in order.
+        self._seen: list[tuple[str, dict[str, Any]]] = []
         # What is to be said at the next stop, after go infinite.
         self._pending: str | None = None
 
@@ -121,12 +127,14 @@ class Engine:
                 self._set_option(words)
             elif command == "position":
                 self._set_position(words)
-            elif command == "go":
-                yield from self._chosen(words)
-            # The opponent has played what was expected: from now on the clock runs.
-            elif command in ("stop", "ponderhit") and self._pending is not None:
-                yield self._pending
-                self._pending = None
+            # After ponderhit the opponent has played what was expected, and the clock runs. Every
+            # go has its move, and before that of another.
+            elif command in ("stop", "ponderhit", "go"):
+                if self._pending is not None:
+                    yield self._pending
+                    self._pending = None
+                if command == "go":
+                    yield from self._chosen(words)
         except ValueError as error:
             # A program in front shows such a line to its user.
             yield f"info string {error}"
@@ -137,7 +145,8 @@ class Engine:
         yield f"option name Sample type check default {str(self._sample).lower()}"
         if self._num_levels:
             # 0 is the champion.
-            yield f"option name Level type spin default 0 min 0 max {self._num_levels}"
+            at = f"default {self._level} min 0 max {self._num_levels}"
+            yield f"option name Level type spin {at}"
         yield "uciok"
 
     def _set_option(self, words: Sequence[str]) -> None:
@@ -147,7 +156,7 @@ class Engine:
         if name == "sample" and value in ("true", "false"):
             self._sample = value == "true"
         elif name == "level" and value.isdecimal() and int(value) <= self._num_levels:
-            self._player = self._make(int(value) or None)
+            self._player = self._make(int(value))
         else:
             raise ValueError(
                 f"there is Sample (true or false) and Level (0 to {self._num_levels}), got "
@@ -155,37 +164,32 @@ class Engine:
             )
 
     def _set_position(self, words: Sequence[str]) -> None:
-        start = " ".join(_after(words, "fen", ("moves",))) or None
-        moves = [chess.Move.from_uci(word) for word in _after(words, "moves", ())]
-        board = chess.Board(start) if start else chess.Board()
-        if not board.is_valid():
-            raise ValueError(f"not a position of chess: {start}")
-        for move in moves:
-            if move not in board.legal_moves:
-                raise ValueError(f"illegal move {move.uci()} in {board.fen()}")
-            board.push(move)
+        position = Position(" ".join(_after(words, "fen", ("moves",))) or None)
+        seen = []
+        for word in _after(words, "moves", ()):
+            if self._player.is_recurrent:
+                seen.append((position.agent, position.observe()))
+            position.push(chess.Move.from_uci(word))
         # Only now, so that an illegal line changes nothing.
-        self._start, self._moves = start, moves
+        self._position, self._seen = position, seen
 
     def _chosen(self, words: Sequence[str]) -> Iterator[str]:
-        position = Position(self._start)
-        if self._player.is_recurrent:
-            self._player.clear()
-        for move in self._moves:
-            if self._player.is_recurrent:
-                # What it remembers are its own earlier decisions.
-                self._player.act(position.observe(), agent=position.agent)
-            position.push(move)
+        position, agent = self._position, self._position.agent
         best = "bestmove (none)"
         if any(position.board.legal_moves):
-            observation, agent = position.observe(), position.agent
+            self._player.clear()
+            for one, seen in self._seen:
+                # What it remembers are its own earlier decisions.
+                if one == agent:
+                    self._player.act(seen, agent=agent)
+            observation = position.observe()
             score = ""
             if self._player.has_value:
                 score = f" score cp {_centipawns(self._player.value(observation, agent=agent))}"
             action = self._player.act(observation, agent=agent, sample=self._sample)
-            move = position.move_of(action)
-            yield f"info depth 1 nodes 1{score} pv {move.uci()}"
-            best = f"bestmove {move.uci()}"
+            move = position.move_of(action).uci()
+            yield f"info depth 1 nodes 1{score} pv {move}"
+            best = f"bestmove {move}"
         if "infinite" in words or "ponder" in words:
             self._pending = best
         else:
@@ -208,27 +212,11 @@ def _centipawns(value: float) -> int:
     return round(400.0 * math.log10(share / (1.0 - share)))
 
 
-def serve(
-    card: Mapping[str, Any],
-    make: Callable[[int | None], Any],
-    *,
-    sample: bool = False,
-    lines: Iterable[str] = sys.stdin,
-) -> None:
-    """Answer lines of UCI on standard output until ``quit`` or the end of the input.
-
-    Args:
-        card: Content of the export's ``card.json``.
-        make: Maker of the player of a level; None: the champion.
-        sample: Whether the champion samples its moves.
-        lines: Lines that come in.
-    """
-    levels = card.get("levels", [])
-    engine = Engine(make, name=card["player"], num_levels=len(levels), sample=sample)
+def serve(engine: Engine, *, lines: Iterable[str] = sys.stdin) -> None:
+    """Answer lines of UCI on standard output until ``quit`` or the end of the input."""
     for line in lines:
         if line.split()[:1] == ["quit"]:
             return
         for answer in engine.answers(line):
             # One by one: whoever is in front waits for each of them.
-            sys.stdout.write(answer + "\n")
-            sys.stdout.flush()
+            print(answer, flush=True)  # noqa: T201  (the protocol)

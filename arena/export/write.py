@@ -43,12 +43,12 @@ class Written:
     Attributes:
         directory: Directory of the export.
         card: Card as it was written.
-        check: Comparison of the graph with the policy.
+        checks: Comparison of the policy's graph with it, or of that of each member of a mixture.
     """
 
     directory: Path
     card: Card
-    check: OnnxCheck
+    checks: tuple[OnnxCheck, ...]
 
 
 def write_export(
@@ -85,18 +85,12 @@ def write_export(
     check_target(directory, force=force)
     files, written_card, check = _contents(card, weights, levels or {}, engine, html=html)
     _put(directory, files)
-    return Written(directory=directory, card=written_card, check=check)
+    return Written(directory=directory, card=written_card, checks=(check,))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenMixture:
-    """Finished export of a mixture.
-
-    Attributes:
-        directory: Directory of the export.
-        card: Card as it was written.
-        checks: Comparison of each member's graph with its policy.
-    """
+    """Finished export of a mixture, as `Written`."""
 
     directory: Path
     card: MixtureCard
@@ -167,15 +161,9 @@ def _contents(
     model, check = _graph(card, network, layout)
     # The card records every file but itself. The text for people shows the card, so it is written
     # from a card without its own record.
-    files = {
-        POLICY: model,
-        WEIGHTS: serialize(weights),
-        **_players(card),
-    }
+    files = {POLICY: model, WEIGHTS: serialize(weights), **_players(card)}
     if engine is not None:
-        files[f"{engine}.onnx"] = for_engine(
-            engine, model, observation=layout, action=card.action_layout
-        )
+        files[f"{engine}.onnx"] = for_engine(engine, model, card)
     networks = {POLICY: network}
     for level in card.levels:
         # Levels may share a graph, and have the policy's.
@@ -191,13 +179,8 @@ def _contents(
         "opset": str(OPSET),
         "onnxruntime_at_least": LEAST_ONNXRUNTIME,
     }
-    written = card.model_copy(
-        update={
-            "value": network.has_value,
-            "versions": versions,
-            "files": file_records(files),
-        }
-    )
+    facts = {"value": network.has_value, "versions": versions}
+    written = card.model_copy(update=facts | {"files": file_records(files)})
     files[CARD_FOR_PEOPLE] = card_for_people(written).encode()
     written = written.model_copy(update={"files": file_records(files)})
     return files | {CARD: written.to_json()}, written, check

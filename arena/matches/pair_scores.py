@@ -9,7 +9,10 @@ are kept beside these. Torch-free.
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Iterable
 from typing import Protocol
+
+from arena.types import PairScore
 
 Z95 = 1.959963984540054
 """Half the width of a 95% interval in standard deviations."""
@@ -51,6 +54,26 @@ def points(results: Scored) -> float:
     if results.score_sum is not None:
         return results.score_sum
     return results.wins + 0.5 * results.draws
+
+
+def seen_from(
+    seat: int, rivals: Collection[int], pairs: Iterable[PairScore]
+) -> tuple[int, int, int, float]:
+    """Return wins, draws and losses of a seat against others, and the sum of its scores."""
+    wins = draws = losses = 0
+    won = 0.0
+    for pair in pairs:
+        if pair.first == seat and pair.second in rivals:
+            wins, losses = wins + pair.wins, losses + pair.losses
+            won += points(pair)
+        # The pair is seen from its first seat: the second one's score is 1 less that one.
+        elif pair.second == seat and pair.first in rivals:
+            wins, losses = wins + pair.losses, losses + pair.wins
+            won += num_scored(pair) - points(pair)
+        else:
+            continue
+        draws += pair.draws
+    return wins, draws, losses, won
 
 
 def mean_score(won: float, scored: float) -> float | None:

@@ -14,7 +14,7 @@ from arena.envs.base import BatchedEnv
 from arena.errors import ConfigError
 from arena.matches.match import Block, Progress, play_matches, share_envs
 from arena.matches.mixture import ActorMixture, draw_lineups
-from arena.matches.pair_scores import mean_score, num_scored, points
+from arena.matches.pair_scores import mean_score, seen_from
 from arena.matches.seating import seat_teams
 from arena.matches.seeds import environment_seeds
 from arena.matches.tally import merge_tallies
@@ -293,17 +293,9 @@ def _pair_result(
         # Games of two rotations are different: home has another seat.
         distinct += tally.distinct or 0
         return_sum += tally.return_sum[home_seat]
-        for pair in tally.pairs:
-            if pair.first == home_seat and pair.second in rivals:
-                wins, losses = wins + pair.wins, losses + pair.losses
-                won += points(pair)
-            # The pair is seen from its first seat: home's score is 1 less that one.
-            elif pair.second == home_seat and pair.first in rivals:
-                wins, losses = wins + pair.losses, losses + pair.wins
-                won += num_scored(pair) - points(pair)
-            else:
-                continue
-            draws += pair.draws
+        found = seen_from(home_seat, rivals, tally.pairs)
+        wins, draws, losses = wins + found[0], draws + found[1], losses + found[2]
+        won += found[3]
     first = rotations[0]
     return PairResult(
         home=first.home.name,

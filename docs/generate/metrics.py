@@ -66,7 +66,9 @@ def published_names() -> Iterator[tuple[str, str]]:
         }
         for node in ast.walk(tree):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                if id(node) not in inner and NAME.fullmatch(node.value):
+                found = NAME.fullmatch(node.value)
+                # An environment's id looks like a metric's name.
+                if found and found[1] in groups and id(node) not in inner:
                     yield node.value, str(path)
             elif isinstance(node, ast.JoinedStr):
                 parts = [getattr(part, "value", "x") for part in node.values]

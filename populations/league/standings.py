@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from arena.types import Digest, Entrant, PlayerId, is_external
+from arena.types import Digest, Entrant, PlayerId, WeightsRef, is_external
 from populations.league.champions import champion_of, holders_of, name_of
 from populations.league.league import League
 from populations.league.ratings import Ratings, interval_fields
@@ -64,6 +64,11 @@ class Standing(NamedTuple):
     champion: bool = False
     same_as: PlayerId | None = None
     open: bool = False
+
+    @property
+    def reference(self) -> WeightsRef | None:
+        """Weights that the standing is about; None: there are none to load."""
+        return WeightsRef(digest=self.weights, key=self.key) if self.weights and self.key else None
 
     def picked(self, *keys: str) -> dict[str, Any]:
         """Return some of its values as documents have them."""

@@ -11,10 +11,12 @@ from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Literal
 
+from ..players.weights import load_policy
+
 if TYPE_CHECKING:
     from arena.checkpoints.manifest import Manifest
     from arena.export.card import Ancestor, Card, CardEnvironment, CardRating, CardSeat
-    from arena.types import Digest
+    from arena.types import Digest, WeightsRef
     from populations.league.league import League
     from populations.league.standings import Standing
     from populations.ratings.results import Rated
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from populations.views.questions.results import Calibration
 
     from ..players.game import Game
+    from ..players.weights import PolicyWeights
 
 PACKAGES = ("arena-league", "torch", "onnx", "onnxscript", "onnxruntime", "numpy")
 
@@ -67,6 +70,17 @@ class Cards:
             champions={name: line for name, line in best.items() if line is not None},
             anchored=anchored,
         )
+
+    def load(
+        self, player: str, reference: WeightsRef, *, population: str
+    ) -> tuple[PolicyWeights, Card]:
+        """Load a player of the run, with its card.
+
+        Raises:
+            CheckpointError: As `load_policy`.
+        """
+        manifest, policy = load_policy(self.inspection, player, reference, word=self.game.word)
+        return policy, self.make(policy.player, manifest, population=population)
 
     def make(self, player: str, manifest: Manifest, *, population: str) -> Card:
         """Look everything up but the record, which is empty.

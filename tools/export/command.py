@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from arena.types import WeightsRef
     from populations.views.questions.inspection import Inspection
 
-    from ..players.game import Game
     from .record import Export, ExportSettings, Mode
 
 LEVELS = (
@@ -36,6 +35,12 @@ MEMBERS = (
     *(Column("directory", "word"), Column("player", "player"), Column("probability")),
     *(Column("rating", "elo"), Column("agent_steps")),
 )
+
+SHOWN = {
+    *("kind", "player", "exploitability", "record", "agent_steps", "levels"),
+    *("members", "num_players", "worst_score", "cyclicity"),
+}
+"""Keys of cards, of a policy or of a mixture, that documents have."""
 
 
 def export(
@@ -115,6 +120,9 @@ def export(
     written: Mapping[str, Written | WrittenMixture]
     # The tables stay in memory: only the journal is closed.
     with closing(Inspection.open(run)) as inspection:
+        known = inspection.standings()
+        if population is not None and population not in known:
+            raise ConfigError(f"--population {population}: the run has {', '.join(known)}")
         if mixture:
             written = _export_mixtures(inspection, settings, population=population)
         else:
@@ -164,11 +172,12 @@ def _export_policies(
     engine: Engine | None,
 ) -> dict[str, Written]:
     from arena.errors import ConfigError
+    from arena.export.engines import check_engine
+    from arena.export.html.page import page_game
     from arena.export.write import write_export
 
-    from ..players.weights import load_policy
     from .card import Cards
-    from .levels import find_levels, on_scale
+    from .levels import find_levels
     from .record import play_record
 
     # Before matches are played, which take minutes.
@@ -178,33 +187,33 @@ def _export_policies(
             f"without are {', '.join(sorted(missing))}"
         )
     targets = settings.targets(inspection, chosen)
-    if settings.html:
-        _check_pages(inspection, chosen)
-    counts: dict[Mode, int] = {
-        "greedy": settings.num_matches,
-        "sampled": (settings.num_matches + 1) // 2,
-    }
+    matches = settings.num_matches
+    counts: dict[Mode, int] = {"greedy": matches, "sampled": (matches + 1) // 2}
     written: dict[str, Written] = {}
     with _begun(inspection, settings) as export:
-        if engine is not None:
-            _check_engine(engine, inspection, export.game, chosen)
-        cards = Cards.of(inspection, export.game)
-        found = find_levels(export, chosen, number=levels) if levels is not None else {}
-        for name, (player_id, reference) in chosen.items():
-            manifest, policy = load_policy(inspection, player_id, reference, word=export.game.word)
+        shared = Cards.of(inspection, export.game)
+        loaded = {name: shared.load(*one, population=name) for name, one in chosen.items()}
+        cards = {name: card for name, (_, card) in loaded.items()}
+        for card in cards.values():
+            if engine is not None:
+                check_engine(engine, card)
+            if settings.html:
+                page_game(card.environment.spec, card.network)
+        found = find_levels(export, chosen, cards, number=levels) if levels is not None else {}
+        for name, (policy, card) in loaded.items():
             record = play_record(export, policy, population=name, num_matches=counts)
-            card = cards.make(policy.player, manifest, population=name)
+            of_levels = found.get(name, [])
             update = {
                 "record": record,
                 "exploitability": export.measured(policy),
-                "levels": tuple(on_scale(level, card.rating) for level, _ in found.get(name, [])),
+                "levels": tuple(level for level, _ in of_levels),
             }
-            export.progress.begin(f"{player_id}: writing and verifying the graph")
+            export.progress.begin(f"{policy.player}: writing and verifying the graph")
             written[name] = write_export(
                 targets[name],
                 card=card.model_copy(update=update),
                 weights=policy.tensors,
-                levels={level.graph: one.tensors for level, one in found.get(name, [])},
+                levels={level.graph: one.tensors for level, one in of_levels},
                 engine=engine,
                 force=settings.force,
                 html=settings.html,
@@ -212,37 +221,11 @@ def _export_policies(
     return written
 
 
-def _check_pages(inspection: Inspection, names: Iterable[str]) -> None:
-    from arena.export.html.page import page_game
-
-    for name in names:
-        page_game(inspection.run_file.spec, inspection.run_file.config.populations[name].network)
-
-
-def _check_engine(
-    engine: Engine, inspection: Inspection, game: Game, populations: Iterable[str]
-) -> None:
-    """Refuse what an engine cannot play, before matches are played."""
-    from arena.export.engines import check_engine
-
-    for name in populations:
-        agents, config = game.populations[name], inspection.run_file.config.populations[name]
-        observation, action = game.layouts(agents, network=config.network)
-        check_engine(
-            engine,
-            observation=observation,
-            action=action,
-            has_mask=game.spec.agent_specs[agents[0]].mask is not None,
-            is_recurrent=config.network.core != "none",
-        )
-
-
 def _export_mixtures(
     inspection: Inspection, settings: ExportSettings, *, population: str | None
 ) -> dict[str, WrittenMixture]:
     from .mixture import export_mixture, find_mixtures
 
-    _check_population(inspection, population)
     names = [name for name in inspection.standings() if population in (None, name)]
     # Before matches are played, which take minutes.
     targets = settings.targets(inspection, names)
@@ -252,14 +235,6 @@ def _export_mixtures(
             name: export_mixture(export, mixtures[name], target=target)
             for name, target in targets.items()
         }
-
-
-def _check_population(inspection: Inspection, population: str | None) -> None:
-    from arena.errors import ConfigError
-
-    known = inspection.standings()
-    if population is not None and population not in known:
-        raise ConfigError(f"--population {population}: the run has {', '.join(known)}")
 
 
 def _chosen(
@@ -275,8 +250,6 @@ def _chosen(
 
     from ..players.in_run import champions, find_in_run
 
-    _check_population(inspection, population)
-    known = list(inspection.standings())
     # A player that is named needs no rating.
     if player is not None:
         chosen = find_in_run(inspection, player)
@@ -289,7 +262,7 @@ def _chosen(
     missing = {
         name: f"population {name} has no champion: "
         f"{f'{players[name]} has its agents' if players[name] else 'no player is rated yet'}"
-        for name in known
+        for name in inspection.standings()
         if name not in found and population in (None, name)
     }
     if population is not None:
@@ -302,36 +275,19 @@ def _chosen(
     return found
 
 
-def _document(written: Written | WrittenMixture) -> dict[str, object]:
-    from arena.export.write import WrittenMixture
+def _document(written: Written | WrittenMixture) -> dict[str, Any]:
+    from arena.export.card import Card
 
-    document: dict[str, object] = {
-        "directory": str(written.directory),
-        "kind": written.card.kind,
-        "player": written.card.player,
-        "exploitability": written.card.exploitability,
-        "record": [line.model_dump(mode="json") for line in written.card.record],
-    }
-    if isinstance(written, WrittenMixture):
-        mixture = written.card
-        return document | {
-            "members": [member.model_dump(mode="json") for member in mixture.members],
-            "num_players": mixture.num_players,
-            "worst_score": mixture.worst_score,
-            "cyclicity": mixture.cyclicity,
-            # Over all members, of which each has a graph of its own.
-            "verified_observations": sum(check.observations for check in written.checks),
-            "max_logit_difference": max(check.max_difference for check in written.checks),
-        }
     card = written.card
-    return document | {
-        "agent_steps": card.agent_steps,
-        "weights": card.weights_digest,
-        **card.rating.model_dump(),
-        "levels": [level.model_dump(mode="json") for level in card.levels],
-        "verified_observations": written.check.observations,
-        "max_logit_difference": written.check.max_difference,
+    document = card.model_dump(mode="json", include=SHOWN) | {
+        "directory": str(written.directory),
+        # Over all members of a mixture, of which each has a graph of its own.
+        "verified_observations": sum(check.observations for check in written.checks),
+        "max_logit_difference": max(check.max_difference for check in written.checks),
     }
+    if isinstance(card, Card):
+        document |= {"weights": card.weights_digest, **card.rating.model_dump()}
+    return document
 
 
 def _print_tables(written: Mapping[str, Written | WrittenMixture]) -> None:
@@ -353,11 +309,11 @@ def _print_tables(written: Mapping[str, Written | WrittenMixture]) -> None:
                 for line in card.record
             ]
             print_framed(Table(RECORD, rows), title=title)
-        checks = result.checks if isinstance(result, WrittenMixture) else (result.check,)
+        checked = _document(result)
         screen.print(
-            f"policy.onnx agrees with the policy on {sum(c.observations for c in checks)} random "
+            f"policy.onnx agrees with the policy on {checked['verified_observations']} random "
             "observations "
-            f"(largest difference of a logit or mean {max(c.max_difference for c in checks):.1e})"
+            f"(largest difference of a logit or mean {checked['max_logit_difference']:.1e})"
         )
         screen.print(f"written to {result.directory}")
         if PAGE in card.files:
@@ -365,9 +321,9 @@ def _print_tables(written: Mapping[str, Written | WrittenMixture]) -> None:
 
 
 def _level_row(level: CardLevel) -> dict[str, object]:
-    shown = {"temperature": f"{level.temperature:.3g}", "score_below": ""}
-    if level.score_below is not None:
-        shown["score_below"] = f"{level.score_below:.3f}"
+    from arena.export.card_text import score_text
+
+    shown = {"temperature": f"{level.temperature:.3g}", "score_below": score_text(level)}
     return level.model_dump() | shown
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,10 +16,9 @@ from ..terminal.output import tell
 
 if TYPE_CHECKING:
     from arena.envs.base import BatchedEnv
-    from arena.export.card import CardLevel, CardRating
+    from arena.export.card import Card, CardLevel, CardRating
     from arena.matches.tournament import Contender
-    from arena.types import Digest, WeightsRef
-    from populations.league.standings import Standing
+    from arena.types import WeightsRef
     from populations.views.questions.inspection import Inspection
 
     from ..players.weights import PolicyWeights
@@ -130,20 +128,29 @@ def _score(upper: Candidate, lower: Candidate, meet: Meet, target: float) -> flo
     return meet(upper, lower) if abs(score - target) <= TOLERANCE else score
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Team:
-    """Members of the league who play together: one of each population that trains.
+class Member(NamedTuple):
+    """Member of the league.
 
     Attributes:
-        rating: Mean of their ratings.
-        players: Player and weights of each population.
+        rating: Its rating.
+        player: Its name in the run.
+        reference: Its weights.
     """
 
     rating: float
-    players: Mapping[str, tuple[str, WeightsRef]]
+    player: str
+    reference: WeightsRef
 
 
-def find_teams(inspection: Inspection, top: Mapping[str, tuple[str, WeightsRef]]) -> list[Team]:
+Team = Mapping[str, Member]
+"""Members who play together: one of each population that trains."""
+
+
+def find_teams(
+    inspection: Inspection,
+    top: Mapping[str, tuple[str, WeightsRef]],
+    ratings: Mapping[str, CardRating],
+) -> list[Team]:
     """Return a run's rated members as teams, the best first, beginning with those exported.
 
     Of one population each member is a team. Of several, members are together that are equally far
@@ -152,57 +159,46 @@ def find_teams(inspection: Inspection, top: Mapping[str, tuple[str, WeightsRef]]
     Args:
         inspection: The run.
         top: Exported players, of every population that has one.
+        ratings: Ratings of these.
 
     Raises:
         ConfigError: If an exported player has no rating.
     """
-    ladders = {name: _ladder(inspection, name, *chosen) for name, chosen in top.items()}
+    ladders = {k: [*_ladder(inspection, k, *one, ratings[k].rating)] for k, one in top.items()}
     if len(ladders) == 1:
         ((name, ladder),) = ladders.items()
-        return [Team(rating=line.rating or 0.0, players={name: one}) for line, one in ladder]
-    teams: dict[tuple[str, ...], Team] = {}
-    for step in range(MAX_TEAMS):
-        lines = [_at(ladder, step / (MAX_TEAMS - 1)) for ladder in ladders.values()]
-        players = {name: one for name, (_, one) in zip(ladders, lines, strict=True)}
-        rating = math.fsum(line.rating or 0.0 for line, _ in lines) / len(lines)
-        names = tuple(player for player, _ in players.values())
-        teams.setdefault(names, Team(rating=rating, players=players))
-    return list(teams.values())
+        return [{name: member} for member in ladder]
+    shares = [step / (MAX_TEAMS - 1) for step in range(MAX_TEAMS)]
+    teams = [{name: _at(ladder, share) for name, ladder in ladders.items()} for share in shares]
+    # Far apart as they are, some shares may have the same members.
+    return list({tuple(team.values()): team for team in teams}.values())
 
 
-_Ladder = list[tuple["Standing", tuple[str, "WeightsRef"]]]
-
-
-def _ladder(inspection: Inspection, name: str, player: str, reference: WeightsRef) -> _Ladder:
+def _ladder(
+    inspection: Inspection, name: str, player: str, reference: WeightsRef, rating: float | None
+) -> Iterator[Member]:
     from arena.errors import ConfigError
-    from arena.types import WeightsRef
 
     from .mixture import is_present
 
-    lines = [
-        line
-        for line in inspection.standings(name)[name]
-        if line.kind != "bot" and line.rating is not None and line.weights and line.key
-    ]
-    top = next((line for line in lines if line.weights == reference.digest), None)
-    if top is None or top.rating is None:
+    if rating is None:
         raise ConfigError(f"--levels begins at a player with a rating: {player} has none")
-    found: dict[Digest, tuple[Standing, tuple[str, WeightsRef]]] = {}
-    found[reference.digest] = (top, (player, reference))
-    for line in lines:
-        assert line.weights is not None, "left out above"
-        assert line.key is not None, "left out above"
-        if (line.rating or 0.0) < top.rating and is_present(inspection, line):
-            one = (line.player, WeightsRef(digest=line.weights, key=line.key))
-            # A policy and its ghost may have the same weights.
-            found.setdefault(line.weights, (line, one))
-    return list(found.values())
+    yield Member(rating, player, reference)
+    known = {reference.digest}
+    for line in inspection.standings(name)[name]:
+        one, own = line.reference, line.rating
+        if one is None or own is None or own >= rating:
+            continue
+        # A policy and its ghost may have the same weights.
+        if one.digest not in known and is_present(inspection, line):
+            known.add(one.digest)
+            yield Member(own, line.player, one)
 
 
-def _at(ladder: _Ladder, share: float) -> tuple[Standing, tuple[str, WeightsRef]]:
-    best, worst = (ladder[end][0].rating or 0.0 for end in (0, -1))
+def _at(ladder: Sequence[Member], share: float) -> Member:
+    best, worst = ladder[0].rating, ladder[-1].rating
     wanted = best + share * (worst - best)
-    return min(ladder, key=lambda one: abs((one[0].rating or 0.0) - wanted))
+    return min(ladder, key=lambda one: abs(one.rating - wanted))
 
 
 class Matches:
@@ -227,8 +223,8 @@ class Matches:
         word = self._export.game.word
         if candidate.member not in self._policies:
             self._policies[candidate.member] = {
-                name: load_policy(self._export.inspection, *one, word=word)[1]
-                for name, one in self._teams[candidate.member].players.items()
+                name: load_policy(self._export.inspection, *one[1:], word=word)[1]
+                for name, one in self._teams[candidate.member].items()
             }
         return self._policies[candidate.member]
 
@@ -264,29 +260,35 @@ class Matches:
         return Contender(name=self._name(candidate), actors=actors)
 
     def _name(self, candidate: Candidate) -> str:
-        players = self._teams[candidate.member].players.values()
-        name = " + ".join(player for player, _ in players)
+        name = " + ".join(one.player for one in self._teams[candidate.member].values())
         at = candidate.temperature
         return name if at == 1.0 else f"{name} at temperature {at:.4g}"
 
 
 def find_levels(
-    export: Export, top: Mapping[str, tuple[str, WeightsRef]], *, number: int
+    export: Export,
+    top: Mapping[str, tuple[str, WeightsRef]],
+    cards: Mapping[str, Card],
+    *,
+    number: int,
 ) -> dict[str, list[tuple[CardLevel, PolicyWeights]]]:
     """Find levels of play, and return those of each population, the weakest first.
 
     Args:
         export: The export.
         top: Exported players, of every population.
+        cards: Their cards.
         number: Most levels.
 
     Raises:
         ConfigError: As `find_teams`.
     """
-    teams = find_teams(export.inspection, top)
+    ratings = {name: card.rating for name, card in cards.items()}
+    teams = find_teams(export.inspection, top, ratings)
     with closing(export.game.make_env(export.game.batch_size(2 * NUM_MATCHES))) as env:
         matches = Matches(export, env, teams)
-        chosen = choose_levels([team.rating for team in teams], matches.meet, number=number)
+        strengths = [math.fsum(one.rating for one in t.values()) / len(t) for t in teams]
+        chosen = choose_levels(strengths, matches.meet, number=number)
     scores = [matches.score(*pair) for pair in pairwise(chosen)]
     if len(chosen) < number:
         low, high = SCORES
@@ -295,37 +297,50 @@ def find_levels(
             f"below in {low} to {high} of their matches)"
         )
     found: dict[str, list[tuple[CardLevel, PolicyWeights]]] = {}
-    for name in top:
+    for name, rating in ratings.items():
         policies = [matches.policies(candidate)[name] for candidate in chosen]
-        levels = _card_levels(policies, chosen, scores)
+        levels = card_levels(policies, [one.temperature for one in chosen], scores, rating)
         found[name] = [*zip(levels, policies, strict=True)][::-1]
     return found
 
 
-def _card_levels(
+def card_levels(
     policies: Sequence[PolicyWeights],
-    chosen: Sequence[Candidate],
+    temperatures: Sequence[float],
     scores: Sequence[tuple[float, int]],
+    top: CardRating,
 ) -> Iterator[CardLevel]:
-    """Yield levels, the strongest first, with what is known of them before a card is."""
+    """Yield levels, the strongest first.
+
+    Args:
+        policies: Policy of each, the strongest first, without its temperature.
+        temperatures: Temperature of each.
+        scores: Score of each against the next, and the matches that it is from.
+        top: Rating of the exported player, which a level is at least as unsure as.
+    """
     from arena.export.card import POLICY, CardLevel
 
+    assert top.rating is not None, "`find_teams` wants a rating"
+    assert top.rating_low is not None, "a rating has an interval"
     graphs = {policies[0].digest: POLICY}
-    for place, (policy, candidate) in enumerate(zip(policies, chosen, strict=True)):
+    for place, (policy, temperature) in enumerate(zip(policies, temperatures, strict=True)):
         # The exported policy's graph is there already.
         graph = graphs.setdefault(policy.digest, f"levels/{len(graphs):02d}/{POLICY}")
         distance, deviation = distance_of(scores[:place])
+        rating = top.rating - distance
+        spread = math.hypot(NORMAL_95 * deviation, top.rating - top.rating_low)
         score, matches = scores[place] if place < len(scores) else (None, 0)
         yield CardLevel(
-            level=len(chosen) - place,
+            level=len(policies) - place,
             player=policy.player,
             graph=graph,
-            temperature=candidate.temperature,
+            temperature=temperature,
             agent_steps=policy.agent_steps,
             weights_digest=policy.digest,
-            rating=-distance,
-            rating_low=-distance - NORMAL_95 * deviation,
-            rating_high=-distance + NORMAL_95 * deviation,
+            rating=rating,
+            rating_low=rating - spread,
+            # Open above, as the exported player's.
+            rating_high=None if top.rating_high is None else rating + spread,
             score_below=score,
             matches_below=matches,
         )
@@ -341,13 +356,3 @@ def distance_of(scores: Sequence[tuple[float, int]]) -> tuple[float, float]:
     distance = math.fsum(ELO * math.log(score / (1.0 - score)) for score, _ in scores)
     variance = math.fsum(ELO**2 / (n * score * (1.0 - score)) for score, n in scores)
     return distance, math.sqrt(variance)
-
-
-def on_scale(level: CardLevel, rating: CardRating) -> CardLevel:
-    """Return a level on the scale of the exported player, whose rating is as unsure as it is."""
-    assert rating.rating is not None, "`find_teams` wants a rating"
-    assert rating.rating_low is not None, "who is rated has an interval"
-    own, top = level.rating - level.rating_low, rating.rating - rating.rating_low
-    at, spread = rating.rating + level.rating, math.hypot(own, top)
-    high = None if rating.rating_high is None else at + spread
-    return level.model_copy(update={"rating": at, "rating_low": at - spread, "rating_high": high})

@@ -7,14 +7,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..players.weights import MixtureWeights, PolicyWeights, load_policy
+from ..players.weights import MixtureWeights
 from .card import Cards
 from .record import Export, play_record
 
 if TYPE_CHECKING:
     import torch
 
-    from arena.export.card import Card, CardMember, MixtureCard
+    from arena.export.card import Card
     from arena.export.write import WrittenMixture
     from populations.league.mixture import Mixture
     from populations.league.standings import Standing
@@ -49,14 +49,16 @@ def export_mixture(export: Export, mixture: Mixture, *, target: Path) -> Written
         mixture: Mixture of one of the run's populations.
         target: Directory to write.
     """
+    from arena.export.card import AnyCard, CardMember, MixtureCard
     from arena.export.write import write_mixture
 
     shared = Cards.of(export.inspection, export.game)
-    members = [
+    members = []
+    for line in mixture.members:
         # All weights are loaded before matches begin.
-        _member(shared, line.standing, population=mixture.population)
-        for line in mixture.members
-    ]
+        player, reference = line.standing.player, line.standing.reference
+        assert reference is not None, "`find_mixtures` has left these out"
+        members.append(shared.load(player, reference, population=mixture.population))
     weights = MixtureWeights(
         player=f"{mixture.population}/mixture",
         agents=members[0][1].agents,
@@ -72,10 +74,35 @@ def export_mixture(export: Export, mixture: Mixture, *, target: Path) -> Written
         num_matches={"sampled": export.settings.num_matches},
     )
     cards = [card for _, card in members]
-    card = _mixture_card(mixture, cards, player=weights.player, inspection=export.inspection)
+    # Members share a population, so what is about agents and environment is equal.
+    shared_keys = AnyCard.model_fields.keys() - {"schema_version"}
+    ratings = export.inspection.tables.ratings.get(mixture.population)
+    card = MixtureCard(
+        **{name: getattr(cards[0], name) for name in shared_keys}
+        | {
+            "player": weights.player,
+            "record": record,
+            "exploitability": export.measured(weights),
+        },
+        members=tuple(
+            CardMember(
+                directory=f"members/{index:02d}",
+                player=card.player,
+                probability=member.probability,
+                agent_steps=card.agent_steps,
+                generation=card.generation,
+                weights_digest=card.weights_digest,
+                rating=card.rating,
+            )
+            for index, (member, card) in enumerate(zip(mixture.members, cards, strict=True))
+        ),
+        num_players=mixture.num_players,
+        worst_score=mixture.worst_score,
+        cyclicity=None if ratings is None else ratings.cyclicity,
+    )
     return write_mixture(
         target,
-        card=card.model_copy(update={"record": record, "exploitability": export.measured(weights)}),
+        card=card,
         members=_announced(weights, cards, progress=export.progress),
         force=export.settings.force,
     )
@@ -89,49 +116,3 @@ def _announced(
         # Lazily, so that the line names the member whose graph is being verified.
         progress.begin(f"{card.player}: writing and verifying the graph")
         yield card, policy.tensors
-
-
-def _member(cards: Cards, line: Standing, *, population: str) -> tuple[PolicyWeights, Card]:
-    from arena.types import WeightsRef
-
-    if line.weights is None or line.key is None:
-        # Not reached: `find_mixtures` has left these out.
-        raise ValueError(f"{line.player} has no weights")
-    reference = WeightsRef(digest=line.weights, key=line.key)
-    manifest, policy = load_policy(cards.inspection, line.player, reference, word=cards.game.word)
-    # Without a record: that on the mixture's card is played by all of them.
-    return policy, cards.make(policy.player, manifest, population=population)
-
-
-def _mixture_card(
-    mixture: Mixture, cards: list[Card], *, player: str, inspection: Inspection
-) -> MixtureCard:
-    from arena.export.card import AnyCard, MixtureCard
-
-    # Members share a population, so what is about agents and environment is equal.
-    shared = {
-        name: getattr(cards[0], name) for name in AnyCard.model_fields if name != "schema_version"
-    }
-    ratings = inspection.tables.ratings.get(mixture.population)
-    return MixtureCard(
-        **shared | {"player": player},
-        members=tuple(_card_members(mixture, cards)),
-        num_players=mixture.num_players,
-        worst_score=mixture.worst_score,
-        cyclicity=None if ratings is None else ratings.cyclicity,
-    )
-
-
-def _card_members(mixture: Mixture, cards: list[Card]) -> Iterator[CardMember]:
-    from arena.export.card import CardMember
-
-    for index, (member, card) in enumerate(zip(mixture.members, cards, strict=True)):
-        yield CardMember(
-            directory=f"members/{index:02d}",
-            player=card.player,
-            probability=member.probability,
-            agent_steps=card.agent_steps,
-            generation=card.generation,
-            weights_digest=card.weights_digest,
-            rating=card.rating,
-        )

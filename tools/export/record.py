@@ -127,11 +127,10 @@ def play_record(
             # would repeat one game.
             actor = policy.make_actor(game, greedy=mode == "greedy")
             actors = {**_teammates(export, policy, population), population: actor}
+            # The mode is in the name, so that a ghost with the same weights is another contender.
+            me = Contender(name=f"{policy.player} ({mode})", actors=actors)
             for opponent in opponents:
-                export.progress.begin(f"{policy.player} ({mode}) against {opponent.name}")
-                # The mode is in the name, so that a ghost with the same weights is another
-                # contender.
-                me = Contender(name=f"{policy.player} ({mode})", actors=actors)
+                export.progress.begin(f"{me.name} against {opponent.name}")
                 # The same seed for each opponent: a record does not depend on their order.
                 tallies = game.play(
                     env,
@@ -166,7 +165,7 @@ def record_lines(
     left out. With more than two sides a match is compared with each other side.
     """
     from arena.export.card import RecordLine
-    from arena.matches.pair_scores import mean_score, num_scored, points
+    from arena.matches.pair_scores import mean_score, seen_from
     from arena.matches.seating import seat_teams
 
     teams = seat_teams(game.seats)
@@ -179,17 +178,8 @@ def record_lines(
         if len({teams[index] for index in mine}) != 1:
             continue
         leader = teams.index(teams[mine[0]])
-        wins = draws = losses = 0
-        won = 0.0
-        for pair in tally.pairs:
-            # Other pairs repeat the result for other members of the teams.
-            if leader not in (pair.first, pair.second) or not {pair.first, pair.second} <= leading:
-                continue
-            is_first = pair.first == leader
-            wins += pair.wins if is_first else pair.losses
-            losses += pair.losses if is_first else pair.wins
-            draws += pair.draws
-            won += points(pair) if is_first else num_scored(pair) - points(pair)
+        # Other pairs repeat the result for other members of the teams.
+        wins, draws, losses, won = seen_from(leader, leading - {leader}, tally.pairs)
         # The seat of the exported population: teammates of others sit beside it.
         seat = next(index for index in mine if game.seats[index].population == population)
         yield RecordLine(
@@ -318,10 +308,6 @@ def _ghosts(
 
 
 def _load(inspection: Inspection, line: Standing, game: Game) -> Actor:
-    from arena.types import WeightsRef
-
-    if line.weights is None or line.key is None:
-        raise ValueError(f"{line.player} has no weights")
-    reference = WeightsRef(digest=line.weights, key=line.key)
-    _, policy = load_policy(inspection, line.player, reference, word=game.word)
+    assert line.reference is not None, "a ghost has weights"
+    _, policy = load_policy(inspection, line.player, line.reference, word=game.word)
     return policy.make_actor(game, greedy=False)

@@ -22,7 +22,6 @@ def champions(inspection: Inspection) -> dict[str, tuple[str, WeightsRef]]:
         ConfigError: If no player is rated yet.
     """
     from arena.errors import ConfigError
-    from arena.types import WeightsRef
     from populations.league.names import listed
     from populations.league.standings import champion
 
@@ -30,8 +29,8 @@ def champions(inspection: Inspection) -> dict[str, tuple[str, WeightsRef]]:
     for population, lines in inspection.standings().items():
         best = champion(lines)
         # The champion's evaluated weights, which may be older than its latest ones.
-        if best is not None and best.weights is not None and best.key is not None:
-            found[population] = (best.player, WeightsRef(digest=best.weights, key=best.key))
+        if best is not None and best.reference is not None:
+            found[population] = best.player, best.reference
     if not found:
         raise ConfigError(
             f"{inspection.run_dir} has no champion: no player is rated yet; name a policy, "

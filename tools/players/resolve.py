@@ -119,10 +119,13 @@ def split_policy(player: str) -> tuple[str, int | None, float | None]:
     try:
         if "level" in given:
             level = int(given["level"])
-        if "temperature" in given and not 0.0 < (temperature := float(given["temperature"])) < 1e6:
+        if (
+            "temperature" in given
+            and not 1e-6 <= (temperature := float(given["temperature"])) < 1e6
+        ):
             raise ValueError
     except ValueError:
-        rule = "level must be a number of 1 and more, temperature one above 0 and below 1,000,000"
+        rule = "level must be a number of 1 and more, temperature one of 0.000001 to 1,000,000"
         raise ConfigError(f"{rule}, got {player!r}") from None
     return name, level, temperature
 
@@ -234,9 +237,8 @@ def _word_for(card: Card | MixtureCard, directory: Path, *, trust: bool) -> Word
     from populations.config.trust import word_for_card
 
     environment = card.environment
-    document: dict[str, object] = {
-        "environment": {"id": environment.id, "outcome": environment.outcome}
-    }
+    named = {"id": environment.id, "outcome": environment.outcome}
+    document: dict[str, object] = {"environment": named}
     if isinstance(card, Card):
         document["network"] = {"encoder": card.network.encoder}
     return word_for_card(document, directory / CARD, trust=trust)
@@ -327,13 +329,11 @@ def _of_run(
 
     with closing(Inspection.open(run_dir)) as inspection:
         if directory is not None:
-            found_there = find_directory(inspection, directory)
-            found = {population_of(found_there[0]): found_there}
-        elif player is not None:
-            found_there = find_in_run(inspection, player)
-            found = {population_of(found_there[0]): found_there}
+            one = [find_directory(inspection, directory)]
         else:
-            found = champions(inspection)
+            one = [] if player is None else [find_in_run(inspection, player)]
+        found = {population_of(name): (name, reference) for name, reference in one}
+        found = found or champions(inspection)
     # The inspection is closed by now, but its rows stay in memory.
     setup = learner_setup(inspection.run_file, root=run_dir)
     word = word_for_run(inspection.run_file, run_dir, trust=trust)

@@ -66,15 +66,12 @@ class PolicyWeights:
         """Make an actor on the CPU; an export plays by its graph."""
         from arena.export.actor import ExportedActor
 
-        if self.export is not None:
-            # The graph is what was exported: its weights alone may play otherwise.
-            return ExportedActor(
-                self.export,
-                greedy=greedy and self.temperature is None,
-                graph=self.graph,
-                temperature=self.temperature or 1.0,
-            )
-        return self.make_policy(game, greedy=greedy and self.temperature is None)
+        greedy = greedy and self.temperature is None
+        if self.export is None:
+            return self.make_policy(game, greedy=greedy)
+        at = self.temperature or 1.0
+        # The graph is what was exported: its weights alone may play otherwise.
+        return ExportedActor(self.export, greedy=greedy, graph=self.graph, temperature=at)
 
     def at_temperature(self, temperature: float) -> PolicyWeights:
         """Return the policy that samples by the probabilities of this one to the power of 1 /

@@ -21,8 +21,8 @@ from arena.drawings.games.connect_four import DISCS
 from arena.environment_spec import EnvironmentSpec
 from arena.envs.twins import TWINS
 from arena.errors import ConfigError
-from arena.export.card import POLICY, Card
-from arena.export.card_text import RATED, level_rating_text, rating_text
+from arena.export.card import POLICY, Card, CardLevel, CardRating
+from arena.export.card_text import RATED, rating_text
 from arena.export.html.layers import network_document
 from arena.networks.actor_critic import ActorCritic
 
@@ -78,20 +78,20 @@ def page_game(spec: EnvironmentSpec, network: NetworkConfig) -> PageGame:
     Raises:
         ConfigError: If a page cannot play this environment, or this network.
     """
-    game = GAMES.get(TWINS.get(spec.id, spec.id))
+    game, why = GAMES.get(TWINS.get(spec.id, spec.id)), ""
     if game is None:
         known = ", ".join(one for one, twin in TWINS.items() if twin in GAMES)
         raise ConfigError(f"--html plays {known}, not {spec.id}")
     if spec.kwargs:
-        raise ConfigError(f"--html plays {spec.id} without environment.kwargs, got {spec.kwargs}")
-    if network.encoder not in ENCODERS:
-        raise ConfigError(
-            f"--html plays network.encoder {', '.join(ENCODERS)}, got {network.encoder}"
-        )
-    if network.core != "none":
-        raise ConfigError(f"--html plays networks without network.core, got {network.core}")
-    if network.agent_id:
-        raise ConfigError("--html plays networks without network.agent_id")
+        why = f"{spec.id} without environment.kwargs, got {spec.kwargs}"
+    elif network.encoder not in ENCODERS:
+        why = f"network.encoder {', '.join(ENCODERS)}, got {network.encoder}"
+    elif network.core != "none":
+        why = f"networks without network.core, got {network.core}"
+    elif network.agent_id:
+        why = "networks without network.agent_id"
+    if why:
+        raise ConfigError(f"--html plays {why}")
     return game
 
 
@@ -114,22 +114,10 @@ def champion_page(card: Card, networks: Mapping[str, ActorCritic]) -> bytes:
         },
         # The weakest first: the last one is the champion.
         "players": [
-            {
-                "name": level.player,
-                "rating": level_rating_text(level),
-                "temperature": level.temperature,
-                "network": level.graph,
-            }
-            for level in sorted(card.levels, key=lambda level: level.level)
+            _player(one.player, one, temperature=one.temperature, network=one.graph)
+            for one in card.levels
         ]
-        or [
-            {
-                "name": card.player,
-                "rating": rating_text(card.rating),
-                "temperature": game.temperature,
-                "network": POLICY,
-            }
-        ],
+        or [_player(card.player, card.rating, temperature=game.temperature, network=POLICY)],
         "agents": [card.environment.agents.index(agent) for agent in card.agents],
         "pieces": game.pieces,
         "colours": {name: getattr(boards, name) for name in COLOURS},
@@ -150,6 +138,10 @@ def champion_page(card: Card, networks: Mapping[str, ActorCritic]) -> bytes:
         champion=json.dumps(document).replace("<", "\\u003c"),
     )
     return page.encode()
+
+
+def _player(name: str, rating: CardRating | CardLevel, **facts: float | str) -> dict[str, object]:
+    return {"name": name, "rating": rating_text(rating), **facts}
 
 
 def _file(name: str) -> str:

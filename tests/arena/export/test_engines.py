@@ -239,27 +239,29 @@ def as_the_plugin_takes(output: list[float], card: Card) -> tuple[list[int], lis
 
 
 @pytest.mark.parametrize(
-    ("engine", "actions", "options", "why"),
+    ("engine", "actions", "mask", "network", "why"),
     [
-        ("godot", Discrete(3), {"has_mask": True}, "action masks"),
-        ("godot", Discrete(3), {"is_recurrent": True}, "a recurrent policy"),
-        ("unity", Box(0.0, np.inf, (1,)), {}, "numbers without bounds"),
-        ("unity", Discrete(3), {"agent_id": True}, "which agent decides"),
-        ("unity", Discrete(3), {"has_mask": True, "is_recurrent": True}, ""),
+        ("godot", Discrete(3), "info", {}, "action masks"),
+        ("godot", Discrete(3), None, {"core": "gru"}, "a recurrent policy"),
+        ("unity", Box(0.0, np.inf, (1,)), None, {}, "numbers without bounds"),
+        ("unity", Discrete(3), None, {"agent_id": True}, "which agent decides"),
+        ("unity", Discrete(3), "info", {"core": "gru"}, ""),
     ],
 )
 def test_what_an_engine_has_no_place_for_is_refused(
-    engine: Engine, actions: gymnasium.Space[Any], options: dict[str, bool], why: str
+    engine: Engine,
+    actions: gymnasium.Space[Any],
+    mask: MaskPlace | None,
+    network: dict[str, Any],
+    why: str,
 ) -> None:
-    network = NetworkConfig(hidden_sizes=(16,), agent_id=options.pop("agent_id", False))
-    card, _ = make_policy(VECTOR, actions=actions, mask=None, network=network)
-    given: dict[str, Any] = {"has_mask": False, "is_recurrent": False, **options}
-    layouts: dict[str, Any] = {"observation": card.observation_layout, "action": card.action_layout}
+    config = NetworkConfig(hidden_sizes=(16,), **network)
+    card, _ = make_policy(VECTOR, actions=actions, mask=mask, network=config)
     if not why:
-        check_engine(engine, **layouts, **given)
+        check_engine(engine, card)
         return
     with pytest.raises(ConfigError, match=f"--for {engine}: it has no place for .*{why}"):
-        check_engine(engine, **layouts, **given)
+        check_engine(engine, card)
 
 
 def test_unity_masks_choices_of_a_policy_that_knows_no_masks(tmp_path: Path) -> None:

@@ -168,7 +168,7 @@ def test_an_export_without_levels_says_how_to_get_some(board_export: Written) ->
         Champion(board_export.directory, level=1)
     with pytest.raises(ConfigError, match="none: arena export --levels N"):
         board_export.card.level(1)
-    with pytest.raises(ValueError, match="above 0 and finite, got 0"):
+    with pytest.raises(ValueError, match=r"0\.000001 or more and finite, got 0"):
         Champion(board_export.directory, temperature=0.0)
 
 

@@ -160,8 +160,8 @@ def test_the_check_refuses_another_value(board_policy: Policy, board_export: Wri
 
 
 def test_the_check_saw_64_observations(board_export: Written) -> None:
-    assert board_export.check.observations == 64
-    assert 0.0 <= board_export.check.max_difference < 1e-4
+    assert board_export.checks[0].observations == 64
+    assert 0.0 <= board_export.checks[0].max_difference < 1e-4
 
 
 @pytest.mark.parametrize(

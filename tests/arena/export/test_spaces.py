@@ -22,8 +22,8 @@ from arena.export.actor import ExportedActor
 from arena.export.card import Card
 from arena.export.card_text import card_for_people
 from arena.export.champion import Actions, Champion, play_game
-from arena.export.graph import output_names
 from arena.export.inputs import input_names, random_feeds
+from arena.export.outputs import action_names
 from arena.export.write import Written, write_export
 from tests.arena.export.conftest import make_policy
 from tests.layouts import frozen_policy
@@ -543,4 +543,4 @@ def test_dots_in_keys_that_make_two_names_equal_are_refused() -> None:
     with pytest.raises(ExportError, match=r"observation\.a\.b: keys must have no dots"):
         input_names(card.observation_layout)
     with pytest.raises(ExportError, match=r"action\.a\.b: keys must have no dots"):
-        output_names(card.action_layout)
+        action_names(card.action_layout)

@@ -134,10 +134,8 @@ def test_a_client_analyses_and_stops(engine: Any) -> None:
 @pytest.fixture
 def lines(chess_export: Written) -> Engine:
     return Engine(
-        lambda level: Champion(chess_export.directory, level=level, seed=1),
-        name="player/p003",
-        num_levels=1,
-        sample=False,
+        lambda level: Champion(chess_export.directory, level=level or None, seed=1),
+        chess_export.card.model_dump(),
     )
 
 
@@ -167,6 +165,56 @@ def test_a_level_is_an_option(lines: Engine) -> None:
         assert not [*lines.answers(f"setoption name {option}")]
         moves = {[*lines.answers("go depth 1")][-1] for _ in range(8)}
         assert (len(moves) > 1) == option.endswith(("1", "true"))
+
+
+def test_the_level_of_the_command_line_is_the_first_and_the_champion_another(
+    chess_export: Written,
+) -> None:
+    made: list[int] = []
+    engine = Engine(made.append, chess_export.card.model_dump(), level=1)
+    assert "option name Level type spin default 1 min 0 max 1" in [*engine.answers("uci")]
+    assert not [*engine.answers("setoption name Level value 0")]
+    assert made == [1, 0]
+
+
+def test_each_go_has_its_own_move(lines: Engine) -> None:
+    (thinking,) = lines.answers("go infinite")
+    before, _, after = [*lines.answers("go depth 1")]
+    assert before == after == f"bestmove {thinking.split()[-1]}"
+    assert not [*lines.answers("stop")]
+
+
+class Remembering:
+    """Player of black alone, which notes what it is asked."""
+
+    is_recurrent, has_value = True, False
+
+    def __init__(self) -> None:
+        self.asked: list[Any] = []
+
+    def clear(self) -> None:
+        self.asked.clear()
+
+    def act(self, observation: Any, *, agent: str, sample: bool = False) -> int:
+        assert agent == "player_1"
+        self.asked.append(observation["observation"])
+        return int(np.flatnonzero(observation["action_mask"])[0])
+
+
+def test_a_player_of_one_colour_remembers_its_own_decisions() -> None:
+    player = Remembering()
+    engine = Engine(lambda level: player, {"player": ""})
+    moves, expected, position = ["e2e4", "c7c5", "g1f3"], [], Position()
+    for move in moves:
+        position.push(chess.Move.from_uci(move))
+        expected.append(position.observe()["observation"])
+    # Twice: what it remembers is of this game alone.
+    for _ in range(2):
+        assert not [*engine.answers(f"position startpos moves {' '.join(moves)}")]
+        assert [*engine.answers("go depth 1")][-1].startswith("bestmove ")
+        assert len(player.asked) == 2
+        for seen, wanted in zip(player.asked, expected[::2], strict=True):
+            assert (seen == wanted).all()
 
 
 @pytest.mark.parametrize(

@@ -19,18 +19,18 @@ import arena
 from arena.checkpoints.files import sha256_bytes
 from arena.checkpoints.tensors import serialize
 from arena.errors import ConfigError
-from arena.export.card import CardLevel, CardRating, read_card
+from arena.export.card import CardRating, read_card
 from arena.export.champion import Champion
 from arena.networks.frozen import FrozenPolicy
-from arena.types import Digest
 from tools.export.levels import (
     SCORES,
     Candidate,
     Matches,
+    Member,
+    card_levels,
     choose_levels,
     distance_of,
     find_teams,
-    on_scale,
 )
 from tools.players.resolve import resolve_player
 from tools.players.weights import PolicyWeights
@@ -138,7 +138,7 @@ def test_matches_are_seen_from_the_upper_one_in_both_orders() -> None:
         settings=SimpleNamespace(seed=5),
         progress=SimpleNamespace(begin=lambda text: None),
     )
-    team: Any = SimpleNamespace(players={"player": ("player/p000", None)})
+    team: Any = {"player": Member(0.0, "player/p000", None)}  # type: ignore[arg-type]
     matches = Matches(export, None, [team, team])  # type: ignore[arg-type]
     matches._policies = {0: {"player": policy}, 1: {"player": policy}}  # type: ignore[dict-item]
     pair = Candidate(0), Candidate(0, 2.0)
@@ -229,8 +229,10 @@ def test_levels_need_ratings_and_all_populations(
     assert "must be a directory of arena export --levels" in error
     error = command("evaluate", f"{leveled_run}:depth=1", "bot:random", code=2)["error"]
     assert "has no option depth; it has level, temperature" in error
-    error = command("evaluate", f"{leveled_run}:temperature=-1", "bot:random", code=2)["error"]
-    assert "one above 0 and below 1,000,000, got" in error
+    for temperature in ("-1", "1e-40", "nan", "1e7"):
+        name = f"{leveled_run}:temperature={temperature}"
+        error = command("evaluate", name, "bot:random", code=2)["error"]
+        assert "temperature one of 0.000001 to 1,000,000, got" in error
 
 
 @pytest.mark.slow
@@ -248,28 +250,27 @@ def test_teams_of_two_populations_are_levels(
     assert set(found.policies) == {"predator", "prey"}
 
 
-def test_a_level_is_as_unsure_as_the_exported_player() -> None:
-    rating = CardRating(rating=500.0, rating_low=470.0, rating_high=None, open=True)
-    level = CardLevel(
-        level=1,
-        player="p",
-        graph="policy.onnx",
-        temperature=1.0,
-        agent_steps=0,
-        weights_digest=Digest("0" * 64),
-        rating=-200.0,
-        rating_low=-240.0,
-        rating_high=-160.0,
-    )
-    scaled = on_scale(level, rating)
-    # hypot(40, 30)
-    assert (scaled.rating, scaled.rating_low, scaled.rating_high) == (300.0, 250.0, None)
-    rating = rating.model_copy(update={"rating_high": 530.0, "open": False})
-    assert on_scale(level, rating).rating_high == 350.0
+@pytest.mark.parametrize("high", [None, 530.0])
+def test_a_level_is_as_unsure_as_the_exported_player(high: float | None) -> None:
+    rating = CardRating(rating=500.0, rating_low=470.0, rating_high=high, open=high is None)
+    policies: Any = [
+        SimpleNamespace(player="p", agent_steps=0, digest=letter * 64) for letter in "aba"
+    ]
+    scores = [(10.0 / 11.0, 100), (0.5, 400)]
+    levels = [*card_levels(policies, (1.0, 1.0, 4.0), scores, rating)]
+    assert [level.level for level in levels] == [3, 2, 1]
+    assert [level.graph[:9] for level in levels] == ["policy.on", "levels/01", "policy.on"]
+    assert (levels[0].rating, levels[0].rating_low, levels[0].rating_high) == (500.0, 470.0, high)
+    # 10 to 1 is 400 Elo; 1 to 1 is none, and 400 matches of it add to the variance.
+    for level, number in zip(levels[1:], (1, 2), strict=True):
+        spread = math.hypot(1.96 * distance_of(scores[:number])[1], 30.0)
+        assert level.rating == pytest.approx(100.0)
+        assert level.rating_low == pytest.approx(100.0 - spread)
+        assert level.rating_high == (None if high is None else pytest.approx(100.0 + spread))
 
 
 def test_an_unrated_player_has_no_levels() -> None:
     inspection: Any = SimpleNamespace(standings=lambda name: {name: []})
     top: Any = {"player": ("player/p009", SimpleNamespace(digest="x"))}
     with pytest.raises(ConfigError, match="begins at a player with a rating: player/p009 has none"):
-        find_teams(inspection, top)
+        find_teams(inspection, top, {"player": CardRating()})

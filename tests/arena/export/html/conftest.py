@@ -95,7 +95,7 @@ def page_file(champion: Make, tmp_path_factory: pytest.TempPathFactory) -> Calla
         if levels:
             # Nobody took a point from the champion.
             top = levels[-1].model_copy(update={"rating_low": 900.0, "rating_high": None})
-            levels = (top, *levels[:-1])
+            levels = (*levels[:-1], top)
         path = tmp_path_factory.mktemp("page") / "champion.html"
         path.write_bytes(
             champion_page(card.model_copy(update={"levels": levels}), {POLICY: network})
