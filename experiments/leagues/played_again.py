@@ -1,7 +1,7 @@
 """Are kept games played again exactly, chance included, and is one that is not refused by name?
 
-    python -m experiments.faults.played_again
-    python -m experiments.faults.played_again --games 20 --only chess othello
+    python -m experiments.leagues.played_again
+    python -m experiments.leagues.played_again --games 20 --only chess othello
 
 Of each environment a learner's worker plays evaluations between an untrained network and uniformly
 random moves, the controller's rules keep what it reports, and a journal holds it. Another process
@@ -295,7 +295,7 @@ def measured(case: Case, run: Path, *, number: int) -> dict[str, Any]:
     began_s = time.perf_counter()
     left_out = keep_games(case, run, number=number)
     kept_s = round(time.perf_counter() - began_s, 1)
-    command = [sys.executable, "-m", "experiments.faults.played_again", "--again", str(run)]
+    command = [sys.executable, "-m", "experiments.leagues.played_again", "--again", str(run)]
     text = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
     return {**json.loads(text), "left_out": left_out, "played_s": kept_s}
 

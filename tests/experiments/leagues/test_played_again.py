@@ -13,7 +13,7 @@ import pytest
 from arena.environment_spec import EnvironmentRequest
 from arena.envs.checks.check import check_environment
 from arena.games.replay import GameParted
-from experiments.faults.played_again import CASES, USERS, keep_games, played_again
+from experiments.leagues.played_again import CASES, USERS, keep_games, played_again
 from tools.replay.retelling import retold
 
 UNSEEDED, TOO_LONG = "unseeded", "too_long"
