@@ -41,7 +41,7 @@ def move_of(moment: Moment, agent: str, action: int) -> Move | None:
     """
     originals = {game: original for original, game in TWINS.items()}
     game = OPTIONS.sub("", originals.get(moment.environment_id, moment.environment_id))
-    if (named := NAMED.get(game)) is not None:
+    if (named := NAMED.get(game.removeprefix("classic/"))) is not None:
         return named(moment, agent, action)
     if not is_openspiel(game):
         return None
@@ -102,16 +102,16 @@ def _go(moment: Moment, _agent: str, action: int) -> Move:
 
 
 NAMED: Mapping[str, Callable[[Moment, str, int], Move]] = {
-    "classic/chess": _chess,
-    "classic/connect_four": _column,
-    "classic/go": _go,
-    "classic/rps": _words("rock", "paper", "scissors", "spock", "lizard"),
-    "classic/tictactoe": _tictactoe,
+    "chess": _chess,
+    "connect_four": _column,
+    "go": _go,
+    "rps": _words("rock", "paper", "scissors", "spock", "lizard"),
+    "tictactoe": _tictactoe,
     "openspiel:connect_four": _column,
     "openspiel:kuhn_poker": _words("pass", "bet"),
     "openspiel:leduc_poker": _words("fold", "call", "raise"),
 }
-"""Names by an environment's id without version and parameters."""
+"""Names by an environment's id without ``classic/``, version and parameters."""
 
 COUNTED: Mapping[str, int] = {
     "openspiel:tic_tac_toe": 3,

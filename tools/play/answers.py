@@ -64,7 +64,6 @@ def _advice(game: PersonsGame) -> str:
         f"{game.name_of(one['action'])} {one['probability']:.0%}"
         for one in thought.get("choices", ())
     ]
-    told = f"it would play {', '.join(chances) or game.name_of(thought['likeliest'])}"
-    if thought["value"] is None:
-        return told
-    return f"{told}, and expects {thought['value']:+.2f} for {game.table.agent}"
+    told, value = ", ".join(chances) or game.name_of(thought["likeliest"]), thought["value"]
+    expects = "" if value is None else f", and expects {value:+.2f} for {game.table.agent}"
+    return f"it would play {told}{expects}"
