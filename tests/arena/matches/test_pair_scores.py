@@ -12,6 +12,7 @@ from arena.matches.pair_scores import (
     mean_score,
     points,
     reversed_sums,
+    seen_from,
     squares,
 )
 from arena.types import PairScore
@@ -36,6 +37,17 @@ def test_a_win_is_one_point_and_a_draw_half() -> None:
     results = PairScore(first=0, second=1, wins=3, draws=2, losses=5)
     assert (points(results), squares(results)) == (4.0, 3.5)
     assert pair([1.0] * 3 + [0.5] * 2 + [0.0] * 5) == results
+
+
+def test_results_of_a_seat_are_seen_from_it_and_those_of_others_left_out() -> None:
+    pairs = (
+        PairScore(first=0, second=1, wins=3, draws=2, losses=5),
+        PairScore(first=1, second=2, wins=4, draws=1, losses=0, score_sum=3.75, square_sum=3.0),
+        PairScore(first=0, second=2, wins=9, draws=9, losses=9),
+    )
+    # 5 wins and 2 draws against seat 0, 3.75 points of 5 against seat 2.
+    assert seen_from(1, {0, 2}, pairs) == (9, 3, 3, 9.75)
+    assert seen_from(2, {1}, pairs) == (0, 1, 4, 1.25)
 
 
 @given(SCORES)

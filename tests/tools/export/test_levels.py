@@ -78,7 +78,8 @@ def test_each_level_beats_the_next_as_it_should(
     assert levels[0] == Candidate(0)
     assert len(levels) <= number
     for upper, lower in pairwise(levels):
-        assert SCORES[0] <= league.share(upper, lower) <= SCORES[1]
+        # What was measured is in them; four deviations of 100,000 matches are 0.006.
+        assert SCORES[0] - 0.006 <= league.share(upper, lower) <= SCORES[1] + 0.006
         assert lower.member > upper.member or lower.temperature > upper.temperature
     # Fewer only where what is left between the last one and the hottest play is too little.
     if len(levels) < number:
