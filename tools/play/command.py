@@ -18,7 +18,9 @@ def play(
     ] = None,
     seat: Annotated[
         str | None,
-        typer.Option(metavar="AGENT|N", help="Agent that you play, or its number from 1."),
+        typer.Option(
+            metavar="AGENT|N", help="Agent that you play, or its number from 1. Default: the first."
+        ),
     ] = None,
     level: Annotated[
         int | None, typer.Option(min=1, help="Level of an export that has some: as PLAYER:level=N.")
