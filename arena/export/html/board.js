@@ -3,16 +3,16 @@
 const EMPTY = -1;
 
 function startBoard(cells) {
-  return { cells: Array(cells).fill(EMPTY), turn: 0, last: EMPTY, outcome: null };
+  return { cells: Array(cells).fill(EMPTY), turn: 0, marked: [], outcome: null };
 }
 
-// The position after the agent on turn has a piece in a cell; won: whether that ends the game.
-function withPiece(position, cell, isWon) {
+// The position after the agent on turn has a piece in a cell; lineOf: cells with which that wins.
+function withPiece(position, cell, lineOf) {
   const cells = position.cells.slice(), { turn } = position;
   cells[cell] = turn;
-  const won = isWon(cells, turn), full = !cells.includes(EMPTY);
-  const outcome = won ? [1 - 2 * turn, 2 * turn - 1] : full ? [0, 0] : null;
-  return { cells, turn: 1 - turn, last: cell, outcome };
+  const line = lineOf(cells, turn), full = !cells.includes(EMPTY);
+  const outcome = line ? [1 - 2 * turn, 2 * turn - 1] : full ? [0, 0] : null;
+  return { cells, turn: 1 - turn, marked: line || [cell], outcome };
 }
 
 // Each cell as two numbers: a piece of the agent on turn, one of the other.
@@ -21,7 +21,7 @@ function observeBoard({ cells, turn }) {
 }
 
 // A board in squares of 100; place gives row and column of a cell.
-function drawBoard({ cells, last }, { rows, columns, holes, names, place }) {
+function drawBoard({ cells, marked }, { rows, columns, holes, names, place }) {
   const { BLUE, SKY, WOOD, GRAIN, MARK } = CHAMPION.colours;
   const wall = holes ? `<rect width="${100 * columns}" height="${100 * rows}" rx="12" fill="${BLUE}"/>` : "";
   const ground = holes
@@ -30,7 +30,7 @@ function drawBoard({ cells, last }, { rows, columns, holes, names, place }) {
   const ring = `<circle cx="50" cy="50" r="46" fill="none" stroke="${holes ? "#ffffff" : MARK}" stroke-width="7"/>`;
   const drawn = cells.map((piece, cell) => {
     const [row, column] = place(cell);
-    const shapes = ground + (CHAMPION.pieces[piece] || "") + (cell === last ? ring : "");
+    const shapes = ground + (CHAMPION.pieces[piece] || "") + (marked.includes(cell) ? ring : "");
     return `<g transform="translate(${100 * column} ${100 * row})">${shapes}</g>`;
   });
   const below = names.map((name, column) => `<text class="name" x="${100 * column + 50}" y="${100 * rows + 32}">${name}</text>`);

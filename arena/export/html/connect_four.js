@@ -2,13 +2,15 @@
 
 const ROWS = 6, COLUMNS = 7, DIRECTIONS = [[0, 1], [1, 0], [1, 1], [1, -1]];
 
-// Pieces of an agent next to a cell in one direction, without the cell itself.
+// Cells of an agent's pieces next to a cell in one direction, without the cell itself.
 function inLine(cells, turn, cell, down, right) {
-  let row = Math.floor(cell / COLUMNS) + down, column = (cell % COLUMNS) + right, count = 0;
+  let row = Math.floor(cell / COLUMNS) + down, column = (cell % COLUMNS) + right;
+  const found = [];
   while (row >= 0 && row < ROWS && column >= 0 && column < COLUMNS && cells[row * COLUMNS + column] === turn) {
-    [row, column, count] = [row + down, column + right, count + 1];
+    found.push(row * COLUMNS + column);
+    [row, column] = [row + down, column + right];
   }
-  return count;
+  return found;
 }
 
 function pieces(cells, column) {
@@ -24,9 +26,10 @@ const GAME = {
   legal: ({ cells }) => cells.slice(0, COLUMNS).map((top) => top === EMPTY),
   step(position, column) {
     const row = ROWS - 1 - pieces(position.cells, column).indexOf(EMPTY), cell = row * COLUMNS + column;
-    const isWon = (cells, turn) => DIRECTIONS.some(([down, right]) =>
-      inLine(cells, turn, cell, down, right) + inLine(cells, turn, cell, -down, -right) >= 3);
-    return withPiece(position, cell, isWon);
+    const lineOf = (cells, turn) => DIRECTIONS.map(([down, right]) =>
+      [cell, ...inLine(cells, turn, cell, down, right), ...inLine(cells, turn, cell, -down, -right)])
+      .find((line) => line.length >= 4);
+    return withPiece(position, cell, lineOf);
   },
   observe: observeBoard,
   draw: (position) => drawBoard(position, {

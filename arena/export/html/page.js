@@ -37,7 +37,7 @@ function shuffled(count) {
 
 function begin() {
   game = [GAME.start(shuffled(GAME.deck || 0))];
-  at("opponent").textContent = `Against ${opponent().name}, rated ${opponent().rating}`;
+  at("opponent").textContent = `Against ${them().toLowerCase()}: ${opponent().name}, rated ${opponent().rating}`;
   go(`A new game: you are ${GAME.sides[person()]}.`, `: choose ${GAME.what}`);
 }
 
@@ -52,7 +52,8 @@ function go(said, how = "") {
     show(`${said} Your move${how}.`);
   } else {
     show(`${said} ${them()} thinks.`);
-    timer = setTimeout(answer, THINKING_MS);
+    // What a game begins with stays to be read.
+    timer = setTimeout(answer, THINKING_MS, game.length === 1 ? `${said} ` : "");
   }
 }
 
@@ -61,12 +62,12 @@ function ending(won) {
   return won > 0 ? `You win${by}.` : won < 0 ? `You lose${by}.` : "A draw.";
 }
 
-function answer() {
+function answer(said) {
   const { network, temperature } = opponent(), position = now();
   const { logits } = judge(network, GAME.observe(position));
   const action = draw(probabilities(logits, GAME.legal(position), temperature));
   game.push(GAME.step(position, action));
-  go(`${them()}: ${GAME.actions[action]}.`);
+  go(`${said}${them()}: ${GAME.actions[action]}.`);
 }
 
 function play(action) {
@@ -92,7 +93,7 @@ function ask() {
   const { logits, value } = judge(PLAYERS[CHAMPION_LEVEL].network, GAME.observe(now()));
   hint = probabilities(logits, GAME.legal(now()), 1);
   const likeliest = hint.indexOf(Math.max(...hint));
-  const expects = value === null ? "" : `, and expects ${value.toFixed(2)}`;
+  const expects = value === null ? "" : `, and expects you to win ${value.toFixed(2)} on average`;
   show(`Hint: the champion would play ${GAME.actions[likeliest]} (${percent(hint[likeliest])})${expects}.`);
 }
 
@@ -168,6 +169,9 @@ at("moves").append(...moves);
 at("new").onclick = begin;
 at("undo").onclick = undo;
 at("hint").onclick = ask;
-side.onchange = begin;
-level.onchange = begin;
+side.onchange = level.onchange = (event) => {
+  // Keys are moves again.
+  event.target.blur();
+  begin();
+};
 begin();

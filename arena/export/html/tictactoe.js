@@ -12,7 +12,7 @@ const GAME = {
   start: () => startBoard(9),
   legal: ({ cells }) => cells.map((piece) => piece === EMPTY),
   step: (position, cell) => withPiece(position, cell, (cells, turn) =>
-    LINES.some((line) => line.every((at) => cells[at] === turn))),
+    LINES.find((line) => line.every((at) => cells[at] === turn))),
   observe: observeBoard,
   draw: (position) => drawBoard(position, { rows: 3, columns: 3, holes: false, names: [], place }),
   order: [0, 3, 6, 1, 4, 7, 2, 5, 8],

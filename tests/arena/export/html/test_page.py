@@ -100,6 +100,10 @@ def test_a_stone_falls_where_it_is_put_and_is_taken_back(
         # There is nothing before the first decision.
         page.get_by_role("button", name="Undo").click(force=True)
         assert page.evaluate("game.length") == 1
+        # A line that wins is marked, not the last stone alone: the lowest row, from column 2 on.
+        moved = "(position, column) => GAME.step(position, column)"
+        won = page.evaluate(f"[3, 0, 2, 0, 1, 0, 4].reduce({moved}, GAME.start()).marked")
+        assert sorted(won) == [36, 37, 38, 39]
 
 
 def test_keys_play_ask_and_take_back(page_file: Callable[..., Path], browser: Browser) -> None:
@@ -122,6 +126,12 @@ def test_keys_play_ask_and_take_back(page_file: Callable[..., Path], browser: Br
         assert "You: row 3, column 1." in page.get_by_role("status").inner_text()
         page.keyboard.press("n")
         assert "A new game" in said(page)
+        # In the other seat: the menu keeps no key for itself.
+        page.get_by_label("You play").select_option("1")
+        assert "A new game: you are ring. The champion: row" in said(page)
+        free = "(all) => all.findIndex((one) => one.ariaDisabled === 'false')"
+        page.keyboard.press(str(1 + moves(page).evaluate_all(free)))
+        assert "You: row" in page.get_by_role("status").inner_text()
 
 
 def test_hidden_cards_stay_hidden_until_the_end(
