@@ -21,6 +21,7 @@ def state_of(game: PersonsGame) -> Document:
         "player": game.table.player.name,
         "environment": game.table.game.spec.id,
         "steps": len(game.actions),
+        "undoes": game.can_undo,
         "advises": game.mind is not None,
         "told": game.told,
         "svg": picture.svg if picture else "",

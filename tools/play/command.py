@@ -11,7 +11,9 @@ from ..terminal.options import Code, Trust
 
 
 def play(
-    player: Annotated[str, typer.Argument(metavar="PLAYER", help="Run, policy, export or bot.")],
+    player: Annotated[
+        str, typer.Argument(metavar="PLAYER", help="Run (its champion), policy, export or bot.")
+    ],
     environment: Annotated[
         str | None,
         typer.Option("--env", metavar="ID", help="Environment to play, if the player is a bot."),
@@ -40,8 +42,9 @@ def play(
     """Play against a player: a champion, a policy, an export, a bot.
 
     The environment's picture is shown, or what you observe. A move is typed as its name or its
-    number; ? shows what the player would do in your place, and help what else there is. A game that
-    is saved is shown by arena replay FILE.
+    number; ? shows what the player would do in your place, and help what else there is. The player
+    draws its moves by their probabilities: as PLAYER:temperature=0.01 it nearly always plays the
+    likeliest. A game that is saved is shown by arena replay FILE.
     """
     import os
     import secrets

@@ -241,6 +241,11 @@ class PersonsGame:
         self._step(actions)
         self._go_on()
 
+    @property
+    def can_undo(self) -> bool:
+        """Whether the person has decided anything."""
+        return bool(self._mine)
+
     def undo(self) -> None:
         """Take the person's last decision back, with all that followed.
 
@@ -249,7 +254,7 @@ class PersonsGame:
         Raises:
             Refused: If there is none, or the environment does not follow its seed.
         """
-        if not self._mine:
+        if not self.can_undo:
             raise Refused("there is no move of yours to take back")
         past = [*zip(self.actions, self.shown[1:], strict=True)][: self._mine[-1]]
         again = PersonsGame(self.table, seed=self.seed, past=past)

@@ -65,6 +65,8 @@ def make_app(tables: Tables, access: Access) -> ASGIApp:
 
     routes = [
         Route("/", new),
+        # To which the page's name leads.
+        Route("/index.html", new),
         Route("/static/{name}", static),
         Route("/games/{game}", _page),
         Route("/games/{game}/game.json", file),

@@ -43,12 +43,12 @@ def game() -> Iterator[PersonsGame]:
 
 def test_answers_are_what_a_page_shows(game: PersonsGame) -> None:
     begun = answer(game, {"do": "look"})
-    assert begun["steps"] == 0
+    assert (begun["steps"], begun["undoes"]) == (0, False)
     assert begun["svg"].startswith("<svg")
     assert begun["moves"][0] == {"name": "1,1", "cells": ("0,0",)}
     assert begun["svg"].count("data-cell=") == 9
     moved = answer(game, {"do": "move", "move": "2,2", "steps": 0})
-    assert moved["steps"] == 2
+    assert (moved["steps"], moved["undoes"]) == (2, True)
     assert moved["told"][0].startswith("player_2: ")
     assert moved["refusal"] == ""
     for request in (
@@ -158,6 +158,8 @@ def test_a_new_game_has_an_address_of_its_own() -> None:
     assert (answered.status_code, answered.headers["location"]) == (303, "games/abc")
     assert '<script defer src="../static/play.js' in request("GET", "/games/abc").text
     assert request("GET", "/static/play.js").status_code == 200
+    # The page's name leads there.
+    assert request("GET", "/index.html").headers["location"] == "games/abc"
     wanted = {"do": "move", "move": "1"}
     asked = request("POST", "/games/abc/do", json=wanted)
     assert asked.json()["asked"] == wanted

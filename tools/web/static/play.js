@@ -4,7 +4,8 @@
   const SVG = "http://www.w3.org/2000/svg";
   const main = document.getElementById("main");
   const address = location.pathname;
-  let state = null, chosen = [], isBusy = false;
+  const MOST_SLOTS = 12;
+  let state = null, chosen = [], slots = [], isBusy = false;
 
   function make(tag, fields, ...children) {
     const made = Object.assign(document.createElement(tag), fields);
@@ -63,7 +64,7 @@
     show(wanted);
     if (name !== null) {
       // Where the button of the last move was, there is the same one, or the first.
-      const buttons = [...moves.querySelectorAll("button, input")];
+      const buttons = [...moves.querySelectorAll("button:enabled, input")];
       (buttons.find((one) => one.textContent === name) || buttons[0] || undo).focus();
     }
   }
@@ -87,7 +88,7 @@
     advice.textContent = !state.answer ? "" : asked === "hint" ? `Hint: ${state.answer}` : `${state.answer[0].toUpperCase()}${state.answer.slice(1)}.`;
     draw();
     list(state.moves);
-    undo.disabled = !state.steps;
+    undo.disabled = !state.undoes;
     hint.hidden = think.hidden = !state.advises;
     hint.disabled = think.disabled = Boolean(state.ending);
     mark(asked === "hint" ? state.answer : "");
@@ -166,7 +167,15 @@
       const label = make("label", {}, `${state.asks} `, typed);
       moves.append(make("form", { onsubmit: (event) => { event.preventDefault(); play(typed.value); } }, label, make("button", { textContent: "Play" })));
     } else {
-      moves.append(...shown.map((move) => button(move.name, () => play(move.name))));
+      const names = shown.map((move) => move.name);
+      // Where moves are few, a button stays where it is, as long as no other move comes up.
+      const stay = shown === state.moves && slots.length <= MOST_SLOTS && names.every((name) => slots.includes(name));
+      slots = stay ? slots : names;
+      moves.append(...slots.map((name) => {
+        const made = button(name, () => play(name));
+        made.disabled = !names.includes(name);
+        return made;
+      }));
     }
     const isByKey = state.moves.length && state.moves.every((move) => move.name.length === 1);
     keys.textContent = isByKey ? "A move's key plays it." : "";
