@@ -52,9 +52,9 @@ MAX_GAMES = 32
 FILES = ("journal.db", "journal.db-wal", "status.json", "run.yaml", CHAMPION)
 MAX_SLUG = 40
 
-PATIENCE = 4.0
-"""Times as long as for others readers wait for documents that were never made: of a small league
-they are there then."""
+PATIENCE, SMALL_BYTES = 4.0, 32_000_000
+"""Times as long as for others readers wait for documents that were never made, of a run whose
+journal is no larger: they are there then. Of others readers are told at once that it takes long."""
 
 MAX_BYTES = 64_000_000
 """Size of the packed forms of all documents that are kept as objects."""
@@ -279,7 +279,9 @@ class Run:
             if making is None and self._is_stale(group, version):
                 wait_s = self.wait_s
                 if wait_s is not None:
-                    wait_s *= 1.0 if group in self._kept else PATIENCE
+                    journal = _stamp(self.path / FILES[0])
+                    is_small = journal is not None and journal[1] <= SMALL_BYTES
+                    wait_s *= PATIENCE if is_small and group not in self._kept else 1.0
                 until_s = None if wait_s is None else time.monotonic() + wait_s
                 making = self._making[group] = _Making(until_s)
                 Thread(target=self._make, args=(group, version, making), daemon=True).start()

@@ -16,6 +16,7 @@ from arena.errors import ConfigError
 from populations.errors import StorageError
 from populations.records.rows import EventRow
 from populations.storage.journal import Journal
+from tools.web import runs
 from tools.web.making import FITTED, Made
 from tools.web.pace import LEAST_S, Pace
 from tools.web.runs import NotYet, Run, Unpacked, named_runs
@@ -107,14 +108,18 @@ def test_a_reader_does_not_wait_for_a_long_fit(board_run: Path) -> None:
     assert make.asked == [FITTED]
 
 
-def test_what_will_be_asked_for_is_begun_and_first_readers_wait_longer(board_run: Path) -> None:
+@pytest.mark.parametrize(("small_bytes", "wait_s"), [(runs.SMALL_BYTES, 400.0), (100, 100.0)])
+def test_what_will_be_asked_for_is_begun_and_first_readers_of_small_runs_wait_longer(
+    board_run: Path, monkeypatch: pytest.MonkeyPatch, small_bytes: int, wait_s: float
+) -> None:
+    monkeypatch.setattr(runs, "SMALL_BYTES", small_bytes)
     make, clock = Blocked(), Clock()
     run = Run(board_run, "run", pace=Pace(clock), make=make, wait_s=100.0)
     began_s = time.monotonic()
     run.begin(["events"])
     (making,) = run._making.values()
     assert making.until_s is not None
-    assert 0.0 <= making.until_s - began_s - 400.0 < 50.0
+    assert 0.0 <= making.until_s - began_s - wait_s < 50.0
     make.free.set()
     assert run.documents(["events"])["events"]["made"] == 1
     assert make.asked == [("events",)]
