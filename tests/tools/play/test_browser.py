@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -13,7 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from tests.tools.web.browsing import mistakes_of
+from tests.tools.web.browsing import mistakes_of, served_by
 from tools.replay.retelling import retold
 
 if TYPE_CHECKING:
@@ -22,23 +19,9 @@ if TYPE_CHECKING:
 TIMEOUT_MS = 120_000
 
 
-@contextmanager
-def served(*arguments: str) -> Iterator[str]:
-    """Serve games by the command; give the address with its token."""
-    program = [sys.executable, "-m", "tools.main", "play", *arguments, "--web", "--port", "0"]
-    with subprocess.Popen(
-        program, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[3]
-    ) as process:
-        assert process.stdout is not None
-        try:
-            yield process.stdout.readline().strip()
-        finally:
-            process.terminate()
-
-
 @pytest.fixture(scope="module")
 def address(board_run: Path) -> Iterator[str]:
-    with served(str(board_run)) as address:
+    with served_by("play", "--web", str(board_run)) as address:
         yield address
 
 
@@ -131,7 +114,7 @@ def test_two_tabs_are_two_games_or_one(address: str, browser: Browser) -> None:
 @pytest.mark.slow
 def test_a_piece_of_chess_is_moved_by_two_clicks(browser: Browser) -> None:
     player = "bot:tests.tools.play.fool:Fool"
-    with served(player, "--env", "classic/chess-v6", "--seat", "2") as address:
+    with served_by("play", "--web", player, "--env", "classic/chess-v6", "--seat", "2") as address:
         page, wrong = opened(browser, address)
         page.locator('.cell[data-open="1,4"]').click()
         page.get_by_text("Where to?").wait_for()
@@ -152,7 +135,7 @@ def test_a_piece_of_chess_is_moved_by_two_clicks(browser: Browser) -> None:
 
 @pytest.mark.slow
 def test_numbers_are_typed_and_pixels_are_shown(browser: Browser, steering_run: Path) -> None:
-    with served(str(steering_run)) as address:
+    with served_by("play", "--web", str(steering_run)) as address:
         page = browser.new_page()
         wrong = mistakes_of(page, urlsplit(address).netloc)
         page.goto(address)

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 from urllib.parse import urlsplit
@@ -47,12 +47,16 @@ def launched(directory: Path) -> Iterator[Browser]:
         browser.close()
 
 
-@contextmanager
-def served(*runs: Path) -> Iterator[str]:
+def served(*runs: Path) -> AbstractContextManager[str]:
     """Serve runs by the command; give the address of the first page."""
-    arguments = ["web", *map(str, runs), "--port", "0", "--token", TOKEN]
+    return served_by("web", *map(str, runs), "--token", TOKEN)
+
+
+@contextmanager
+def served_by(*arguments: str) -> Iterator[str]:
+    """Serve pages by a command; give the address that it says."""
     # The command of this checkout, whichever one is installed.
-    program = [sys.executable, "-m", "tools.main", *arguments]
+    program = [sys.executable, "-m", "tools.main", *arguments, "--port", "0"]
     with subprocess.Popen(
         program, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[3]
     ) as process:
