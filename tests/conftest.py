@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import gc
+import json
 import os
 import shutil
 import signal
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
 
 from arena.processes import settings as process_settings
+from arena.processes.questions import Reply, ask
 from arena.resolve import use_code
 
 # A shared machine may be slow at any moment; how fast code is, benchmarks say.
@@ -27,6 +30,7 @@ gc.disable()
 
 MARKER = "ARENA_TEST_RUN"
 GRACE_S = 5.0
+CHECKOUT = Path(__file__).parents[1]
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -78,6 +82,33 @@ def _no_settings_are_left() -> Iterator[None]:
     process_settings.SETTINGS.__init__()  # type: ignore[misc]
     process_settings._keeps_directory = False
     use_code(None)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _environments_are_inspected_once() -> Iterator[None]:
+    """Remember what was found about environments of this checkout, which no test changes.
+
+    Each inspection is a process that loads PettingZoo. What failed and what has a pace is asked
+    for again, and so is all that tests write for themselves.
+    """
+    known: dict[object, Reply] = {}
+
+    def remembering(arguments: Sequence[str], question: bytes, **how: Any) -> Reply:
+        asked = json.loads(question)
+        place = Path(asked["facts"]["launch_directory"]).resolve()
+        if asked["play"] is not None or not place.is_relative_to(CHECKOUT):
+            return ask(arguments, question, **how)
+        # pytest keeps the name of the test that runs there.
+        own = {name: text for name, text in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
+        key = question, os.getcwd(), frozenset(own.items())
+        reply = known.get(key) or ask(arguments, question, **how)
+        if b'"error"' not in reply.output and reply.exit_code == 0:
+            known[key] = reply
+        return reply
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("arena.envs.inspect.ask", remembering)
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)
