@@ -137,6 +137,7 @@ def test_whole_episodes_are_played_by_all_ranks(worker: Worker) -> None:
     assert answer.in_flight == ()
 
 
+@pytest.mark.slow
 def test_a_killed_rank_is_a_failure_and_the_next_assignment_is_carried_out(
     make: MakeWorker,
 ) -> None:
@@ -162,6 +163,7 @@ def test_a_killed_rank_is_a_failure_and_the_next_assignment_is_carried_out(
     finished(worker.carry_out(evaluate((RANDOM, RANDOM, 4))))
 
 
+@pytest.mark.slow
 def test_a_rank_whose_environment_breaks_says_so(make: MakeWorker) -> None:
     worker = make(fault="step_raises", only_in=RANK)
     answer = failed(worker.carry_out(train(first_checkpoint(worker), mirror(), agent_steps=500)))
@@ -231,6 +233,7 @@ def test_births_and_the_digest_of_a_setup_are_the_same_with_any_number(
     assert alone._setup.digest == worker._setup.digest
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("worker")
 def test_nothing_is_left_open(make: MakeWorker) -> None:
     def open_files() -> int:

@@ -184,7 +184,7 @@ def test_a_learner_goes_on_with_the_pair_that_it_holds_if_both_are_free(rival: s
     assert set(trained_now.values()) == {1}, trained_now
 
 
-@pytest.mark.parametrize("num_learners", [1, 2, 3, 5])
+@pytest.mark.parametrize("num_learners", [1, 3, 5])
 def test_both_populations_learn_in_pairs_and_come_to_the_same_steps(num_learners: int) -> None:
     world = rivals_world(num_learners, pbt={"exploit": "none", "explore": "none"})
     for learner in list(world.state.learners):

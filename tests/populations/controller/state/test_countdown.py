@@ -16,7 +16,7 @@ from populations.controller.state.state import make_state
 from populations.records.rows import Json
 from tests.populations.controller.simulated import DUEL, World, make_world
 
-SHORT = {**DUEL, "stop": {"agent_steps_per_policy": 6000}}
+SHORT = {**DUEL, "stop": {"agent_steps_per_policy": 2000}}
 
 
 def going_on(world: World, evaluation_only: Countdown | None) -> World:
