@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -174,12 +174,12 @@ SEATS = (
 DECISIONS = (
     Column("agent", "word", is_label=True),
     player("player"),
-    Column("action", "value", is_label=True),
+    Column("action", "word", "move", is_label=True),
     Column("probability", "percents", "likely"),
     Column("value", "parameter"),
     Column("choices", "listed", "likeliest", drop=2, most=60),
     player("onlooker", "beside it", drop=1),
-    Column("instead", "value", "its action", drop=1),
+    Column("instead", "word", "its move", drop=1),
 )
 
 
@@ -209,7 +209,8 @@ def game(document: Document, *, at: int | None = None) -> Iterator[Section]:
 
 def _step(step: Row, *, is_turn: bool) -> Section:
     picture = step.get("picture")
-    decisions = [_decision(row) for row in step["decisions"]]
+    moves = step.get("moves", {})
+    decisions = [_decision(row, moves.get(row["agent"], {})) for row in step["decisions"]]
     rewards = {agent: reward for agent, reward in step["rewards"].items() if reward != 0.0}
     return Section(
         title=Line("step {step}", step),
@@ -220,14 +221,20 @@ def _step(step: Row, *, is_turn: bool) -> Section:
     )
 
 
-def _decision(row: Row) -> Row:
+def _decision(row: Row, moves: Mapping[str, str]) -> Row:
+    def name(action: object) -> object:
+        # A game of which nothing could be drawn has numbers alone.
+        return moves.get(str(action), action)
+
     beside = row.get("beside") or {}
     choices = row.get("choices", ())
     return {
         **row,
-        "choices": {str(one["action"]): round(one["probability"], 2) for one in choices} or None,
+        "action": name(row["action"]),
+        "choices": {str(name(one["action"])): round(one["probability"], 2) for one in choices}
+        or None,
         "onlooker": beside.get("player"),
-        "instead": beside.get("likeliest"),
+        "instead": name(beside.get("likeliest")),
     }
 
 
