@@ -20,7 +20,7 @@ from populations.views.parts import (
     player,
     said,
 )
-from populations.views.view import View
+from populations.views.view import View, listed
 
 if TYPE_CHECKING:
     from populations.views.questions.inspection import Inspection
@@ -102,11 +102,9 @@ CHECKPOINTS = (
 )
 
 
-def checkpoints(document: Document, room: Room) -> Iterator[Section]:
-    """Yield the checkpoints, those that are kept first, then the newest."""
-    rows = [{**row, "pins": " ".join(row["pins"]) or None} for row in document["checkpoints"]]
-    title = Line("checkpoints: kept ones first, then the newest")
-    yield Section(title=title, body=Table(CHECKPOINTS, rows))
+def checkpoint_rows(document: Document) -> list[Row]:
+    """Return the checkpoints as they are shown."""
+    return [{**row, "pins": " ".join(row["pins"]) or None} for row in document["checkpoints"]]
 
 
 def newest_checkpoints(rows: Sequence[Row], document: Document) -> list[Row]:
@@ -248,7 +246,9 @@ VIEWS: dict[str, View] = {
     ),
     "checkpoints": View(
         document=checkpoints_document,
-        sections=checkpoints,
+        sections=listed(
+            "checkpoints: kept ones first, then the newest", CHECKPOINTS, checkpoint_rows
+        ),
         limits="checkpoints",
         order=newest_checkpoints,
     ),

@@ -126,7 +126,8 @@ def case(request: pytest.FixtureRequest) -> Case:
         policy, export = (request.getfixturevalue(f"{name}_{one}") for one in ("policy", "export"))
     else:
         policy, export = (request.getfixturevalue(one)[name] for one in ("policies", "written"))
-    return Case(name, *policy, export.directory)
+    card, weights = policy
+    return Case(name, card, weights, export.directory)
 
 
 def rows_and_masks(card: Card, num_rows: int) -> tuple[torch.Tensor, torch.Tensor | None]:

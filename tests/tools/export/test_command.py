@@ -4,7 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -130,7 +130,7 @@ def test_a_kept_checkpoint_is_exported_by_name(
     assert (document["agent_steps"], document["rating"]) == (120_000, 300.0)
 
 
-def changed(export: Path, copy: Path, **sections: dict[str, object]) -> Path:
+def changed(export: Path, copy: Path, **sections: Mapping[str, object]) -> Path:
     """A copy of an export whose card says something else."""
     shutil.copytree(export, copy)
     card = json.loads((copy / "card.json").read_text())
