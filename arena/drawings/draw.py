@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain, repeat
 
 from pydantic import TypeAdapter, ValidationError
 
 from arena.drawings.find import find_drawing
+from arena.drawings.moves import move_of
 from arena.drawings.picture import NUM_COLUMNS, Game, Moment, Picture
 from arena.drawings.svg import check_svg, printable
 from arena.errors import ArenaError, ConfigError, EnvironmentFault
@@ -37,11 +39,14 @@ class Drawn:
 
     Attributes:
         pictures: The start, and a picture after each step; fewer if there is a problem.
+        names: Names of actions by agent, at the moment of each picture, as far as the game has
+            names for what was asked.
         returns: Sum of each agent's rewards until the last picture.
         problem: Reason for which pictures are missing, for people. Empty: none is.
     """
 
     pictures: tuple[Picture, ...] = ()
+    names: tuple[Mapping[str, Mapping[int, str]], ...] = ()
     returns: Mapping[str, float] = field(default_factory=dict)
     problem: str = ""
 
@@ -62,11 +67,13 @@ def draw_game(game: Game, *, timeout_s: float = 60.0) -> Drawn:
     command = [sys.executable, "-P", "-m", "arena.drawings.draw"]
     reply = ask(command, _GAME.dump_json(game), timeout_s=timeout_s, variables=NO_WINDOWS)
     pictures: list[Picture] = []
+    names: list[Mapping[str, Mapping[int, str]]] = []
     drawn, problem = Drawn(), ""
     try:
         for line in reply.output.splitlines():
             drawn = _LINE.validate_json(line)
             pictures += map(checked, drawn.pictures)
+            names += drawn.names
             problem = drawn.problem
     # A torn line: the process has ended while it wrote.
     except ValidationError:
@@ -80,7 +87,9 @@ def draw_game(game: Game, *, timeout_s: float = 60.0) -> Drawn:
             problem = f"it took over {timeout_s:g} s"
     if problem:
         problem = f"{game.spec.id}: {len(pictures)} of {number} pictures could be drawn: {problem}"
-    return Drawn(pictures=tuple(pictures), returns=drawn.returns, problem=problem)
+    return Drawn(
+        pictures=tuple(pictures), names=tuple(names), returns=drawn.returns, problem=problem
+    )
 
 
 def pictures_of(game: Game) -> Iterator[tuple[Moment, Picture]]:
@@ -126,6 +135,18 @@ def checked(picture: Picture) -> Picture:
     return replace(picture, text="\n".join(printable(line, width=NUM_COLUMNS) for line in lines))
 
 
+def _names(moment: Moment, asked: Mapping[str, Sequence[int]]) -> Mapping[str, Mapping[int, str]]:
+    """Return the names of actions, as far as the game has names."""
+    found = {
+        agent: {action: move_of(moment, agent, action) for action in actions}
+        for agent, actions in asked.items()
+    }
+    return {
+        agent: {action: move.name for action, move in moves.items() if move}
+        for agent, moves in found.items()
+    }
+
+
 def _serve() -> None:
     """Run as the child. Output of the environment goes to standard error."""
     end_with_guard()
@@ -133,9 +154,12 @@ def _serve() -> None:
         returns: Mapping[str, float] = {}
         num_bytes = 0
         try:
-            for moment, picture in pictures_of(_GAME.validate_json(sys.stdin.read())):
+            game = _GAME.validate_json(sys.stdin.read())
+            named = chain(game.named, repeat({}))
+            for (moment, picture), asked in zip(pictures_of(game), named, strict=False):
                 returns = moment.returns
-                line = _LINE.dump_json(Drawn(pictures=(picture,), returns=returns)).decode()
+                one = Drawn(pictures=(picture,), names=(_names(moment, asked),), returns=returns)
+                line = _LINE.dump_json(one).decode()
                 num_bytes += len(line)
                 if num_bytes > MAX_BYTES:
                     raise EnvironmentFault(f"all together may have {MAX_BYTES >> 20} MB")

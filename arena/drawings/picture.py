@@ -41,6 +41,7 @@ class Game:
         launch_directory: Directory put first on ``sys.path``.
         possible_agents: ``environment.possible_agents``.
         continuous_actions: ``environment.continuous_actions``.
+        named: Actions of which the names are wanted, by agent, at each moment from the start.
         drawing: Function that draws it, as ``package.module:function``. None: Arena's own, or the
             environment renders itself.
         viewer: Agent that plays and sees no other's cards until the end. None: all are seen.
@@ -52,6 +53,7 @@ class Game:
     launch_directory: str
     possible_agents: list[str] | None = None
     continuous_actions: ContinuousActions = "squashed"
+    named: Sequence[Mapping[str, Sequence[int]]] = ()
     drawing: str | None = None
     viewer: str | None = None
 

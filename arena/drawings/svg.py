@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
+from collections.abc import Sequence
 from html import escape
 from xml.etree.ElementTree import ParseError, fromstring
 
 SPACE = "{http://www.w3.org/2000/svg}"
 SHAPES = ("path", "rect", "circle", "ellipse", "line", "polyline", "polygon", "text", "tspan")
+PART = re.compile(
+    r"<(g|text)\b[^>]*(?<!/)>[^<]*(?:<(?!/?(?:g|text)\b)[^<]*)*</\1\s*>",
+)
+"""Group or text, with neither in it."""
+
 ELEMENTS = frozenset(("svg", "g", "title", "desc", *SHAPES))
 
 
@@ -52,6 +60,37 @@ def check_svg(text: str) -> None:
         for key, value in element.attrib.items():
             if key.startswith("on") or key in ("style", "href") or "}" in key or "url(" in value:
                 raise ValueError(f"an SVG must have no styles, links and scripts, got {key!r:.50}")
+
+
+def shared(pictures: Sequence[str]) -> list[str]:
+    """Return the SVGs of one page, of which each group and text that comes again is drawn once.
+
+    The first one defines them, all show them by ``use``: of a board that is shown after each move
+    most stays as it was.
+
+    Args:
+        pictures: SVGs that `check_svg` has let pass; empty ones stay so.
+    """
+    # No XML has this character.
+    page, names = "\0".join(pictures), dict[str, str]()
+
+    def used(found: re.Match[str]) -> str:
+        name = names.get(found[0])
+        return f'<use href="#{name}"/>' if name else found[0]
+
+    while again := [
+        part
+        for part, number in Counter(one[0] for one in PART.finditer(page)).items()
+        if number > 1
+    ]:
+        names |= {part: f"d{at}" for at, part in enumerate(again, len(names))}
+        page = PART.sub(used, page)
+    if not names:
+        return list(pictures)
+    # In a group of its own, as it may have a name already.
+    defined = "".join(tag("g", part, id=name) for part, name in names.items())
+    head, closing, rest = page.partition("</svg")
+    return f"{head}{tag('defs', defined)}{closing}{rest}".split("\0")
 
 
 def _value(value: object) -> str:

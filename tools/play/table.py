@@ -37,7 +37,7 @@ class Table:
     @property
     def population(self) -> str:
         """Population of the person's agent."""
-        return _population_of(self.game, self.agent)
+        return self.game.population_of(self.agent)
 
     @property
     def players(self) -> tuple[str, ...]:
@@ -65,7 +65,7 @@ def sit_down(
     game, (found,) = resolve_players([player], environment=environment, trust=trust, option="--env")
     agents = game.spec.agents
     known = [
-        one for one in agents if found.game is None or _population_of(game, one) in found.policies
+        one for one in agents if found.game is None or game.population_of(one) in found.policies
     ]
     others = [one for one in agents if one not in known]
     numbers = {str(number): one for number, one in enumerate(agents, 1)}
@@ -81,10 +81,6 @@ def sit_down(
             f"{', '.join(unplayed)}: name the run, whose champions play all"
         )
     return Table(game=replace(game, seats=tuple(_seats(game, agent))), player=found, agent=agent)
-
-
-def _population_of(game: Game, agent: str) -> str:
-    return next(name for name, agents in game.populations.items() if agent in agents)
 
 
 def _seats(game: Game, agent: str) -> Iterator[Seat]:

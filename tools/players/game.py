@@ -241,6 +241,10 @@ class Game:
             progress=progress,
         )
 
+    def population_of(self, agent: str) -> str:
+        """Return the population of an agent."""
+        return next(name for name, agents in self.populations.items() if agent in agents)
+
     def action_layouts(self) -> dict[str, ActionLayout]:
         """Return the layout of the actions of each population."""
         from arena.envs.random_play import action_layouts

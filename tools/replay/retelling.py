@@ -11,9 +11,11 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, field
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from arena.core import ActorInput
@@ -201,7 +203,10 @@ class Retelling:
         }
 
     def draw(self, document: Document) -> None:
-        """Add a picture to each step, as many as there are, and say why others are missing.
+        """Add to each step a picture, as far as there is one, and the names of its actions.
+
+        A note says why pictures are missing; where the game has no name for an action, it is the
+        environment's own numbers.
 
         Drawn by a process of its own: an environment may hang or break as it renders.
         """
@@ -209,8 +214,30 @@ class Retelling:
             {one["agent"]: draw_of(one["action"]) for one in step["decisions"]}
             for step in document["steps"]
         ]
+        asked = [
+            {one["agent"]: list(_actions_of(one)) for one in step["decisions"]}
+            for step in document["steps"]
+        ]
+        layout_of = {
+            agent: self._layouts[self._game.population_of(agent)]
+            for agent in self._game.spec.agents
+        }
+        discrete = [
+            {agent: actions for agent, actions in one.items() if layout_of[agent].is_discrete}
+            for one in asked
+        ]
         # Nobody decides at the end.
-        drawn = draw_game(drawable(self._game, seed=document["seed"], turns=turns[:-1]))
+        drawn = draw_game(
+            drawable(self._game, seed=document["seed"], turns=turns[:-1], named=discrete)
+        )
+        for step, decided, named in zip(
+            document["steps"], asked, chain(drawn.names, repeat({})), strict=False
+        ):
+            step["moves"] = {
+                agent: {str(one): said_action(one, layout_of[agent]) for one in actions}
+                | {str(one): name for one, name in named.get(agent, {}).items()}
+                for agent, actions in decided.items()
+            }
         paid = {
             agent: sum(step["rewards"].get(agent, 0.0) for step in document["steps"])
             for agent in drawn.returns
@@ -315,6 +342,7 @@ def drawable(
     *,
     seed: int,
     turns: Sequence[Mapping[str, int | tuple[float, ...]]],
+    named: Sequence[Mapping[str, Sequence[int]]] = (),
     viewer: str | None = None,
 ) -> Drawable:
     """Return a game of a seed as drawings take it; see there for the rest."""
@@ -322,6 +350,7 @@ def drawable(
         spec=game.spec,
         seed=episode_seed(seed, episode=0),
         turns=turns,
+        named=named,
         launch_directory=game.launch_directory,
         possible_agents=game.environment.possible_agents,
         continuous_actions=game.environment.continuous_actions,
@@ -368,6 +397,30 @@ def thoughts(
 def told_action(action: torch.Tensor, layout: ActionLayout) -> Any:  # noqa: ANN401
     """Return an action as JSON has it: an integer from 0, or its choices and numbers."""
     return int(action) if layout.is_discrete else action.tolist()
+
+
+def numbers_of(action: Any, layout: ActionLayout) -> list[float]:  # noqa: ANN401
+    """Return a row of an action as the environment's own numbers, part by part."""
+    (own,) = layout.actions(np.array([action], layout.row_dtype))
+    parts = [np.ravel(leaf.select(own)) for leaf in layout.leaves]
+    return [float(number) for part in parts for number in part]
+
+
+def said_action(action: Any, layout: ActionLayout) -> str:  # noqa: ANN401
+    """Return a row of an action as people type it where the game has no name for it."""
+    return " ".join(
+        f"{number:.15g}" if layout.is_discrete else f"{number:g}"
+        for number in numbers_of(action, layout)
+    )
+
+
+def _actions_of(decision: Document) -> Iterator[Any]:
+    """Yield the actions that a decision names: the one that was chosen, and those thought of."""
+    yield decision["action"]
+    for thought in (decision, decision.get("beside", {})):
+        if "likeliest" in thought:
+            yield thought["likeliest"]
+        yield from (one["action"] for one in thought.get("choices", ()))
 
 
 def turned_at(steps: list[Document]) -> int | None:

@@ -57,6 +57,15 @@ def test_pixels_arrive_as_they_were_rendered(monkeypatch: pytest.MonkeyPatch) ->
     assert len(frames) == 5
 
 
+def test_actions_have_the_names_by_which_people_play_them(play_randomly: PlayRandomly) -> None:
+    played, _ = play_randomly("classic/connect_four-v3", most=3)
+    named = ({"player_0": (0, 6)}, {"player_1": (3,)})
+    drawn = draw_game(replace(played, named=named))
+    assert drawn.names == ({"player_0": {0: "1", 6: "7"}}, {"player_1": {3: "4"}}, {}, {})
+    # Without names of its own a game has numbers, which are not told here.
+    assert draw_game(replace(game(2), named=({"a": (0,)},))).names == ({"a": {}}, {}, {})
+
+
 def test_text_arrives_without_what_a_terminal_carries_out() -> None:
     drawn = draw_game(game(modes=["ansi"]))
     assert [one.text for one in drawn.pictures] == [
