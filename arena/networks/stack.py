@@ -14,9 +14,8 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
-from arena.networks.distributions import Distribution
+from arena.networks.distributions import Distribution, mask_logits
 from arena.networks.frozen import FrozenPolicy
-from arena.networks.heads import mask_logits
 from arena.networks.normalizers import OBSERVATION_CLIP
 
 MAX_PADDING = 3

@@ -30,9 +30,10 @@ import zmq
 
 from arena.checkpoints.files import store_digest
 from arena.config import LearnerSetup
-from arena.learners.events import (
+from arena.learners.state import (
     Event,
     Exit,
+    LearnerState,
     Received,
     Send,
     SendHeartbeat,
@@ -42,7 +43,6 @@ from arena.learners.events import (
     Ticked,
     WorkDone,
 )
-from arena.learners.state import LearnerState
 from arena.types import LearnerId
 from arena.wire.messages import (
     PROTOCOL_VERSION,

@@ -29,8 +29,7 @@ DIFFERENT_EXIT_CODE = 3
 def list_environments(as_json: AsJson = False) -> None:
     """List the environments that have an id, and how to install the missing ones."""
     from arena.envs.openspiel.game import known_games
-    from arena.envs.registry import known_environments
-    from arena.envs.twins import TWINS
+    from arena.envs.registry import TWINS, known_environments
 
     # Two sources, one list: an id's origin is of no interest here.
     known = sorted(known_environments() + known_games(), key=lambda environment: environment.id)

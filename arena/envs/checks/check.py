@@ -23,8 +23,7 @@ from arena.envs.inspect import inspect_environment
 from arena.envs.make import BatchRequest, make_batched_env
 from arena.envs.openspiel.game import is_openspiel
 from arena.envs.random_play import action_layouts, populations_of
-from arena.envs.registry import make_environment
-from arena.envs.twins import TWINS
+from arena.envs.registry import TWINS, make_environment
 from arena.errors import EnvironmentFault
 from arena.processes.settings import SETTINGS
 from arena.users_code import split_lines

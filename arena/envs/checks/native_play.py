@@ -18,7 +18,7 @@ import numpy as np
 
 from arena.environment_spec import AgentSpec, EnvironmentSpec
 from arena.envs.checks.native_watch import SEED, EpisodeBroken, Look, Watch
-from arena.envs.random_actions import RandomActing
+from arena.envs.probe.play import RandomActing
 from arena.envs.value_rules import (
     Broken,
     flag_faults,

@@ -15,8 +15,8 @@ from arena.envs.base import Phase
 from arena.envs.chance import episode_seed
 from arena.envs.one_by_one.faults import Faults, Moment
 from arena.envs.pettingzoo.buffers import Buffers
+from arena.envs.pettingzoo.episode import Stepper
 from arena.envs.pettingzoo.pending_decisions import DecisionFault
-from arena.envs.pettingzoo.stepper import Stepper
 from arena.errors import ArenaError, EnvironmentFault, EnvironmentNotMade
 from arena.users_code import message_of, pass_interrupt, raised
 

@@ -14,7 +14,7 @@ import numpy as np
 from gymnasium import spaces
 from pettingzoo.utils.conversions import aec_to_parallel_wrapper
 
-from arena.envs.pettingzoo.strip_wrappers import holder_of_state
+from arena.envs.pettingzoo.cycle_to_parallel import holder_of_state
 from arena.envs.spaces.observations import NUMERIC_KINDS, UINT8, ObservationLayout, describe
 from arena.errors import ConfigError, EnvironmentFault
 from arena.users_code import pass_interrupt, raised

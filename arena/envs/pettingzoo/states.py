@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from arena.envs.pettingzoo.buffers import Allocate
+from arena.envs.pettingzoo.episode import Stepper
 from arena.envs.pettingzoo.global_state import state_reader
-from arena.envs.pettingzoo.stepper import Stepper
 from arena.envs.spaces.observations import ObservationLayout
 from arena.errors import EnvironmentFault
 

@@ -25,7 +25,7 @@ from arena.wire.messages import Train
 MAX_IDLE = 10_000
 """Calls of ``step`` in a row without a decision of the population after which play ends.
 
-Training, which follows, tells of somebody who never decides (`arena.learners.work.silence`).
+Training, which follows, tells of somebody who never decides (`arena.learners.work.faults`).
 """
 
 

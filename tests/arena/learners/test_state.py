@@ -4,10 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from arena.learners.events import (
+from arena.learners.state import (
     Command,
     Event,
     Exit,
+    LearnerState,
+    Patience,
     Received,
     Send,
     SendHeartbeat,
@@ -18,7 +20,6 @@ from arena.learners.events import (
     Ticked,
     WorkDone,
 )
-from arena.learners.state import LearnerState, Patience
 from arena.types import AssignmentId
 from arena.wire.messages import (
     Acknowledge,

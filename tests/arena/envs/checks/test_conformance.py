@@ -18,8 +18,7 @@ from arena.envs.checks.conformance import (
 )
 from arena.envs.describe import environment_facts
 from arena.envs.random_play import populations_of
-from arena.envs.registry import make_environment
-from arena.envs.twins import TWINS
+from arena.envs.registry import TWINS, make_environment
 from arena.errors import ConfigError
 from tests.arena.envs.conftest import make_by_spec
 

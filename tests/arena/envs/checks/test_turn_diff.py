@@ -15,8 +15,8 @@ from arena.envs.base import BatchedEnv, Group, Turn, TurnWrapper
 from arena.envs.checks.conformance import ConformanceReport, Difference, compare_environments
 from arena.envs.describe import environment_facts
 from arena.envs.random_play import action_layouts, populations_of, random_legal_actions
+from arena.envs.registry import TWINS
 from arena.envs.spaces.actions import ActionLayout
-from arena.envs.twins import TWINS
 from tests.arena.envs.conftest import make_by_spec
 
 
