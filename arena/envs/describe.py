@@ -27,7 +27,7 @@ from arena.environment_spec import (
 from arena.envs.batched.find import check_backend, find_game, game_facts, names_code
 from arena.envs.findings import with_others
 from arena.envs.openspiel.game import canonical_game_id, is_openspiel, openspiel_facts
-from arena.envs.pettingzoo.global_state import describe_state, no_state
+from arena.envs.pettingzoo.states import describe_state, no_state
 from arena.envs.registry import TWINS, canonical_id, home_module, make_environment, native_api
 from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.observations import describe

@@ -19,12 +19,11 @@ from arena.envs.batched.batch import GameBatch
 from arena.envs.batched.find import check_backend, find_game, game_facts, names_code
 from arena.envs.batched.game import BatchedGameClass
 from arena.envs.batched.scoring import make_batched_score
-from arena.envs.one_by_one.faults import ToleratedFaults
+from arena.envs.one_by_one.envs import ToleratedFaults
 from arena.envs.one_by_one.steppers import EnvsRequest, make_one_by_one, make_rows
 from arena.envs.pettingzoo.batch import Envs, PettingZooBatch
 from arena.envs.pettingzoo.buffers import check_partition
-from arena.envs.pettingzoo.global_state import no_state
-from arena.envs.pettingzoo.states import States
+from arena.envs.pettingzoo.states import States, no_state
 from arena.envs.random_play import populations_of
 from arena.envs.registry import TWINS
 from arena.envs.spaces.agent_id_wrapper import AgentIdWrapper

@@ -42,7 +42,6 @@ from arena.learners.state import (
     StopRequested,
     StopWork,
     Ticked,
-    WorkDone,
 )
 from arena.learners.work.faults import fault_of
 from arena.types import LearnerId, Tally, canonical_digest
@@ -225,7 +224,7 @@ class LearnerLoop:
         talk.start()
         try:
             while (assignment := self._assignments.get()) is not None:
-                self._tell(WorkDone(result=carry_out(work, assignment)))
+                self._tell(carry_out(work, assignment))
             work.close()
         finally:
             self._worked_out.set()

@@ -68,13 +68,6 @@ class Received:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkDone:
-    """The worker has finished its assignment."""
-
-    result: Finished | Failed
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class StopRequested:
     """This side wants the learner to end: a signal, a debugger."""
 
@@ -86,7 +79,8 @@ class Ticked:
     """Time has passed."""
 
 
-Event = Started | Received | WorkDone | StopRequested | Ticked
+Event = Started | Received | Finished | Failed | StopRequested | Ticked
+"""A result is that of the worker, which has finished its assignment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,8 +222,8 @@ class LearnerState:
                 commands = self._greet(now_s)
             case Received():
                 commands = self._receive(event, now_s)
-            case WorkDone():
-                commands = self._finish(event.result, now_s)
+            case Finished() | Failed():
+                commands = self._finish(event, now_s)
             case StopRequested():
                 commands = self._stop_locally(event.reason, now_s)
             case Ticked():
@@ -302,7 +296,7 @@ class LearnerState:
     def _abandon(self) -> list[Command]:
         if self.running is None or self.abandoned:
             return []
-        # It stays `running` until WorkDone: the worker has one thread and ends when it can.
+        # It stays `running` until its result: the worker has one thread and ends when it can.
         self.abandoned = True
         return [StopWork()]
 

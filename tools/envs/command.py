@@ -18,7 +18,8 @@ from ..terminal.progress import count_progress
 from ..terminal.text import paragraphs
 
 if TYPE_CHECKING:
-    from arena.envs.checks.conformance import ConformanceReport, Difference
+    from arena.envs.checks.conformance import ConformanceReport
+    from arena.envs.checks.turn_diff import Difference
 
 app = typer.Typer(help="List environments, or check one.", no_args_is_help=True)
 

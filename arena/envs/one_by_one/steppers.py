@@ -19,8 +19,7 @@ from arena.config import EnvironmentConfig
 from arena.environment_spec import EnvironmentSpec
 from arena.envs.base import Phase
 from arena.envs.describe import MASK_SEED, agent_spec, agents_of
-from arena.envs.one_by_one.envs import OneByOne
-from arena.envs.one_by_one.faults import Faults
+from arena.envs.one_by_one.envs import Faults, OneByOne
 from arena.envs.openspiel.game import is_openspiel, load_game, openspiel_facts
 from arena.envs.openspiel.stepper import OpenSpielStepper
 from arena.envs.outcome import make_outcome, needs_infos
@@ -28,10 +27,9 @@ from arena.envs.pettingzoo.aec import AecStepper
 from arena.envs.pettingzoo.buffers import Allocate, Buffers
 from arena.envs.pettingzoo.cycle_to_parallel import Cycle, holder_of_state, strip_checking_wrappers
 from arena.envs.pettingzoo.episode import EpisodeRow, Stepper
-from arena.envs.pettingzoo.global_state import no_state
 from arena.envs.pettingzoo.parallel import ParallelStepper
 from arena.envs.pettingzoo.reward_components import ComponentRow, ReportingAtOnce, ReportingTurns
-from arena.envs.pettingzoo.states import States
+from arena.envs.pettingzoo.states import States, no_state
 from arena.envs.registry import make_environment
 from arena.envs.spaces.observations import ObservationLayout
 from arena.errors import ConfigError, EnvironmentFault

@@ -46,9 +46,8 @@ from arena.envs.spaces.observations import ObservationLayout
 from arena.errors import ConfigError, ExportError
 from arena.export.card import POLICY, Card, CardLevel, CardRating
 from arena.export.card_text import RATED, rating_text
-from arena.networks.actor_critic import ActorCritic, Critic
+from arena.networks.actor_critic import OBSERVATION_CLIP, ActorCritic, Critic
 from arena.networks.encoders import PartsEncoder, ResidualBlock
-from arena.networks.normalizers import OBSERVATION_CLIP
 from arena.networks.planes import Planes, convolved_parts
 
 COLOURS = ("BLUE", "GRAIN", "INK", "MARK", "RED", "SKY", "WOOD")

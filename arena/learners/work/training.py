@@ -20,8 +20,8 @@ from arena.envs.phase import players_of_agents, tell_environments
 from arena.learners.ranks.crew import Ranks, is_same_state, share_digests, share_state
 from arena.learners.ranks.results import RankResult, merge_results
 from arena.learners.work.environments import HeldEpisodes, Team, actors_in, weights_of
-from arena.learners.work.equipment import Equipment
 from arena.learners.work.faults import AssignmentFault, Reached, Silence, naming_policy
+from arena.learners.work.players import Equipment
 from arena.learners.work.warm_up import warm_up
 from arena.learning.hyperparameters import policy_reward_weights
 from arena.learning.update_metrics import MeanMetrics

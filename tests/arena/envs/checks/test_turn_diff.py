@@ -12,7 +12,8 @@ import torch
 
 from arena.environment_spec import EnvironmentRequest
 from arena.envs.base import BatchedEnv, Group, Turn, TurnWrapper
-from arena.envs.checks.conformance import ConformanceReport, Difference, compare_environments
+from arena.envs.checks.conformance import ConformanceReport, compare_environments
+from arena.envs.checks.turn_diff import Difference
 from arena.envs.describe import environment_facts
 from arena.envs.random_play import action_layouts, populations_of, random_legal_actions
 from arena.envs.registry import TWINS
