@@ -215,7 +215,7 @@ SHOWN_BYTES = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Game:
-    """Episode of an evaluation, from which it can be played again (`arena.games.replay`).
+    """Episode of an evaluation, from which it can be played again (`arena.games.recording`).
 
     Attributes:
         pairing: Index of the pairing whose players played it.

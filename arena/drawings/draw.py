@@ -99,8 +99,7 @@ def pictures_of(game: Game) -> Iterator[tuple[Moment, Picture]]:
         ArenaError: If it cannot be played again or drawn.
     """
     # PettingZoo stays out of the parent.
-    from arena.drawings.render import SHOW_ALL_HANDS, render
-    from arena.drawings.replay import replay
+    from arena.drawings.replay import SHOW_ALL_HANDS, render, replay
 
     place = game.launch_directory
     draw = find_drawing(game.spec.id, reference=game.drawing, launch_directory=place) or render

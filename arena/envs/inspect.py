@@ -4,17 +4,23 @@ A short-lived child makes the environment (``python -m arena.envs.inspect``: a r
 standard input, the answers as JSON on standard output, a line for the facts and one for the pace).
 The controller thus stays free of PettingZoo and survives whatever an environment does. The facts
 come first: they stand even where random play ends the child. This module imports nothing heavy.
+The child also tells the digests of the users' modules that it has imported.
+
+Tests: `tests/arena/envs/test_inspect.py`, `tests/arena/envs/probe/test_users_modules.py`.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import sys
 import traceback
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from types import MappingProxyType
+from pathlib import Path
+from types import MappingProxyType, ModuleType
 from typing import Any, Literal
 
 from arena.environment_spec import AgentSpec, EnvironmentRequest, EnvironmentSpec
@@ -26,9 +32,12 @@ from arena.errors import (
     EnvironmentUnavailable,
     NotTrusted,
 )
+from arena.files import read_regular
 from arena.processes.child import end_with_guard
 from arena.processes.questions import answering, ask
-from arena.types import Digest
+from arena.resolve import resolve
+from arena.types import Digest, canonical_digest
+from arena.users_code import owner_of
 
 ERRORS: Mapping[str, type[ArenaError]] = {
     error.__name__: error
@@ -45,6 +54,9 @@ MAKING_S = 60.0
 COUNTED_PLAY_S = 300.0
 """Time limit for playing it where steps are counted, not seconds."""
 
+MAX_MODULE_BYTES = 1 << 26
+"""Most bytes of a module's file that is compared; it may be a compiled one."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inspected:
@@ -53,7 +65,7 @@ class Inspected:
     Attributes:
         spec: Environment's spec.
         code: Digests of the code outside of installed packages that was imported, by module or
-            package (`arena.envs.probe.users_modules`).
+            package (`arena.envs.inspect`).
         pace: Pace of random play. None: not requested, or ended too early.
         why: Reason for the lack of a requested pace.
     """
@@ -213,7 +225,7 @@ def _facts(request: EnvironmentRequest, code: Mapping[str, str]) -> Inspected | 
     """Return the facts, or the error in their place."""
     # Imported in the child only: PettingZoo must not reach the controller.
     from arena.envs.describe import environment_facts
-    from arena.envs.probe.users_modules import import_all, module_digests
+    from arena.envs.inspect import import_all, module_digests
     from arena.users_code import own_lines, pass_interrupt, raised
 
     try:
@@ -278,3 +290,49 @@ def _serve() -> None:
 
 if __name__ == "__main__":
     _serve()
+
+
+def import_all(references: Mapping[str, str], *, launch_directory: str) -> None:
+    """Import all objects that a configuration names.
+
+    Args:
+        references: ``package.module:Name`` by the key that names it.
+        launch_directory: Directory to put first on ``sys.path``.
+
+    Raises:
+        ConfigError: Names each key whose object is gone or cannot be imported.
+    """
+    faults = []
+    for key, reference in references.items():
+        try:
+            resolve(reference, launch_directory=launch_directory)
+        except ConfigError as error:
+            faults.append(f"{key}: {error}")
+    if faults:
+        raise ConfigError("; ".join(faults))
+
+
+def module_digests() -> dict[str, Digest]:
+    """Return a digest of the source of each package or single module of users' that is imported.
+
+    Users' are those outside of installed packages, of Python and of Arena. A digest covers the
+    imported modules of a package, not its other files.
+    """
+    files: dict[str, dict[str, Digest]] = defaultdict(dict)
+    # A copy: an attribute of a lazy module may import another one.
+    for name, module in list(sys.modules.items()):
+        # Not by getattr, for which a user's module may have code of its own.
+        path = vars(module).get("__file__") if isinstance(module, ModuleType) else None
+        # The child itself is Arena's; multiprocessing gives it a second name.
+        is_own = module is sys.modules["__main__"]
+        if isinstance(path, str) and not is_own and owner_of(name, path) == "user":
+            files[name.partition(".")[0]][name] = _digest(Path(path))
+    return {name: canonical_digest(files[name]) for name in sorted(files)}
+
+
+def _digest(path: Path) -> Digest:
+    try:
+        return Digest(hashlib.sha256(read_regular(path, limit_bytes=MAX_MODULE_BYTES)).hexdigest())
+    # A module of an archive, or one whose file is gone by now or is none, has no source to compare.
+    except OSError:
+        return Digest("")

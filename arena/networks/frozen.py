@@ -15,9 +15,8 @@ from arena.config import NetworkConfig
 from arena.core import Actor, ActorInput, ActorOutput
 from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.observations import ObservationLayout
-from arena.networks.actor_critic import ActorCritic
+from arena.networks.actor_critic import ActorCritic, make_actor_critic
 from arena.networks.distributions import Distribution
-from arena.networks.make import make_actor_critic
 from arena.networks.weights import load_tensors, without_critic
 from arena.users_code import naming_network
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from arena.config import NetworkConfig
-from arena.envs.twins import TWINS
+from arena.envs.registry import TWINS
 from arena.testing import (
     check_algorithm,
     check_batched_game,

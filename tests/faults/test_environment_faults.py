@@ -18,7 +18,7 @@ from arena.envs.chance import episode_seed
 from arena.envs.checks.check import check_environment
 from arena.envs.describe import environment_facts
 from arena.envs.make import BatchRequest, make_batched_env
-from arena.envs.one_by_one.faults import FREE_FAULTS
+from arena.envs.one_by_one.envs import FREE_FAULTS
 from arena.errors import EnvironmentFault
 from arena.learners.work.worker import Worker
 from arena.matches.match import Block, play_matches

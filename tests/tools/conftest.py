@@ -17,7 +17,7 @@ from arena.environment_spec import EnvironmentRequest
 from arena.envs.inspect import inspect_environment
 from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.agent_id_wrapper import observation_layout
-from arena.networks.make import make_actor_critic
+from arena.networks.actor_critic import make_actor_critic
 from arena.types import (
     RANDOM_BOT,
     AssignmentId,

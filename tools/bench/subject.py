@@ -27,8 +27,8 @@ from arena.learners.work.worker import resolve_device
 from arena.learning.acting import product_dtype
 from arena.learning.algorithms import make_algorithm
 from arena.learning.hyperparameters import hyperparameter_model
+from arena.networks.actor_critic import make_actor_critic
 from arena.networks.frozen import FrozenPolicy
-from arena.networks.make import make_actor_critic
 from arena.resolve import code_directory
 from arena.types import Hyperparameters
 from populations.config.overrides.cli_overrides import apply_overrides

@@ -18,7 +18,8 @@ from ..terminal.progress import count_progress
 from ..terminal.text import paragraphs
 
 if TYPE_CHECKING:
-    from arena.envs.checks.conformance import ConformanceReport, Difference
+    from arena.envs.checks.conformance import ConformanceReport
+    from arena.envs.checks.turn_diff import Difference
 
 app = typer.Typer(help="List environments, or check one.", no_args_is_help=True)
 
@@ -29,8 +30,7 @@ DIFFERENT_EXIT_CODE = 3
 def list_environments(as_json: AsJson = False) -> None:
     """List the environments that have an id, and how to install the missing ones."""
     from arena.envs.openspiel.game import known_games
-    from arena.envs.registry import known_environments
-    from arena.envs.twins import TWINS
+    from arena.envs.registry import TWINS, known_environments
 
     # Two sources, one list: an id's origin is of no interest here.
     known = sorted(known_environments() + known_games(), key=lambda environment: environment.id)

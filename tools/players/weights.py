@@ -79,7 +79,7 @@ class PolicyWeights:
         """
         from arena.checkpoints.files import sha256_bytes
         from arena.checkpoints.tensors import serialize
-        from arena.export.temperature import tempered
+        from arena.export.actor import tempered
 
         # At 1 these are the very weights, whose digest the league knows.
         if temperature == 1.0:

@@ -26,7 +26,7 @@ from arena.envs.chance import episode_seed
 from arena.envs.phase import players_of_agents
 from arena.envs.spaces.actions import ActionLayout
 from arena.errors import ArenaError, CheckpointError, ConfigError
-from arena.games.replay import GameParted, Moment, replay
+from arena.games.recording import GameParted, Moment, replay
 from arena.networks.distributions import Categorical
 from arena.networks.frozen import FrozenPolicy
 from arena.types import Digest, Seat, WeightsRef, is_bot, is_external, population_of

@@ -23,7 +23,7 @@ from arena.environment_spec import AgentSpec
 from arena.envs.base import Group
 from arena.envs.batched.game import StepResult
 from arena.envs.chance import first_uniforms
-from arena.envs.twins import openspiel_agent_spec
+from arena.envs.openspiel.game import openspiel_agent_spec
 
 AGENTS = ("player_0", "player_1")
 NOBODY = -1

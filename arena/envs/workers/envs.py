@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from arena.envs.base import Phase
 from arena.envs.episode_metrics import Report
-from arena.envs.one_by_one.faults import Moment, ToleratedFaults
+from arena.envs.one_by_one.envs import Moment, ToleratedFaults
 from arena.envs.one_by_one.steppers import EnvsRequest, Rows
 from arena.envs.workers.crew import Crew
 from arena.envs.workers.messages import (

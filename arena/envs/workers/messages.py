@@ -96,7 +96,7 @@ class Fault:
     """Fault of an environment.
 
     Attributes:
-        stage: As in `arena.envs.one_by_one.faults.Moment`.
+        stage: As in `arena.envs.one_by_one.envs.Moment`.
         num_played: As there, of the share.
         text: Text of the error.
         traceback: Its traceback.

@@ -15,8 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from arena.envs.base import Phase
-from arena.envs.one_by_one.envs import OneByOne
-from arena.envs.one_by_one.faults import Moment
+from arena.envs.one_by_one.envs import Moment, OneByOne
 from arena.envs.one_by_one.steppers import make_one_by_one
 from arena.envs.workers.messages import (
     Answer,

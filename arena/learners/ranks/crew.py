@@ -1,13 +1,14 @@
-"""The ranks of a learner, seen from rank 0, which speaks to the controller.
+"""The ranks of a learner, seen from rank 0, which speaks to the controller, and from the others.
 
-Tests: `tests/arena/learners/ranks/test_crew.py`.
+Tests: `tests/arena/learners/ranks/test_crew.py`, `tests/arena/learners/ranks/test_weights.py`.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Protocol
@@ -15,11 +16,15 @@ from typing import Protocol
 import torch
 
 from arena.config import LearnerSetup
+from arena.core import Algorithm, LearnsInRanks
 from arena.envs.workers.shared_arrays import anonymous_memory
+from arena.errors import ConfigError
 from arena.learners.ranks.link import MIN_BYTES, Link, RankFailed, RankLost
 from arena.learners.ranks.results import RankResult
 from arena.matches.match import Progress
+from arena.normalization import all_of
 from arena.processes.helper import Helper
+from arena.types import Digest
 from arena.wire.messages import Train
 
 MODULE = "arena.learners.rank"
@@ -27,6 +32,9 @@ MODULE = "arena.learners.rank"
 LOAD_S = 90.0
 """Longest time that others may take to load what they need, without progress: as long as a learner
 has until its Hello (`populations.controller.state.leases.Patience`)."""
+
+
+DIGEST_BYTES = hashlib.sha256().digest_size
 
 
 class Ranks(Protocol):
@@ -205,3 +213,88 @@ class Crew:
 
     def _name(self, rank: int) -> str:
         return f"process {rank + 1} of {self.number} of this learner (learner_cores)"
+
+
+class Member:
+    """A further rank's side, an `arena.learners.ranks.crew.Ranks`; it counts progress, too.
+
+    Args:
+        link: Connection to rank 0.
+    """
+
+    def __init__(self, link: Link) -> None:
+        self.rank = link.rank
+        self.number = link.number
+        self._link = link
+
+    def begin(self, message: Train) -> None:
+        """Do nothing: rank 0 has begun it."""
+
+    def exchange(self, values: torch.Tensor) -> torch.Tensor:
+        """Give the others numbers and get theirs; see `arena.normalization.Exchange`."""
+        self.advance()
+        return self._link.exchange(values)
+
+    def results(self, own: RankResult) -> list[RankResult]:
+        """Give rank 0 this rank's part of the result; return that alone."""
+        self._link.send(0, own)
+        return [own]
+
+    def advance(self, agent_steps: int = 0) -> None:
+        """Count one turn of the loop, for the heartbeats of rank 0."""
+        self._link.count(agent_steps)
+
+
+def share_state(algorithm: Algorithm, ranks: Ranks) -> None:
+    """Give all ranks the state of rank 0's algorithm, as if they had loaded its checkpoint; from
+    now on they learn together.
+
+    Raises:
+        ConfigError: If the algorithm cannot.
+    """
+    if not isinstance(algorithm, LearnsInRanks):
+        raise ConfigError(
+            f"learner_cores must be 1 with algorithm {type(algorithm).__name__}, which has no "
+            f"method join (arena.core.LearnsInRanks), got {ranks.number}"
+        )
+    weights, optimizer = algorithm.weights(), algorithm.optimizer_state()
+    updates = int(all_of(ranks.exchange, algorithm.learner_updates)[0, 0])
+    state = ranks.exchange(_flat(weights, optimizer))[0]
+    if ranks.rank:
+        sizes = [tensor.numel() for tensor in (*weights.values(), *optimizer.values())]
+        parts = iter(torch.split(state, sizes))
+        # In the order of `_flat`.
+        weights, optimizer = (
+            {name: next(parts).view(tensor.shape) for name, tensor in tensors.items()}
+            for tensors in (weights, optimizer)
+        )
+        algorithm.load(weights, optimizer, learner_updates=updates)
+    algorithm.join(ranks.exchange)
+
+
+def is_same_state(algorithm: Algorithm, ranks: Ranks) -> bool:
+    """Return whether all ranks have the same state; the answer is the same in each of them."""
+    state = _flat(algorithm.weights(), algorithm.optimizer_state())
+    digest = hashlib.sha256(state.numpy().tobytes()).digest()
+    digests = ranks.exchange(torch.frombuffer(bytearray(digest), dtype=torch.uint8))
+    return bool((digests == digests[0]).all())
+
+
+def share_digests(own: Sequence[Digest], ranks: Ranks, *, number: int) -> tuple[Digest, ...]:
+    """Return some digests of rank 0 in all ranks.
+
+    Args:
+        own: The digests in rank 0; not read in the others.
+        ranks: The ranks.
+        number: Number of digests.
+    """
+    sent = bytes.fromhex("".join(own)) if not ranks.rank else bytes(DIGEST_BYTES * number)
+    got = ranks.exchange(torch.frombuffer(bytearray(sent), dtype=torch.uint8))[0]
+    return tuple(Digest(bytes(part.tolist()).hex()) for part in got.view(number, DIGEST_BYTES))
+
+
+def _flat(
+    weights: Mapping[str, torch.Tensor], optimizer: Mapping[str, torch.Tensor]
+) -> torch.Tensor:
+    """Return all numbers of a state, one after the other. float32 [K]."""
+    return torch.cat([tensor.flatten() for tensor in (*weights.values(), *optimizer.values())])

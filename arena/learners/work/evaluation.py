@@ -10,8 +10,8 @@ import time
 from arena.config import LearnerSetup
 from arena.envs.random_play import action_layouts
 from arena.games.recording import GameRecorder
-from arena.learners.work.equipment import Equipment
 from arena.learners.work.faults import AssignmentFault
+from arena.learners.work.players import Equipment
 from arena.matches import openings
 from arena.matches.match import Block, Share, Stopped, play_matches, share_envs
 from arena.matches.seating import is_cooperation, num_episodes

@@ -6,9 +6,10 @@ Tests: `tests/arena/learners/work/test_worker.py`, `tests/arena/learners/work/te
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -16,17 +17,14 @@ import torch
 from arena.core import Actor
 from arena.envs.base import BatchedEnv, Phase
 from arena.envs.phase import players_of_agents, tell_environments
-from arena.learners.ranks.crew import Ranks
+from arena.learners.ranks.crew import Ranks, is_same_state, share_digests, share_state
 from arena.learners.ranks.results import RankResult, merge_results
-from arena.learners.ranks.state import is_same_state, share_digests, share_state
 from arena.learners.work.environments import HeldEpisodes, Team, actors_in, weights_of
-from arena.learners.work.equipment import Equipment
-from arena.learners.work.faults import AssignmentFault, naming_policy
-from arena.learners.work.mean_metrics import MeanMetrics
-from arena.learners.work.returns import ReturnSums
-from arena.learners.work.silence import Reached, Silence
+from arena.learners.work.faults import AssignmentFault, Reached, Silence, naming_policy
+from arena.learners.work.players import Equipment
 from arena.learners.work.warm_up import warm_up
 from arena.learning.hyperparameters import policy_reward_weights
+from arena.learning.update_metrics import MeanMetrics
 from arena.matches.seated import equal_blocks
 from arena.matches.seeds import Stream, derived_seed, environment_seeds, seed_everything
 from arena.normalization import all_of
@@ -46,6 +44,10 @@ from arena.users_code import naming_network
 from arena.wire.messages import Finished, InFlight, Published, Train, Trainee
 
 logger = logging.getLogger(__name__)
+
+
+ROUNDING = 1e-9
+"""Rounding left of a sum that is 0, relative to the size of returns."""
 
 
 def train(message: Train, equipment: Equipment) -> Finished:
@@ -444,3 +446,46 @@ def seatings_that_fit(
     rng = np.random.default_rng(derived_seed(seed, Stream.BLOCKS))
     chosen = sorted(rng.permutation(len(seatings))[:num_envs].tolist())
     return tuple(seatings[index] for index in chosen)
+
+
+@dataclass(slots=True)
+class ReturnSums:
+    """Sums over the seats of one player.
+
+    A player that sits on several sides of a game in which one side's gain is the other's loss has
+    returns that cancel, however well it plays: such matches are left out.
+    """
+
+    count: int = 0
+    total: float = 0.0
+    squares: float = 0.0
+
+    def add(self, tally: Tally, *, entrant: Entrant, sides: Sequence[str]) -> None:
+        """Add a tally.
+
+        Args:
+            tally: Results of some matches.
+            entrant: Entrant of the player.
+            sides: Side of each seat.
+        """
+        mine = [index for index, name in enumerate(tally.entrants) if name == entrant]
+        total = math.fsum(tally.return_sum[index] for index in mine)
+        squares = math.fsum(tally.return_sum_of_squares[index] for index in mine)
+        count = tally.matches * len(mine)
+        # Cauchy-Schwarz: |sum of x| <= sqrt(count * sum of x^2)
+        size = math.sqrt(max(squares, 0.0) * count)
+        # Mirror play of a zero-sum game: the mean is 0, however well it plays.
+        if len({sides[index] for index in mine}) > 1 and abs(total) <= ROUNDING * size:
+            return
+        self.count += count
+        self.total += total
+        self.squares += squares
+
+    def metrics(self) -> dict[str, float]:
+        """Return mean and deviation; nothing where all matches were left out."""
+        if not self.count:
+            return {}
+        mean = self.total / self.count
+        # Var = E[x^2] - E[x]^2; rounding may leave it below 0
+        variance = max(self.squares / self.count - mean * mean, 0.0)
+        return {"episode/return_mean": mean, "episode/return_deviation": math.sqrt(variance)}

@@ -13,8 +13,8 @@ from arena.core import HasNormalizers
 from arena.envs.base import BatchedEnv, Phase, Turn
 from arena.envs.phase import players_of_agents, tell_environments
 from arena.errors import ConfigError
-from arena.learners.work.equipment import Equipment
 from arena.learners.work.faults import AssignmentFault
+from arena.learners.work.players import Equipment
 from arena.matches.seated import SeatedPlayers
 from arena.matches.seeds import environment_seeds
 from arena.rollout.critic_rows import CriticRows
@@ -25,7 +25,7 @@ from arena.wire.messages import Train
 MAX_IDLE = 10_000
 """Calls of ``step`` in a row without a decision of the population after which play ends.
 
-Training, which follows, tells of somebody who never decides (`arena.learners.work.silence`).
+Training, which follows, tells of somebody who never decides (`arena.learners.work.faults`).
 """
 
 

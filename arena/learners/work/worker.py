@@ -30,10 +30,9 @@ from arena.learners.work.environments import (
     default_max_bytes,
     own_bytes,
 )
-from arena.learners.work.equipment import Equipment
 from arena.learners.work.evaluation import evaluate
 from arena.learners.work.faults import AssignmentFault, fault_of
-from arena.learners.work.players import Players
+from arena.learners.work.players import Equipment, Players
 from arena.learners.work.training import train
 from arena.matches.match import Progress
 from arena.processes.settings import KeptSettings

@@ -42,7 +42,7 @@ MAX_PER_S = 1e9
 
 MAX_MATCHES_PER_DECISION = 1000
 """Learners fail an assignment in which trainees decide more rarely: see
-`arena.learners.work.silence`."""
+`arena.learners.work.faults`."""
 
 MAX_UPDATES = 2**40
 """Optimizer steps in an assignment."""

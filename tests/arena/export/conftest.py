@@ -26,7 +26,7 @@ from arena.export.card import (
     RecordLine,
 )
 from arena.export.write import Written, write_export
-from arena.networks.make import make_actor_critic
+from arena.networks.actor_critic import make_actor_critic
 from arena.types import Digest, Seat
 
 NETWORK = NetworkConfig(hidden_sizes=(16, 16))

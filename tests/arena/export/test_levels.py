@@ -19,10 +19,9 @@ from arena.checkpoints.files import sha256_bytes
 from arena.checkpoints.tensors import serialize
 from arena.core import ActorInput
 from arena.errors import ConfigError
-from arena.export.actor import ExportedActor, load_export_weights
+from arena.export.actor import ExportedActor, load_export_weights, tempered
 from arena.export.card import Card, CardLevel, read_card
 from arena.export.champion import Champion, NoLevel, at_temperature
-from arena.export.temperature import tempered
 from arena.export.write import Written, write_export
 from tests.arena.export.conftest import level, make_policy
 from tests.layouts import frozen_policy

@@ -13,11 +13,10 @@ from arena.config import NetworkConfig
 from arena.envs.spaces.observations import ObservationLayout, describe
 from arena.errors import ExportError
 from arena.export.card import Card
-from arena.export.inputs import Flatten, random_feeds
+from arena.export.graph import Flatten, random_feeds
 from arena.export.onnx import check_onnx, export_onnx, opset_version
 from arena.export.write import Written
-from arena.networks.actor_critic import ActorCritic
-from arena.networks.make import make_actor_critic
+from arena.networks.actor_critic import ActorCritic, make_actor_critic
 from tests.layouts import discrete, flat_observation, frozen_policy
 
 Policy = tuple[Card, dict[str, torch.Tensor]]

@@ -23,8 +23,7 @@ from arena.export.actor import ExportedActor
 from arena.export.card import Card
 from arena.export.card_text import card_for_people
 from arena.export.champion import Actions, Champion, play_game
-from arena.export.inputs import input_names, random_feeds
-from arena.export.outputs import action_names
+from arena.export.graph import action_names, input_names, random_feeds
 from arena.export.write import Written, write_export
 from tests.arena.export.conftest import make_policy
 from tests.layouts import frozen_policy

@@ -14,8 +14,7 @@ import torch
 
 from arena.envs.base import BatchedEnv, Turn, TurnWrapper
 from arena.games import recording
-from arena.games.recording import GameRecorder, recorded_environments
-from arena.games.replay import GameParted, replay
+from arena.games.recording import GameParted, GameRecorder, recorded_environments, replay
 from arena.types import SHOWN_BYTES, Game
 from tests.recorded_games import play
 from tools.players import game as games

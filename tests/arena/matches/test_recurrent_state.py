@@ -9,8 +9,8 @@ from arena.envs.base import Group, Turn
 from arena.game_theory.exploitability import PolicyIsRecurrent, sampling
 from arena.matches.seated import SeatedPlayers, block_of_envs
 from arena.matches.seating import make_seats
+from arena.networks.actor_critic import make_actor_critic
 from arena.networks.frozen import FrozenPolicy
-from arena.networks.make import make_actor_critic
 from tests.layouts import discrete, flat_observation
 
 AGENTS = ("a", "b", "c")

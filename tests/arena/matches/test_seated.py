@@ -13,8 +13,8 @@ from arena.matches.match import Block, play_matches
 from arena.matches.seated import NOBODY, Seatable, SeatedPlayers, block_of_envs
 from arena.matches.seating import make_seats
 from arena.matches.tournament import Contender, TournamentResult, play_tournament
+from arena.networks.actor_critic import make_actor_critic
 from arena.networks.frozen import FrozenPolicy
-from arena.networks.make import make_actor_critic
 from arena.networks.stack import PolicyStack
 from arena.types import Entrant
 from tests.layouts import discrete, flat_observation

@@ -16,7 +16,7 @@ from arena.core import ActorInput
 from arena.drawings.draw import Drawn
 from arena.drawings.picture import Picture
 from arena.errors import ConfigError
-from arena.games.replay import GameParted
+from arena.games.recording import GameParted
 from arena.networks.distributions import Categorical
 from populations.audit.verify import verify_run
 from populations.records.rows import GameRow

@@ -15,7 +15,7 @@ from arena.envs.describe import environment_facts
 from arena.envs.inspect import inspect_environment
 from arena.envs.make import BatchRequest, make_batched_env
 from arena.envs.pettingzoo.batch import PettingZooBatch
-from arena.envs.twins import TWINS
+from arena.envs.registry import TWINS
 from arena.errors import ConfigError
 from arena.processes.settings import SETTINGS
 

@@ -14,7 +14,7 @@ from arena.config import EnvironmentConfig, NetworkConfig
 from arena.environment_spec import EnvironmentRequest, EnvironmentSpec
 from arena.envs.describe import environment_facts
 from arena.envs.make import BatchRequest, make_batched_env
-from arena.envs.pettingzoo.global_state import describe_state
+from arena.envs.pettingzoo.states import describe_state
 from arena.envs.spaces.agent_id import is_agent_id
 from arena.envs.spaces.critic_input import CriticInput, critic_input
 from arena.errors import ConfigError, EnvironmentFault

@@ -10,11 +10,10 @@ import torch
 from arena.config import NetworkConfig
 from arena.envs.batched.find import find_game
 from arena.envs.batched.game import BatchedGame
-from arena.envs.twins import TWINS
+from arena.envs.registry import TWINS
 from arena.export.card import POLICY, Card, CardAction, CardObservation
 from arena.export.html.page import GAMES, champion_page
-from arena.networks.actor_critic import ActorCritic
-from arena.networks.make import make_actor_critic
+from arena.networks.actor_critic import ActorCritic, make_actor_critic
 from tests.arena.export.conftest import level
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from torch import nn
 
 from arena.config import NetworkConfig
 from arena.errors import ExportError
-from arena.export.html.layers import network_document
+from arena.export.actor import make_session
+from arena.export.html.page import network_document
 from arena.export.onnx import export_onnx
-from arena.export.session import make_session
 from tests.arena.export.html.conftest import CONNECT_FOUR, Make
 from tests.arena.export.html.random_games import random_games
 
