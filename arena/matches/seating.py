@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from types import MappingProxyType
 
 from arena.errors import ConfigError
@@ -81,6 +82,24 @@ def _cooperation_seats(
         for team in (HOME, AWAY)
         for population, members in populations.items()
     )
+
+
+@lru_cache(maxsize=64)
+def plays_of(seats: tuple[Seat, ...]) -> tuple[tuple[int, ...], ...]:
+    """Return the plays of a match, each with its seats by index; a play seats every agent once.
+
+    In competition all sides meet in one play. In cooperation home plays, then away: their results
+    in the same seeded episode are compared.
+    """
+    plays: list[list[int]] = []
+    seated: set[str] = set()
+    for index, seat in enumerate(seats):
+        if not plays or not seated.isdisjoint(seat.agents):
+            plays.append([])
+            seated = set()
+        plays[-1].append(index)
+        seated.update(seat.agents)
+    return tuple(map(tuple, plays))
 
 
 def seat_teams(seats: Sequence[Seat]) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from arena.config import LearnerSetup
 from arena.envs.workers.shared_arrays import anonymous_memory
 from arena.learners.ranks.link import MIN_BYTES, Link, RankFailed, RankLost
 from arena.learners.ranks.results import RankResult
-from arena.matches.match import Progress
+from arena.matches.play import Progress
 from arena.processes.helper import Helper
 from arena.wire.messages import Train
 

@@ -15,7 +15,7 @@ from arena.learners.ranks.crew import Ranks
 from arena.learners.ranks.results import Losses
 from arena.learners.work.environments import Environments
 from arena.learners.work.players import Players
-from arena.matches.match import Progress
+from arena.matches.play import Progress
 from arena.processes.settings import KeptSettings
 
 

@@ -35,7 +35,7 @@ from arena.learners.work.evaluation import evaluate
 from arena.learners.work.faults import AssignmentFault, fault_of
 from arena.learners.work.players import Players
 from arena.learners.work.training import train
-from arena.matches.match import Progress
+from arena.matches.play import Progress
 from arena.processes.settings import KeptSettings
 from arena.users_code import message_of, pass_interrupt
 from arena.wire.messages import Evaluate, Failed, Finished, Train
