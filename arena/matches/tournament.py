@@ -99,8 +99,8 @@ class _Pairing:
 
     home: Contender
     away: Contender
-    teams: tuple[str, ...]
-    home_team: str
+    teams: tuple[tuple[int, str], ...]
+    home_team: tuple[int, str]
     num_matches: int
 
     @property

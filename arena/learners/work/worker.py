@@ -121,7 +121,9 @@ class Worker:
         try:
             if isinstance(assignment, Train):
                 return train(assignment, self._equipment)
-            return self._take_losses().added_to(evaluate(assignment, self._equipment))
+            finished = evaluate(assignment, self._equipment)
+            # Only now: they are those of the matches.
+            return self._take_losses().added_to(finished)
         except BaseException as error:
             # The boundary of the worker: environments, bots and algorithms are users' code and may
             # raise anything, and the controller decides what a failure means.
