@@ -101,7 +101,7 @@ class GameRecorder:
 
         Args:
             shares: Pairing of each block of environments and their number.
-            num_plays: Games of each environment, one of each team in cooperation.
+            num_plays: Plays of a match, each of which is a game.
         """
         most = (self._most - len(self.games)) // num_plays
         self._pairing_of, self._ended = recorded_environments(shares, most=most), set()

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from arena.matches.comparisons import counting_seats
-from arena.matches.seating import seat_teams
+from arena.matches.seating import plays_of
 from arena.types import Player, Seat, Seating, Tally
 
 
@@ -53,7 +53,7 @@ def members(seats: Sequence[Seat]) -> tuple[range, ...]:
 def mixed_seatings(
     trainee: Player,
     *,
-    seats: Sequence[Seat],
+    seats: tuple[Seat, ...],
     population: str,
     lineups: Sequence[Lineup],
     first_turn: int = 0,
@@ -80,19 +80,17 @@ def mixed_seatings(
     Raises:
         ValueError: If the population has no seat, or a side has too few players.
     """
-    own = [index for index, seat in enumerate(seats) if seat.population == population]
+    # Training is one play; in cooperation away has the players of home.
+    played = plays_of(seats)[0]
+    own = [index for index in played if seats[index].population == population]
     if not own:
         raise ValueError(f"population {population!r} has no seat")
-    teams, is_one_side = seat_teams(seats), len({seat.side for seat in seats}) == 1
-    if is_one_side:
-        # Home alone plays while training, and away repeats it.
-        own = [index for index in own if teams[index] == teams[0]]
 
     def seating(lineup: Lineup, *, mine: int, turn: int) -> Seating:
         place = turn % len(seats[mine].agents)
         players: list[Player] = []
         for index, seat in enumerate(seats):
-            is_mine = index == mine or (is_one_side and seat.population == population)
+            is_mine = index % len(played) == mine
             side = (trainee, *lineup.beside) if is_mine else lineup.against[seat.population]
             players += _placed(side, size=len(seat.agents), place=place)
         return Seating(players=tuple(players))

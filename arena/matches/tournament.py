@@ -12,9 +12,10 @@ import torch
 from arena.core import Actor
 from arena.envs.base import BatchedEnv
 from arena.errors import ConfigError
-from arena.matches.match import Block, Progress, play_matches, share_envs
+from arena.matches.match import Block, play_matches, share_envs
 from arena.matches.mixture import ActorMixture, draw_lineups
 from arena.matches.pair_scores import mean_score, seen_from
+from arena.matches.play import Progress
 from arena.matches.seating import seat_teams
 from arena.matches.seeds import environment_seeds
 from arena.matches.tally import merge_tallies
@@ -98,8 +99,8 @@ class _Pairing:
 
     home: Contender
     away: Contender
-    teams: tuple[str, ...]
-    home_team: str
+    teams: tuple[tuple[int, str], ...]
+    home_team: tuple[int, str]
     num_matches: int
 
     @property

@@ -34,7 +34,7 @@ from arena.envs.registry import make_environment
 from arena.envs.spaces.observations import first_action
 from arena.errors import ConfigError
 from arena.experience import Rollout
-from arena.matches.seating import is_cooperation, seatings_for
+from arena.matches.seating import seatings_for
 from arena.networks.frozen import FrozenPolicy
 from arena.rollout.collector import Collector, TrainingBlock
 from arena.rollout.recorder import Learning, SeatedPlayer
@@ -336,7 +336,7 @@ class Contest:
 def num_ghosts(subject: Subject) -> int:
     """Count an assignment's frozen opponents."""
     matchmaking = subject.config.matchmaking
-    if matchmaking.kind == "latest" or is_cooperation(subject.setup.sides):
+    if matchmaking.kind == "latest" or len(subject.setup.sides) == 1:
         return 0
     return matchmaking.opponents - round(matchmaking.latest_ratio * matchmaking.opponents)
 

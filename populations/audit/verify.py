@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -298,7 +298,7 @@ def _check_ghosts(run_dir: Path, tables: Tables, setup: LearnerSetup | None) -> 
             yield from _compare(run_dir, row, setup, without=frozenset({OPTIMIZER}))
 
 
-def _check_games(tables: Tables, seats: Sequence[Seat]) -> Iterator[str]:
+def _check_games(tables: Tables, seats: tuple[Seat, ...]) -> Iterator[str]:
     kept = {row.key for row in tables.checkpoints.values() if row.state == "present"}
     kept |= {row.key for row in tables.ghosts.values() if row.is_present}
     for row in tables.games.values():

@@ -14,7 +14,7 @@ import numpy as np
 from arena.checkpoints.manifest import OPTIMIZER, WEIGHTS, FileRecord, Manifest, checkpoint_key
 from arena.config import LearnerSetup
 from arena.matches.comparisons import comparisons
-from arena.matches.seating import seat_teams
+from arena.matches.seating import plays_of, seat_teams
 from arena.matches.teammates import members
 from arena.types import (
     SHOWN_BYTES,
@@ -101,11 +101,8 @@ class SimulatedLearner:
         They have no moves: nobody can play them again.
         """
         results = {tally.entrants: tally for tally in tallies}
-        teams = seat_teams(self.setup.seats)
         is_cooperation = len(self.setup.sides) == 1
-        seats = tuple(place for place, team in enumerate(teams) if team == teams[0])
-        if not is_cooperation:
-            seats = tuple(range(len(teams)))
+        seats = plays_of(self.setup.seats)[0]
         for place, pairing in enumerate(message.pairings[: message.games]):
             tally = results[tuple(player.entrant for player in pairing.seating.players)]
             lead = sum(pair.wins - pair.losses for pair in tally.pairs)
@@ -316,7 +313,7 @@ class SimulatedLearner:
     def _team_skills(self, seated: Sequence[Weights]) -> list[Weights]:
         """Return the strength of each seat's team: the mean skill of its members."""
         teams = seat_teams(self.setup.seats)
-        by_team: dict[str, list[float]] = {}
+        by_team: dict[tuple[int, str], list[float]] = {}
         for weights, team in zip(seated, teams, strict=True):
             by_team.setdefault(team, []).append(weights.skill)
         return [

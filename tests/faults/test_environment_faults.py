@@ -266,7 +266,7 @@ def test_nothing_is_learned_from_a_void_episode(
         rollouts = collect(self, should_stop)
         luck = rollouts[0][1].observation[:, 0]
         # Of episodes that are still to break there may be some: nobody knows it of them yet.
-        running = self._turn.groups["player"].observation[:, 0, 0]
+        running = self.turn.groups["player"].observation[:, 0, 0]
         assert torch.isin(luck[luck < 0.25], running).all()
         seen.append(luck)
         return rollouts

@@ -17,7 +17,7 @@ from arena.envs.base import BatchedEnv, Turn, TurnWrapper
 from arena.experience import Rollout
 from arena.learners.loop import NoProgress
 from arena.learners.work.training import seatings_that_fit
-from arena.matches.seating import seatings_for
+from arena.matches.seating import plays_of, seatings_for
 from arena.matches.seeds import environment_seeds
 from arena.matches.teammates import Lineup, mixed_seatings
 from arena.rollout.collector import Collector, TrainingBlock
@@ -132,7 +132,8 @@ def training_blocks(
             seed = 1 + NUM_FROZEN * position + index
             actors[player] = subject.make_frozen(population, seed=seed)
             opponents.setdefault(population, []).append(Player(player=player))
-    num_seats = sum(seat.population == learning.population for seat in setup.seats)
+    played = (setup.seats[index] for index in plays_of(setup.seats)[0])
+    num_seats = sum(seat.population == learning.population for seat in played)
     if setup.agent_seats:
         lineups = _lineups(setup.seats, trainee=trainee, opponents=opponents)
         seatings = mixed_seatings(
@@ -146,7 +147,6 @@ def training_blocks(
             opponents=opponents,
             # As many mirrors as seatings with opponents: half of the blocks each.
             num_mirrors=max(num_frozen, 1) * num_seats,
-            mates={name: players[0] for name, players in opponents.items()},
         )
     seated: Mapping[PlayerId, SeatedPlayer] = {**actors, trainee.player: learning}
     return [
@@ -159,7 +159,7 @@ def training_blocks(
 
 
 def _lineups(
-    seats: Sequence[Seat], *, trainee: Player, opponents: Mapping[str, Sequence[Player]]
+    seats: tuple[Seat, ...], *, trainee: Player, opponents: Mapping[str, Sequence[Player]]
 ) -> list[Lineup]:
     """Put frozen players beside the trainee, which is its own rival in the first half."""
     own = population_of(trainee.player)

@@ -16,7 +16,6 @@ from arena.core import ActorInput, Algorithm
 from arena.envs.base import BatchedEnv
 from arena.envs.batched.batch import GameBatch
 from arena.envs.batched.find import find_game
-from arena.matches.seating import is_cooperation
 
 from .learner import NUM_FROZEN, LearnerWork, decisions_per_trained
 from .loop import HandWrittenLoop
@@ -167,7 +166,7 @@ class Stages:
         """
         found = [self._learner("learner/self_play", num_frozen=0)]
         # In cooperation a policy has no opponents: it trains with itself.
-        if not is_cooperation(self._subject.setup.sides):
+        if len(self._subject.setup.sides) > 1:
             found.append(self._learner("learner/league", num_frozen=NUM_FROZEN))
         return found
 

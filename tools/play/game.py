@@ -323,7 +323,7 @@ class PersonsGame:
                 self._seated.play_frozen(
                     population,
                     group,
-                    owner=self._seated.owners(group.agent_index, active=None),
+                    owner=self._seated.owners(group.agent_index),
                     action=chosen[population],
                     generator=self._generator,
                 )

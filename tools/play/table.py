@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from arena.errors import ConfigError
-from arena.matches.seating import HOME, is_cooperation, seat_teams
+from arena.matches.seating import plays_of
 from arena.types import Seat
 
 from ..evaluate.meeting import resolve_players
@@ -85,9 +85,7 @@ def sit_down(
 
 def _seats(game: Game, agent: str) -> Iterator[Seat]:
     """Yield the seats of one match, with one of its own for an agent."""
-    for one, team in zip(game.seats, seat_teams(game.seats), strict=True):
-        if is_cooperation(game.sides) and team != HOME:
-            continue
+    for one in (game.seats[index] for index in plays_of(game.seats)[0]):
         others = tuple(other for other in one.agents if other != agent)
         if agent in one.agents and others:
             # The person's first: sides keep their order.

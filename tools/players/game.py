@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from arena.envs.base import BatchedEnv
     from arena.envs.spaces.actions import ActionLayout
     from arena.envs.spaces.observations import ObservationLayout
-    from arena.matches.match import Progress
+    from arena.matches.play import Progress
     from arena.matches.tournament import Contender, TournamentResult
     from arena.types import Seat
     from populations.config.trust import Word

@@ -21,7 +21,7 @@ from arena.envs.workers.shared_arrays import anonymous_memory
 from arena.errors import ConfigError
 from arena.learners.ranks.link import MIN_BYTES, Link, RankFailed, RankLost
 from arena.learners.ranks.results import RankResult
-from arena.matches.match import Progress
+from arena.matches.play import Progress
 from arena.normalization import all_of
 from arena.processes.helper import Helper
 from arena.types import Digest

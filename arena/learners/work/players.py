@@ -32,7 +32,7 @@ from arena.learners.work.faults import naming_checkpoint, naming_policy
 from arena.learning.acting import product_dtype
 from arena.learning.algorithms import make_algorithm
 from arena.matches.actors import BotActor, make_bot
-from arena.matches.match import Progress
+from arena.matches.play import Progress
 from arena.networks.frozen import FrozenPolicy
 from arena.processes.settings import KeptSettings
 from arena.resolve import put_first_on_path

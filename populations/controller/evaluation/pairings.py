@@ -13,7 +13,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from arena.matches.seating import pair_seatings, team_seating
+from arena.matches.seating import pair_seatings
 from arena.types import (
     RANDOM_BOT,
     Digest,
@@ -210,7 +210,8 @@ def _num_seatings(state: ControllerState) -> int:
     if len(state.setup.populations) > 1:
         return 1
     # Any two players: the number follows from the seats.
-    home, away = Player(player=PlayerId("bot:home")), Player(player=PlayerId("bot:away"))
+    (name,) = state.setup.populations
+    home, away = ({name: Player(player=PlayerId(bot))} for bot in ("bot:home", "bot:away"))
     return len(pair_seatings(home, away, seats=state.setup.seats))
 
 
@@ -219,12 +220,10 @@ def seatings_of(
 ) -> tuple[Seating, ...]:
     """Seat two players in every seat equally often; random play has other populations' seats."""
     seats = state.setup.seats
-    if state.is_cooperation:
-        return (team_seating(first.team, second.team, seats=seats),)
-    if len(state.setup.populations) == 1:
+    if len(state.ranked_populations) == 1:
         # Of many sides the next ones in each evaluation.
         turn = state.tables.run.next_assignment
-        return pair_seatings(first.player, second.player, seats=seats, turn=turn)
+        return pair_seatings(first.team, second.team, seats=seats, turn=turn)
     players = {first.population: first.player, second.population: second.player}
     rest = Player(player=RANDOM_BOT)
     return (Seating(players=tuple(players.get(seat.population, rest) for seat in seats)),)

@@ -55,11 +55,12 @@ def draw_seatings(
     if state.setup.agent_seats:
         return _draw_mixed(state, tx, policy, trainee)
     if state.is_cooperation:
-        mates = {
-            row.population: Player(player=PlayerId(row.policy)) for row in team_of(state, policy)
+        team = {
+            row.population: (Player(player=PlayerId(row.policy)),) for row in team_of(state, policy)
         }
+        team.pop(policy.population)
         return seatings_for(
-            trainee, seats=seats, population=policy.population, opponents={}, mates=mates
+            trainee, seats=seats, population=policy.population, opponents=team, num_mirrors=1
         )
     live = None if rival is None else PlayerId(rival.policy)
     opponents: dict[str, tuple[Player, ...]] = {}

@@ -63,7 +63,7 @@ def test_every_agent_of_every_environment_has_a_memory_of_its_own() -> None:
         )
         group.agent_index[torch.rand(NUM_ENVS, 2, generator=rng) < 0.2] = -1
         action = group.new_actions()
-        owner = seated.owners(group.agent_index, active=None)
+        owner = seated.owners(group.agent_index)
         seated.play_frozen("player", group, owner=owner, action=action, generator=unused)
         for env in range(NUM_ENVS):
             for slot, agent in enumerate(group.agent_index[env].tolist()):
