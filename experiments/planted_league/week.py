@@ -32,7 +32,9 @@ from arena.types import (
     ghost_id,
     trainee_entrant,
 )
+from arena.wire.messages import Train
 from populations.config.run_config import load_config
+from populations.controller.assignments.scheduler import Job
 from populations.controller.assignments.scheduler import _decide as scheduler_decide
 from populations.controller.machine import handle
 from populations.controller.state.events import AssignmentFinished, Event, Now, RatingsFitted
@@ -41,7 +43,6 @@ from populations.controller.state.transaction import Transaction
 from populations.gc_pause import collector_paused
 from populations.records.aggregates import PairRow, RecordRow
 from populations.records.rows import (
-    AssignmentRow,
     CheckpointRow,
     GenerationRow,
     GhostRow,
@@ -303,12 +304,12 @@ def measure(world: World, *, num_events: int) -> dict[str, list[tuple[float, flo
             add("fitted", began_s)
         return tx
 
-    def decide(*arguments: Any) -> AssignmentRow | None:
+    def decide(*arguments: Any) -> Job | None:
         began_s = clocks_s()
-        row = scheduler_decide(*arguments)
-        if row is not None:
-            add(f"next {row.kind}", began_s)
-        return row
+        job = scheduler_decide(*arguments)
+        if job is not None:
+            add(f"next {'train' if isinstance(job[0], Train) else 'evaluate'}", began_s)
+        return job
 
     with (
         patch("populations.simulation.world.handle", timed),

@@ -18,7 +18,7 @@ from populations.controller.evolution import quarantine
 from populations.controller.evolution.resets import without_weights
 from populations.controller.indexes.raised_alerts import Finding
 from populations.controller.monitoring import alerts
-from populations.controller.opponents.seatings import drop_external_player
+from populations.controller.opponents import drop_external_player
 from populations.controller.state import pauses
 from populations.controller.state.leases import Learner
 from populations.controller.state.ledger import (

@@ -20,8 +20,7 @@ from populations.controller.evaluation.finals import more_pairings
 from populations.controller.evaluation.games import num_to_report
 from populations.controller.evaluation.pairings import draw_pairings, is_worth_it
 from populations.controller.evaluation.prices import is_left_to_cheaper
-from populations.controller.opponents.learning_rivals import team_seatings
-from populations.controller.opponents.seatings import knowledge
+from populations.controller.lineups import Lineup, Requests, draw_lineup, knowledge
 from populations.controller.state.commands import SendMessage
 from populations.controller.state.episode_lengths import expected_length
 from populations.controller.state.leases import Held, Learner
@@ -30,6 +29,9 @@ from populations.controller.state.state import ControllerState, is_for_now
 from populations.controller.state.teams import Team
 from populations.controller.state.transaction import Transaction
 from populations.records.rows import AssignmentRow, PolicyRow
+
+Job = tuple[Train | Evaluate, Requests]
+"""An assignment, and the requests of which its opponents were drawn."""
 
 
 def fill(state: ControllerState, tx: Transaction) -> None:
@@ -59,14 +61,14 @@ def fill(state: ControllerState, tx: Transaction) -> None:
     content: set[LearnerId] = set()
     while may_give(state) and (learner_id := _next_learner(state, free, idle)) is not None:
         learner = free[learner_id]
-        row = _redo(state, learner_id, unheld, content) or _decide(state, tx, learner_id, content)
-        if row is None and learner_id in content:
+        job = _redo(state, learner_id, unheld, content) or _decide(state, tx, learner_id, content)
+        if job is None and learner_id in content:
             del free[learner_id]
             continue
-        if row is None:
+        if job is None:
             idle.add(learner.hello.populations)
             continue
-        _give(state, tx, learner_id, row)
+        _give(state, tx, learner_id, *job)
         if len(learner.held) >= learner.credit:
             del free[learner_id]
         if state.config.deterministic:
@@ -111,7 +113,7 @@ def _redo(
     learner_id: LearnerId,
     unheld: list[AssignmentId],
     content: set[LearnerId],
-) -> AssignmentRow | None:
+) -> Job | None:
     """Take out the oldest open assignment that nobody has and a learner may do.
 
     One that failed on the learner is left to others.
@@ -126,7 +128,7 @@ def _redo(
             content.add(learner_id)
             continue
         unheld.remove(assignment_id)
-        return row
+        return row.message, {}
     return None
 
 
@@ -136,11 +138,26 @@ def _is_start(message: Train) -> bool:
 
 
 def _give(
-    state: ControllerState, tx: Transaction, learner_id: LearnerId, row: AssignmentRow
+    state: ControllerState,
+    tx: Transaction,
+    learner_id: LearnerId,
+    message: Train | Evaluate,
+    requests: Requests,
 ) -> None:
+    row = state.tables.assignments.get(message.assignment_id)
+    if row is None:
+        # Nothing is journaled that cannot be sent: each resume would try to send it again.
+        message = fitted(message, setup=state.setup)
+        row = AssignmentRow(
+            assignment_id=message.assignment_id,
+            kind="train" if isinstance(message, Train) else "evaluate",
+            message=message,
+            metrics={},
+        )
+        tx.count(next_assignment=1)
     # A lease of its own: a result of an earlier attempt no longer fits.
     attempt = row.attempt + 1
-    message = replace(row.message, attempt=attempt)
+    message = replace(message, attempt=attempt)
     tx.put_assignment(replace(row, attempt=attempt, message=message))
     held = Held(
         assignment_id=row.assignment_id,
@@ -153,11 +170,15 @@ def _give(
     if state.pause is not None:
         state.pause.failed_s[state.learners[learner_id].place] = tx.now.monotonic_s
     tx.commands.append(SendMessage(learner=learner_id, message=message))
-    _explain(state, tx, learner_id, message)
+    _explain(state, tx, learner_id, message, requests)
 
 
 def _explain(
-    state: ControllerState, tx: Transaction, learner_id: LearnerId, message: Train | Evaluate
+    state: ControllerState,
+    tx: Transaction,
+    learner_id: LearnerId,
+    message: Train | Evaluate,
+    requests: Requests,
 ) -> None:
     slot = state.learners[learner_id].slot
     who = {"learner": learner_id, "slot": slot, "attempt": message.attempt}
@@ -174,7 +195,7 @@ def _explain(
             opponents=[
                 [player.player for player in seating.players] for seating in message.opponents
             ],
-            **knowledge(state, message),
+            **knowledge(state, message, requests),
         )
     else:
         tx.add_event(
@@ -191,7 +212,7 @@ def _explain(
 
 def _decide(
     state: ControllerState, tx: Transaction, learner_id: LearnerId, content: set[LearnerId]
-) -> AssignmentRow | None:
+) -> Job | None:
     """Make a new assignment for a learner, or None if there is nothing for it to do now.
 
     Args:
@@ -203,12 +224,12 @@ def _decide(
     learner = state.learners[learner_id]
     if state.phase == "evaluating":
         final = more_pairings(state, tx, learner)
-        return _evaluate(state, tx, final) if final else None
+        return _evaluate(state, final) if final else None
     # A second evaluation of one learner comes after a policy: that would wait behind another one.
     trains_first = _num_evaluations(state, learner) > 0 or is_left_to_cheaper(state, learner)
-    row = None if trains_first else _evaluate_if_due(state, tx, learner_id)
-    if row is not None:
-        return row
+    job = None if trains_first else _evaluate_if_due(state, tx, learner_id)
+    if job is not None:
+        return job
     team = next_team(state, tx, learner_id)
     if team is None:
         content.add(learner_id)
@@ -225,33 +246,17 @@ def assignment_seed(state: ControllerState, assignment_id: int) -> int:
     return int(words[0]) << 31 ^ int(words[1])
 
 
-def _new_row(state: ControllerState, tx: Transaction, message: Train | Evaluate) -> AssignmentRow:
-    # Nothing is journaled that cannot be sent: each resume would try to send it again.
-    message = fitted(message, setup=state.setup)
-    run = state.tables.run
-    tx.put(replace(run, next_assignment=run.next_assignment + 1))
-    row = AssignmentRow(
-        assignment_id=message.assignment_id,
-        kind="train" if isinstance(message, Train) else "evaluate",
-        message=message,
-        metrics={},
-    )
-    tx.put_assignment(row)
-    return row
-
-
-def _train(
-    state: ControllerState, tx: Transaction, learner_id: LearnerId, team: Team
-) -> AssignmentRow:
+def _train(state: ControllerState, tx: Transaction, learner_id: LearnerId, team: Team) -> Job:
     """Let a team learn; if somebody has no checkpoint yet, let it be made first."""
     # Weights that do not exist yet cannot learn or be seated: they are published first.
     starting = tuple(row for row in team if row.checkpoint is None)
+    lineup = Lineup(trainees=starting, requests={}) if starting else draw_lineup(state, tx, team)
     assignment_id = AssignmentId(state.tables.run.next_assignment)
     message = Train(
         assignment_id=assignment_id,
         attempt=0,
-        trainees=tuple(_trainee(state, row) for row in starting or team),
-        opponents=() if starting else team_seatings(state, tx, team),
+        trainees=tuple(_trainee(state, row) for row in lineup.trainees),
+        opponents=lineup.seatings,
         carried=() if starting else carried_episodes.carried(state, learner_id, team),
         agent_steps=0
         if starting
@@ -263,7 +268,7 @@ def _train(
         # How far it has come when it is told to stop depends on its speed.
         may_stop_early=not state.config.deterministic,
     )
-    return _new_row(state, tx, message)
+    return message, lineup.requests
 
 
 def _trainee(state: ControllerState, policy: PolicyRow) -> Trainee:
@@ -308,9 +313,7 @@ def _num_evaluations(state: ControllerState, learner: Learner) -> int:
     return len(learner.held) - _num_training(state, learner)
 
 
-def _evaluate_if_due(
-    state: ControllerState, tx: Transaction, learner_id: LearnerId
-) -> AssignmentRow | None:
+def _evaluate_if_due(state: ControllerState, tx: Transaction, learner_id: LearnerId) -> Job | None:
     """Make an evaluation if there is less than its share; None: it has that, or nothing to play.
 
     What its share has not earned yet, not even with the time of a training assignment ahead, waits.
@@ -329,12 +332,10 @@ def _evaluate_if_due(
         return None
     # After all reasons to wait: a draw takes a decision number.
     pairings = draw_pairings(state, tx, num_matches=num_matches)
-    return _evaluate(state, tx, pairings) if pairings else None
+    return _evaluate(state, pairings) if pairings else None
 
 
-def _evaluate(
-    state: ControllerState, tx: Transaction, pairings: tuple[Pairing, ...]
-) -> AssignmentRow:
+def _evaluate(state: ControllerState, pairings: tuple[Pairing, ...]) -> Job:
     assignment_id = AssignmentId(state.tables.run.next_assignment)
     message = Evaluate(
         assignment_id=assignment_id,
@@ -343,4 +344,4 @@ def _evaluate(
         seed=assignment_seed(state, assignment_id),
         games=num_to_report(state),
     )
-    return _new_row(state, tx, message)
+    return message, {}
