@@ -55,8 +55,8 @@ from experiments.load.long_world import (
 )
 from populations.audit.verify import verify_run
 from populations.config.run_file import RunFile, learner_setup
-from populations.controller.assignments.scheduler import Job
-from populations.controller.assignments.scheduler import _decide as scheduler_decide
+from populations.controller.assignments.jobs import Job
+from populations.controller.assignments.placement import _decide as placement_decide
 from populations.controller.rating_fit import fit_input, snapshot
 from populations.controller.server.journal_upkeep import JournalUpkeep
 from populations.controller.state.state import make_state
@@ -254,7 +254,7 @@ def timed_decisions(measured: Measured) -> Callable[..., Job | None]:
 
     def decide(*arguments: Any) -> Job | None:
         began_s = time.thread_time()
-        job = scheduler_decide(*arguments)
+        job = placement_decide(*arguments)
         if job is not None:
             took_ms = 1e3 * (time.thread_time() - began_s)
             kind = "train" if isinstance(job[0], Train) else "evaluate"
@@ -280,7 +280,7 @@ def opened(directory: Path, options: argparse.Namespace) -> Iterator[Measured]:
         measured = Measured(directory=directory, journal=journal, upkeep=upkeep, world=world)
         world.watch = measured.take
         decide = timed_decisions(measured)
-        with patch("populations.controller.assignments.scheduler._decide", decide):
+        with patch("populations.controller.assignments.placement._decide", decide):
             yield measured
         measured.upkeep.finish()
 

@@ -34,8 +34,8 @@ from arena.types import (
 )
 from arena.wire.messages import Train
 from populations.config.run_config import load_config
-from populations.controller.assignments.scheduler import Job
-from populations.controller.assignments.scheduler import _decide as scheduler_decide
+from populations.controller.assignments.jobs import Job
+from populations.controller.assignments.placement import _decide as placement_decide
 from populations.controller.machine import handle
 from populations.controller.state.events import AssignmentFinished, Event, Now, RatingsFitted
 from populations.controller.state.state import ControllerState, make_state
@@ -306,14 +306,14 @@ def measure(world: World, *, num_events: int) -> dict[str, list[tuple[float, flo
 
     def decide(*arguments: Any) -> Job | None:
         began_s = clocks_s()
-        job = scheduler_decide(*arguments)
+        job = placement_decide(*arguments)
         if job is not None:
             add(f"next {'train' if isinstance(job[0], Train) else 'evaluate'}", began_s)
         return job
 
     with (
         patch("populations.simulation.world.handle", timed),
-        patch("populations.controller.assignments.scheduler._decide", decide),
+        patch("populations.controller.assignments.placement._decide", decide),
     ):
         start(world)
         while _num_handled(times) < num_events and world.advance():
