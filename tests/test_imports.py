@@ -132,6 +132,7 @@ ROOMS = (
         "result_merging",
         "checkpoint_rows",
         "generation_rows",
+        "lineups",
         "opponents",
         "monitoring",
         "state",

@@ -121,76 +121,10 @@ def _check_partition(
             )
 
 
-def seatings_for(
-    trainee: Player,
-    *,
-    seats: tuple[Seat, ...],
-    population: str,
-    opponents: Mapping[str, Sequence[Player]],
-    num_mirrors: int = 0,
-    turns: Sequence[Sequence[int]] = (),
-) -> tuple[Seating, ...]:
-    """List seatings in which the trainee meets each opponent in each of its seats equally often.
-
-    Mirror self-play comes first: the trainee has every seat of its population. Then, for each
-    opponent of the trainee's own population, one seating per seat that the trainee can have. A
-    population with a single seat has no opponents of its own; then there is one seating for each
-    player in the longest list of the other populations. Seats of other populations are filled from
-    their lists in turn. Training in cooperation is mirror self-play beside those who learn in the
-    other populations.
-
-    Args:
-        trainee: Policy that learns.
-        seats: Seats of the environment.
-        population: The trainee's population.
-        opponents: Frozen players by population. Populations with seats other than the trainee's
-            need at least one.
-        num_mirrors: How many mirror seatings to list.
-        turns: Seats that the trainee has with each opponent in turn. Empty: all with each.
-
-    Raises:
-        ValueError: If the population has no seat, or another population no player for its seats.
-    """
-    own = [index for index, seat in enumerate(seats) if seat.population == population]
-    if not own:
-        raise ValueError(f"population {population!r} has no seat")
-    for seat in seats:
-        if seat.population != population and not opponents.get(seat.population):
-            raise ValueError(f"no player of population {seat.population!r} for seat {seat.name!r}")
-    rivals = opponents.get(population, ())
-    if len(own) == 1:
-        # A population with one seat does not meet itself: its opponents have the other seats.
-        rivals, num_mirrors = (), max(map(len, opponents.values()), default=0)
-    filled = [(turn, dict.fromkeys(own, trainee)) for turn in range(num_mirrors)]
-    for turn, rival in enumerate(rivals):
-        alone = turns[turn % len(turns)] if turns else own
-        # Players of other populations stay the same over the seatings with one rival.
-        filled += [(turn, {**dict.fromkeys(own, rival), index: trainee}) for index in alone]
-    return tuple(
-        _seated(players, seats=seats, opponents=opponents, turn=turn) for turn, players in filled
-    )
-
-
-def _seated(
-    own: Mapping[int, Player],
-    *,
-    seats: tuple[Seat, ...],
-    opponents: Mapping[str, Sequence[Player]],
-    turn: int,
-) -> Seating:
-    """Fill all seats but a population's own with players of the others."""
-    players = []
-    for index, seat in enumerate(seats):
-        candidates = [own[index]] if index in own else opponents[seat.population]
-        # In turn: each of them is met about as often.
-        players.append(candidates[turn % len(candidates)])
-    return Seating(players=tuple(players))
-
-
 def seats_in_turn(
     seats: Sequence[Seat], *, population: str, num_seatings: int, num_opponents: int, start: int
 ) -> tuple[tuple[int, ...], ...]:
-    """Return seats of a population for its trainee with each opponent, for `seatings_for`.
+    """Return seats of a population for its trainee with each opponent, for `training_seatings`.
 
     There are at most so many seatings as can be played at once, where each seat with each opponent
     would be more, and one with each opponent at least. The seats go on from opponent to opponent.

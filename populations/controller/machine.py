@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from populations.controller import ghost_thinning, phases, result_merging
-from populations.controller.assignments import learner_lifecycle, results, scheduler
+from populations.controller.assignments import learner_lifecycle, placement, results
 from populations.controller.evaluation import games
 from populations.controller.evolution import curriculum, exploration, pbt
 from populations.controller.indexes.raised_alerts import Finding
@@ -69,7 +69,7 @@ def handle(state: ControllerState, event: Event, now: Now) -> Transaction:
         learner_lifecycle.staff(state, tx)
         # Before `fill`, which gives out the one assignment of a try.
         pauses.retry(state, tx)
-        scheduler.fill(state, tx)
+        placement.fill(state, tx)
     # Only new ghosts make a pool too large, or a start under another bound.
     is_larger = isinstance(event, ControllerStarted) or any(
         isinstance(row, GhostRow) for row in tx.rows

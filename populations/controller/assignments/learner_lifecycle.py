@@ -7,21 +7,32 @@ import signal
 import numpy as np
 
 from arena.types import LearnerId
-from arena.wire.messages import Refuse, Stop, Welcome
+from arena.wire.messages import Hello, Refuse, Stop, Welcome
 from populations.controller.assignments import admission, carried_episodes, failures
-from populations.controller.assignments.learner_faults import is_at_fault, place_of
 from populations.controller.indexes.raised_alerts import Finding
 from populations.controller.monitoring import alerts
 from populations.controller.state.commands import KillLearner, SendMessage, StartLearner
 from populations.controller.state.events import HeartbeatReceived, LearnerJoined, Ticked
-from populations.controller.state.leases import Fault, Learner, forgive, overdue
+from populations.controller.state.leases import Fault, Learner, forgive, overdue, slot_place
+from populations.controller.state.ledger import OWN_PLACE, STORAGE
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
+
+MAX_CHARGES = 2
+"""Charges in a row after which a learner is at fault, if others do their work."""
 
 MAX_GONE = 4096
 REFUSED_EVERY_S = 1.0
 """Seconds between two events about refused learners: a thousand Hellos a second must not make as
 many commits."""
+
+
+def place_of(learner_id: LearnerId, hello: Hello, *, slot: int | None) -> str:
+    """Return where a learner runs: its slot, else the name of its key, else its host."""
+    if slot is not None:
+        return slot_place(slot)
+    holder, has_key, _ = learner_id.partition(".")
+    return holder if has_key else f"host {hello.host}"
 
 
 def staff(state: ControllerState, tx: Transaction) -> None:
@@ -223,6 +234,23 @@ def renew(state: ControllerState, tx: Transaction, learner_id: LearnerId) -> Non
     lose(state, tx, learner_id, reason="started anew, to see if another process fails alike")
 
 
+def _is_at_fault(state: ControllerState, learner: Learner) -> bool:
+    """Return whether a learner is to blame for its failures in a row.
+
+    It is where others do their work meanwhile, or where different policies failed on it.
+    """
+    charges = state.ledger.charges_of(learner.hello.learner)
+    if len(charges) < MAX_CHARGES:
+        return False
+    # Its own disk or line: whoever else works, a pause may help, and trying at once does not.
+    if sum(charge.kind == OWN_PLACE for charge in charges) >= MAX_CHARGES:
+        return True
+    # A full disk hits all policies alike, so a storage failure tells nothing about them.
+    about = {charge.suspects for charge in charges if charge.kind != STORAGE}
+    # Work that others have ended since the first charge shows that it can be done.
+    return len(about) > 1 or state.ledger.has_finished_elsewhere(charges[0])
+
+
 def dismiss_if_at_fault(state: ControllerState, tx: Transaction, learner_id: LearnerId) -> None:
     """Send a learner away that is at fault.
 
@@ -230,7 +258,7 @@ def dismiss_if_at_fault(state: ControllerState, tx: Transaction, learner_id: Lea
     and refused for a while.
     """
     learner = state.learners[learner_id]
-    if not is_at_fault(state, learner):
+    if not _is_at_fault(state, learner):
         return
     place, charges = learner.place, state.ledger.charges_of(learner_id)
     now_s, times = tx.now.monotonic_s, 1

@@ -10,7 +10,7 @@ import numpy as np
 from arena.checkpoints.manifest import ghost_key
 from arena.types import ghost_id
 from populations.controller.evolution.resets import try_reset
-from populations.controller.opponents.seatings import make_request, quality_of_new
+from populations.controller.opponents import make_request, quality_of_new
 from populations.controller.state.commands import LinkGhosts
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction

@@ -139,12 +139,14 @@ class CarriedEpisodes:
     """Episodes in flight of policies that learn together, on one learner.
 
     Attributes:
+        learner: Learner that holds them.
         team: Policies that learn in them.
         checkpoints: Keys of the team's checkpoints after which they go on.
         seatings: Players in them, seat by seat.
         lesson: Lesson that they are in.
     """
 
+    learner: LearnerId
     team: tuple[PolicyId, ...]
     checkpoints: tuple[str, ...]
     seatings: tuple[Seating, ...]
@@ -158,7 +160,7 @@ class Learner:
     Attributes:
         hello: First message of the learner.
         slot: Slot of the launcher; None: a learner from elsewhere.
-        place: Place in which it runs (`populations.controller.assignments.learner_faults`).
+        place: Place in which it runs: its slot, else the name of its key, else its host.
         last_heard_s: Controller's clock.
         held: Assignments that it was given and has not ended, oldest first.
         progress: The last progress counter.
@@ -171,7 +173,6 @@ class Learner:
             most; only what is known.
         match_times: Time of its last evaluations.
         longest_gap_s: Between two changes of the progress counter while it worked.
-        episodes: Episodes that it holds to go on with, by each policy that learns in them.
     """
 
     hello: Hello
@@ -188,7 +189,6 @@ class Learner:
     speeds: dict[str, float] = field(default_factory=dict)
     match_times: MatchTimes = field(default_factory=MatchTimes)
     longest_gap_s: float = 0.0
-    episodes: dict[PolicyId, CarriedEpisodes] = field(default_factory=dict)
 
     @property
     def credit(self) -> int:

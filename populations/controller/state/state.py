@@ -35,6 +35,7 @@ from populations.controller.state.fit_pace import FitPace
 from populations.controller.state.leases import (
     CLUSTER_LIVENESS_S,
     MAX_CRASHES,
+    CarriedEpisodes,
     Fault,
     Learner,
     Patience,
@@ -127,7 +128,7 @@ class ControllerState:
         elapsed_before_s: Seconds of the run before this epoch.
         last_event_s: When the controller last took an event in.
         holders: Which learner has which assignment.
-        episode_holders: Which learner holds episodes in flight, by each policy that learns in them.
+        episodes: Episodes in flight that learners hold, by each policy that learns in them.
         match_times: Time of the last evaluations of all learners.
         spent_before_s: Learner seconds of training and of evaluation before this epoch.
         share_reached: Evaluation's share when training ended; None before.
@@ -178,7 +179,7 @@ class ControllerState:
     elapsed_before_s: float = 0.0
     last_event_s: float = 0.0
     holders: dict[AssignmentId, LearnerId] = field(default_factory=dict)
-    episode_holders: dict[PolicyId, LearnerId] = field(default_factory=dict)
+    episodes: dict[PolicyId, CarriedEpisodes] = field(default_factory=dict)
     match_times: MatchTimes = field(default_factory=MatchTimes)
     spent_before_s: tuple[float, float] = (0.0, 0.0)
     share_reached: float | None = None
@@ -317,7 +318,7 @@ class ControllerState:
         # The counter is durable: a resumed run goes on with the next number.
         number = self.tables.run.decisions
         tx.count(decisions=1)
-        # Stream 0 of the run's seed (`scheduler.assignment_seed` has the others).
+        # Stream 0 of the run's seed (`jobs.assignment_seed` has the others).
         return [self.config.seed, 0, number]
 
     def pbt(self, population: str) -> PbtConfig:

@@ -5,7 +5,7 @@ Cross-play is from training matches, in which partners and rivals are drawn apar
 are mixed: against the same rivals, what differs between two partners of one policy is the partner.
 
 Tests: `tests/populations/views/test_cells.py`, `tests/populations/views/test_calibration.py`,
-`tests/populations/controller/opponents/test_teammates.py`.
+`tests/populations/controller/test_mixed_teammates.py`.
 """
 
 from __future__ import annotations

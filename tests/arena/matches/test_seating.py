@@ -13,9 +13,9 @@ from arena.matches.seating import (
     pair_seatings,
     plays_of,
     seat_teams,
-    seatings_for,
     seats_in_turn,
 )
+from arena.matches.teammates import Cast, training_seatings
 from arena.types import Player, PlayerId, Seat, Seating
 from experiments.ratings.many_sides import seats_of
 
@@ -124,12 +124,10 @@ def test_on_several_sides_a_team_is_a_side_and_all_others_are_rivals() -> None:
 
 def test_who_cooperates_learns_beside_its_mate() -> None:
     p, q = players("p/p001", "q/p001")
-    (seating,) = seatings_for(
-        p, seats=duet_seats(), population="p", opponents={"q": [q]}, num_mirrors=1
-    )
+    (seating,) = training_seatings([((p,), {"q": (q,)})], seats=duet_seats(), population="p")
     assert names(seating) == ["p/p001", "q/p001", "p/p001", "q/p001"]
     with pytest.raises(ValueError, match="no player of population 'q'"):
-        seatings_for(p, seats=duet_seats(), population="p", opponents={}, num_mirrors=1)
+        training_seatings([((p,), {})], seats=duet_seats(), population="p")
 
 
 def test_two_teams_play_one_after_the_other() -> None:
@@ -153,9 +151,9 @@ def test_sides_must_partition_the_agents(sides: dict[str, tuple[str, ...]], text
 
 
 def test_mirror_gives_the_trainee_every_seat_of_its_population() -> None:
-    seatings = seatings_for(
-        TRAINEE, seats=duel_seats(), population="player", opponents={}, num_mirrors=2
-    )
+    mirror: Cast = ((TRAINEE,), {"player": (TRAINEE,)})
+    seatings = training_seatings([mirror], seats=duel_seats(), population="player")
+    # As many as with any other opponent: one for each of its seats.
     assert [names(seating) for seating in seatings] == [["player/p000"] * 2] * 2
 
 
@@ -168,30 +166,25 @@ def test_trainee_meets_each_opponent_in_each_seat_once(
         agents=agents, sides={agent: (agent,) for agent in agents}, populations={"player": agents}
     )
     rivals = players(*(f"player/p{index:03d}@0" for index in range(1, num_opponents + 1)))
-    seatings = seatings_for(
-        TRAINEE,
-        seats=seats,
-        population="player",
-        opponents={"player": rivals},
-        num_mirrors=num_mirrors,
-    )
+    casts: list[Cast] = [
+        ((TRAINEE,), {"player": (rival,)}) for rival in (*[TRAINEE] * num_mirrors, *rivals)
+    ]
+    seatings = training_seatings(casts, seats=seats, population="player")
     played = Counter(
         (next(name for name in seated if name != TRAINEE.player), seated.index(TRAINEE.player))
         for seated in map(names, seatings)
         if set(seated) != {TRAINEE.player}
     )
     assert played == {(rival.player, seat): 1 for rival in rivals for seat in range(num_sides)}
-    assert len(seatings) == num_mirrors + num_opponents * num_sides
+    assert len(seatings) == (num_mirrors + num_opponents) * num_sides
 
 
-def test_other_populations_are_filled_by_frozen_players_in_turn() -> None:
+def test_other_populations_are_filled_by_their_players() -> None:
     wolf = Player(player=PlayerId("wolf/p000"))
-    seatings = seatings_for(
-        wolf,
-        seats=tag_seats(),
-        population="wolf",
-        opponents={"hare": players("hare/p000@0", "hare/p001@0", "bot:random")},
-    )
+    casts: list[Cast] = [
+        ((wolf,), {"hare": (hare,)}) for hare in players("hare/p000@0", "hare/p001@0", "bot:random")
+    ]
+    seatings = training_seatings(casts, seats=tag_seats(), population="wolf")
     assert [names(seating) for seating in seatings] == [
         ["wolf/p000", "hare/p000@0"],
         ["wolf/p000", "hare/p001@0"],
@@ -201,12 +194,12 @@ def test_other_populations_are_filled_by_frozen_players_in_turn() -> None:
 
 def test_a_seat_of_another_population_without_players_is_refused() -> None:
     with pytest.raises(ValueError, match="no player of population 'hare'"):
-        seatings_for(TRAINEE, seats=tag_seats(), population="wolf", opponents={})
+        training_seatings([((TRAINEE,), {})], seats=tag_seats(), population="wolf")
 
 
 def test_in_cooperation_the_trainee_has_all_agents() -> None:
     seats = make_seats(agents=("a",), sides={"all": ("a",)}, populations={"player": ("a",)})
-    seatings = seatings_for(TRAINEE, seats=seats, population="player", opponents={}, num_mirrors=1)
+    seatings = training_seatings([((TRAINEE,), {})], seats=seats, population="player")
     assert [names(seating) for seating in seatings] == [["player/p000", "player/p000"]]
 
 
@@ -252,13 +245,8 @@ def test_the_trainee_has_its_seats_in_turn_where_not_all_can_be_played() -> None
     assert seats_in_turn(many, num_seatings=88, **arguments) == ()
     turns = seats_in_turn(many, num_seatings=14, **arguments)
     assert turns == ((20, 21, 0), (1, 2, 3), (4, 5, 6), (7, 8, 9))
-    seatings = seatings_for(
-        TRAINEE,
-        seats=many,
-        population="p0",
-        opponents={"p0": players("w", "x", "y", "z")},
-        turns=turns,
-    )
+    casts: list[Cast] = [((TRAINEE,), {"p0": (rival,)}) for rival in players("w", "x", "y", "z")]
+    seatings = training_seatings(casts, seats=many, population="p0", turns=turns)
     assert [
         (names(one).index("player/p000"), names(one)[10], names(one).count("player/p000"))
         for one in seatings

@@ -12,7 +12,7 @@ from populations.audit.detail_sums import add_events
 from populations.audit.evolution_checks import check_evolution
 from populations.audit.tally_checks import differences, refold
 from populations.controller import generation_rows, result_merging
-from populations.controller.opponents.statistics import OpponentStatistics
+from populations.controller.opponents import OpponentStatistics
 from populations.controller.state.events import Now
 from populations.controller.state.state import ControllerState, make_state
 from populations.controller.state.transaction import Transaction

@@ -9,7 +9,7 @@ import pytest
 
 from arena.types import AssignmentId, LearnerId, PolicyId, population_of
 from arena.wire.messages import Train
-from populations.controller.assignments.next_team import FreePolicies, _is_left_to_faster
+from populations.controller.assignments.placement import _is_left_to_faster, team_with
 from populations.controller.state.events import LearnerLeft, Ticked
 from populations.controller.state.leases import CarriedEpisodes
 from populations.controller.state.teams import team_of
@@ -43,13 +43,14 @@ def begun() -> World:
 
 
 def teams(world: World, name: str, *, max_lead: int = 500, serves: str = "") -> list[str]:
-    free = FreePolicies(
-        state=world.state,
+    team = team_with(
+        world.state,
+        policy(world, name),
         held_up=set(),
         may_train=lambda population: serves in ("", population),
         max_lead=max_lead,
     )
-    return [row.policy for row in free.team_with(policy(world, name))]
+    return [row.policy for row in team]
 
 
 def put(world: World, name: str, **changes: object) -> None:
@@ -155,14 +156,14 @@ def test_a_learner_goes_on_with_the_pair_that_it_holds_if_both_are_free(rival: s
     for learner, names in ((here, own), (elsewhere, first)):
         team = [policy(world, name) for name in names]
         episodes = CarriedEpisodes(
+            learner=learner,
             team=tuple(mate.policy for mate in team),
             checkpoints=tuple(str(mate.checkpoint) for mate in team),
             seatings=(),
             lesson=0,
         )
         for mate in team:
-            state.learners[learner].episodes[mate.policy] = episodes
-            state.episode_holders[mate.policy] = learner
+            state.episodes[mate.policy] = episodes
     world.handle(Ticked())
     given = {
         learner: [

@@ -1,24 +1,31 @@
-"""Figures that matchmaking may ask for about candidates: results, ratings, expected scores.
+"""What is known of opponents: requests to the matchmaker, and what it may ask about candidates.
 
-Vectorized: what Python looks at one by one is whom the trainee has met, and the few players of a
-meta-game, never all candidates. Shapes: N candidates.
+Those are results, ratings and expected scores. Vectorized: what Python looks at one by one is whom
+the trainee has met, and the few players of a meta-game, never all candidates. Shapes: N candidates.
+
+Tests: `tests/populations/controller/test_opponents.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from itertools import permutations
 
 import numpy as np
 
-from arena.types import Entrant, PolicyId, trainee_entrant
+from arena.types import Entrant, PlayerId, PolicyId, Tally, trainee_entrant
+from arena.wire.messages import Train
 from populations.candidates import Candidates, FloatArray, IntArray
 from populations.controller.indexes.opponent_pool import Pool
 from populations.controller.indexes.opponents_met import Met
 from populations.controller.state.state import ControllerState
+from populations.controller.state.transaction import Transaction
+from populations.core import OpponentRequest
 from populations.league.lineage import first_of_line, line_of
 from populations.league.scores import Outcome, filled_scores_among, rating_by_results
+from populations.matchmaking.make import ghost_memory
 from populations.matchmaking.rating_proximate import expected_scores
 from populations.records.rows import PolicyRow
 
@@ -203,3 +210,100 @@ def taken(by_code: FloatArray, codes: IntArray) -> FloatArray:
 def is_counting(codes: IntArray) -> bool:
     """Return whether the codes are 0, 1, 2, ..., so that nothing has to be looked up by them."""
     return len(codes) == 0 or bool(codes[0] == 0 and (np.diff(codes) == 1).all())
+
+
+def make_request(
+    state: ControllerState, policy: PolicyRow, population: str, *, rival: PolicyRow | None = None
+) -> OpponentRequest:
+    """Make the request to the matchmaker: opponents of one population for a policy.
+
+    A rival that learns beside it is the only latest one.
+    """
+    pool = state.opponent_pools.pool(population, state.tables)
+    latest = pool.latest(without=policy.policy)
+    if rival is not None:
+        _, latest = pool.named([PlayerId(rival.policy)])
+    facts = OpponentStatistics(state, pool, policy, population)
+    return OpponentRequest(
+        trainee=policy.policy,
+        role=policy.role,
+        entrant=trainee_entrant(policy.policy, generation=policy.generation),
+        agent_steps=policy.agent_steps,
+        num_opponents=num_opponents(state, rival),
+        is_own_population=population == policy.population,
+        ghosts=pool.ghosts.candidates,
+        latest=latest,
+        record=facts.record,
+        predicted=facts.predicted,
+        ratings=facts.ratings,
+        trainee_rating=facts.trainee_rating(),
+        scores=facts.scores,
+    )
+
+
+def num_opponents(state: ControllerState, rival: PolicyRow | None) -> int:
+    """Return the opponents of a policy in one assignment, in which a rival may learn beside it."""
+    wanted = state.config.matchmaking.opponents
+    # Each of two has so many, and each seating needs an environment.
+    return wanted if rival is None else min(wanted, state.setup.num_envs // 2)
+
+
+def drop_external_player(state: ControllerState, tx: Transaction, key: str, *, reason: str) -> None:
+    """Take a corrupt imported player out: the matchmaker draws others in its place."""
+    for population, external in state.external_players.items():
+        kept = tuple(o for o in external if o.weights is None or o.weights.key != key)
+        if len(kept) < len(external):
+            state.external_players = {**state.external_players, population: kept}
+            tx.add_event("outsider_corrupt", key, population=population, reason=reason)
+
+
+def quality_of_new(state: ControllerState, population: str) -> float:
+    """Return the number with which a new ghost enters, where the rule keeps one for each."""
+    memory = ghost_memory(state.matchmaker)
+    if memory is None:
+        return 0.0
+    pool = state.opponent_pools.pool(population, state.tables)
+    return memory.number_of_new(pool.ghosts.candidates.qualities)
+
+
+def update_qualities(
+    state: ControllerState, tx: Transaction, message: Train, tallies: Sequence[Tally]
+) -> None:
+    """Tell a rule that keeps a number for each ghost which of them a trainee has beaten."""
+    memory = ghost_memory(state.matchmaker)
+    if memory is None:
+        return
+    for player, num_wins in _beaten_ghosts(state, message, tallies).items():
+        row = state.tables.ghosts[player]
+        pool = state.opponent_pools.pool(row.population, state.tables)
+        position = pool.ghost_positions.get(player)
+        # Found corrupt since the assignment was given out.
+        if row.corrupt or position is None:
+            continue
+        # Read anew for each ghost: the row that was put last has changed them.
+        qualities = pool.ghosts.candidates.qualities
+        quality = memory.number_after(qualities, position, num_wins=num_wins)
+        tx.put(replace(row, quality=quality))
+
+
+def _beaten_ghosts(
+    state: ControllerState, message: Train, tallies: Sequence[Tally]
+) -> dict[PlayerId, int]:
+    """Return how often a trainee has won against each ghost of the assignment."""
+    ghosts: dict[Entrant, PlayerId] = {
+        Entrant(player.weights.digest): player.player
+        # Episodes that go on were seated by an earlier assignment.
+        for seating in (*message.opponents, *message.carried)
+        for player in seating.players
+        if player.weights is not None and player.player in state.tables.ghosts
+    }
+    trainees = {trainee_entrant(t.policy, generation=t.generation) for t in message.trainees}
+    beaten: dict[PlayerId, int] = {}
+    for tally in tallies:
+        for pair in tally.pairs:
+            first, second = tally.entrants[pair.first], tally.entrants[pair.second]
+            for own, other, num_wins in ((first, second, pair.wins), (second, first, pair.losses)):
+                if own in trainees and other in ghosts and num_wins:
+                    player = ghosts[other]
+                    beaten[player] = beaten.get(player, 0) + num_wins
+    return beaten

@@ -25,8 +25,8 @@ from populations.audit.tally_checks import refold
 from populations.config.resolve import resolve_config
 from populations.config.run_config import validate_config
 from populations.config.run_file import check_resume, new_run_file
-from populations.controller.opponents.learning_rivals import team_seatings
-from populations.controller.opponents.seatings import knowledge, make_request
+from populations.controller.lineups import draw_lineup, knowledge
+from populations.controller.opponents import make_request
 from populations.controller.state.events import AssignmentFailed
 from populations.controller.state.state import make_state
 from populations.controller.state.teams import Team
@@ -73,7 +73,7 @@ def test_both_have_their_opponents_and_meet_in_the_share_of_the_latest_by_hand(
     rivals: World,
 ) -> None:
     first, second = pair_of(rivals)
-    drawn = team_seatings(rivals.state, transaction(rivals), (first, second))
+    drawn = draw_lineup(rivals.state, transaction(rivals), (first, second)).seatings
     # Of 8 opponents 2 are the latest, which is the rival: 2 seatings of both, and 6 of each.
     assert Counter(tuple(live_in(seating)) for seating in drawn) == {
         (first.policy, second.policy): 2,
@@ -108,7 +108,8 @@ def test_where_shares_are_no_whole_numbers_neither_has_too_few() -> None:
     num_met = Counter[int]()
     for _ in range(300):
         drawn = [
-            live_in(seating) for seating in team_seatings(world.state, transaction(world), pair)
+            live_in(seating)
+            for seating in draw_lineup(world.state, transaction(world), pair).seatings
         ]
         num_met[sum(len(live) == 2 for live in drawn)] += 1
         for row in pair:
@@ -124,7 +125,7 @@ def test_without_ghosts_and_by_plain_self_play_they_only_meet() -> None:
         for _ in range(30):
             world.step()
         first, second = pair_of(world)
-        drawn = team_seatings(world.state, transaction(world), (first, second))
+        drawn = draw_lineup(world.state, transaction(world), (first, second)).seatings
         assert [live_in(seating) for seating in drawn] == [[first.policy, second.policy]] * 8
 
 
@@ -133,7 +134,7 @@ def test_they_never_meet_where_no_opponent_is_the_latest() -> None:
     for _ in range(30):
         world.step()
     first, second = pair_of(world)
-    drawn = team_seatings(world.state, transaction(world), (first, second))
+    drawn = draw_lineup(world.state, transaction(world), (first, second)).seatings
     expected = {(first.policy,): 8, (second.policy,): 8}
     assert Counter(tuple(live_in(seating)) for seating in drawn) == expected
 
@@ -145,10 +146,10 @@ def test_each_seating_has_an_environment() -> None:
     for _ in range(30):
         world.step()
     first, second = pair_of(world)
-    drawn = team_seatings(world.state, transaction(world), (first, second))
+    drawn = draw_lineup(world.state, transaction(world), (first, second)).seatings
     assert Counter(live_in(seating)[0] for seating in drawn) == {first.policy: 2, second.policy: 2}
     # One alone has as many as ever, of which the learner draws five.
-    assert len(team_seatings(world.state, transaction(world), (second,))) == 8
+    assert len(draw_lineup(world.state, transaction(world), (second,)).seatings) == 8
 
 
 def test_bots_keep_their_share_and_never_learn() -> None:
@@ -163,7 +164,7 @@ def test_bots_keep_their_share_and_never_learn() -> None:
     for _ in range(40):
         world.step()
     first, second = pair_of(world)
-    drawn = team_seatings(world.state, transaction(world), (first, second))
+    drawn = draw_lineup(world.state, transaction(world), (first, second)).seatings
     # Of 4 opponents 2 are bots, and of the 2 others one is the rival.
     assert Counter(
         (len(live_in(seating)), any(is_bot(player.player) for player in seating.players))
@@ -178,19 +179,21 @@ def test_every_kind_pairs_rivals_and_a_resumed_run_draws_the_same(kind: str) -> 
         world.step()
     resumed = make_state(world.state.config, world.setup, world.state.tables)
     pair = pair_of(world)
-    first = team_seatings(world.state, transaction(world), pair)
+    first = draw_lineup(world.state, transaction(world), pair).seatings
     run = world.state.tables.run
     world.state.tables.run = replace(run, decisions=run.decisions - 2)
-    assert team_seatings(resumed, transaction(world), pair) == first
+    assert draw_lineup(resumed, transaction(world), pair).seatings == first
     assert any(len(live_in(seating)) == 2 for seating in first)
 
 
 def test_the_event_tells_what_each_thinks_of_its_own_opponents(rivals: World) -> None:
     state = rivals.state
     pair = pair_of(rivals)
-    drawn = team_seatings(state, transaction(rivals), pair)
+    lineup = draw_lineup(state, transaction(rivals), pair)
+    drawn = lineup.seatings
     given = next(m for m in reversed(trained(rivals)) if len(m.trainees) == 2)
-    found = cast("dict[str, float]", knowledge(state, replace(given, opponents=drawn))["win_rates"])
+    told = knowledge(state, replace(given, opponents=drawn), lineup.requests)
+    found = cast("dict[str, float]", told["win_rates"])
     expected: dict[str, float] = {}
     for row, other in (pair, pair[::-1]):
         request = make_request(state, row, other.population)

@@ -12,20 +12,12 @@ from hypothesis import strategies as st
 from arena.types import AssignmentId, Digest, Entrant, PlayerId, Tally, trainee_entrant
 from populations.candidates import FloatArray
 from populations.controller.evolution.generations import Cause, begin_generation, explored_on
-from populations.controller.opponents.seatings import make_request
-from populations.controller.opponents.statistics import is_counting, taken
+from populations.controller.opponents import is_counting, make_request, taken
 from populations.controller.state.state import make_state
 from populations.core import PRIOR_MATCHES
 from populations.league.lineage import line_of
 from populations.league.scores import rating_by_results
 from populations.records.rows import PolicyRow, TallyRow
-from tests.populations.controller.opponents.test_seatings import (
-    SHORT,
-    any_policy,
-    played,
-    training_tally,
-    transaction,
-)
 from tests.populations.controller.simulated import (
     CROWD,
     DUEL,
@@ -34,6 +26,13 @@ from tests.populations.controller.simulated import (
     crowd_spec,
     crowd_tally,
     make_world,
+)
+from tests.populations.controller.test_lineups import (
+    SHORT,
+    any_policy,
+    played,
+    training_tally,
+    transaction,
 )
 
 

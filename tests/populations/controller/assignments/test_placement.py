@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from arena.wire.messages import Evaluate, Train
-from populations.controller.assignments.scheduler import assignment_seed
+from populations.controller.assignments.jobs import assignment_seed
 from populations.controller.state.leases import QUEUED_PER_LEARNER
 from populations.records.rows import AssignmentRow
 from tests.populations.controller.simulated import DUEL, make_world

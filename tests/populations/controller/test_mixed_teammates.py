@@ -16,7 +16,7 @@ from arena.wire.messages import Evaluate, Train
 from populations.audit.tally_checks import refold
 from populations.config.run_config import validate_config
 from populations.config.run_file import check_resume, new_run_file
-from populations.controller.opponents.seatings import draw_seatings
+from populations.controller.lineups import draw_lineup
 from populations.controller.state.state import make_state
 from populations.errors import ResumeRefused
 from populations.matchmaking.kinds import KINDS
@@ -217,10 +217,10 @@ def test_every_kind_draws_partners_and_a_resumed_run_the_same_ones(kind: str) ->
         if policy.checkpoint is None or policy.state != "active":
             continue
         drawn += 1
-        first = draw_seatings(world.state, transaction(world), policy)
+        first = draw_lineup(world.state, transaction(world), (policy,)).seatings
         run = world.state.tables.run
         world.state.tables.run = replace(run, decisions=run.decisions - 1)
-        assert draw_seatings(resumed, transaction(world), policy) == first
+        assert draw_lineup(resumed, transaction(world), (policy,)).seatings == first
     assert drawn
 
 

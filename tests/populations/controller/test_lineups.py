@@ -23,12 +23,8 @@ from arena.types import (
 from arena.wire.messages import Train
 from populations.candidates import Candidates
 from populations.controller.assignments.failures import set_aside
-from populations.controller.opponents.seatings import (
-    draw_seatings,
-    knowledge,
-    make_request,
-    update_qualities,
-)
+from populations.controller.lineups import draw_lineup, knowledge
+from populations.controller.opponents import make_request, update_qualities
 from populations.controller.state.events import Now
 from populations.controller.state.state import make_state
 from populations.controller.state.transaction import Transaction
@@ -81,11 +77,11 @@ def test_every_kind_carries_a_run_and_a_resumed_one_decides_the_same(kind: str) 
     for policy in world.state.tables.policies.values():
         if policy.checkpoint is None or policy.state != "active":
             continue
-        first = draw_seatings(world.state, transaction(world), policy)
+        first = draw_lineup(world.state, transaction(world), (policy,)).seatings
         world.state.tables.run = replace(
             world.state.tables.run, decisions=world.state.tables.run.decisions - 1
         )
-        assert draw_seatings(resumed, transaction(world), policy) == first
+        assert draw_lineup(resumed, transaction(world), (policy,)).seatings == first
         # Two seats, four opponents, each in both seats.
         assert len(first) == 8
 
@@ -184,19 +180,23 @@ def test_the_event_of_a_draw_says_how_much_was_predicted() -> None:
     world = played({**SHORT, "matchmaking": {"opponents": 4, "latest_ratio": 0.25}})
     state = world.state
     policy = any_policy(state.tables)
-    seatings = draw_seatings(state, transaction(world), policy)
+    lineup = draw_lineup(state, transaction(world), (policy,))
     given = next(
         row.message
         for row in reversed(world.committed)
         if isinstance(row, AssignmentRow) and isinstance(row.message, Train)
     )
     trainee = replace(given.trainees[0], policy=policy.policy, generation=policy.generation)
-    message = replace(given, trainees=(trainee,), opponents=seatings)
-    found = knowledge(state, message)
+    message = replace(given, trainees=(trainee,), opponents=lineup.seatings)
+    found = knowledge(state, message, lineup.requests)
+    # As where an assignment is given out again, for which nothing is drawn.
+    assert knowledge(state, message, {}) == found
     request = make_request(state, policy, "player")
     wins, losses = request.record(request.ghosts)
     rates = request.win_rates(request.ghosts)
-    frozen = {p.player for seating in seatings for p in seating.players if p.weights is not None}
+    frozen = {
+        p.player for seating in lineup.seatings for p in seating.players if p.weights is not None
+    }
     expected = {
         player: (pytest.approx(rate, abs=6e-4), pytest.approx(8 / (8 + won + lost), abs=6e-4))
         for player, rate, won, lost in zip(request.ghosts.players, rates, wins, losses, strict=True)
@@ -260,12 +260,12 @@ def test_an_imported_player_plays_with_its_weights_until_they_are_corrupt() -> N
     state.external_players = {"player": (outsider,)}
     policy = any_policy(state.tables)
     champion = Player(player=outsider.player, weights=weights)
-    seatings = draw_seatings(state, transaction(world), policy)
+    seatings = draw_lineup(state, transaction(world), (policy,)).seatings
     assert sum(champion in seating.players for seating in seatings) == 4
     tx = transaction(world)
     set_aside(state, tx, weights.key, reason="bytes do not match")
     assert [row.kind for row in tx.rows if isinstance(row, EventRow)] == ["outsider_corrupt"]
-    seatings = draw_seatings(state, transaction(world), policy)
+    seatings = draw_lineup(state, transaction(world), (policy,)).seatings
     assert len(seatings) == 8
     assert not any(champion in seating.players for seating in seatings)
 
@@ -294,8 +294,8 @@ def test_a_users_own_matchmaker_must_draw_what_was_asked() -> None:
     ):
         world.state.matchmaker = Wrong(answer)
         with pytest.raises(ConfigError, match=message):
-            draw_seatings(world.state, transaction(world), policy)
+            draw_lineup(world.state, transaction(world), (policy,))
     tag = played({**TAG, "matchmaking": {"opponents": 2}})
     tag.state.matchmaker = Wrong(Opponents(num_mirrors=2, players=()))
     with pytest.raises(ConfigError, match="which is not its own"):
-        draw_seatings(tag.state, transaction(tag), any_policy(tag.state.tables))
+        draw_lineup(tag.state, transaction(tag), (any_policy(tag.state.tables),))

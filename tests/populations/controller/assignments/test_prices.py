@@ -9,7 +9,7 @@ import pytest
 
 from arena.types import AssignmentId, LearnerId
 from arena.wire.messages import Evaluate
-from populations.controller.evaluation.prices import is_cheaper, is_left_to_cheaper
+from populations.controller.assignments.placement import is_cheaper, is_left_to_cheaper
 from populations.controller.evaluation.share import short_of
 from populations.controller.state.leases import Learner
 from populations.controller.state.match_times import MatchTimes
