@@ -24,12 +24,11 @@ from pathlib import Path
 from arena.checkpoints.publish import set_aside
 from arena.failpoints import failpoint
 from populations.audit.adoption import RESTORED, Note, adopt
-from populations.audit.mending import mend
 from populations.audit.row_mending import mend_rows
 from populations.audit.survey import survey
 from populations.config.run_file import RUN_FILE, RunFile, content_digest, learner_setup
 from populations.errors import JournalCorrupt, JournalForeign, StorageError
-from populations.records.rows import BEGINNING, ArchiveRow, EventRow, Json, Row
+from populations.records.rows import BEGINNING, ArchiveRow, EventRow, Json, PolicyRow, Row
 from populations.records.tables import Tables
 from populations.storage.backup import backup_problem, copy_durably, roll_back
 from populations.storage.database import (
@@ -46,6 +45,7 @@ from populations.storage.lock import RunLock
 from populations.storage.loss import Loss, find_loss, renew_status
 from populations.storage.recovery import is_intact, recover
 from populations.storage.status import believable, read_status
+from populations.storage.store import newest_last
 
 REPAIRING = f"{JOURNAL}.repairing"
 """Name of the new journal until it is complete."""
@@ -109,7 +109,7 @@ def repair_run(run_dir: Path, *, utc: str | None = None) -> Repair:
             tables = journal.load()
             if loss is not None:
                 journal.commit(_event_rows([("work_lost", "", loss.data)], tables, utc=now))
-            _recover(run_dir, journal, path=path, utc=now)
+            _recover(run_dir, journal, utc=now)
             _renew_backup(run_dir, journal, utc=now)
         # The next resume is to find nothing more: the loss was told.
         renew_status(run_dir)
@@ -215,7 +215,7 @@ def _restore(run_dir: Path, run_file: RunFile, *, damage: str, utc: str) -> Repa
                 )
                 journal.commit(rows)
                 failpoint("repair.adopted")
-                _recover(run_dir, journal, path=temporary, utc=utc)
+                _recover(run_dir, journal, utc=utc)
             failpoint("repair.ready")
             # SQLite would replay the damaged journal's WAL into the new one. A crash in this loop
             # leaves no journal: the next repair begins again and moves the rest.
@@ -339,18 +339,44 @@ def _event_rows(notes: Sequence[Note], tables: Tables, *, utc: str) -> list[Even
     ]
 
 
-def _recover(run_dir: Path, journal: Journal, *, path: Path, utc: str) -> None:
-    with JournalReader(path) as reader:
-        assignments = list(reader.all_assignments(after=_left(reader).assignments))
-    mended = mend(
-        journal.load(), assignments, verifies=lambda row: is_intact(run_dir, row), utc=utc
-    )
+def _recover(run_dir: Path, journal: Journal, *, utc: str) -> None:
     # Committed first: `recover` decides by the rows that the journal has then.
-    if mended:
-        journal.commit(mended)
+    if restored := _restored(run_dir, journal.load(), utc=utc):
+        journal.commit(restored)
     rows = recover(run_dir, journal.load(), utc=utc, thorough=True)
     if rows:
         journal.commit(rows)
+
+
+def _restored(run_dir: Path, tables: Tables, *, utc: str) -> list[Row]:
+    """Return checkpoints and ghosts marked as damaged that are intact, and their policies.
+
+    A policy comes back if it was quarantined because of such a checkpoint.
+    """
+    checkpoints = {
+        key: replace(row, state="present")
+        for key, row in tables.checkpoints.items()
+        if row.state == "corrupt" and is_intact(run_dir, row)
+    }
+    ghosts = [
+        replace(row, corrupt=False)
+        for row in tables.ghosts.values()
+        if row.corrupt and is_intact(run_dir, row)
+    ]
+    present = [row for row in (tables.checkpoints | checkpoints).values() if row.state == "present"]
+    policies: list[PolicyRow] = []
+    for policy in tables.policies.values():
+        last = tables.checkpoints.get(policy.checkpoint or "")
+        own = [row for row in present if row.policy == policy.policy]
+        # Without one it stays in quarantine: no checkpoint would mean random weights.
+        if policy.state == "quarantined" and last is not None and last.state == "corrupt" and own:
+            newest = max(own, key=newest_last)
+            policies.append(replace(policy, state="active", checkpoint=newest.key))
+    notes: list[Note] = []
+    notes += [("checkpoint_restored", row.policy, {"key": row.key}) for row in checkpoints.values()]
+    notes += [("ghost_restored", row.player, {"key": row.key}) for row in ghosts]
+    notes += [("policy_restored", row.policy, {"checkpoint": row.checkpoint}) for row in policies]
+    return [*checkpoints.values(), *ghosts, *policies, *_event_rows(notes, tables, utc=utc)]
 
 
 def _events(run_dir: Path, *, after: int) -> list[EventRow]:

@@ -265,9 +265,9 @@ def _check_open(tables: Tables) -> Iterator[str]:
 def _check_ratings(tables: Tables) -> Iterator[str]:
     for row in tables.ratings.values():
         size = len(row.entrants)
-        # Older fits did not record the others.
-        later = (row.anchor_errors, row.rank_lows, row.rank_highs)
-        columns = (row.ratings, row.deviations, *(column or row.ratings for column in later))
+        # Empty: they are not known, or zeros.
+        others = (row.anchor_errors, row.rank_lows, row.rank_highs)
+        columns = (row.ratings, row.deviations, *(column or row.ratings for column in others))
         if any(len(column) != size for column in columns):
             yield f"ratings of {row.population}: sizes do not fit {size} entrants"
         if row.num_tallies > tables.num_tallies:

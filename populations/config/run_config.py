@@ -11,13 +11,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from arena.config import MAX_CORES, EnvironmentConfig, Model
 from arena.environment_spec import EnvironmentRequest
 from arena.errors import BrokenRules
 from arena.wire.address import check_listening
-from populations.config.hooks import HooksConfig, without_list
+from populations.config.hooks import HooksConfig
 from populations.config.overrides.aliases import overridden
 from populations.config.resolution import (
     POPULATION_NAME,
@@ -127,7 +127,7 @@ class RunConfig(Model):
     alerts: AlertsConfig = AlertsConfig()
     """Consequences of alerts."""
 
-    hooks: Annotated[HooksConfig, BeforeValidator(without_list)] = HooksConfig()
+    hooks: HooksConfig = HooksConfig()
     """Functions and commands that are called after events."""
 
     stop: StopConfig = StopConfig()

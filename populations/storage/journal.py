@@ -27,19 +27,14 @@ from typing import Any, Literal, Self
 from arena.failpoints import failpoint
 from populations.errors import StorageError
 from populations.records.aggregates import PairRow
-from populations.records.rows import (
-    ArchiveRow,
-    Row,
-)
+from populations.records.rows import ArchiveRow, Row
 from populations.records.tables import (
     ARCHIVED,
     PAIRS,
     SCHEMA,
     Table,
     Tables,
-    added_columns,
     encode_row,
-    seal_rows,
 )
 from populations.storage.backup import back_up
 from populations.storage.database import (
@@ -148,12 +143,6 @@ class Journal:
             # FULL: a commit is on disk when it returns. Some builds of SQLite default to NORMAL,
             # which may lose a WAL's last commits to a power loss.
             connection.execute("PRAGMA synchronous = FULL")
-            # Later columns have defaults, so an older journal needs no migration for them.
-            if statements := added_columns(connection):
-                with transaction(connection):
-                    for sql in statements:
-                        connection.execute(sql)
-                    seal_rows(connection)
             stack.pop_all()
             return cls(path, connection)
 
@@ -251,8 +240,6 @@ class Journal:
     def shrink(self, *, pages: int) -> bool:
         """Give some pages without rows back to the disk, where they are many.
 
-        A journal that was made by an older release keeps its size, and fills its pages again.
-
         Args:
             pages: Most pages to give back.
 
@@ -264,11 +251,11 @@ class Journal:
             StorageError: If it refuses otherwise.
         """
         with storage_errors(self._path):
-            mode, free, total = (
+            free, total = (
                 int(self._connection.execute(f"PRAGMA {name}").fetchone()[0])
-                for name in ("auto_vacuum", "freelist_count", "page_count")
+                for name in ("freelist_count", "page_count")
             )
-            if mode != INCREMENTAL or free <= FREE_SHARE * total:
+            if free <= FREE_SHARE * total:
                 return False
             failpoint("journal.shrink")
             # Each step of the statement moves one page, and `execute` would make the first alone.

@@ -40,6 +40,6 @@ def trained_with(inspection: Inspection, manifest: Manifest) -> TrainedWith:
     return TrainedWith(
         algorithm=population.algorithm,
         hyperparameters=with_names(manifest.hyperparameters, population.search_space),
-        # Older releases recorded no generations.
+        # Rows of old generations go.
         factors={} if row is None else dict(row.factors),
     )

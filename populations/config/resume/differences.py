@@ -48,7 +48,7 @@ def other_code(recorded: Mapping[str, str], code: Mapping[str, str]) -> dict[str
 def other_facts(recorded: EnvironmentSpec, spec: EnvironmentSpec) -> list[str]:
     """Return the facts in which an environment differs from the run's, a sentence for each."""
     before, after = _facts(recorded), _facts(spec)
-    # A run of an earlier release, and one whose critics read no state, recorded none.
+    # A run whose critics read no state recorded none.
     if recorded.state is None:
         del before["state"], after["state"]
     ours = cast("dict[str, Json]", before.pop("agent_specs"))
