@@ -31,7 +31,8 @@ class RuleKind(Generic[SettingsT, RuleT_co]):
 
     Attributes:
         name: Word in the configuration.
-        settings: Keys that the rule reads, with their rules and defaults.
+        settings: Keys that the rule reads, with their rules and defaults; most often the rule
+            itself.
         make: Constructor of the rule from these settings.
         section: Section of the configuration that has these keys; empty: the one that names the
             rule.
@@ -57,6 +58,11 @@ class RuleKind(Generic[SettingsT, RuleT_co]):
         return self.make(
             read_settings(self.settings, others[self.section] if self.section else own)
         )
+
+
+def itself(rule: SettingsT) -> SettingsT:
+    """Return settings that are the rule themselves."""
+    return rule
 
 
 Kinds = Mapping[str, RuleKind[Any, Any]]

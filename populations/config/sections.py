@@ -18,10 +18,10 @@ from populations.config.reward_weights import with_dotted_weights
 from populations.fields import IMPORT_PATH, Count, Seconds, canonical_player, check_kind
 from populations.hyperparameter_schedules import ScheduledValues, start_values
 from populations.matchmaking.external_players import external_player_id
-from populations.matchmaking.window import WindowSettings
+from populations.matchmaking.window import WindowRule
 from populations.pbt.settings import PbtConfig
 from populations.thinning.kinds import THINNINGS
-from populations.thinning.spread import SpreadSettings
+from populations.thinning.spread import Spread
 
 
 def _range(entry: object) -> object:
@@ -58,7 +58,7 @@ class PayoffsConfig(Model):
     """After so many matches of a pair, an older result counts half."""
 
 
-class GhostsConfig(WindowSettings, SpreadSettings):
+class GhostsConfig(WindowRule, Spread):
     """Frozen copies of policies, kept as opponents."""
 
     every_agent_steps: Count = 100_000

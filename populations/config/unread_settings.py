@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 from populations.config.population_overrides import merged
 from populations.config.sections import GhostsConfig, PopulationConfig
-from populations.matchmaking.alphastar import AlphastarSettings
+from populations.matchmaking.alphastar import AlphastarMatchmaker
 from populations.matchmaking.kinds import KINDS
 from populations.matchmaking.settings import MatchmakingConfig
 from populations.pbt.exploit import FractionSettings
@@ -39,7 +39,7 @@ def find_unread_settings(
     matchmaker = Choice("matchmaking.kind", KINDS, matchmaking.kind, own_reads_section=False)
     has_roles = any(has_exploiters(section.roles) for section in populations.values())
     # Snapshots by role read what ``alphastar`` reads.
-    also_read = frozenset(AlphastarSettings.model_fields) if has_roles else frozenset[str]()
+    also_read = frozenset(AlphastarMatchmaker.model_fields) if has_roles else frozenset[str]()
     faults = [
         *unread_settings(
             matchmaking, prefix="matchmaking", choices=[matchmaker], also_read=also_read

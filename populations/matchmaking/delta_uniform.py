@@ -6,39 +6,24 @@ competition" (ICLR 2018), section 3.2: opponents uniform over (delta v, v), v th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from arena.config import Model
 from populations.candidates import FloatArray
 from populations.core import OpponentRequest
 from populations.fields import Share
-from populations.rule_kinds import RuleKind
+from populations.rule_kinds import RuleKind, itself
 
 
-class DeltaUniformSettings(Model):
-    """Settings of ``delta_uniform``."""
+class DeltaUniformRule(Model):
+    """Ghosts whose agent steps are at least ``delta`` times those of the newest, all alike."""
 
     delta: Share = 0.5
     """``delta_uniform``: part of history that is too old; 0: none, 1: all but the newest."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeltaUniformRule:
-    """Ghosts whose agent steps are at least ``delta`` times those of the newest, all alike.
-
-    Attributes:
-        delta: Share in [0, 1]. 0: all of history; 1: only the newest.
-    """
-
-    delta: float
-
     def weights(self, request: OpponentRequest, *, rng: np.random.Generator) -> FloatArray:
         """Return 1 within the newest 1 - delta of history, 0 before. float64 [N]."""
         del rng
-        if not 0.0 <= self.delta <= 1.0:
-            raise ValueError(f"delta must be in [0, 1], got {self.delta!r}")
         agent_steps = request.ghosts.agent_steps
         # (delta v, v) of the paper, with agent steps as iterations. The newest always passes, so
         # the weights never sum to 0.
@@ -47,6 +32,6 @@ class DeltaUniformRule:
 
 KIND = RuleKind(
     name="delta_uniform",
-    settings=DeltaUniformSettings,
-    make=lambda settings: DeltaUniformRule(delta=settings.delta),
+    settings=DeltaUniformRule,
+    make=itself,
 )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from populations.core import OpponentRequest, Opponents
@@ -11,7 +9,6 @@ from populations.matchmaking.drawing import Distribution, draw_opponents, with_l
 from populations.rule_kinds import NoSettings, RuleKind
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LatestMatchmaker:
     """Mirror self-play; against another population, latest checkpoints drawn uniformly."""
 

@@ -16,7 +16,7 @@ from populations.matchmaking.drawing import GhostMemory, Rule, RuleMatchmaker
 from populations.matchmaking.kinds import KINDS
 from populations.matchmaking.living import LivingMatchmaker
 from populations.matchmaking.settings import MatchmakingConfig
-from populations.matchmaking.window import WindowSettings
+from populations.matchmaking.window import WindowRule
 
 
 def make_matchmaker(config: MatchmakingConfig, *, window: int, launch_directory: str) -> Matchmaker:
@@ -42,7 +42,7 @@ def _without_living(config: MatchmakingConfig, *, window: int, launch_directory:
     """Make the matchmaker of those opponents that are not the other living members."""
     if config.kind not in KINDS:
         return _users_own(config.kind, options=config.options, launch_directory=launch_directory)
-    rule = KINDS[config.kind].from_sections(config, ghosts=WindowSettings(window=window))
+    rule = KINDS[config.kind].from_sections(config, ghosts=WindowRule(window=window))
     # `latest` and `alphastar` draw by themselves: they have no share of the latest to set aside.
     if not isinstance(rule, Rule):
         return rule

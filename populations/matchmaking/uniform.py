@@ -5,8 +5,6 @@ Source: Heinrich, Lanctot and Silver, "Fictitious self-play in extensive-form ga
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from populations.candidates import FloatArray
@@ -14,7 +12,6 @@ from populations.core import OpponentRequest
 from populations.rule_kinds import NoSettings, RuleKind
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class UniformRule:
     """Every ghost is as likely as any other."""
 

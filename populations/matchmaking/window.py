@@ -5,39 +5,24 @@ Source: ML-Agents toolkit, trainer settings ``window`` and ``play_against_latest
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from pydantic import Field
 
 from arena.config import Model
 from populations.candidates import FloatArray, IntArray
 from populations.core import OpponentRequest
-from populations.rule_kinds import RuleKind
+from populations.rule_kinds import RuleKind, itself
 
 
-class WindowSettings(Model):
-    """Settings of ``window``, in the section ``ghosts``."""
+class WindowRule(Model):
+    """Rule of the newest ghosts. Skills that only older ones test may be forgotten."""
 
     window: int = Field(32, ge=1, le=100_000)
     """Number of the newest ghosts of a population that the matchmaker ``window`` draws from."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WindowRule:
-    """Rule of the newest ghosts. Skills that only older ones test may be forgotten.
-
-    Attributes:
-        window: Number of the newest ghosts, by agent steps, that are drawn from.
-    """
-
-    window: int
-
     def weights(self, request: OpponentRequest, *, rng: np.random.Generator) -> FloatArray:
         """Return 1 in the window, 0 outside. float64 [N]."""
         del rng
-        if self.window < 1:
-            raise ValueError(f"window must be at least 1, got {self.window!r}")
         weights = np.zeros(len(request.ghosts))
         weights[newest(request.ghosts.agent_steps, num=self.window)] = 1.0
         return weights
@@ -65,7 +50,7 @@ def newest(agent_steps: IntArray, *, num: int) -> IntArray:
 
 KIND = RuleKind(
     name="window",
-    settings=WindowSettings,
-    make=lambda settings: WindowRule(window=settings.window),
+    settings=WindowRule,
+    make=itself,
     section="ghosts",
 )

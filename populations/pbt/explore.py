@@ -159,7 +159,6 @@ def _move(dimension: Dimension, *, old: float, new: float, factor: float) -> str
     return "next" if factor > 1.0 else "previous"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Resample:
     """Each hyperparameter of the search space is drawn from its range: random search."""
 
@@ -182,7 +181,6 @@ class Resample:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class NoExplore:
     """Hyperparameters stay as they are: only weights are selected."""
 

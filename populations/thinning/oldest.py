@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from populations.core import ThinningRequest
 from populations.rule_kinds import NoSettings, RuleKind
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Oldest:
     """Rule of those that came first."""
 

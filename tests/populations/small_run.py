@@ -90,7 +90,7 @@ class SmallRun:
             for index in range(2)
         ]
         run = RunRow(run="r", configuration=content_digest(run_dir / "run.yaml"))
-        rows = [run, *policies, *first_generations(policies)]
+        rows: list[Row] = [run, *policies, *first_generations(policies)]
         self.journal = Journal.create(run_dir / "journal.db", rows)
         for policy in policies:
             for _ in range(3):
