@@ -21,10 +21,6 @@ RuleT = TypeVar("RuleT")
 RuleT_co = TypeVar("RuleT_co", covariant=True)
 
 
-class NoSettings(Model):
-    """Settings of a rule that reads none."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RuleKind(Generic[SettingsT, RuleT_co]):
     """A rule that a configuration can name.
@@ -32,7 +28,7 @@ class RuleKind(Generic[SettingsT, RuleT_co]):
     Attributes:
         name: Word in the configuration.
         settings: Keys that the rule reads, with their rules and defaults; most often the rule
-            itself.
+            itself, `Model` where it reads none.
         make: Constructor of the rule from these settings.
         section: Section of the configuration that has these keys; empty: the one that names the
             rule.

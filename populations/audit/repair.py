@@ -68,13 +68,8 @@ class Repair:
     loss: Loss | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Counters:
-    """Progress of a run as far as it can be read; 0 where it cannot."""
-
-    assignments_finished: int = 0
-    next_assignment: int = 0
-    epoch: int = 0
+Counters = tuple[int, int, int]
+"""Finished assignments, next assignment and epoch, as far as they can be read; 0 where not."""
 
 
 def repair_run(run_dir: Path, *, utc: str | None = None) -> Repair:
@@ -273,7 +268,7 @@ def _restored_rows(
     run_dir: Path,
     run_file: RunFile,
     tables: Tables,
-    counters: _Counters,
+    counters: Counters,
     *,
     damage: str,
     aside: str,
@@ -284,8 +279,9 @@ def _restored_rows(
     adoption = adopt(tables, found, since_s=_since_s(run_dir, utc=utc))
     strangers = _set_strangers_aside(run_dir, tables, {**found.damaged, **adoption.refused})
     run = tables.run
+    finished, following, epoch = counters
     # Lower bounds: only some of the lost work has left something on the disk.
-    lost = max(counters.assignments_finished - run.assignments_finished, adoption.num_finished, 0)
+    lost = max(finished - run.assignments_finished, adoption.num_finished, 0)
     after = replace(
         run,
         state="stopped",
@@ -293,9 +289,9 @@ def _restored_rows(
         # It may have changed since the backup.
         configuration=content_digest(run_dir / RUN_FILE),
         # Above every epoch that learners of the lost time may still hold.
-        epoch=max(run.epoch, counters.epoch),
+        epoch=max(run.epoch, epoch),
         # After the highest known number, so that a late result of the lost time fits nothing.
-        next_assignment=max(run.next_assignment + lost, counters.next_assignment),
+        next_assignment=max(run.next_assignment + lost, following),
         agent_steps=run.agent_steps + adoption.agent_steps,
     )
     data: dict[str, Json] = {
@@ -384,9 +380,10 @@ def _events(run_dir: Path, *, after: int) -> list[EventRow]:
         return reader.events(after=after)
 
 
-def _counters(run_dir: Path) -> _Counters:
+def _counters(run_dir: Path) -> Counters:
     """Return the progress by ``status.json`` and the readable part of the damaged journal."""
-    found = [_Counters(), _counters_of_status(run_dir)]
+    status = read_status(run_dir) or {}
+    found = [(status.get("assignments_finished"), 0, status.get("epoch"))]
     # It is damaged or gone, or there would be no repair: any answer is a gain.
     with (
         contextlib.suppress(sqlite3.Error, OSError),
@@ -394,24 +391,8 @@ def _counters(run_dir: Path) -> _Counters:
     ):
         query = "SELECT assignments_finished, next_assignment, epoch FROM run"
         # No row, if that is what is lost.
-        found += [
-            _Counters(
-                assignments_finished=believable(finished),
-                next_assignment=believable(following),
-                epoch=believable(epoch),
-            )
-            for finished, following, epoch in connection.execute(query)
-        ]
-    return _Counters(
-        assignments_finished=max(one.assignments_finished for one in found),
-        next_assignment=max(one.next_assignment for one in found),
-        epoch=max(one.epoch for one in found),
+        found += connection.execute(query)
+    finished, following, epoch = (
+        max(map(believable, column)) for column in zip(*found, strict=True)
     )
-
-
-def _counters_of_status(run_dir: Path) -> _Counters:
-    status = read_status(run_dir) or {}
-    return _Counters(
-        assignments_finished=believable(status.get("assignments_finished")),
-        epoch=believable(status.get("epoch")),
-    )
+    return finished, following, epoch

@@ -25,11 +25,9 @@ from arena.resolve import NO_CODE
 from arena.rules import broken_rules, shown
 from arena.types import Digest, canonical_digest, is_bot
 from populations.config.message_sizes import check_messages
-from populations.config.overrides.aliases import Notify, overridden
-from populations.config.overrides.cli_overrides import apply_values
+from populations.config.overrides import Notify, apply_values, overridden
 from populations.config.resolve import resolve_config
-from populations.config.resume.differences import Change, compare
-from populations.config.resume.rules import MAY_CHANGE, why_not
+from populations.config.resume import MAY_CHANGE, Change, compare, why_not
 from populations.config.run_config import RunConfig, ignore_notice, validate_config
 from populations.config.sizing import (
     check_rollout_memory,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from arena.config import Model
 from populations.core import OpponentRequest, Opponents
 from populations.matchmaking.drawing import Distribution, draw_opponents, with_latest
-from populations.rule_kinds import NoSettings, RuleKind
+from populations.rule_kinds import RuleKind
 
 
 class LatestMatchmaker:
@@ -28,7 +29,7 @@ class LatestMatchmaker:
 
 KIND = RuleKind(
     name="latest",
-    settings=NoSettings,
+    settings=Model,
     make=lambda _: LatestMatchmaker(),
     unread=frozenset({"latest_ratio"}),
 )

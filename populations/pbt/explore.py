@@ -18,7 +18,7 @@ from populations.choices import Categories
 from populations.core import Exploration, SearchSpace
 from populations.fields import Share
 from populations.records.rows import GenerationRow
-from populations.rule_kinds import NoSettings, RuleKind
+from populations.rule_kinds import RuleKind
 from populations.search_space import (
     UNIFORM_RULE,
     Choices,
@@ -252,5 +252,5 @@ def make_perturb(settings: PerturbSettings) -> Perturb:
 
 
 PERTURB = RuleKind(name="perturb", settings=PerturbSettings, make=make_perturb)
-RESAMPLE = RuleKind(name="resample", settings=NoSettings, make=lambda _: Resample())
-NONE = RuleKind(name="none", settings=NoSettings, make=lambda _: NoExplore())
+RESAMPLE = RuleKind(name="resample", settings=Model, make=lambda _: Resample())
+NONE = RuleKind(name="none", settings=Model, make=lambda _: NoExplore())

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 import pytest
 
 from arena.types import Entrant, trainee_entrant
-from populations.audit.detail_sums import add_events
 from populations.audit.evolution_checks import check_evolution
 from populations.audit.tally_checks import differences, refold
+from populations.audit.verify import add_events
 from populations.controller import generation_rows, result_merging
 from populations.controller.opponents.statistics import OpponentStatistics
 from populations.controller.state.state import ControllerState, make_state

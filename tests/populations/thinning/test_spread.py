@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from populations.core import ThinningRequest
-from populations.thinning.kinds import THINNINGS
-from populations.thinning.oldest import Oldest
+from populations.thinning.kinds import THINNINGS, Oldest
 from populations.thinning.spread import ELO_PER_SHARE, LEAST_ELO, Spread
 
 NONE = Spread(newest_ratio=0.0, strongest_ratio=0.0)

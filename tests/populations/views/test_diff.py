@@ -22,7 +22,7 @@ from arena.types import (
     trainee_entrant,
 )
 from populations.audit.tally_checks import refold
-from populations.config.resume.differences import compare
+from populations.config.resume import compare
 from populations.config.run_config import validate_config
 from populations.config.run_file import RunFile, content_digest, learner_setup, new_run_file
 from populations.records.rows import (

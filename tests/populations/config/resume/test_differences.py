@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from arena.environment_spec import AgentSpec, EnvironmentSpec
-from populations.config.resume.differences import other_code, other_facts, other_versions
+from populations.config.resume import other_code, other_facts, other_versions
 from populations.config.run_config import validate_config
 from populations.config.run_file import RunFile, new_run_file
 
