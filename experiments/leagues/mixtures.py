@@ -38,7 +38,7 @@ from experiments.commands import arena
 from experiments.leagues import mixed_tictactoe
 from experiments.learning.frozen_players import POKER_GAMES, as_policy, layouts, left_behind
 from experiments.learning.in_process import prepare
-from populations.config.overrides.cli_overrides import apply_overrides
+from populations.config.overrides import apply_overrides
 from populations.config.run_config import RunConfig, validate_config
 from populations.config.run_file import RunFile
 from populations.controller.server.run_directory import create_run

@@ -30,8 +30,7 @@ from arena.processes.child import end_with_guard
 from arena.resolve import put_first_on_path, resolve
 from arena.users_code import named, own_lines, pass_interrupt
 from populations.config.hooks import Command, Hook
-from populations.hooks.calls import EXPORT, Call, CallQueue, filled
-from populations.hooks.place_file import read_place, write_place
+from populations.hooks.calls import EXPORT, Call, CallQueue, filled, read_place, write_place
 from populations.records.rows import Json
 from populations.storage.database import JOURNAL
 from populations.storage.journal import JournalReader

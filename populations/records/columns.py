@@ -5,13 +5,12 @@ Tests: `tests/populations/records/test_tables.py` and `tests/populations/storage
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import sys
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from dataclasses import dataclass
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -43,7 +42,6 @@ class Column:
         decode: Back, from the stored value; ValueError or TypeError for a damaged value. None:
             what SQLite gives is the value.
         decode_tagged: Instead of ``decode``, where the row's ``kind`` says what the value is.
-        default: SQL of the value in journals of releases before the column; None: all have it.
     """
 
     name: str
@@ -51,33 +49,6 @@ class Column:
     encode: Callable[[Plain], Value]
     decode: Callable[[Plain], Plain] | None = None
     decode_tagged: Callable[[Plain, Plain], Plain] | None = None
-    default: str | None = None
-
-
-def default_of(field: dataclasses.Field[Any]) -> object:
-    """Return the default of a dataclass's field, or what its factory makes; MISSING without one."""
-    if field.default_factory is not dataclasses.MISSING:
-        return field.default_factory()
-    return field.default
-
-
-def with_default(column: Column, value: object) -> Column:
-    """Return a column that may be missing: one that may be NULL, or whose field has a default."""
-    if value is dataclasses.MISSING:
-        return (
-            column if column.declaration.endswith("NOT NULL") else replace(column, default="NULL")
-        )
-    return replace(column, default=_literal(column.encode(value)))
-
-
-def _literal(value: Value) -> str:
-    """Return the SQL of a value."""
-    if value is None:
-        return "NULL"
-    if isinstance(value, bytes):
-        return f"X'{value.hex()}'"
-    # A quote inside a text is doubled in SQL.
-    return repr(value) if isinstance(value, int | float) else "'" + value.replace("'", "''") + "'"
 
 
 def column_of(name: str, annotation: Annotation) -> Column:

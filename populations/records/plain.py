@@ -25,9 +25,6 @@ from arena.decoding import (
     repeating_fields,
 )
 
-REMOVED_FIELDS = frozenset({"deadline_s"})
-"""Fields of older releases that have no meaning any more."""
-
 
 def to_json(value: object) -> str:
     """Return compact JSON text of plain data and dataclasses.
@@ -108,7 +105,7 @@ JOURNAL = Dialect(
     error=ValueError,
     is_quoting=True,
     needs_all_fields=False,
-    removed_fields=REMOVED_FIELDS,
+    removed_fields=frozenset(),
     max_items=sys.maxsize,
     max_entries=sys.maxsize,
 )

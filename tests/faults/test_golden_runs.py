@@ -9,7 +9,7 @@ import pytest
 
 from populations.audit.repair import repair_run
 from populations.audit.verify import verify_run
-from populations.config.run_file import RUN_FILE, RunFile
+from populations.config.run_file import RUN_FILE, RunFile, content_digest
 from populations.controller.evolution.generations import first_generations
 from populations.controller.evolution.initial_policies import initial_policies
 from populations.records.rows import EventRow, Row, RunRow
@@ -136,7 +136,9 @@ def make_first_backup(run: Path) -> None:
     """The backup that a launch makes before anything has happened."""
     run_file = RunFile.load(run / RUN_FILE)
     policies = initial_policies(run_file.config)
-    rows: list[Row] = [RunRow(run=run_file.run), *policies, *first_generations(policies)]
+    digest = content_digest(run / RUN_FILE)
+    row = RunRow(run=run_file.run, configuration=digest)
+    rows: list[Row] = [row, *policies, *first_generations(policies)]
     Journal.create(run / BACKUP, rows).close()
 
 

@@ -22,7 +22,7 @@ from populations.views.notices import anchor_text, unproven_lines
 from ..terminal.output import print_json, tell
 
 if TYPE_CHECKING:
-    from populations.config.resume.differences import Change
+    from populations.config.resume import Change
     from populations.config.run_file import RunFile
     from populations.controller.server.run_directory import OpenRun
     from populations.records.rows import EventRow, Json
@@ -365,7 +365,7 @@ def _require_evaluable(run: OpenRun) -> None:
 
 def _plan_line(run: OpenRun) -> str:
     """Say what happens until the end of the run."""
-    from ..terminal.quantities import duration
+    from ..terminal.output import duration
     from .display import finals_line
 
     only = run.state.evaluation_only

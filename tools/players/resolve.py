@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .game import Game
-from .in_run import champions, find_directory, find_in_run
-from .trained_with import TrainedWith, trained_with
+from .in_run import TrainedWith, champions, find_directory, find_in_run, trained_with
 from .weights import MixtureWeights, PolicyWeights, load_policy
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from populations.views.questions.inspection import Inspection
 
     from .game import Game
-    from .trained_with import TrainedWith
+    from .in_run import TrainedWith
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

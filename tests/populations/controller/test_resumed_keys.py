@@ -19,7 +19,7 @@ import pytest
 
 from arena.types import RANDOM_BOT, PolicyId
 from arena.wire.messages import Train
-from populations.config.resume.rules import is_under, why_not
+from populations.config.resume import is_under, why_not
 from populations.config.run_config import validate_config
 from populations.config.run_file import (
     RunFile,

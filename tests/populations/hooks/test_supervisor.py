@@ -13,8 +13,7 @@ import pytest
 
 from arena.errors import ConfigError
 from populations.config.hooks import Hook
-from populations.hooks.calls import Place
-from populations.hooks.place_file import begin_place, write_place
+from populations.hooks.calls import Place, begin_place, write_place
 from populations.hooks.process import HookSettings
 from populations.hooks.supervisor import HookProcess, Told, check_hooks
 from populations.records.rows import EventRow, RunRow

@@ -17,7 +17,7 @@ from populations.controller.state.events import HeartbeatReceived, StopRequested
 from tests.populations.controller.simulated import DUEL, TAG, World, make_world, tag_spec
 
 headline: Any = importlib.import_module("populations.commands.launch.display")
-quantities: Any = importlib.import_module("populations.commands.terminal.quantities")
+quantities: Any = importlib.import_module("populations.commands.terminal.output")
 
 WIDTH = 80
 
