@@ -19,7 +19,7 @@ help:
 	@echo "make setup        a virtual environment in $(VENV) with all that the others need"
 	@echo "make demo         train, rank and export a Connect Four champion, and play against it (under four minutes)"
 	@echo "make docs         the documents as web pages, $(DOCS_BUILD)/html/index.html"
-	@echo "make test         all tests that take no more than two seconds (under five minutes)"
+	@echo "make test         all tests that take no more than two seconds (under four minutes)"
 	@echo "make test-slow    the others: whole runs, intervals over many draws, pages (apt-get install chromium)"
 	@echo "make goldens      what was stored of how the product behaves, compared with how it does now"
 	@echo "make check        lint, format, types and the budgets of lines"

@@ -39,9 +39,9 @@ LEAST = {
 }
 
 
-def findings(module: ast.Module) -> Iterator[str]:
+def findings(source: ast.Module) -> Iterator[str]:
     """What a module does that it must not, with its line."""
-    for node in ast.walk(module):
+    for node in ast.walk(source):
         match node:
             case ast.Import(names=names):
                 modules = [alias.name for alias in names]

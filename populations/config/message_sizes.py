@@ -81,9 +81,11 @@ def fitted(message: Train | Evaluate, *, setup: LearnerSetup) -> Train | Evaluat
     # Drawn, so that no seat is favoured; from the seed, so that equal assignments lose the same
     # ones.
     rng = np.random.default_rng(message.seed)
-    if isinstance(message, Train) and _result_bytes(message, setup) > MAX_RESULT_BYTES:
+    size = _result_bytes(message, setup)
+    if isinstance(message, Train) and size > MAX_RESULT_BYTES:
         message = replace(message, carried=())
-    if (size := _result_bytes(message, setup)) > MAX_RESULT_BYTES:
+        size = _result_bytes(message, setup)
+    if size > MAX_RESULT_BYTES:
         message = _without_some(message, FILLED * MAX_RESULT_BYTES / size, rng)
     a_game = GAME_BYTES + GAME_SEAT_BYTES * len(setup.seats)
     games_bytes = MAX_GAMES_BYTES + MAX_GAMES * a_game

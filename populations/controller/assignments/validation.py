@@ -11,6 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from arena.checkpoints.manifest import Manifest, check_manifest, checkpoint_key
 from arena.config import LearnerSetup
@@ -53,7 +54,7 @@ MAX_ROLLOUT_LENGTH = 65536
 SPEED, LENGTH = "throughput/agent_steps_per_s", "episode/length_mean"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Asked:
     """An assignment as a learner had it, and the time that it had for it.
 
@@ -68,6 +69,11 @@ class Asked:
     setup: LearnerSetup
     waited_s: float
     up_s: float
+
+    @cached_property
+    def entrants(self) -> Mapping[tuple[Entrant, ...], Seating]:
+        """Return what `entrants_of` does."""
+        return entrants_of(self.message)
 
     @property
     def max_agent_steps(self) -> int:
@@ -155,7 +161,7 @@ def trained_steps(
 def _problems_of_tallies(asked: Asked, finished: Finished) -> Iterator[str]:
     message, setup = asked.message, asked.setup
     seats = setup.training_seats if isinstance(message, Train) else setup.seats
-    entrants = entrants_of(message)
+    entrants = asked.entrants
     counts = Counter(tally.entrants for tally in finished.tallies)
     is_cooperation = len(asked.setup.sides) == 1
     # In cooperation only evaluation plays home and away; training compares nobody.
@@ -220,7 +226,7 @@ def _problems_of_figures(asked: Asked, finished: Finished) -> Iterator[str]:
 
 
 def _problems_of_episodes_in_flight(asked: Asked, finished: Finished) -> Iterator[str]:
-    entrants = entrants_of(asked.message)
+    entrants = asked.entrants
     for held in finished.in_flight:
         if held.entrants not in entrants or held.num_envs < 1:
             yield f"{held.num_envs} episodes in flight are of {held.entrants}, who do not play"

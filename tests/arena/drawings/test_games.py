@@ -20,7 +20,7 @@ from arena.envs.registry import TWINS
 from arena.errors import ConfigError, EnvironmentFault
 from tests.arena.drawings.conftest import SVG, PlayRandomly, cells_in, letters
 
-NUM_GAMES = 100
+NUM_GAMES = 50
 
 
 def moment(environment_id: str, *turns: dict[str, int], env: Any = None) -> Moment:

@@ -43,8 +43,13 @@ STOPS = [False]
 @pytest.fixture(scope="module", name="worker")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worker]:
     """A worker of two processes for tests that leave it ready for more: loading takes seconds."""
-    options = {"cores": 2, "num_envs": NUM_ENVS, "should_stop": lambda: STOPS[0]}
-    worker = make_worker(tmp_path_factory.mktemp("shared"), "faulty:Rounds", **options)
+    worker = make_worker(
+        tmp_path_factory.mktemp("shared"),
+        "faulty:Rounds",
+        cores=2,
+        num_envs=NUM_ENVS,
+        should_stop=lambda: STOPS[0],
+    )
     pids = pids_of(worker)
     yield worker
     worker.close()
