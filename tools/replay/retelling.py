@@ -342,18 +342,17 @@ def thoughts(
     if mind.policy.state_size:
         state = mind.states.get(agent, torch.zeros(1, mind.policy.state_size))
     mask = None if group.action_mask is None else group.action_mask[:, slot]
-    judged = mind.policy.judge(
+    distribution, value, state = mind.policy.judge(
         ActorInput(observation=group.observation[:, slot], action_mask=mask, recurrent_state=state)
     )
-    if judged.recurrent_state is not None:
-        mind.states[agent] = judged.recurrent_state
-    distribution = judged.distribution
+    if state is not None:
+        mind.states[agent] = state
     chance = None if layout.num_continuous else float(distribution.log_prob(action[None]).exp())
     told: Document = {
         "likeliest": told_action(distribution.greedy()[0], layout),
         # A density is no probability.
         "probability": chance,
-        "value": None if judged.value is None else float(judged.value[0]),
+        "value": None if value is None else float(value[0]),
     }
     if isinstance(distribution, Categorical):
         chances = enumerate(distribution.log_probs[0].exp().tolist())
