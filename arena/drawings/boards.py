@@ -17,8 +17,7 @@ from math import sqrt
 from textwrap import wrap
 from typing import Any, Literal
 
-from arena.drawings.picture import NUM_COLUMNS, Moment, Picture
-from arena.drawings.svg import printable, tag
+from arena.drawings.picture import NUM_COLUMNS, Moment, Picture, printable, tag
 
 PAPER, INK, MARK = "#f6f8fa", "#1b1f24", "#d6336c"
 BLUE, ORANGE, RED, YELLOW, GOLD = "#2f6db5", "#d9730d", "#d62f3f", "#ffd23f", "#b58900"

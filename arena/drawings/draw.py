@@ -19,8 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from arena.drawings.find import find_drawing
 from arena.drawings.moves import move_of
-from arena.drawings.picture import NUM_COLUMNS, Game, Moment, Picture
-from arena.drawings.svg import check_svg, printable
+from arena.drawings.picture import NUM_COLUMNS, Game, Moment, Picture, check_svg, printable
 from arena.errors import ArenaError, ConfigError, EnvironmentFault
 from arena.processes.child import end_with_guard
 from arena.processes.questions import answering, ask

@@ -30,8 +30,7 @@ from arena.drawings.boards import (
     line,
     write,
 )
-from arena.drawings.picture import Moment, Picture
-from arena.drawings.svg import tag
+from arena.drawings.picture import Moment, Picture, tag
 from arena.envs.batched.leduc_betting import betting_of
 from arena.envs.openspiel.game import is_openspiel
 

@@ -36,9 +36,8 @@ import torch
 from torch import nn
 
 from arena.envs.spaces.actions import ActionLayout
-from arena.envs.spaces.agent_id import is_agent_id
 from arena.envs.spaces.leaves import Leaf
-from arena.envs.spaces.observations import UINT8, ObservationLayout, unflattened
+from arena.envs.spaces.observations import UINT8, ObservationLayout, is_agent_id, unflattened
 from arena.errors import ExportError
 from arena.networks.actor_critic import ActorCritic
 from arena.networks.distributions import LOG_STD_LIMIT, mask_logits

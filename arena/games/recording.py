@@ -214,24 +214,9 @@ class GameParted(ArenaError):
     """The environment does not show what it showed in the game."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Moment:
-    """State of a game before its next step, or after its last one.
-
-    Attributes:
-        step: Calls of ``step`` so far.
-        turn: Turn of the environment, B = 1.
-        actions: Actions that were chosen at it, by population; None at the end.
-    """
-
-    step: int
-    turn: Turn
-    actions: Mapping[str, torch.Tensor] | None
-
-
 def replay(
     env: BatchedEnv, game: Game, *, phase: Phase | None = None, is_over: bool = True
-) -> Iterator[Moment]:
+) -> Iterator[tuple[Turn, Mapping[str, torch.Tensor] | None]]:
     """Play a recorded game again.
 
     A turn is valid until the next one is asked for.
@@ -243,7 +228,8 @@ def replay(
         is_over: Whether the game was played to its end.
 
     Yields:
-        Each moment, after its digest was found to be that of the game.
+        The turn (B = 1) before each step and after the last one, once its digest was found to be
+        that of the game, with the actions that were chosen at it, by population; None at the end.
 
     Raises:
         GameParted: If the environment shows or pays something else than in the game, does not take
@@ -264,7 +250,7 @@ def replay(
         chosen = next(actions, None)
         if chosen is None and is_over and not bool(turn.episode_over[0]):
             raise GameParted(f"after step {game.steps} it goes on, where the game was over")
-        yield Moment(step=step, turn=turn, actions=chosen)
+        yield turn, chosen
         if chosen is not None:
             try:
                 turn = env.step(chosen)

@@ -19,8 +19,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from arena.config import NetworkConfig
 from arena.envs.spaces.actions import ActionLayout
-from arena.envs.spaces.agent_id import is_agent_id
-from arena.envs.spaces.observations import ObservationLayout
+from arena.envs.spaces.observations import ObservationLayout, is_agent_id
 from arena.networks.distributions import make_distribution, mask_logits
 from arena.networks.encoders import make_encoder, make_linear, make_mlp
 from arena.networks.planes import is_image, of_critic

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from arena.drawings.draw import NO_WINDOWS
-from arena.drawings.svg import check_svg
+from arena.drawings.picture import check_svg
 from arena.errors import ArenaError, ConfigError
 from arena.processes.parent import spawn
 

@@ -21,12 +21,12 @@ import torch
 from arena.core import ActorInput
 from arena.drawings.draw import draw_game
 from arena.drawings.picture import Game as Drawable
-from arena.envs.base import Group, Phase
+from arena.envs.base import Group, Phase, Turn
 from arena.envs.chance import episode_seed
 from arena.envs.phase import players_of_agents
 from arena.envs.spaces.actions import ActionLayout
 from arena.errors import ArenaError, CheckpointError, ConfigError
-from arena.games.recording import GameParted, Moment, replay
+from arena.games.recording import GameParted, replay
 from arena.networks.distributions import Categorical
 from arena.networks.frozen import FrozenPolicy
 from arena.types import Digest, Seat, WeightsRef, is_bot, is_external, population_of
@@ -170,8 +170,10 @@ class Retelling:
         try:
             with closing(self._game.make_env(1)) as env:
                 steps = [
-                    self._step(moment, env.agents, players, minds, others)
-                    for moment in replay(env, row, phase=phase, is_over=is_over)
+                    self._step(step, turn, actions, env.agents, players, minds, others)
+                    for step, (turn, actions) in enumerate(
+                        replay(env, row, phase=phase, is_over=is_over)
+                    )
                 ]
         except GameParted as error:
             raise GameParted(
@@ -304,17 +306,19 @@ class Retelling:
 
     def _step(
         self,
-        moment: Moment,
+        step: int,
+        turn: Turn,
+        actions: Mapping[str, torch.Tensor] | None,
         agents: tuple[str, ...],
         players: Mapping[str, str],
         minds: Mapping[str, Mind],
         others: Mapping[str, Mind],
     ) -> Document:
-        """Return what was paid before a moment, and what is decided at it."""
-        rewards = moment.turn.reward[0].tolist() if moment.step else []
+        """Return what was paid before a step, and what is decided for it."""
+        rewards = turn.reward[0].tolist() if step else []
         decisions = []
-        for population, chosen in (moment.actions or {}).items():
-            layout, group = self._layouts[population], moment.turn.groups[population]
+        for population, chosen in (actions or {}).items():
+            layout, group = self._layouts[population], turn.groups[population]
             for slot, index in enumerate(group.agent_index[0].tolist()):
                 if index < 0:
                     continue
@@ -331,7 +335,7 @@ class Retelling:
                     decision["beside"] = {"player": others[agent].player, **seen}
                 decisions.append(decision)
         return {
-            "step": moment.step,
+            "step": step,
             "rewards": dict(zip(agents, rewards, strict=False)),
             "decisions": decisions,
         }
@@ -371,18 +375,17 @@ def thoughts(
     if mind.policy.state_size:
         state = mind.states.get(agent, torch.zeros(1, mind.policy.state_size))
     mask = None if group.action_mask is None else group.action_mask[:, slot]
-    judged = mind.policy.judge(
+    distribution, value, state = mind.policy.judge(
         ActorInput(observation=group.observation[:, slot], action_mask=mask, recurrent_state=state)
     )
-    if judged.recurrent_state is not None:
-        mind.states[agent] = judged.recurrent_state
-    distribution = judged.distribution
+    if state is not None:
+        mind.states[agent] = state
     chance = None if layout.num_continuous else float(distribution.log_prob(action[None]).exp())
     told: Document = {
         "likeliest": told_action(distribution.greedy()[0], layout),
         # A density is no probability.
         "probability": chance,
-        "value": None if judged.value is None else float(judged.value[0]),
+        "value": None if value is None else float(value[0]),
     }
     if isinstance(distribution, Categorical):
         chances = enumerate(distribution.log_probs[0].exp().tolist())

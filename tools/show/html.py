@@ -12,8 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 from urllib.parse import urlencode
 
-from arena.drawings.picture import Picture
-from arena.drawings.svg import shared
+from arena.drawings.picture import Picture, shared
 from arena.errors import ArenaError
 from arena.files import without_directories
 from arena.processes.paced_log import OneASecond

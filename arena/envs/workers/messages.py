@@ -18,6 +18,7 @@ import msgpack
 
 from arena.decoding import Annotation, Decode, Dialect, Plain, decoder
 from arena.envs.base import Phase
+from arena.envs.episode_metrics import Report
 from arena.errors import DecodeError
 from arena.wire.typed import plain
 
@@ -130,29 +131,19 @@ class Error:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Figures:
-    """An `arena.envs.episode_metrics.Report`, with the index in the share."""
-
-    environment: int
-    agent: int
-    figures: Mapping[str, float]
-    num_ignored: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """Answer to each command.
 
     Attributes:
         faults: Faults in the order of their discovery.
-        figures: Reports of episodes that ended.
+        figures: Reports of episodes that ended, with indices in the share.
         has_void: Whether an episode is void.
         num_played: Episodes that the share has played to their ends since the reset.
         error: Error that ended the command; None: it was carried out.
     """
 
     faults: tuple[Fault, ...] = ()
-    figures: tuple[Figures, ...] = ()
+    figures: tuple[Report, ...] = ()
     has_void: bool = False
     num_played: int = 0
     error: Error | None = None

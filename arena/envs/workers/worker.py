@@ -26,7 +26,6 @@ from arena.envs.workers.messages import (
     Error,
     ErrorKind,
     Fault,
-    Figures,
     Make,
     Reset,
     Step,
@@ -163,7 +162,7 @@ def _play(command: Reset | Step, share: Share) -> Answer:
         error = _error(raised)
     return Answer(
         faults=tuple(share.faults.found),
-        figures=tuple(Figures(**report._asdict()) for report in buffers.figures.reports),
+        figures=tuple(buffers.figures.reports),
         has_void=buffers.has_void,
         num_played=share.envs.num_played,
         error=error,

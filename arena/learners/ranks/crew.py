@@ -1,6 +1,9 @@
 """The ranks of a learner, seen from rank 0, which speaks to the controller, and from the others.
 
-Tests: `tests/arena/learners/ranks/test_crew.py`, `tests/arena/learners/ranks/test_weights.py`.
+A rank's part of an assignment's result is added up with those of the others.
+
+Tests: `tests/arena/learners/ranks/test_crew.py`, `tests/arena/learners/ranks/test_weights.py`,
+`tests/arena/learners/ranks/test_results.py`.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
@@ -20,12 +23,13 @@ from arena.core import Algorithm, LearnsInRanks
 from arena.envs.workers.shared_arrays import anonymous_memory
 from arena.errors import ConfigError
 from arena.learners.ranks.link import MIN_BYTES, Link, RankFailed, RankLost
-from arena.learners.ranks.results import RankResult
 from arena.matches.play import Progress
+from arena.matches.tally import merge_tallies
 from arena.normalization import all_of
 from arena.processes.helper import Helper
-from arena.types import Digest
-from arena.wire.messages import Train
+from arena.rollout.measured import Measures
+from arena.types import Digest, Entrant, PolicyId, Tally
+from arena.wire.messages import Finished, InFlight, Train
 
 MODULE = "arena.learners.rank"
 
@@ -298,3 +302,71 @@ def _flat(
 ) -> torch.Tensor:
     """Return all numbers of a state, one after the other. float32 [K]."""
     return torch.cat([tensor.flatten() for tensor in (*weights.values(), *optimizer.values())])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Losses:
+    """Episodes that came to nothing.
+
+    Attributes:
+        dropped: Policies whose episodes in flight are gone.
+        num_dropped: Number of episodes that were dropped for lack of memory.
+        num_void: Number of episodes whose environment broke.
+    """
+
+    dropped: tuple[PolicyId, ...]
+    num_dropped: int
+    num_void: int
+
+    def added_to(self, finished: Finished) -> Finished:
+        """Return a result that reports them."""
+        lost = {"episode/void": float(self.num_void), "episode/dropped": float(self.num_dropped)}
+        metrics = {**finished.metrics, **{name: count for name, count in lost.items() if count}}
+        return replace(finished, metrics=metrics, dropped=self.dropped)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankResult:
+    """A rank's part of the result of a training assignment.
+
+    Attributes:
+        tallies: Matches.
+        episodes: All episodes, matches or not.
+        measures: Measurements of each trainee, in the order of the assignment.
+        in_flight: Episodes that are held to continue.
+        losses: Episodes that were lost.
+    """
+
+    tallies: tuple[Tally, ...]
+    episodes: tuple[Tally, ...]
+    measures: tuple[Measures, ...]
+    in_flight: tuple[InFlight, ...]
+    losses: Losses
+
+
+def merge_results(results: Sequence[RankResult]) -> RankResult:
+    """Return the result of all ranks, as if one process had played all environments."""
+    first = results[0]
+    for other in results[1:]:
+        for mine, theirs in zip(first.measures, other.measures, strict=True):
+            mine.merge(theirs)
+    return RankResult(
+        tallies=merge_tallies([tally for one in results for tally in one.tallies]),
+        episodes=merge_tallies([tally for one in results for tally in one.episodes]),
+        measures=first.measures,
+        in_flight=_merge_in_flight([flight for one in results for flight in one.in_flight]),
+        losses=Losses(
+            dropped=tuple(dict.fromkeys(name for one in results for name in one.losses.dropped)),
+            num_dropped=sum(one.losses.num_dropped for one in results),
+            num_void=sum(one.losses.num_void for one in results),
+        ),
+    )
+
+
+def _merge_in_flight(parts: Sequence[InFlight]) -> tuple[InFlight, ...]:
+    merged: dict[tuple[Entrant, ...], InFlight] = {}
+    for part in parts:
+        known = merged.get(part.entrants)
+        num_envs = part.num_envs + (0 if known is None else known.num_envs)
+        merged[part.entrants] = replace(part, num_envs=num_envs)
+    return tuple(merged.values())

@@ -25,8 +25,7 @@ from arena.envs.random_play import action_layouts
 from arena.envs.spaces.agent_id_wrapper import observation_layouts
 from arena.envs.spaces.critic_input import CriticInput, critic_input
 from arena.errors import ConfigError
-from arena.learners.ranks.crew import Ranks
-from arena.learners.ranks.results import Losses
+from arena.learners.ranks.crew import Losses, Ranks
 from arena.learners.work.environments import Environments, Team
 from arena.learners.work.faults import naming_checkpoint, naming_policy
 from arena.learning.acting import product_dtype

@@ -17,8 +17,14 @@ import torch
 from arena.core import Actor
 from arena.envs.base import BatchedEnv, Phase
 from arena.envs.phase import players_of_agents, tell_environments
-from arena.learners.ranks.crew import Ranks, is_same_state, share_digests, share_state
-from arena.learners.ranks.results import RankResult, merge_results
+from arena.learners.ranks.crew import (
+    RankResult,
+    Ranks,
+    is_same_state,
+    merge_results,
+    share_digests,
+    share_state,
+)
 from arena.learners.work.environments import HeldEpisodes, Team, actors_in, weights_of
 from arena.learners.work.faults import AssignmentFault, Reached, Silence, naming_policy
 from arena.learners.work.players import Equipment

@@ -21,9 +21,8 @@ from arena.errors import (
     EnvironmentNotMade,
     EnvWorkersLost,
 )
-from arena.learners.ranks.crew import Crew, Ranks
+from arena.learners.ranks.crew import Crew, Losses, Ranks
 from arena.learners.ranks.link import RankFailed, RankLost
-from arena.learners.ranks.results import Losses
 from arena.learners.work.environments import (
     MIB,
     Environments,

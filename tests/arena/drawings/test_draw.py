@@ -11,8 +11,7 @@ import pytest
 from PIL import Image
 
 from arena.drawings.draw import draw_game
-from arena.drawings.picture import Game
-from arena.drawings.svg import check_svg
+from arena.drawings.picture import Game, check_svg
 from arena.environment_spec import AgentSpec, EnvironmentSpec
 from arena.resolve import NO_CODE
 from tests.arena.drawings.conftest import ASSETS, PlayRandomly

@@ -13,8 +13,7 @@ from arena.drawings import games
 from arena.drawings.boards import disc, draw_board
 from arena.drawings.draw import pictures_of
 from arena.drawings.find import DRAWINGS, find_drawing
-from arena.drawings.picture import Game, Moment, Picture
-from arena.drawings.svg import check_svg
+from arena.drawings.picture import Game, Moment, Picture, check_svg
 from arena.envs.batched.leduc_betting import betting_of
 from arena.envs.registry import TWINS
 from arena.errors import ConfigError, EnvironmentFault

@@ -5,7 +5,7 @@ from __future__ import annotations
 from xml.etree import ElementTree
 
 from arena.drawings.draw import pictures_of
-from arena.drawings.svg import shared
+from arena.drawings.picture import shared
 from tests.arena.drawings.conftest import SVG, PlayRandomly
 
 

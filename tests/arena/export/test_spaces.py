@@ -16,8 +16,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tu
 
 from arena.config import NetworkConfig
 from arena.core import Actor, ActorInput
-from arena.envs.spaces.agent_id import AGENT_ID
-from arena.envs.spaces.observations import describe
+from arena.envs.spaces.observations import AGENT_ID, describe
 from arena.errors import ExportError
 from arena.export.actor import ExportedActor
 from arena.export.card import Card

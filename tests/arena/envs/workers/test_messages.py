@@ -10,13 +10,13 @@ import msgpack
 import pytest
 
 from arena.envs.base import Phase
+from arena.envs.episode_metrics import Report
 from arena.envs.workers.messages import (
     Answer,
     Call,
     Channel,
     Error,
     Fault,
-    Figures,
     Make,
     Reset,
     decode,
@@ -37,7 +37,7 @@ MESSAGES = (
         faults=(
             Fault(stage=2, num_played=7, text="é", traceback="x" * 100_000, is_exhaustion=True),
         ),
-        figures=(Figures(environment=1, agent=0, figures={"sum": 0.1}, num_ignored=2),),
+        figures=(Report(environment=1, agent=0, figures={"sum": 0.1}, num_ignored=2),),
         has_void=True,
         error=Error(kind="config", text="no", traceback=""),
     ),
