@@ -9,8 +9,6 @@ come first: they stand even where random play ends the child. This module import
 from __future__ import annotations
 
 import json
-import os
-import sys
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -26,8 +24,8 @@ from arena.errors import (
     EnvironmentUnavailable,
     NotTrusted,
 )
-from arena.processes.child import end_with_guard
-from arena.processes.questions import answering, ask
+from arena.processes.child import serve
+from arena.processes.parent import Child
 from arena.types import Digest
 
 ERRORS: Mapping[str, type[ArenaError]] = {
@@ -112,13 +110,13 @@ def inspect_and_play(
         question = json.dumps(asked, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise ConfigError(f"environment.kwargs must be plain data: {error}") from None
-    arguments = [sys.executable, "-P", "-m", "arena.envs.inspect"]
-    reply = ask(arguments, question.encode(), timeout_s=timeout_s)
-    # Late: the facts may already be in the output.
-    ending = None if reply.exit_code is None else reply.ending
+    with Child("arena.envs.inspect", log="temporary", talks="output") as child:
+        lines, exit_code = child.ask(question.encode(), timeout_s)
+        # Late: the facts may already be there.
+        ending = None if exit_code is None else child.ending
     late = f"within {timeout_s:g} s"
     # The last line may be torn: the child may die while it writes.
-    answers = [_answer_in(line) for line in reply.output.splitlines()]
+    answers = [_answer_in(line) for line in lines]
     if not answers or answers[0] is None:
         how = (
             f"was not made and reset {late}"
@@ -258,23 +256,17 @@ def _pace(spec: EnvironmentSpec, request: EnvironmentRequest, *, play: Play) -> 
     return {"pace": asdict(pace)}
 
 
-def _serve() -> None:
-    """Run as the child. Output of the environment goes to standard error."""
-    end_with_guard()
-    with answering() as output:
-        question = json.load(sys.stdin)
-        request = EnvironmentRequest(**question["facts"])
-        found = _facts(request, question["code"])
-        answer = asdict(found) if isinstance(found, Inspected) else found
-        # Flushed before any play, which may end the process.
-        print(json.dumps(answer, allow_nan=False), file=output, flush=True)
-        if isinstance(found, Inspected) and question["play"] is not None:
-            played = _pace(found.spec, request, play=question["play"])
-            print(json.dumps(played, allow_nan=False), file=output, flush=True)
-    # An environment may leave threads behind that would keep the interpreter from ending.
-    sys.stderr.flush()
-    os._exit(0)
+def _answers(requests: Iterator[str]) -> Iterator[str]:
+    """Answer the only request, as the child."""
+    question = json.loads(next(requests))
+    request = EnvironmentRequest(**question["facts"])
+    found = _facts(request, question["code"])
+    answer = asdict(found) if isinstance(found, Inspected) else found
+    # Before any play, which may end the process.
+    yield json.dumps(answer, allow_nan=False)
+    if isinstance(found, Inspected) and question["play"] is not None:
+        yield json.dumps(_pace(found.spec, request, play=question["play"]), allow_nan=False)
 
 
 if __name__ == "__main__":
-    _serve()
+    serve(_answers)
