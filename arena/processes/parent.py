@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, Self
+from typing import IO, Literal, Self
 
 import psutil
 
@@ -40,14 +40,7 @@ NUM_LAST_LINES = 20
 """Lines of a process's log that are shown if it dies."""
 
 CHUNK = 1 << 16
-
-
-_STREAMS: Mapping[str | None, tuple[int | None, int | None]] = {
-    "output": (subprocess.PIPE, None),
-    "errors": (subprocess.DEVNULL, subprocess.PIPE),
-    None: (None, None),
-}
-"""Standard output and error of a process by what it says lines on."""
+CLOSED = -1
 
 
 class Child:
@@ -94,7 +87,7 @@ class Child:
         variables: Mapping[str, str] | None = None,
     ) -> None:
         self.module = module
-        self._lock = threading.Lock()
+        self._lock, self._pid = threading.Lock(), 0
         self._stacks, self._helper_modules = stacks, frozenset(helpers)
         self._is_guarded = dies_with_parent
         self._unsent, self._heard, self._is_silent = b"", bytearray(), False
@@ -108,45 +101,47 @@ class Child:
             log.parent.mkdir(exist_ok=True)
             # The guard opens it, too; this process can say why it cannot be.
             BoundedLog(log).close()
-        # Many processes share the machine, each on one core.
-        environment = {**os.environ, **({"OMP_NUM_THREADS": "1"} if dies_with_parent else {})}
-        environment |= variables or {}
+        environment = {**os.environ, **(variables or {})}
         if stacks is not None:
             open_shortened(stacks).close()
             environment[STACKS] = str(stacks)
         # With -P nothing in the working directory takes the place of a module.
         command = [sys.executable, "-P", "-m", module, *arguments]
-        output, errors = _STREAMS[talks]
+        output = {"output": subprocess.PIPE, "errors": subprocess.DEVNULL}.get(talks or "")
+        errors = subprocess.PIPE if talks == "errors" else None
         # Only this process has the ends that it keeps: they close when it ends.
-        with (
-            _pipe() as (parent_fd, death_fd),
-            _pipe() as (pid_fd, told_fd),
-            contextlib.ExitStack() as stack,
-        ):
-            if dies_with_parent:
-                pass_fds = (parent_fd, told_fd, *pass_fds)
-                command = _guarded(command, parent_fd, told_fd, log=log, takes_output=not talks)
-            elif log is not None:
-                errors = stack.enter_context(log.open("ab")).fileno()
-                output = output or errors
-            self._process = subprocess.Popen(
-                command,
-                bufsize=0,
-                stdin=subprocess.PIPE if talks == "output" else subprocess.DEVNULL,
-                stdout=output,
-                stderr=errors,
-                # Ctrl-C in a terminal reaches this process only, which ends others in order.
-                start_new_session=True,
-                pass_fds=pass_fds,
-                cwd=directory,
-                env=environment,
-            )
-            self._pid = 0 if dies_with_parent else self._process.pid
-            self._death_fd = os.dup(death_fd) if dies_with_parent else None
-            self._pid_fd = os.dup(pid_fd) if dies_with_parent else None
+        (parent_fd, self._death_fd), (self._pid_fd, told_fd) = os.pipe(), os.pipe()
+        if dies_with_parent:
+            # Many processes share the machine, each on one core.
+            environment["OMP_NUM_THREADS"] = "1"
+            pass_fds = (parent_fd, told_fd, *pass_fds)
+            command = _guarded(command, pass_fds, log=log, takes_output=not talks)
+            log = None
+        try:
+            with contextlib.nullcontext() if log is None else log.open("ab") as file:
+                self._process = subprocess.Popen(
+                    command,
+                    bufsize=0,
+                    stdin=subprocess.PIPE if talks == "output" else subprocess.DEVNULL,
+                    stdout=output or file,
+                    stderr=errors or file,
+                    # Ctrl-C in a terminal reaches this process only, which ends others in order.
+                    start_new_session=True,
+                    pass_fds=pass_fds,
+                    cwd=directory,
+                    env=environment,
+                )
+            if not dies_with_parent:
+                os.write(told_fd, b"%d" % self._process.pid)
+        except BaseException:
+            self._bury()
+            raise
+        finally:
+            os.close(parent_fd)
+            os.close(told_fd)
         self._input = self._process.stdin
         self._output = self._process.stdout or self._process.stderr
-        for pipe in filter(None, (self._input, self._output)):
+        for pipe in self._pipes():
             os.set_blocking(pipe.fileno(), False)
 
     def __enter__(self) -> Self:
@@ -158,10 +153,13 @@ class Child:
     def close(self) -> None:
         """End it at once, and close its pipes."""
         self.kill_group()
-        for pipe in filter(None, (self._input, self._output)):
+        for pipe in self._pipes():
             pipe.close()
         if self._place is not None:
             self._place.cleanup()
+
+    def _pipes(self) -> list[IO[bytes]]:
+        return [pipe for pipe in (self._input, self._output) if pipe is not None]
 
     @property
     def pid(self) -> int:
@@ -177,7 +175,7 @@ class Child:
 
     def _pid_within(self, wait_s: float) -> int:
         with self._lock:
-            if self._pid_fd is not None:
+            if self._pid_fd != CLOSED:
                 # Not `select`, which takes no descriptor above 1,023.
                 told = select.poll()
                 told.register(self._pid_fd, select.POLLIN)
@@ -185,7 +183,7 @@ class Child:
                 if told.poll(wait_s * 1000):
                     self._pid = int(os.read(self._pid_fd, 32) or 0)
                     os.close(self._pid_fd)
-                    self._pid_fd = None
+                    self._pid_fd = CLOSED
             return self._pid
 
     def call(self, message: bytes, timeout_s: float = math.inf) -> bytes:
@@ -293,8 +291,7 @@ class Child:
 
     def poll(self) -> int | None:
         """Its exit code (-n: by signal n), or None while it runs."""
-        code = self._process.poll()
-        if code is not None:
+        if (code := self._process.poll()) is not None:
             self._bury()
         return code
 
@@ -316,24 +313,17 @@ class Child:
     def dump_stacks(self) -> None:
         """Ask it to append the stacks of its threads to its file; this takes a moment."""
         # Its guard passes the signal on; one that has not begun would end by it.
-        if self._stacks is not None and self.known_pid and self._process.poll() is None:
-            with contextlib.suppress(OSError), open_shortened(self._stacks) as file:
-                file.write(b"process %d:\n" % self.known_pid)
-            self._process.send_signal(signal.SIGUSR1)
-            # Where others work for it, those may be stuck; they write to files of their own.
-            for pid in self._helpers():
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGUSR1)
-
-    def _helpers(self) -> list[int]:
-        """Return the processes below it that run a helping module; not those of users' code."""
-        try:
-            below = psutil.Process(self.known_pid).children(recursive=True)
-            modules = self._helper_modules
-            return [one.pid for one in below if not modules.isdisjoint(one.cmdline())]
-        # One of them has just ended.
-        except psutil.Error:
-            return []
+        if self._stacks is None or not self.known_pid or self.poll() is not None:
+            return
+        with contextlib.suppress(OSError), open_shortened(self._stacks) as file:
+            file.write(b"process %d:\n" % self.known_pid)
+        self._process.send_signal(signal.SIGUSR1)
+        # Where others work for it, those may be stuck; they write to files of their own. Others
+        # below it are users'. One that has just ended says nothing any more.
+        with contextlib.suppress(psutil.Error):
+            for one in psutil.Process(self.known_pid).children(recursive=True):
+                if not self._helper_modules.isdisjoint(one.cmdline()):
+                    one.send_signal(signal.SIGUSR1)
 
     def kill_group(self) -> None:
         """End it and all that it has started at once, and wait until these are gone.
@@ -357,9 +347,9 @@ class Child:
         """Close the pipe, whose end ends all that is left."""
         with self._lock:
             fds = self._death_fd, self._pid_fd
-            self._death_fd = self._pid_fd = None
+            self._death_fd = self._pid_fd = CLOSED
         for fd in fds:
-            if fd is not None:
+            if fd != CLOSED:
                 os.close(fd)
 
 
@@ -374,27 +364,11 @@ def code_or_signal(code: int) -> str:
 
 
 def _guarded(
-    command: Sequence[str],
-    parent_fd: int,
-    told_fd: int,
-    *,
-    log: Path | None,
-    takes_output: bool,
+    command: Sequence[str], fds: Sequence[int], *, log: Path | None, takes_output: bool
 ) -> list[str]:
     """Return the command of a guard; see its `main`."""
     # Without the user's packages: it starts in a fifth of the time.
     guarded = [command[0], "-I", "-S", guard.__file__]
     guarded += [f"guards-{log.stem if log else command[-1]}"]
-    guarded += [str(parent_fd), str(told_fd), str(log.absolute()) if log else ""]
+    guarded += [str(fds[0]), str(fds[1]), str(log.absolute()) if log else ""]
     return [*guarded, "1" if takes_output else "", guard.SEPARATOR.join(command)]
-
-
-@contextlib.contextmanager
-def _pipe() -> Iterator[tuple[int, int]]:
-    """Have a pipe for as long as the block lasts; processes do not inherit it."""
-    fds = os.pipe()
-    try:
-        yield fds
-    finally:
-        for fd in fds:
-            os.close(fd)
