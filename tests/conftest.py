@@ -10,7 +10,9 @@ import signal
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ import pytest
 from hypothesis import settings
 
 from arena.processes import settings as process_settings
-from arena.processes.questions import Reply, ask
+from arena.processes.parent import Child
 from arena.resolve import use_code
 
 # A shared machine may be slow at any moment; how fast code is, benchmarks say.
@@ -91,23 +93,33 @@ def _environments_are_inspected_once() -> Iterator[None]:
     Each inspection is a process that loads PettingZoo. What failed and what has a pace is asked
     for again, and so is all that tests write for themselves.
     """
-    known: dict[object, Reply] = {}
+    known: dict[object, list[bytes]] = {}
 
-    def remembering(arguments: Sequence[str], question: bytes, **how: Any) -> Reply:
-        asked = json.loads(question)
-        place = Path(asked["facts"]["launch_directory"]).resolve()
-        if asked["play"] is not None or not place.is_relative_to(CHECKOUT):
-            return ask(arguments, question, **how)
-        # pytest keeps the name of the test that runs there.
-        own = {name: text for name, text in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
-        key = question, os.getcwd(), frozenset(own.items())
-        reply = known.get(key) or ask(arguments, question, **how)
-        if b'"error"' not in reply.output and reply.exit_code == 0:
-            known[key] = reply
-        return reply
+    class Remembering(ExitStack):
+        ending = ""
+
+        def __init__(self, *arguments: Any, **how: Any) -> None:
+            super().__init__()
+            self._start = partial(Child, *arguments, **how)
+
+        def ask(self, question: bytes, timeout_s: float) -> tuple[list[bytes], int | None]:
+            asked = json.loads(question)
+            place = Path(asked["facts"]["launch_directory"]).resolve()
+            # pytest keeps the name of the test that runs there.
+            own = {name: one for name, one in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
+            key = question, os.getcwd(), frozenset(own.items())
+            if key in known:
+                return known[key], 0
+            child = self.enter_context(self._start())
+            lines, code = child.ask(question, timeout_s)
+            self.ending = "" if code is None else child.ending
+            lasts = asked["play"] is None and place.is_relative_to(CHECKOUT)
+            if lasts and code == 0 and b'"error"' not in b"".join(lines):
+                known[key] = lines
+            return lines, code
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("arena.envs.inspect.ask", remembering)
+        patch.setattr("arena.envs.inspect.Child", Remembering)
         yield
 
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import sys
 import traceback
 from collections import defaultdict
@@ -33,8 +32,8 @@ from arena.errors import (
     NotTrusted,
 )
 from arena.files import read_regular
-from arena.processes.child import end_with_guard
-from arena.processes.questions import answering, ask
+from arena.processes.child import serve
+from arena.processes.parent import Child
 from arena.resolve import resolve
 from arena.types import Digest, canonical_digest
 from arena.users_code import owner_of
@@ -124,13 +123,13 @@ def inspect_and_play(
         question = json.dumps(asked, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise ConfigError(f"environment.kwargs must be plain data: {error}") from None
-    arguments = [sys.executable, "-P", "-m", "arena.envs.inspect"]
-    reply = ask(arguments, question.encode(), timeout_s=timeout_s)
-    # Late: the facts may already be in the output.
-    ending = None if reply.exit_code is None else reply.ending
+    with Child("arena.envs.inspect", log="temporary", talks="output") as child:
+        lines, exit_code = child.ask(question.encode(), timeout_s)
+        # Late: the facts may already be there.
+        ending = None if exit_code is None else child.ending
     late = f"within {timeout_s:g} s"
     # The last line may be torn: the child may die while it writes.
-    answers = [_answer_in(line) for line in reply.output.splitlines()]
+    answers = [_answer_in(line) for line in lines]
     if not answers or answers[0] is None:
         how = (
             f"was not made and reset {late}"
@@ -225,7 +224,6 @@ def _facts(request: EnvironmentRequest, code: Mapping[str, str]) -> Inspected | 
     """Return the facts, or the error in their place."""
     # Imported in the child only: PettingZoo must not reach the controller.
     from arena.envs.describe import environment_facts
-    from arena.envs.inspect import import_all, module_digests
     from arena.users_code import own_lines, pass_interrupt, raised
 
     try:
@@ -270,26 +268,16 @@ def _pace(spec: EnvironmentSpec, request: EnvironmentRequest, *, play: Play) -> 
     return {"pace": asdict(pace)}
 
 
-def _serve() -> None:
-    """Run as the child. Output of the environment goes to standard error."""
-    end_with_guard()
-    with answering() as output:
-        question = json.load(sys.stdin)
-        request = EnvironmentRequest(**question["facts"])
-        found = _facts(request, question["code"])
-        answer = asdict(found) if isinstance(found, Inspected) else found
-        # Flushed before any play, which may end the process.
-        print(json.dumps(answer, allow_nan=False), file=output, flush=True)
-        if isinstance(found, Inspected) and question["play"] is not None:
-            played = _pace(found.spec, request, play=question["play"])
-            print(json.dumps(played, allow_nan=False), file=output, flush=True)
-    # An environment may leave threads behind that would keep the interpreter from ending.
-    sys.stderr.flush()
-    os._exit(0)
-
-
-if __name__ == "__main__":
-    _serve()
+def _answers(requests: Iterator[str]) -> Iterator[str]:
+    """Answer the only request, as the child."""
+    question = json.loads(next(requests))
+    request = EnvironmentRequest(**question["facts"])
+    found = _facts(request, question["code"])
+    answer = asdict(found) if isinstance(found, Inspected) else found
+    # Before any play, which may end the process.
+    yield json.dumps(answer, allow_nan=False)
+    if isinstance(found, Inspected) and question["play"] is not None:
+        yield json.dumps(_pace(found.spec, request, play=question["play"]), allow_nan=False)
 
 
 def import_all(references: Mapping[str, str], *, launch_directory: str) -> None:
@@ -336,3 +324,7 @@ def _digest(path: Path) -> Digest:
     # A module of an archive, or one whose file is gone by now or is none, has no source to compare.
     except OSError:
         return Digest("")
+
+
+if __name__ == "__main__":
+    serve(_answers)

@@ -83,7 +83,7 @@ class Terms(Model):
     @property
     def line(self) -> bytes:
         """Line that tells them; it has no secret."""
-        return f"{self.model_dump_json()}\n".encode()
+        return self.model_dump_json().encode()
 
 
 def _by_digits(learners: Mapping[bytes, str]) -> dict[str, str]:

@@ -99,7 +99,7 @@ def make_hook_processes(
                 launch_directory=launch_directory,
                 time_limit_s=TRACKER_S,
                 tracker=sink,
-                replay_command=(*command, "replay", "--trust"),
+                replay_command=(command[-1], "replay", "--trust"),
             ),
             log=path / "logs" / f"{sink}.log",
             module="populations.tracking",

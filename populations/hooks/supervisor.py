@@ -11,14 +11,13 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from arena.errors import ConfigError
-from arena.processes.parent import ChildProcess, spawn
-from arena.processes.questions import ask
+from arena.processes.parent import Child
 from populations.config.sections import AlertKind
 from populations.hooks.process import HookSettings, ProcessSettings
 from populations.records.rows import Json
@@ -36,7 +35,6 @@ SILENT_S = 1.0
 """Time for which the end of a run waits without a word."""
 
 CHECK_S = 120.0
-CHUNK = 1 << 16
 
 
 class Told(NamedTuple):
@@ -59,19 +57,13 @@ class _Process:
 
     Attributes:
         child: The process.
-        control_fd: Pipe to it; its end is the process's end.
-        report_fd: Pipe from it.
-        rest: Beginning of a line whose end has not come yet.
         call: Sequence and name of the call that it makes.
         call_at_s: Time when that began.
         finished: Whether it said that nothing waits any more.
         broken: Reason for which it said that it cannot begin.
     """
 
-    child: ChildProcess
-    control_fd: int
-    report_fd: int
-    rest: bytes = b""
+    child: Child
     call: tuple[int, str] | None = None
     call_at_s: float = 0.0
     finished: bool = False
@@ -171,15 +163,17 @@ class HookProcess:
         """End it at once, with all that it has started."""
         process, self._process = self._process, None
         if process is not None:
-            _bury(process)
+            process.child.close()
 
     def _start(self) -> None:
         try:
             settings = self.settings.model_copy(update={"skip": self._skip})
-            self._process = _spawn(self.module, settings, self.log)
+            child = _started(self.module, settings, log=self.log)
         except OSError as error:
             self._fail("", f"the process of {self.name} could not be started: {error}")
             return
+        child.tell(settings.model_dump_json().encode())
+        self._process = _Process(child)
         if self._end_at_s is not None:
             self._tell_end(self._process)
 
@@ -187,15 +181,13 @@ class HookProcess:
         """Tell it that the run is over, and how much time is left for calls that wait."""
         assert self._end_at_s is not None
         backlog_s = self._end_at_s - self.clock() - self.num_ends * self.settings.time_limit_s
-        with contextlib.suppress(OSError):  # it has ended, and is started anew
-            os.write(process.control_fd, f"{max(backlog_s, 0.0)}\n".encode())
+        process.child.tell(str(max(backlog_s, 0.0)).encode())
 
     def _hear(self, process: _Process) -> None:
-        with contextlib.suppress(BlockingIOError):
-            while chunk := os.read(process.report_fd, CHUNK):
-                *lines, process.rest = (process.rest + chunk).split(b"\n")
-                for line in lines:
-                    self._take(process, json.loads(line))
+        # ValueError: a line that its process could not end.
+        with contextlib.suppress(ValueError):
+            for line in process.child.events():
+                self._take(process, json.loads(line))
 
     def _take(self, process: _Process, said: Mapping[str, Json]) -> None:
         match said:
@@ -238,7 +230,7 @@ class HookProcess:
         if process.child.poll() is None and (process.call is None or hung_s <= limit_s + SLACK_S):
             return
         self._hear(process)  # its last words
-        _bury(process)
+        process.child.close()
         self._process = None
         code = process.child.poll()
         if process.finished:
@@ -265,50 +257,25 @@ class HookProcess:
         self._wait_s = min(2.0 * self._wait_s, LONGEST_WAIT_S)
 
 
-def _spawn(module: str, settings: ProcessSettings, log_path: Path) -> _Process:
-    control_read, control_write = os.pipe()
-    report_read, report_write = os.pipe()
-    try:
-        child = spawn(
-            [
-                *(sys.executable, "-P", "-m", module),
-                *("--control", str(control_read), "--report", str(report_write)),
-            ],
-            log_path=log_path,
-            pass_fds=(control_read, report_write),
-            directory=_working_directory(settings),
-            variables=_variables(),
-        )
-    except OSError:
-        os.close(control_write)
-        os.close(report_read)
-        raise
-    finally:
-        os.close(control_read)
-        os.close(report_write)
-    os.set_blocking(report_read, False)
-    process = _Process(child, control_fd=control_write, report_fd=report_read)
-    with contextlib.suppress(OSError):  # it has ended already, which is noticed later
-        os.write(control_write, f"{settings.model_dump_json()}\n".encode())
-    return process
-
-
-def _bury(process: _Process) -> None:
-    """End it and all that it started."""
-    process.child.kill()
-    os.close(process.control_fd)
-    os.close(process.report_fd)
-
-
-def _working_directory(settings: ProcessSettings) -> str | None:
-    # A run may go on where its launch directory is gone.
-    return settings.launch_directory if Path(settings.launch_directory).is_dir() else None
-
-
-def _variables() -> dict[str, str]:
+def _started(
+    module: str,
+    settings: ProcessSettings,
+    arguments: Sequence[str] = (),
+    *,
+    log: Path | Literal["temporary"],
+) -> Child:
     # Last, so that ``arena`` is found where its virtual environment is not active.
     paths = [os.environ.get("PATH", os.defpath), os.path.dirname(sys.executable)]
-    return {"PATH": os.pathsep.join(paths)}
+    place = settings.launch_directory
+    return Child(
+        module,
+        arguments,
+        log=log,
+        talks="output",
+        # A run may go on where its launch directory is gone.
+        directory=place if Path(place).is_dir() else None,
+        variables={"PATH": os.pathsep.join(paths)},
+    )
 
 
 def check_hooks(settings: HookSettings) -> None:
@@ -319,20 +286,15 @@ def check_hooks(settings: HookSettings) -> None:
     """
     if not settings.hooks:
         return
-    reply = ask(
-        [sys.executable, "-P", "-m", MODULE, "--check"],
-        settings.model_dump_json().encode(),
-        timeout_s=CHECK_S,
-        directory=_working_directory(settings),
-        variables=_variables(),
-    )
-    if reply.exit_code is None:
+    with _started(MODULE, settings, ["--check"], log="temporary") as child:
+        lines, code = child.ask(settings.model_dump_json().encode(), CHECK_S)
+        said = "\n".join(child.last_lines())[-1000:]
+    if code is None:
         raise ConfigError(f"hooks: importing them took longer than {CHECK_S:g} s")
     try:
-        faults = json.loads(reply.output)
+        faults = json.loads(b"".join(lines))
     except ValueError as error:
         # A module may end the interpreter.
-        said = reply.errors.decode(errors="replace")[-1000:]
         raise ConfigError(f"hooks: importing them failed: {said}") from error
     if faults:
         raise ConfigError("; ".join(faults))

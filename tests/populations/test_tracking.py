@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -71,7 +70,7 @@ def settings_of(run: Path) -> TrackerSettings:
         launch_directory=str(run),
         time_limit_s=5.0,
         tracker="wandb",
-        replay_command=(sys.executable, "-c", REPLAY),
+        replay_command=("replay_of_a_test",),
     )
 
 
@@ -108,6 +107,7 @@ def process(
     proto.mkdir(parents=True)
     (proto.parent / "__init__.py").write_text(TOOL)
     (proto / "wandb_internal_pb2.py").write_text("Record = None\n")
+    (tmp_path / "tools" / "replay_of_a_test.py").write_text(REPLAY)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "tools"))
     monkeypatch.setenv("WANDB_API_KEY", SECRET)
     (tmp_path / "logs").mkdir()
@@ -213,6 +213,8 @@ def test_a_game_is_shown_once_and_each_after_a_while(
     journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     journal.commit([FIT, *(lost(n, points=(0.0, n / 10)) for n in (1, 2, 3))])
+    (tmp_path / "replay_of_a_test.py").write_text(REPLAY)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     (tmp_path / "run.yaml").write_bytes((GOLDEN / "run.yaml").read_bytes())
     sink = JsonlSink(tmp_path / "metrics.jsonl")
     control = Control(io.StringIO())

@@ -132,7 +132,8 @@ def say_how_it_ended(run_dir: Path, *, holds: str | None) -> dict[str, Json]:
 
 # -P: a project's own arena.py, in the current directory, is not imported. The folder tools/ is
 # populations.commands once it is installed, and without that it has no presets either.
-ARENA = (sys.executable, "-P", "-m", "populations.commands.main")
+MAIN = "populations.commands.main"
+ARENA = (sys.executable, "-P", "-m", MAIN)
 """Command that is ``arena``, whatever the path of this process is."""
 
 

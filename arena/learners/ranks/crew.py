@@ -94,7 +94,7 @@ class Crew:
     @property
     def pids(self) -> list[int]:
         """Process ids of the others; none after a failure."""
-        return [helper.process.pid for helper in self._helpers]
+        return [helper.pid for helper in self._helpers]
 
     def begin(self, message: Train) -> None:
         """Begin an assignment in all ranks.
@@ -150,7 +150,7 @@ class Crew:
         """End the others at once: what they hold of an assignment that failed fits nothing."""
         self.is_busy = False
         for helper in self._helpers:
-            helper.kill()
+            helper.kill_group()
         self._helpers = []
         if self._link is not None:
             self._link.close()
