@@ -157,9 +157,9 @@ def test_it_writes_its_stacks_when_asked(bench: Bench) -> None:
     assert process.poll() is None
     assert stacks.read_text().startswith(f"process {process.pid}:\n")
     # Stuck as it is, it can be killed.
-    process.kill()
+    process.kill_group()
     assert process.poll() == -signal.SIGKILL
-    process.kill()
+    process.kill_group()
 
 
 def test_a_refused_learner_exits_with_2(bench: Bench) -> None:
