@@ -64,8 +64,11 @@ $(DOCS_STAMP): $(STAMP) constraints-docs.txt
 # is kept whatever the shell says: else each of some hundred processes compiles the project anew.
 PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
+# Files of tests lie in memory where there is enough: journals and checkpoints are synced to the disk again and again.
+MEMORY := $(shell ! grep -qs ' /dev/shm .*noexec' /proc/mounts && test "$$(df -k --output=avail /dev/shm 2>&1 | tail -n 1)" -gt 4000000 2>/dev/null && echo TMPDIR=/dev/shm)
+
 test: setup
-	$(PYTEST) --dist loadgroup -m "not slow and not faults"
+	$(MEMORY) $(PYTEST) --dist loadgroup -m "not slow and not faults"
 
 # What test-faults and test-envs run is left to them, and runs of a minute to test-all.
 test-slow: $(TRACKERS_STAMP)
