@@ -9,7 +9,7 @@ Tests: `tests/arena/drawings/test_draw.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain, repeat
 
@@ -132,18 +132,6 @@ def checked(picture: Picture) -> Picture:
     return replace(picture, text="\n".join(printable(line, width=NUM_COLUMNS) for line in lines))
 
 
-def _names(moment: Moment, asked: Mapping[str, Sequence[int]]) -> Mapping[str, Mapping[int, str]]:
-    """Return the names of actions, as far as the game has names."""
-    found = {
-        agent: {action: move_of(moment, agent, action) for action in actions}
-        for agent, actions in asked.items()
-    }
-    return {
-        agent: {action: move.name for action, move in moves.items() if move}
-        for agent, moves in found.items()
-    }
-
-
 def _answers(requests: Iterator[str]) -> Iterator[str]:
     """Draw the only game that is asked for, as the child."""
     returns: Mapping[str, float] = {}
@@ -153,7 +141,11 @@ def _answers(requests: Iterator[str]) -> Iterator[str]:
         named = chain(game.named, repeat({}))
         for (moment, picture), asked in zip(pictures_of(game), named, strict=False):
             returns = moment.returns
-            one = Drawn(pictures=(picture,), names=(_names(moment, asked),), returns=returns)
+            names = {
+                agent: {one: move.name for one in actions if (move := move_of(moment, agent, one))}
+                for agent, actions in asked.items()
+            }
+            one = Drawn(pictures=(picture,), names=(names,), returns=returns)
             line = _LINE.dump_json(one).decode()
             num_bytes += len(line)
             if num_bytes > MAX_BYTES:

@@ -11,7 +11,6 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, field
-from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
@@ -205,10 +204,8 @@ class Retelling:
         }
 
     def draw(self, document: Document) -> None:
-        """Add to each step a picture, as far as there is one, and the names of its actions.
-
-        A note says why pictures are missing; where the game has no name for an action, it is the
-        environment's own numbers.
+        """Add a picture and names of moves to each step, as far as there are some, and say why
+        pictures are missing.
 
         Drawn by a process of its own: an environment may hang or break as it renders.
         """
@@ -216,30 +213,20 @@ class Retelling:
             {one["agent"]: draw_of(one["action"]) for one in step["decisions"]}
             for step in document["steps"]
         ]
-        asked = [
-            {one["agent"]: list(_actions_of(one)) for one in step["decisions"]}
+        named = [
+            {
+                agent: [int(action) for action in moves if action.isdecimal()]
+                for agent, moves in step["moves"].items()
+            }
             for step in document["steps"]
-        ]
-        layout_of = {
-            agent: self._layouts[self._game.population_of(agent)]
-            for agent in self._game.spec.agents
-        }
-        discrete = [
-            {agent: actions for agent, actions in one.items() if layout_of[agent].is_discrete}
-            for one in asked
         ]
         # Nobody decides at the end.
         drawn = draw_game(
-            drawable(self._game, seed=document["seed"], turns=turns[:-1], named=discrete)
+            drawable(self._game, seed=document["seed"], turns=turns[:-1], named=named)
         )
-        for step, decided, named in zip(
-            document["steps"], asked, chain(drawn.names, repeat({})), strict=False
-        ):
-            step["moves"] = {
-                agent: {str(one): said_action(one, layout_of[agent]) for one in actions}
-                | {str(one): name for one, name in named.get(agent, {}).items()}
-                for agent, actions in decided.items()
-            }
+        for step, names in zip(document["steps"], drawn.names, strict=False):
+            for agent, found in names.items():
+                step["moves"][agent] |= {str(action): name for action, name in found.items()}
         paid = {
             agent: sum(step["rewards"].get(agent, 0.0) for step in document["steps"])
             for agent in drawn.returns
@@ -316,7 +303,7 @@ class Retelling:
     ) -> Document:
         """Return what was paid before a step, and what is decided for it."""
         rewards = turn.reward[0].tolist() if step else []
-        decisions = []
+        decisions, moves = [], {}
         for population, chosen in (actions or {}).items():
             layout, group = self._layouts[population], turn.groups[population]
             for slot, index in enumerate(group.agent_index[0].tolist()):
@@ -334,10 +321,13 @@ class Retelling:
                     seen = thoughts(others[agent], agent, group, slot, action, layout)
                     decision["beside"] = {"player": others[agent].player, **seen}
                 decisions.append(decision)
+                moves[agent] = {str(one): said_action(one, layout) for one in _actions_of(decision)}
         return {
             "step": step,
             "rewards": dict(zip(agents, rewards, strict=False)),
             "decisions": decisions,
+            # As people type them; games that have names for them are drawn by those.
+            "moves": moves,
         }
 
 
