@@ -385,7 +385,7 @@ class _MatchPlay(Play[Actor]):
         self._recorder.absorb(actions)
 
     def _record(self, turn: Turn) -> None:
-        self._recorder.record(turn)
+        self._recorder.record(turn, self.open)
         if self._progress is not None:
             self._progress.advance()
 

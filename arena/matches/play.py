@@ -85,15 +85,7 @@ class Play(Generic[PlayerT]):
 
     def _decide(self, population: str, group: Group) -> torch.Tensor:
         """Return the actions of one population. int64 [B, S] or float32 [B, S, K]."""
-        action = group.new_actions()
-        self.seated.play_frozen(
-            population,
-            group,
-            owner=self.seated.owners(group.agent_index),
-            action=action,
-            generator=self._generator,
-        )
-        return action
+        return self.seated.decide(population, group, generator=self._generator)
 
     def _decided(self, actions: Mapping[str, torch.Tensor]) -> None:
         """Take in the decisions that `turn` asked for, before they are carried out."""
