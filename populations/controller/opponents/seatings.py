@@ -386,7 +386,7 @@ def _beaten_ghosts(
         for player in seating.players
         if player.weights is not None and player.player in state.tables.ghosts
     }
-    trainees = {trainee_entrant(t.policy, generation=t.generation) for t in message.trainees}
+    trainees = {trainee.entrant for trainee in message.trainees}
     beaten: dict[PlayerId, int] = {}
     for tally in tallies:
         for pair in tally.pairs:
