@@ -67,10 +67,8 @@ class Play(Generic[PlayerT]):
         """Whether each environment has played its number of episodes."""
         return self._remaining is not None and not bool((self._remaining > 0).any())
 
-    # Not inference_mode: what recorders store goes through a backward pass later.
-    @torch.no_grad()
     def step(self) -> None:
-        """Let the players decide, and step all environments."""
+        """Let the players decide, and step all environments; call it under ``no_grad``."""
         actions = {name: self._decide(name, group) for name, group in self.turn.groups.items()}
         self._decided(actions)
         turn = self.turn = self._env.step(actions)
