@@ -130,6 +130,14 @@ class Seating:
 
     players: tuple[Player, ...] = repeating()
 
+    def entrants(self, trainees: Mapping[str, Entrant]) -> tuple[Entrant, ...]:
+        """Return the players' names in results.
+
+        Args:
+            trainees: Names of the policies that learn (`trainee_entrant`).
+        """
+        return tuple(trainees.get(one.entrant, one.entrant) for one in self.players)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairScore:

@@ -22,6 +22,7 @@ import torch
 from arena.envs.base import BatchedEnv, Phase, Told, Turn
 from arena.envs.chance import seed_of_episode
 from arena.errors import ArenaError, EnvironmentFault
+from arena.matches.tally import OpenEpisodes
 from arena.types import MAX_GAME_BYTES, MAX_GAMES_BYTES, SHOWN_BYTES, Game
 
 MOST_OF_A_PAIRING = 2
@@ -60,8 +61,6 @@ def shown(turn: Turn, environments: torch.Tensor) -> list[bytes]:
 class _Open:
     """Game that goes on. Its actions are packed as they come: a long game's are never held."""
 
-    returns: torch.Tensor
-    steps: int = 0
     actions: bytearray = field(default_factory=bytearray)
     shown: bytearray = field(default_factory=bytearray)
     packer: zlib._Compress = field(default_factory=zlib.compressobj)
@@ -117,9 +116,8 @@ class GameRecorder:
             seats: Indices of the seats that take part.
             mean: Matrix from returns of agents to mean returns of these seats. float64 [A, Q].
         """
-        num_agents = turn.reward.shape[1]
         self._open = {
-            environment: _Open(torch.zeros(num_agents, dtype=torch.float64))
+            environment: _Open()
             for environment in self._pairing_of
             # What is played again after a void episode has a game already, if that was not it.
             if (environment, seats) not in self._ended
@@ -137,18 +135,15 @@ class GameRecorder:
         for place, game in enumerate(self._open.values()):
             game.actions += game.packer.compress(b"".join(rows[place].tobytes() for rows in chosen))
 
-    def record(self, turn: Turn) -> None:
-        """Take in what a step brought."""
+    def record(self, turn: Turn, episodes: OpenEpisodes) -> None:
+        """Take in what a step brought, and what it has added up to."""
         if not self._open:
             return
         self._look(turn)
-        rewards = turn.reward[self._rows].cpu()
         over = turn.episode_over[self._rows].tolist()
         for place, (environment, game) in enumerate([*self._open.items()]):
-            game.steps += 1
-            game.returns += rewards[place]
             if over[place]:
-                self._end(turn, environment, game)
+                self._end(turn, environment, game, episodes)
             elif game.size_bytes > MAX_GAME_BYTES:
                 self.num_left_out += 1
             else:
@@ -165,7 +160,7 @@ class GameRecorder:
             for game, digest in zip(self._open.values(), shown(turn, self._rows), strict=True):
                 game.shown += digest
 
-    def _end(self, turn: Turn, environment: int, game: _Open) -> None:
+    def _end(self, turn: Turn, environment: int, game: _Open, episodes: OpenEpisodes) -> None:
         if turn.void is not None and bool(turn.void[environment]):
             return
         self._ended.add((environment, self._seats))
@@ -181,9 +176,9 @@ class GameRecorder:
                 pairing=self._pairing_of[environment],
                 seats=self._seats,
                 seed=seed_of_episode(self._seeds[environment], episode=episode),
-                steps=game.steps,
+                steps=int(episodes.length[environment]),
                 points=tuple(score) if len(score) > 1 else (),
-                returns=tuple((game.returns @ self._mean).tolist()),
+                returns=tuple((episodes.returns[environment].cpu() @ self._mean).tolist()),
                 actions=bytes(game.actions),
                 shown=bytes(game.shown),
             )

@@ -356,6 +356,7 @@ class _MatchPlay(Play[Actor]):
         games.forget_all()
         recorder.begin(self.turn, seeds=seeds, seats=own, mean=self._mean)
 
+    @torch.no_grad()
     def run(self, should_stop: Callable[[], bool]) -> _Episodes:
         """Play until each environment has ended its number of episodes."""
         while not self.is_done:
@@ -385,7 +386,7 @@ class _MatchPlay(Play[Actor]):
         self._recorder.absorb(actions)
 
     def _record(self, turn: Turn) -> None:
-        self._recorder.record(turn)
+        self._recorder.record(turn, self.open)
         if self._progress is not None:
             self._progress.advance()
 

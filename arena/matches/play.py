@@ -67,10 +67,8 @@ class Play(Generic[PlayerT]):
         """Whether each environment has played its number of episodes."""
         return self._remaining is not None and not bool((self._remaining > 0).any())
 
-    # Not inference_mode: what recorders store goes through a backward pass later.
-    @torch.no_grad()
     def step(self) -> None:
-        """Let the players decide, and step all environments."""
+        """Let the players decide, and step all environments; call it under ``no_grad``."""
         actions = {name: self._decide(name, group) for name, group in self.turn.groups.items()}
         self._decided(actions)
         turn = self.turn = self._env.step(actions)
@@ -85,15 +83,7 @@ class Play(Generic[PlayerT]):
 
     def _decide(self, population: str, group: Group) -> torch.Tensor:
         """Return the actions of one population. int64 [B, S] or float32 [B, S, K]."""
-        action = group.new_actions()
-        self.seated.play_frozen(
-            population,
-            group,
-            owner=self.seated.owners(group.agent_index),
-            action=action,
-            generator=self._generator,
-        )
-        return action
+        return self.seated.decide(population, group, generator=self._generator)
 
     def _decided(self, actions: Mapping[str, torch.Tensor]) -> None:
         """Take in the decisions that `turn` asked for, before they are carried out."""

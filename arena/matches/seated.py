@@ -173,6 +173,15 @@ class SeatedPlayers(Generic[PlayerT]):
         owner = self.table.gather(1, agent_index.clamp(min=0))
         return owner.masked_fill(agent_index < 0, NOBODY)
 
+    def decide(self, population: str, group: Group, *, generator: torch.Generator) -> torch.Tensor:
+        """Return a population's actions where actors decide; zeros elsewhere.
+
+        int64 [B, S] or float32 [B, S, K].
+        """
+        action, owner = group.new_actions(), self.owners(group.agent_index)
+        self.play_frozen(population, group, owner=owner, action=action, generator=generator)
+        return action
+
     def play_frozen(
         self,
         population: str,

@@ -292,6 +292,7 @@ class Collector(Play[SeatedPlayer]):
         Raises:
             EnvironmentFault: If an environment broke its contract.
         """
+        # Not inference_mode: what recorders store goes through a backward pass later.
         with torch.no_grad():
             for t in range(self._num_steps):
                 if should_stop():

@@ -26,6 +26,7 @@ from arena.types import (
     Seating,
     Tally,
     WeightsRef,
+    trainee_entrant,
 )
 
 PROTOCOL_VERSION = 3
@@ -55,6 +56,11 @@ class Trainee:
     donor: PolicyId | None = None
     initial_weights: WeightsRef | None = None
     hyperparameters: dict[str, float]
+
+    @property
+    def entrant(self) -> Entrant:
+        """Return its name in tallies."""
+        return trainee_entrant(self.policy, generation=self.generation)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -109,6 +109,7 @@ def make_run_file(core: str) -> RunFile:
     return prepare(validate_config({**SETTINGS, "populations": populations}))
 
 
+@torch.no_grad()
 def solved(learner: MirrorLearner, *, seed: int) -> float:
     """Return the share of mazes in which the policy's likeliest actions lead to the prize.
 

@@ -316,18 +316,11 @@ class PersonsGame:
 
     def _chosen(self) -> Actions:
         """Return the decisions of the others, with zeros for the person's."""
-        chosen = {}
-        for population, group in self._turn.groups.items():
-            chosen[population] = group.new_actions()
-            with torch.no_grad():
-                self._seated.play_frozen(
-                    population,
-                    group,
-                    owner=self._seated.owners(group.agent_index),
-                    action=chosen[population],
-                    generator=self._generator,
-                )
-        return chosen
+        with torch.no_grad():
+            return {
+                population: self._seated.decide(population, group, generator=self._generator)
+                for population, group in self._turn.groups.items()
+            }
 
     def _go_on(self) -> None:
         """Let the others decide until the person is on turn."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from arena.config import EnvironmentConfig
     from arena.core import Actor
     from arena.export.card import Card, CardEnvironment, MixtureCard
-    from arena.matches.mixture import ActorMixture
+    from arena.matches.tournament import ActorMixture
     from populations.config.trust import Word
 
 _FORMS = (

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from arena.checkpoints.manifest import Manifest
     from arena.config import NetworkConfig
     from arena.core import Actor
-    from arena.matches.mixture import ActorMixture
+    from arena.matches.tournament import ActorMixture
     from arena.networks.frozen import FrozenPolicy
     from arena.types import Digest, WeightsRef
     from populations.config.trust import Word
@@ -139,7 +139,7 @@ class MixtureWeights:
 
     def make_actor(self, game: Game, *, greedy: bool) -> ActorMixture:
         """Make an actor on the CPU for each member."""
-        from arena.matches.mixture import ActorMixture
+        from arena.matches.tournament import ActorMixture
 
         return ActorMixture(
             actors=tuple(member.make_actor(game, greedy=greedy) for member in self.members),

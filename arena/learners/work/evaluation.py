@@ -92,7 +92,7 @@ def _radices(setup: LearnerSetup) -> dict[str, tuple[int, ...] | None]:
 
 def _block(seating: Seating, *, share: Share, equipment: Equipment) -> Block:
     return Block(
-        entrants=tuple(player.entrant for player in seating.players),
+        entrants=seating.entrants({}),
         actors=tuple(
             equipment.players.frozen(
                 player, population=seat.population, greedy=equipment.setup.greedy_matches

@@ -40,11 +40,9 @@ from arena.rollout.recorder import Learning, SeatedPlayer
 from arena.types import (
     Digest,
     Entrant,
-    Player,
     PolicyId,
     Seating,
     Tally,
-    trainee_entrant,
 )
 from arena.users_code import naming_network
 from arena.wire.messages import Finished, InFlight, Published, Train, Trainee
@@ -175,6 +173,7 @@ class _Training:
     ) -> None:
         self._ranks = ranks
         self._message = message
+        self._trainees: dict[str, Entrant] = {t.policy: t.entrant for t in message.trainees}
         self._equipment = equipment
         self._learning = learning
         self._generator = generator
@@ -239,7 +238,7 @@ class _Training:
         held.checkpoints = checkpoints
         environments.hold(self._team, held)
         return tuple(
-            InFlight(entrants=self._entrants(held.seating_of(weights)), num_envs=num_envs)
+            InFlight(entrants=held.seating_of(weights).entrants(self._trainees), num_envs=num_envs)
             for weights, num_envs in held.in_flight.items()
         )
 
@@ -384,27 +383,13 @@ class _Training:
         """Seat players; ``known`` ones need not be loaded, and may have no files any more."""
         seated: list[SeatedPlayer] = []
         for seat, player in zip(self._equipment.setup.training_seats, seating.players, strict=True):
-            if self._is_trainee(player):
+            if player.entrant in self._trainees:
                 seated.append(self._learning[PolicyId(player.player)])
                 continue
             actor = known.get((seat.population, player.entrant))
             load = self._equipment.players.frozen
             seated.append(actor or load(player, population=seat.population, team=self._team))
-        return TrainingBlock(entrants=self._entrants(seating), players=tuple(seated))
-
-    def _is_trainee(self, player: Player) -> bool:
-        return player.weights is None and PolicyId(player.player) in self._learning
-
-    def _entrants(self, seating: Seating) -> tuple[Entrant, ...]:
-        generations = {t.policy: t.generation for t in self._message.trainees}
-        return tuple(
-            trainee_entrant(
-                PolicyId(player.player), generation=generations[PolicyId(player.player)]
-            )
-            if self._is_trainee(player)
-            else player.entrant
-            for player in seating.players
-        )
+        return TrainingBlock(entrants=seating.entrants(self._trainees), players=tuple(seated))
 
     def metrics(self, result: RankResult) -> dict[str, float]:
         """Return flat, finite metrics; of several trainees each one's are below its id."""
@@ -428,8 +413,7 @@ class _Training:
         """Return metrics of all ended episodes in which the policy learned."""
         num_episodes = length_sum = 0
         returns = ReturnSums()
-        generations = {t.policy: t.generation for t in self._message.trainees}
-        entrant = trainee_entrant(policy, generation=generations[policy])
+        entrant = self._trainees[policy]
         for tally in episodes:
             if entrant in tally.entrants:
                 num_episodes += tally.matches

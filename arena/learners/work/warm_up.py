@@ -117,7 +117,8 @@ def _fill(
             return
         if equipment.should_stop():
             raise AssignmentFault("stopped", "told to stop while normalizers were filled")
-        play.step()
+        with torch.no_grad():
+            play.step()
         equipment.progress.advance()
 
 

@@ -24,13 +24,9 @@ from arena.rollout.calls import rollout_calls
 from arena.types import (
     MAX_GAMES_BYTES,
     Entrant,
-    Player,
-    PolicyId,
     Seating,
     Tally,
-    is_external,
     population_of,
-    trainee_entrant,
 )
 from arena.wire.messages import Evaluate, Finished, Published, Train, Trainee
 from populations.controller.indexes.trainee_metrics import metrics_of_trainee
@@ -200,9 +196,8 @@ def _problems_of_matches(message: Evaluate, finished: Finished) -> Iterator[str]
     """Check that an evaluation played exactly the matches that it was asked for."""
     asked_for: Counter[tuple[Entrant, ...]] = Counter()
     for pairing in message.pairings:
-        names = tuple(_entrant(player, {}) for player in pairing.seating.players)
         # Two pairings may seat the same players.
-        asked_for[names] += pairing.num_matches
+        asked_for[pairing.seating.entrants({})] += pairing.num_matches
     played = {tally.entrants: tally.matches for tally in finished.tallies}
     for names, number in asked_for.items():
         if played.get(names, 0) != number:
@@ -294,21 +289,11 @@ def entrants_of(message: Train | Evaluate) -> dict[tuple[Entrant, ...], Seating]
     """Return the entrants that the tallies of an assignment may name, each with its seating."""
     if isinstance(message, Evaluate):
         seatings = [pairing.seating for pairing in message.pairings]
-        generations: dict[str, int] = {}
+        trainees: dict[str, Entrant] = {}
     else:
         seatings = [*message.opponents, *message.carried]
-        generations = {trainee.policy: trainee.generation for trainee in message.trainees}
-    return {
-        tuple(_entrant(player, generations) for player in seating.players): seating
-        for seating in seatings
-    }
-
-
-def _entrant(player: Player, generations: Mapping[str, int]) -> Entrant:
-    if player.weights is not None or is_external(player.player):
-        return player.entrant
-    policy = PolicyId(player.player)
-    return trainee_entrant(policy, generation=generations.get(policy, 0))
+        trainees = {trainee.policy: trainee.entrant for trainee in message.trainees}
+    return {seating.entrants(trainees): seating for seating in seatings}
 
 
 def _adds_up(tally: Tally, *, num_seats: int, compared: Sequence[Comparison]) -> bool:
