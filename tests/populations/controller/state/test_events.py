@@ -23,7 +23,6 @@ from populations.controller.state.events import (
     Event,
     GhostsLinked,
     HeartbeatReceived,
-    HookTold,
     HyperparametersExplored,
     LearnerEvent,
     LearnerExited,
@@ -38,6 +37,7 @@ from populations.controller.state.events import (
     Ticked,
 )
 from populations.core import Exploration
+from populations.hooks.calls import HookTold
 from populations.records.rows import CheckpointRow, EventRow, GhostRow, Json
 from tests.populations.controller.simulated import World, make_world
 
