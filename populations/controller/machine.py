@@ -27,7 +27,6 @@ from populations.controller.state.events import (
     Event,
     GhostsLinked,
     HeartbeatReceived,
-    HookTold,
     HyperparametersExplored,
     LearnerEvent,
     LearnerExited,
@@ -43,6 +42,7 @@ from populations.controller.state.events import (
 )
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
+from populations.hooks.calls import HookTold
 from populations.league.champions import with_title_of
 from populations.records.rows import GhostRow
 

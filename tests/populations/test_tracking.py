@@ -14,8 +14,9 @@ from arena.metrics.jsonl import JsonlSink
 from arena.metrics.tracker import Note, Point, Reached
 from arena.types import SHOWN_BYTES, Entrant, PlayerId
 from populations import tracking
+from populations.hooks.calls import HookTold
 from populations.hooks.process import Control, TrackerSettings
-from populations.hooks.supervisor import HookProcess, Told
+from populations.hooks.supervisor import HookProcess
 from populations.records.rows import EventRow, GameRow, RatingsRow, RunRow
 from populations.storage.database import JOURNAL
 from populations.storage.journal import Journal
@@ -128,8 +129,8 @@ def process(
     made.close()
 
 
-def heard(process: HookProcess, until: Callable[[list[Told]], bool]) -> list[Told]:
-    told: list[Told] = []
+def heard(process: HookProcess, until: Callable[[list[HookTold]], bool]) -> list[HookTold]:
+    told: list[HookTold] = []
 
     def look() -> bool:
         told.extend(process.poll())
@@ -166,7 +167,7 @@ def test_a_tool_that_fails_is_an_alert_and_gets_all_when_it_works(
     assert SECRET not in (tmp_path / "logs" / "wandb.log").read_text()
     (tmp_path / "fault").unlink()
     told = heard(process, lambda told: bool(told) and not told[-1].problem)
-    assert told[-1] == Told("sink_failed", "wandb", "")
+    assert told[-1] == HookTold(alert="sink_failed", subject="wandb", problem="")
     row = {"player/p000/loss/policy": -0.5, "player/p000/agent_steps": 128}
     assert told_to(tmp_path) == [[0, row]]
 
@@ -206,7 +207,7 @@ def test_the_end_of_a_run_shows_a_champions_worst_game(
     assert told_to(tmp_path)[1:] == [*(shown if is_told else []), ["finished"]]
     # Nothing that comes after it says that all is well.
     problem = "" if is_told else "game 1.0: nobody has the environment of 1.0"
-    assert told[-1] == Told("sink_failed", "wandb", problem)
+    assert told[-1] == HookTold(alert="sink_failed", subject="wandb", problem=problem)
 
 
 def test_a_game_is_shown_once_and_each_after_a_while(
@@ -275,6 +276,6 @@ def test_secrets_are_taken_out(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_run_is_known_by_its_uuid_and_settings_without_secrets() -> None:
     run = tracked_run(GOLDEN)
-    assert run.id == "180ede97-14be-4068-ba7a-67b2143e35d1"
+    assert run.id == "952ffd72-50ed-4d53-8f62-e44cf80b0ede"
     assert {"environment", "seed", "player.size", "player.learning_rate"} <= set(run.facts)
     assert not [key for key in run.facts if "hook" in key or "kwargs" in key]

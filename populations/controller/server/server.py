@@ -54,7 +54,6 @@ from populations.controller.state.events import (
     ControllerStarted,
     Event,
     HeartbeatReceived,
-    HookTold,
     LearnerExited,
     LearnerJoined,
     LearnerLeft,
@@ -220,7 +219,7 @@ class Server:
             self._handle([Ticked(deaf_s=deaf_s, waiting=waiting)])
             for hooks in self._hooks:
                 for told in hooks.poll():
-                    self._inbox.expect(_done(HookTold(**told._asdict())))
+                    self._inbox.expect(_done(told))
         self._work()
         for slot, code in exited:
             self._handle([LearnerExited(slot=slot, code=code)])

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from arena.checkpoints.manifest import Manifest
 from arena.types import LearnerId, PlayerId, PolicyId
 from arena.wire.messages import Failed, Finished, Heartbeat, Hello
-from populations.config.sections import AlertKind
 from populations.core import Exploration
+from populations.hooks.calls import HookTold
 from populations.league.ratings import Ratings
 
 
@@ -181,21 +181,6 @@ class SinkTold:
     """
 
     sink: str
-    problem: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HookTold:
-    """A hook or an export failed, or works again.
-
-    Attributes:
-        alert: Kind of the alert.
-        subject: Name of the hook; empty: all of them.
-        problem: Trouble in words; empty: there is none any more.
-    """
-
-    alert: AlertKind
-    subject: str
     problem: str
 
 

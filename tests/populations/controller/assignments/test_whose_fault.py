@@ -18,8 +18,9 @@ from arena.types import Player, PolicyId
 from arena.wire.messages import Evaluate, Failed, Train
 from populations.config.run_config import validate_config
 from populations.config.run_file import learner_setup, new_run_file
-from populations.controller.state.events import HookTold, SinkTold
+from populations.controller.state.events import SinkTold
 from populations.controller.state.state import make_state
+from populations.hooks.calls import HookTold
 from populations.records.rows import EventRow
 from populations.simulation.world import World, make_tables, start
 from tests.populations.controller.simulated import (
