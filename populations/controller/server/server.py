@@ -25,7 +25,7 @@ from arena.wire.messages import (
     Train,
 )
 from arena.wire.transport import ControllerTransport
-from populations.controller.assignments.grants import Leases, open_grants, open_leases
+from populations.controller.assignments.validation import Leases, open_grants, open_leases
 from populations.controller.evolution.exploration import answer
 from populations.controller.indexes.raised_alerts import Finding, document
 from populations.controller.machine import handle
