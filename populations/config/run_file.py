@@ -321,7 +321,7 @@ def learner_setup(run_file: RunFile, *, root: Path) -> LearnerSetup:
                 )
             )
         ),
-        agent_seats=seats_per_agent(seats) if config.matchmaking.teammates == "mixed" else (),
+        agent_seats=seats_per_agent(seats) if config.matchmaking.teammates != "same" else (),
         greedy_matches=config.evaluation.greedy,
         success_return=config.stop.success_return,
         # Of several, the launcher tells each of its learners which one is its own.

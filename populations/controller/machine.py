@@ -15,7 +15,6 @@ from populations.controller import ghost_thinning, phases, result_merging
 from populations.controller.assignments import learner_lifecycle, placement, results
 from populations.controller.evaluation import games
 from populations.controller.evolution import curriculum, exploration, pbt
-from populations.controller.indexes.raised_alerts import Finding
 from populations.controller.monitoring import alerts, champions, curves
 from populations.controller.state import pauses
 from populations.controller.state.commands import LinkGhosts, RemoveCheckpoints
@@ -35,14 +34,13 @@ from populations.controller.state.events import (
     LearnerUnreachable,
     Now,
     RatingsFitted,
-    SinkTold,
     StopRequested,
     StrangerSpoke,
     Ticked,
+    TroubleReported,
 )
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
-from populations.hooks.calls import HookTold
 from populations.league.champions import with_title_of
 from populations.records.rows import GhostRow
 
@@ -125,13 +123,8 @@ def _decide(state: ControllerState, event: Event, tx: Transaction) -> None:
             for key in event.keys:
                 if key in state.tables.checkpoints:
                     tx.put(replace(state.tables.checkpoints[key], state="deleted"))
-        case HookTold():
-            finding = Finding(event.alert, event.subject, event.subject, event.problem)
-            alerts.record(state, tx, finding)
-        case SinkTold():
-            what = f"{event.sink} raised {event.problem}" if event.problem else ""
-            finding = Finding("sink_failed", event.sink, event.sink, what)
-            alerts.record(state, tx, finding)
+        case TroubleReported():
+            alerts.record(state, tx, event.finding)
         case StopRequested():
             state.stop(tx, reason=event.reason, interrupted=True)
         case Ticked():

@@ -219,7 +219,7 @@ def serve(
     """
     from populations.controller.server.run_directory import OpenRun
     from populations.controller.server.server import utc_now
-    from populations.controller.state.countdown import Countdown
+    from populations.controller.state.clocks import Countdown
 
     for warning in () if world is None else world.warnings:
         tell(warning)

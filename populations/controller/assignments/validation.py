@@ -21,15 +21,20 @@ from arena.matches.openings import openings_problem
 from arena.matches.pair_scores import adds_up
 from arena.matches.seating import MAX_RETURN, num_episodes, problem_of
 from arena.rollout.calls import rollout_calls
+from arena.transfer.terms import Grant, grants_of
 from arena.types import (
     MAX_GAMES_BYTES,
+    AssignmentId,
     Entrant,
+    LearnerId,
     Seating,
     Tally,
     population_of,
 )
+from arena.wire.keys import holder_of
 from arena.wire.messages import Evaluate, Finished, Published, Train, Trainee
 from populations.controller.indexes.trainee_metrics import metrics_of_trainee
+from populations.controller.state.state import ControllerState
 
 SLACK_S = 60.0
 """Seconds by which a learner's stopwatch may be ahead of the controller's clock."""
@@ -312,3 +317,25 @@ def _adds_up(tally: Tally, *, num_seats: int, compared: Sequence[Comparison]) ->
         and all(abs(value) <= MAX_RETURN * matches for value in returns)
         and all(0.0 <= value <= MAX_RETURN**2 * matches for value in squares)
     )
+
+
+Leases = tuple[tuple[LearnerId, AssignmentId, int], ...]
+
+
+def open_leases(state: ControllerState) -> Leases:
+    """Return learner, assignment and attempt of all that learners hold."""
+    return tuple(
+        (name, *held.lease) for name, learner in state.learners.items() for held in learner.held
+    )
+
+
+def open_grants(state: ControllerState) -> dict[str, tuple[Grant, ...]]:
+    """Return what each learner may publish, by the name of its key."""
+    grants: dict[str, tuple[Grant, ...]] = {}
+    for name, assignment_id, _ in open_leases(state):
+        row = state.tables.assignments.get(assignment_id)
+        if row is not None and isinstance(row.message, Train):
+            asked = Asked(message=row.message, setup=state.setup, waited_s=0.0, up_s=0.0)
+            own = grants_of(row.message, max_agent_steps=asked.max_agent_steps)
+            grants[holder_of(name)] = grants.get(holder_of(name), ()) + own
+    return grants

@@ -28,7 +28,8 @@ from dataclasses import dataclass, field
 
 from arena.types import AssignmentId, LearnerId, PlayerId, PolicyId, Seating
 from arena.wire.messages import Heartbeat, Hello
-from populations.controller.state.match_times import MatchTimes
+from populations.config.run_config import RunConfig
+from populations.controller.state.clocks import MatchTimes
 
 # A learner goes on with it before the controller has heard that the one before ended.
 QUEUED_PER_LEARNER = 1
@@ -386,3 +387,21 @@ def forgive(
     for slot in slots:
         if slot.started_s is not None:
             slot.started_s += gap_s
+
+
+def make_slots(config: RunConfig) -> list[Slot]:
+    """Return one slot per learner; bound to a population where the configuration counts them apart.
+
+    In deterministic mode one learner does everything in one order, unless populations are bound to
+    learners of their own; then each has one.
+    """
+    learners = config.learners
+    if isinstance(learners, dict):
+        return [
+            Slot(populations=(population,))
+            for population, count in learners.items()
+            for _ in range(1 if config.deterministic else count)
+        ]
+    # Of several learners without populations of their own, speed would decide who does what.
+    count = 1 if config.deterministic or learners is None else learners
+    return [Slot(populations=()) for _ in range(count)]

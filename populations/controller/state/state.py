@@ -28,10 +28,9 @@ from populations.controller.indexes.rated_pins import RatedPins
 from populations.controller.indexes.stop_goals import StopGoals
 from populations.controller.indexes.training_queue import TrainingQueue
 from populations.controller.rating_fit import snapshot
+from populations.controller.state.clocks import Countdown, FitPace, MatchTimes
 from populations.controller.state.commands import FitRatings, SendMessage
-from populations.controller.state.countdown import Countdown
 from populations.controller.state.events import Now
-from populations.controller.state.fit_pace import FitPace
 from populations.controller.state.leases import (
     CLUSTER_LIVENESS_S,
     MAX_CRASHES,
@@ -41,11 +40,10 @@ from populations.controller.state.leases import (
     Patience,
     Pause,
     Slot,
+    make_slots,
     slot_place,
 )
 from populations.controller.state.ledger import Ledger, Outcome
-from populations.controller.state.match_times import MatchTimes
-from populations.controller.state.slots import make_slots
 from populations.controller.state.transaction import Transaction
 from populations.core import Exploit, Explore, Matchmaker, Thinning
 from populations.hyperparameter_schedules import ScheduledValues

@@ -10,7 +10,7 @@ import pytest
 from arena.types import PolicyId
 from arena.wire.messages import Train
 from populations.controller.evaluation.finals import final_countdown
-from populations.controller.state.countdown import Countdown
+from populations.controller.state.clocks import Countdown
 from populations.controller.state.events import ControllerStarted, StopRequested
 from populations.controller.state.state import make_state
 from populations.records.rows import Json
