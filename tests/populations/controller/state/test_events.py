@@ -38,7 +38,6 @@ from populations.controller.state.events import (
     TroubleReported,
 )
 from populations.core import Exploration
-from populations.hooks.calls import HookTold
 from populations.records.rows import CheckpointRow, EventRow, GhostRow, Json
 from tests.populations.controller.simulated import World, make_world
 
@@ -215,8 +214,7 @@ def test_every_class_of_the_module_is_an_event_or_its_time() -> None:
         for _, found in inspect.getmembers(events, dataclasses.is_dataclass)
         if found.__module__ == events.__name__
     }
-    # Made where hooks are called.
-    assert classes | {HookTold} == {*KINDS, Now}
+    assert classes == {*KINDS, Now}
     assert set(CASES) == set(KINDS), "each has a case here"
 
 
