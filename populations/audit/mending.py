@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+from msgspec import structs
+
 from arena.errors import WireError
 from arena.types import MAX_AGENT_STEPS, PolicyId
 from arena.wire.messages import Train
@@ -189,7 +191,7 @@ class _Draft:
 
 def _unsendable(assignment: AssignmentRow) -> str | None:
     try:
-        check_sendable(replace(assignment.message, attempt=assignment.attempt + 1))
+        check_sendable(structs.replace(assignment.message, attempt=assignment.attempt + 1))
     except WireError as error:
         return str(error)
     return None

@@ -5,19 +5,26 @@ Tests: `tests/populations/records/test_tables.py` and `tests/populations/storage
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import sys
-import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
+import msgspec
 import numpy as np
 
-from arena.decoding import Annotation, Plain, is_union, origin_of
 from arena.types import Entrant
-from populations.records.plain import decoder, require_finite, to_json
+from populations.records.plain import (
+    Annotation,
+    Plain,
+    bare,
+    decoder,
+    is_union,
+    origin_of,
+    require_finite,
+    to_json,
+)
 
 Value = None | int | float | str | bytes
 
@@ -54,16 +61,9 @@ class Column:
     default: str | None = None
 
 
-def default_of(field: dataclasses.Field[Any]) -> object:
-    """Return the default of a dataclass's field, or what its factory makes; MISSING without one."""
-    if field.default_factory is not dataclasses.MISSING:
-        return field.default_factory()
-    return field.default
-
-
 def with_default(column: Column, value: object) -> Column:
     """Return a column that may be missing: one that may be NULL, or whose field has a default."""
-    if value is dataclasses.MISSING:
+    if value is msgspec.NODEFAULT:
         return (
             column if column.declaration.endswith("NOT NULL") else replace(column, default="NULL")
         )
@@ -86,8 +86,7 @@ def column_of(name: str, annotation: Annotation) -> Column:
     # Before NewTypes are unwrapped below: no other text repeats so often.
     if kind is Entrant and not is_optional:
         return Column(name=name, declaration="TEXT NOT NULL", encode=str, decode=_shared)
-    while isinstance(kind, typing.NewType):
-        kind = kind.__supertype__
+    kind = bare(kind)
     if origin_of(kind) is Literal:
         # Checked when it is written, too: a word that is not among them could not be read again.
         check = decoder(kind)
@@ -99,7 +98,7 @@ def column_of(name: str, annotation: Annotation) -> Column:
         )
     if kind in _NATIVE:
         return _native_column(name, kind, is_optional=is_optional)
-    if origin_of(kind) is tuple and get_args(kind)[0] is float:
+    if origin_of(kind) is tuple and bare(get_args(kind)[0]) is float:
         return Column(
             name=name,
             declaration="BLOB NOT NULL",

@@ -458,8 +458,7 @@ class EventRow:
     data: Mapping[str, Json]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GameRow(Game):
+class GameRow(Game, frozen=True, kw_only=True):
     """Evaluation game that is kept, to be played again.
 
     Attributes:

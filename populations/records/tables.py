@@ -10,7 +10,6 @@ as believable as the true one. A row is read only if its seal fits.
 
 from __future__ import annotations
 
-import dataclasses
 import sqlite3
 import typing
 import zlib
@@ -20,10 +19,12 @@ from itertools import islice
 from typing import Any, TypeVar
 
 import msgpack
+import msgspec
 
 from arena.types import AssignmentId, Entrant, PlayerId, PolicyId
 from populations.records.aggregates import PairKey, PairRow, RecordKey, RecordRow
-from populations.records.columns import Column, Value, column_of, default_of, with_default
+from populations.records.columns import Column, Value, column_of, with_default
+from populations.records.plain import Annotation, default_of, fields_of
 from populations.records.rows import (
     ArchiveRow,
     AssignmentRow,
@@ -131,16 +132,15 @@ class Table(typing.Generic[RowT]):
         self.key = key if isinstance(key, str) else ""
         """Column of the primary key, if it is one."""
         self._is_later = is_later
-        # Annotations of dataclasses are texts here; hints are the types.
-        hints = typing.get_type_hints(row_type)
+        kind: Annotation = row_type
+        fields = fields_of(kind)
         self._columns = tuple(
-            with_default(column_of(field.name, hints[field.name]), default_of(field))
-            for field in dataclasses.fields(row_type)
+            with_default(column_of(field.name, field.type), default_of(field)) for field in fields
         )
         self.names = tuple(column.name for column in self._columns)
         self._defaults: dict[str, Value] = {
-            own.name: None if default is dataclasses.MISSING else column.encode(default)
-            for column, own in zip(self._columns, dataclasses.fields(row_type), strict=True)
+            own.name: None if default is msgspec.NODEFAULT else column.encode(default)
+            for column, own in zip(self._columns, fields, strict=True)
             if column.default is not None
             for default in [default_of(own)]
         }

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import count
 from typing import Any, Literal
 
@@ -34,7 +35,7 @@ from arena.envs.workers.messages import (
     Step,
 )
 from arena.envs.workers.shared_arrays import SharedArrays, anonymous_memory
-from arena.envs.workers.shares import share_request, shared_rows, shares_of
+from arena.envs.workers.shares import shared_rows, shares_of
 from arena.errors import (
     ConfigError,
     EnvironmentFault,
@@ -221,7 +222,7 @@ class WorkerEnvs:
         commands = [
             Make(
                 batch=self._batch,
-                request=share_request(request, num_envs=len(share)),
+                request=replace(request, num_envs=len(share)),
                 first=share.start,
                 num_envs=request.num_envs,
             )

@@ -9,10 +9,10 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Protocol
 
 import torch
+from msgspec.structs import replace
 
 from arena.config import LearnerSetup
 from arena.envs.workers.shared_arrays import anonymous_memory

@@ -6,16 +6,16 @@ Tests: `tests/arena/learners/ranks/test_results.py`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+
+from msgspec.structs import replace
 
 from arena.matches.tally import merge_tallies
 from arena.rollout.measured import Measures
-from arena.types import Entrant, PolicyId, Tally
+from arena.types import Count, Entrant, Part, PolicyId, Tally
 from arena.wire.messages import Finished, InFlight
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Losses:
+class Losses(Part, frozen=True, kw_only=True):
     """Episodes that came to nothing.
 
     Attributes:
@@ -25,8 +25,8 @@ class Losses:
     """
 
     dropped: tuple[PolicyId, ...]
-    num_dropped: int
-    num_void: int
+    num_dropped: Count
+    num_void: Count
 
     def added_to(self, finished: Finished) -> Finished:
         """Return a result that reports them."""
@@ -35,8 +35,7 @@ class Losses:
         return replace(finished, metrics=metrics, dropped=self.dropped)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RankResult:
+class RankResult(Part, frozen=True, kw_only=True):
     """A rank's part of the result of a training assignment.
 
     Attributes:

@@ -8,10 +8,10 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 import torch
+from msgspec.structs import replace
 
 from arena.core import Actor
 from arena.envs.base import BatchedEnv, Phase

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Set
 from dataclasses import replace
 
 import numpy as np
+from msgspec import structs
 
 from arena.types import AssignmentId, LearnerId, WeightsRef
 from arena.wire.messages import Evaluate, Pairing, Train, Trainee
@@ -140,7 +141,7 @@ def _give(
 ) -> None:
     # A lease of its own: a result of an earlier attempt no longer fits.
     attempt = row.attempt + 1
-    message = replace(row.message, attempt=attempt)
+    message = structs.replace(row.message, attempt=attempt)
     tx.put_assignment(replace(row, attempt=attempt, message=message))
     held = Held(
         assignment_id=row.assignment_id,

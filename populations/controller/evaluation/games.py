@@ -6,7 +6,8 @@ Tests: `tests/populations/controller/evaluation/test_games.py`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+
+from msgspec.structs import asdict, replace
 
 from arena.types import MAX_GAMES, Game, is_external
 from arena.wire.messages import Evaluate

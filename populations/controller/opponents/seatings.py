@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
+from msgspec import structs
 
 from arena.errors import ConfigError
 from arena.matches.seating import seatings_for, seats_in_turn
@@ -74,7 +75,8 @@ def draw_seatings(
         request = make_request(state, policy, population, rival=rival)
         mirrors, drawn = _draw_players(state, request, population, rng=state.draw(tx))
         opponents[population] = tuple(
-            replace(player, weights=None) if player.player == live else player for player in drawn
+            structs.replace(player, weights=None) if player.player == live else player
+            for player in drawn
         )
         if is_own:
             # As many blocks as an opponent from the pool has: one for each of the trainee's seats.

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from arena.checkpoints.manifest import WEIGHTS, checkpoint_key
 from arena.types import MAX_AGENT_STEPS, PolicyId
@@ -78,7 +79,7 @@ def test_a_sound_run_is_left_as_it_is(run: SmallRun) -> None:
 def test_an_assignment_that_fits_no_frame_is_ended(run: SmallRun) -> None:
     row = run.opened(P0)
     assert isinstance(row.message, Train)
-    huge = replace(row.message, seed=1, opponents=row.message.opponents * 8000)
+    huge = structs.replace(row.message, seed=1, opponents=row.message.opponents * 8000)
     run.put(replace(row, message=huge))
     run.journal.close()
     (event,) = repair_run(run.run_dir).events
@@ -106,8 +107,10 @@ def bricked_world(monkeypatch: pytest.MonkeyPatch, journal: Journal) -> World:
             lie = manifest.model_copy(update={"agent_steps": 2**62})
             key = checkpoint_key(lie.policy, agent_steps=2**62, digest=lie.digest)
             (published,) = event.finished.checkpoints
-            moved = replace(published, checkpoint=replace(published.checkpoint, key=key))
-            finished = replace(event.finished, checkpoints=(moved,))
+            moved = structs.replace(
+                published, checkpoint=structs.replace(published.checkpoint, key=key)
+            )
+            finished = structs.replace(event.finished, checkpoints=(moved,))
             event = AssignmentFinished(learner=learner, finished=finished, manifests={key: lie})
         world.handle(event)
         world.fit()

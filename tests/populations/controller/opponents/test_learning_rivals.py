@@ -9,6 +9,7 @@ from typing import cast
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from arena.errors import ConfigError
 from arena.types import (
@@ -190,7 +191,9 @@ def test_the_event_tells_what_each_thinks_of_its_own_opponents(rivals: World) ->
     pair = pair_of(rivals)
     drawn = team_seatings(state, transaction(rivals), pair)
     given = next(m for m in reversed(trained(rivals)) if len(m.trainees) == 2)
-    found = cast("dict[str, float]", knowledge(state, replace(given, opponents=drawn))["win_rates"])
+    found = cast(
+        "dict[str, float]", knowledge(state, structs.replace(given, opponents=drawn))["win_rates"]
+    )
     expected: dict[str, float] = {}
     for row, other in (pair, pair[::-1]):
         request = make_request(state, row, other.population)
