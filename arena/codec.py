@@ -214,7 +214,9 @@ def to_json(value: msgspec.Struct, *, indent: int | None = None) -> str:
     """
     plain = msgspec.to_builtins(value, enc_hook=_plain)
     _checked(plain, type(value))
-    return json.dumps(plain, indent=indent, allow_nan=False)
+    text = json.dumps(plain, allow_nan=False)
+    # Python's own indentation is not in C.
+    return text if indent is None else msgspec.json.format(text, indent=indent)
 
 
 def from_json(data: bytes, kind: type[T]) -> T:

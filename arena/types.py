@@ -137,6 +137,24 @@ class Seat:
     agents: tuple[str, ...]
 
 
+class Document(Part, frozen=True, kw_only=True, omit_defaults=False):
+    """Content of a file, which has all its keys, so that a person or another program reads it."""
+
+
+class Counters(Document, frozen=True, kw_only=True):
+    """Position of a policy in its training.
+
+    Attributes:
+        generation: Generation of the policy.
+        agent_steps: Agent steps so far; never falls.
+        learner_updates: Optimizer steps so far; never falls.
+    """
+
+    generation: Generation
+    agent_steps: AgentSteps
+    learner_updates: LearnerUpdates
+
+
 class WeightsRef(Part, frozen=True, kw_only=True):
     """Reference to frozen weights: their place and their digest.
 

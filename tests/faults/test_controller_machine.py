@@ -292,7 +292,7 @@ def _lie(event: AssignmentFinished, lie: str) -> AssignmentFinished | None:
     match lie:
         case "fallen" if any(manifest.agent_steps for manifest in event.manifests.values()):
             manifests = {
-                key: manifest.model_copy(update={"agent_steps": 0})
+                key: structs.replace(manifest, agent_steps=0)
                 for key, manifest in event.manifests.items()
             }
             return replace(event, manifests=manifests)

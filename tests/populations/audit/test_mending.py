@@ -104,7 +104,7 @@ def bricked_world(monkeypatch: pytest.MonkeyPatch, journal: Journal) -> World:
             break
         ((key, manifest),) = event.manifests.items() or [("", None)]
         if manifest is not None and manifest.agent_steps == 1000:
-            lie = manifest.model_copy(update={"agent_steps": 2**62})
+            lie = structs.replace(manifest, agent_steps=2**62)
             key = checkpoint_key(lie.policy, agent_steps=2**62, digest=lie.digest)
             (published,) = event.finished.checkpoints
             moved = structs.replace(

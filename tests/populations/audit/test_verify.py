@@ -16,7 +16,7 @@ from msgspec import structs
 
 from arena.checkpoints.files import encode_manifest, read_manifest
 from arena.checkpoints.manifest import MANIFEST, OPTIMIZER, WEIGHTS
-from arena.types import AssignmentId, Entrant, PairScore, PlayerId, PolicyId
+from arena.types import AssignmentId, Digest, Entrant, PairScore, PlayerId, PolicyId
 from populations.audit.verify import verify_run
 from populations.records.rows import RatingsRow
 from populations.storage.lock import LOCK, RunLock
@@ -127,7 +127,7 @@ def change_checkpoint(**changes: object) -> Callable[[SmallRun], None]:
 
 def of_another_environment(run: SmallRun) -> None:
     """Seal a manifest of another environment."""
-    manifest = read_manifest(newest(run)).model_copy(update={"environment_digest": "0" * 64})
+    manifest = structs.replace(read_manifest(newest(run)), environment_digest=Digest("0" * 64))
     (newest(run) / MANIFEST).write_bytes(encode_manifest(manifest))
 
 

@@ -73,7 +73,7 @@ def with_key(event: AssignmentFinished, key: str) -> AssignmentFinished:
 def with_manifest(event: AssignmentFinished, **changes: object) -> AssignmentFinished:
     """The event with another manifest."""
     ((key, manifest),) = event.manifests.items()
-    return replace(event, manifests={key: manifest.model_copy(update=changes)})
+    return replace(event, manifests={key: structs.replace(manifest, **changes)})
 
 
 def with_finished(event: AssignmentFinished, **changes: object) -> AssignmentFinished:
@@ -94,7 +94,7 @@ def with_metric(event: AssignmentFinished, name: str, value: float) -> Assignmen
 def with_steps(event: AssignmentFinished, steps: int) -> AssignmentFinished:
     """The event with a checkpoint at another count of agent steps, where that belongs."""
     (manifest,) = event.manifests.values()
-    manifest = manifest.model_copy(update={"agent_steps": steps})
+    manifest = structs.replace(manifest, agent_steps=steps)
     key = checkpoint_key(manifest.policy, agent_steps=steps, digest=manifest.digest)
     moved = with_key(event, key)
     return replace(moved, manifests={key: manifest})
