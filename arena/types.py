@@ -67,7 +67,7 @@ PackageVersion = NewType(
 MAX_INTEGER = 2**63 - 1
 MAX_CHARACTERS = 16384
 
-LearnerId = NewType("LearnerId", Annotated[str, text_form("a learner", _NAME)])
+LearnerId = NewType("LearnerId", Annotated[str, text_form("a name", _NAME)])
 AssignmentId = NewType("AssignmentId", Annotated[int, Meta(ge=0, le=MAX_INTEGER)])
 
 Hyperparameters = Mapping[str, float]
@@ -81,7 +81,7 @@ MAX_UPDATES = 2**53
 
 MAX_GENERATION = 2**31 - 1
 
-RunId = Annotated[str, text_form("a run", _NAME)]
+RunId = Annotated[str, text_form("a name", _NAME)]
 
 StoreKey = Annotated[
     str, text_form("a key in the store", rf"(?=.{{1,512}}\Z){_SEGMENT}(?:/{_SEGMENT})*")
@@ -98,7 +98,7 @@ Text = Annotated[str, Meta(max_length=MAX_CHARACTERS)]
 Finite = Annotated[float, Meta(ge=-sys.float_info.max, le=sys.float_info.max)]
 Seconds = Annotated[float, Meta(ge=0.0, le=sys.float_info.max)]
 
-Number = Annotated[int, Meta(ge=-MAX_INTEGER - 1, le=MAX_INTEGER)] | Finite
+Number = int | Finite
 """Number that stays whole where it is: ``num_epochs: 4`` among hyperparameters is not 4.0."""
 
 BOT_PREFIX = "bot:"

@@ -13,7 +13,7 @@ from __future__ import annotations
 import sqlite3
 import typing
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, TypeVar
@@ -288,6 +288,9 @@ class Table(typing.Generic[RowT]):
             decoded[index] = decode(decoded[index])
         for index, decode_tagged, kind in self._tagged:
             decoded[index] = decode_tagged(decoded[index], decoded[kind])
+        make: Callable[..., RowT] = self.row_type
+        if issubclass(self.row_type, msgspec.Struct):
+            return make(**dict(zip(self.names, decoded, strict=True)))
         # Slots are set directly: half the time of calling the row's type, and there are many rows.
         row = object.__new__(self.row_type)
         for set_slot, value in zip(self._setters, decoded, strict=True):
