@@ -60,7 +60,6 @@ _NAMES = re.compile(r"\.(\w+)")
 _PATTERN = re.compile(r"Expected `str` matching regex (.*)")
 _BEYOND = (str(sys.float_info.max), str(-sys.float_info.max))
 _WORDS = (
-    ("Object missing required field", "must have the fields of its type, also"),
     ("Expected", "must be"),
     ("object", "a map"),
     ("array", "a list"),
@@ -110,7 +109,7 @@ def _unfolded(items: Plain, index: Plain) -> Plain:
 def _with_places(value: Plain) -> Plain:
     """Return the fields of a Struct, lists of few different items in the shorter of their forms."""
     if not isinstance(value, msgspec.Struct):
-        return msgspec.to_builtins(value, builtin_types=(bytes,), enc_hook=_plain)
+        return msgspec.to_builtins(value, builtin_types=(bytes,), enc_hook=_dumped)
     fields = msgspec.structs.asdict(value)
     for name, items in fields.items():
         if type(items) is tuple and items and isinstance(items[0], _REPEATED):
@@ -147,7 +146,7 @@ def msgpack_bytes(value: msgspec.Struct, *, is_ours: bool = False) -> bytes:
         DecodeError: If msgpack has no such values.
     """
     try:
-        plain = msgspec.to_builtins(value, builtin_types=(bytes,), enc_hook=_plain)
+        plain = msgspec.to_builtins(value, builtin_types=(bytes,), enc_hook=_dumped)
         body: bytes = msgpack.packb(plain)
         if len(body) > LARGE_BYTES and not is_ours:
             body = msgpack.packb(value, default=_with_places)
@@ -206,13 +205,19 @@ def from_msgpack(data: bytes, kind: type[T] | UnionType, *, limit: int, is_ours:
     return _checked(plain, kind, natives=(bytes,))
 
 
+def plain(value: msgspec.Struct) -> dict[str, Any]:
+    """Return a value as the dictionaries, sequences and scalars of its JSON."""
+    document: dict[str, Any] = msgspec.to_builtins(value, enc_hook=_dumped)
+    return document
+
+
 def to_json(value: msgspec.Struct, *, indent: int | None = None) -> str:
     """Return a value as JSON that its reader takes.
 
     Raises:
         DecodeError: If it breaks a rule of its type.
     """
-    plain = msgspec.to_builtins(value, enc_hook=_plain)
+    plain = msgspec.to_builtins(value, enc_hook=_dumped)
     _checked(plain, type(value))
     text = json.dumps(plain, allow_nan=False)
     # Python's own indentation is not in C.
@@ -231,7 +236,7 @@ def from_json(data: bytes, kind: type[T]) -> T:
     except DecodeError:
         raise
     except (ValueError, RecursionError):
-        raise DecodeError(f"no JSON: {prefix(data)}") from None
+        raise DecodeError(f"must be a JSON document, got {prefix(data)}") from None
     return _checked(plain, kind)
 
 
@@ -254,7 +259,7 @@ def _checked(plain: Plain, kind: type[T] | UnionType, *, natives: tuple[type, ..
         raise DecodeError("nested too deeply") from None
 
 
-def _plain(value: object) -> Plain:
+def _dumped(value: object) -> Plain:
     """Return a part that pydantic checks, a configuration, as plain data."""
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json")
@@ -279,16 +284,19 @@ def _rule(text: str) -> str:
         # Without its place, too, which the name may imitate.
         return "must have the fields of its type, no others and all of them"
     rule, _, place = text.rpartition(" - at ")
-    rule = rule or text
+    rule, names = rule or text, _NAMES.findall(place)
     if not rule.startswith(("Expected", "Object", "Invalid")):
         # A rule of a configuration.
-        return ": ".join((*_NAMES.findall(place), rule))
+        return ": ".join((*names, rule))
     if (form := _PATTERN.fullmatch(rule)) is not None:
         rule = f"must be {FORMS[ast.literal_eval(form[1])]}, in the form of one"
     elif rule.startswith("Invalid enum value"):
         rule = "must be one of the words for it"
     elif rule.endswith(_BEYOND):
         rule = "must be a finite number"
+    elif rule.startswith("Object missing required field"):
+        # The name is one of ours.
+        rule = f"{rule.split('`')[1]} is required"
     for theirs, ours in _WORDS:
         rule = rule.replace(theirs, ours)
-    return ": ".join((*_NAMES.findall(place), rule))
+    return ": ".join((*names, rule))

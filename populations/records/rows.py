@@ -472,8 +472,9 @@ class GameRow(Game, frozen=True, kw_only=True):
 
     game: str
     time: str
-    players: tuple[PlayerId, ...]
-    entrants: tuple[Entrant, ...]
+    # Of a person's game they have names of the command line, so that no form is asked for.
+    players: tuple[str, ...]
+    entrants: tuple[str, ...]
     keys: tuple[str, ...]
     holds: bool = False
 

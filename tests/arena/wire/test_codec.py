@@ -214,7 +214,7 @@ def trainee(**changes: object) -> Callable[[dict[str, Any]], object]:
         (changed(surprise=1), "Train: must have the fields of its type"),
         (
             lambda body: {k: v for k, v in body.items() if k != "seed"},
-            "must have the fields of its type, also seed",
+            "seed is required",
         ),
         (trainee(surprise=1), "Train: must have the fields of its type"),
         (changed(seed=1.0), "seed: must be int"),
@@ -226,7 +226,7 @@ def trainee(**changes: object) -> Callable[[dict[str, Any]], object]:
         (changed(episode_length=math.inf), "episode_length: must be a finite number"),
         (changed(episode_length=math.nan), "episode_length: must be a finite number"),
         (changed(episodes=-1), "episodes: must be int"),
-        (changed(carried=[{}]), "carried: must have the fields of its type, also players"),
+        (changed(carried=[{}]), "carried: players is required"),
         (changed(may_stop_early=1), "may_stop_early: must be bool"),
         (changed(trainees={}), "trainees: must be a list"),
         (trainee(policy="../p001"), "policy: must be a policy"),

@@ -79,9 +79,9 @@ def test_a_finished_game_has_points(tmp_path: Path) -> None:
         ({"players": ["you"]}, "must have a player for each of 2 seats"),
         ({"seats": [0, 7]}, "must have a player for each of 2 seats"),
         ({"points": [1.0]}, "points must have one for each side"),
-        ({"seed": -1}, "seed must be in [0, 2**63), got -1"),
-        ({"actions": 5}, "row.actions"),
-        ({"returns": [0.0, "nan"]}, "row.returns"),
+        ({"seed": -1}, "seed: must be int >= 0"),
+        ({"actions": 5}, "row: actions"),
+        ({"returns": [0.0, "nan"]}, "row: returns"),
     ],
 )
 def test_a_file_that_is_none_is_refused(

@@ -60,7 +60,7 @@ def _check_held(world: World) -> None:
     assert len(held) <= MAX_HELD
     for game in held:
         for player, key in zip(game.players, game.keys, strict=True):
-            ghost, checkpoint = tables.ghosts.get(player), tables.checkpoints.get(key)
+            ghost, checkpoint = tables.ghosts.get(PlayerId(player)), tables.checkpoints.get(key)
             assert (
                 not key
                 or (ghost is not None and ghost.key == key and ghost.is_present)
